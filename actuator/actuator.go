@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package actuator is the port between Torpor and a cloud: how the machines of one cluster are seen,
-// stopped and started. An implementation is one package with one SDK; package actuatortest holds the
-// contract that every implementation has to pass.
+// Package actuator is the interface between Torpor and a cloud: it lists, stops and starts the machines of one
+// cluster. An implementation is one package that uses one SDK. Package actuatortest holds the contract that every
+// implementation must pass.
 package actuator
 
 import (
@@ -12,88 +12,98 @@ import (
 	"time"
 )
 
-// Actuator sees, stops and starts the machines of clusters at one kind of cloud.
-// All calls are idempotent, do not wait for the machines, and end with their context.
-// Errors are or wrap an *Error where the cloud says what is wrong.
+// Actuator lists, stops and starts the machines of clusters at one kind of cloud. All calls are idempotent, do not
+// wait for the machines, and return when their context ends. Errors are or wrap an *Error if the cloud reports the
+// cause.
 type Actuator interface {
-	// Platform is the field under spec.platform that this actuator serves, such as "aws".
+	// Platform returns the field under spec.platform that this actuator serves, such as "aws".
 	Platform() string
-	// Observe returns every machine of the cluster, in all pages, ordered by ID; machines that are gone for good are left out.
+	// Observe returns every machine of the cluster, from all pages, ordered by ID. Terminated machines are left out.
 	Observe(ctx context.Context, t Target) ([]Machine, error)
-	// Stop asks the cloud to stop the given machines. Machines that are stopping or stopped already are no error. Where the cloud
-	// can tell beforehand that the rights to stop or to start one are missing, or refuses several together because one can never be
-	// stopped, none is stopped.
+	// Stop requests a stop of the given machines. Machines that are stopping or stopped already cause no error. No
+	// machine is stopped if the cloud reports in advance that the rights to stop or to start one of them are missing,
+	// or if it refuses a joint request because one of them can never be stopped.
 	Stop(ctx context.Context, t Target, ids []string) error
-	// Start asks the cloud to start the given machines. One machine that cannot start does not hold back the others.
+	// Start requests a start of the given machines. A machine that cannot start does not prevent the others from
+	// starting.
 	Start(ctx context.Context, t Target, ids []string) error
 }
 
 // Target identifies a cluster at its cloud, with the credentials of its account.
 type Target struct {
-	// InfraID is what the machines are found by: what they are tagged or named with, or the group that they are in.
+	// InfraID identifies the machines of the cluster: by their tags, their names or their group.
 	InfraID string
-	// Namespace is that of the cluster on the hub.
+	// Namespace is the namespace of the cluster on the hub.
 	Namespace string
-	// Region of the machines; empty where the cloud answers for all regions at once.
+	// Region is the region of the machines. It is empty if one call to the cloud covers all regions.
 	Region string
-	// Cloud is which of the platform's clouds the account is in, such as AzureChinaCloud or the address of an engine; empty where there is
-	// one.
+	// Cloud is the cloud of the platform that has the account, such as AzureChinaCloud or the address of an engine. It
+	// is empty if the platform has only one.
 	Cloud string
-	// Machines are those of the cluster where its owner lists them.
+	// Machines are the machines of the cluster, if its owner lists them.
 	Machines []ListedMachine
 	// Credentials are the keys of the credentials Secret. They never appear in an error.
 	Credentials map[string][]byte
-	// DiscardLocalDisks says whether a stop loses the data on disks that are part of a machine's host; nil leaves that to the cloud.
+	// DiscardLocalDisks reports whether a stop loses the data on disks that are part of a machine's host. If nil, the
+	// cloud's default applies.
 	DiscardLocalDisks *bool
-	// FreesCapacity says that a stop gives up the machines' places at a cloud that leaves that open; a start may then find none.
+	// FreesCapacity reports whether a stop gives up the capacity reserved for the machines, at a cloud that offers the
+	// choice. A later start may then find no capacity.
 	FreesCapacity bool
-	// Role, if set, is taken instead with the manager's own identity, or says for which namespace that counts.
+	// Role, if set, is assumed with the manager's own identity, instead of using Credentials. If its Name is empty,
+	// the manager's own access is used for the namespace in Role.
 	Role *Role
 }
 
-// ListedMachine is a machine that the cluster's owner names.
+// ListedMachine is a machine that the cluster's owner lists.
 type ListedMachine struct {
 	// Name is the machine's ID.
 	Name string
-	// Address is where it is turned off and on.
+	// Address is the address that switches the machine off and on.
 	Address string
 }
 
-// Role is an identity at the cloud that others may take.
+// Role is an identity at the cloud that another identity may assume.
 type Role struct {
-	// Name is the cloud's own name of the role; empty where the manager's own access counts.
+	// Name is the cloud's name of the role. It is empty if the manager's own access is used.
 	Name string
-	// ExternalID is what the role's owner wants to be told by whoever takes it; it may be empty.
+	// ExternalID is the value that the role's owner expects from an identity that assumes it. It may be empty.
 	ExternalID string
-	// Namespace is that of the cluster for which it is taken.
+	// Namespace is the namespace of the cluster for which the role is assumed.
 	Namespace string
 }
 
-// Machine is one machine as the cloud sees it.
+// Machine describes one machine as the cloud reports it.
 type Machine struct {
-	// ID is the cloud's own name of the machine.
+	// ID is the cloud's identifier of the machine.
 	ID string
-	// Name is for people; it may be empty.
+	// Name is a human-readable name. It may be empty.
 	Name string
-	// State is what the machine does now.
+	// State is the current state of the machine.
 	State MachineState
-	// Note is what people should know of that, such as that nobody answers for the machine; empty for nothing. It is stable over repetitions.
+	// Note explains State to users, for example that the machine's controller does not answer. It is empty if there is
+	// nothing to explain, and does not change while the cause stays the same.
 	Note string
-	// HoldsCapacity says of a stopped machine that its place at the cloud is kept and paid for, as after a shutdown from within at some
-	// clouds. A stop gives the place back.
+	// HoldsCapacity reports whether a stopped machine still occupies capacity that is paid for. Some clouds do this
+	// after a shutdown by the guest. A stop releases the capacity.
 	HoldsCapacity bool
-	// Role is what the machine is for, as far as its labels or its name tell.
+	// Role is the role of the machine in its cluster, as far as its labels or its name show it.
 	Role MachineRole
-	// Spot says that it runs on spare capacity, and that the cloud may not be able to stop it but only to terminate it.
+	// Spot reports whether the machine runs on spare capacity. The cloud may only be able to terminate such a machine,
+	// not to stop it.
 	Spot bool
-	// Account is whose machine it is, by a name that no other account of any cloud has; empty if the cloud does not tell.
+	// Group is the name of the cloud's group that replaces the machine once it stops, such as an Auto Scaling group.
+	// It is empty if there is no such group.
+	Group string
+	// Account is the name of the account that owns the machine. It is unique among all accounts of all clouds. It is
+	// empty if the cloud does not report the account.
 	Account string
-	// Addresses are the IP addresses and DNS names by which the cloud knows the machine; they confirm what nodes claim. Empty
-	// if the cloud does not tell.
+	// Addresses are the IP addresses and DNS names of the machine at the cloud. They confirm the addresses that nodes
+	// claim. The list is empty if the cloud does not report them.
 	Addresses []string
 }
 
-// MachineState is what a machine does.
+// MachineState is the state of a machine.
 type MachineState string
 
 // The states of a machine.
@@ -104,7 +114,7 @@ const (
 	Starting MachineState = "starting"
 )
 
-// ErrorClass is the kind of a cloud's error, by what can be done about it.
+// ErrorClass classifies a cloud's error by the possible remedies.
 type ErrorClass string
 
 // The classes of errors.
@@ -120,14 +130,16 @@ const (
 	Other              ErrorClass = "other"
 )
 
-// Error is an error of a cloud with its class. Message must be stable over repetitions
-// (no request ids, no times) and must not hold secrets: it is shown in conditions.
+// Error is an error of a cloud with its class. Message is shown in conditions. It must be the same at each repetition
+// (no request IDs, no times) and must not contain secrets.
 type Error struct {
 	Class   ErrorClass
 	Message string
-	// RefusedIDs are the machines that a stop or start was refused for, if it was taken for the others; empty if it was not.
+	// RefusedIDs are the machines for which a stop or start was refused while it was accepted for the others. The list
+	// is empty if it was accepted for none.
 	RefusedIDs []string
-	// RetryAfter is for how long the cloud wants not to be asked again; zero if it does not say.
+	// RetryAfter is how long the cloud asks callers to wait before the next call. It is zero if the cloud sets no
+	// time.
 	RetryAfter time.Duration
 }
 
@@ -139,7 +151,7 @@ func Errorf(class ErrorClass, format string, args ...any) error {
 // Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Class, e.Message) }
 
-// ClassOf finds the class of the first Error in err's tree, Other if there is none.
+// ClassOf returns the class of the first Error in err's tree, or Other if there is no Error.
 func ClassOf(err error) ErrorClass {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class

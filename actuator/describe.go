@@ -2,21 +2,22 @@
 
 package actuator
 
-// Describer is an Actuator that says what users have to know of its platform. The table in docs/clouds/README.md is made of it.
+// Describer is an optional interface of an Actuator that describes its platform to users. The table in
+// docs/clouds/README.md is generated from it.
 type Describer interface {
 	Actuator
-	// Describe returns the same on every call; it does not call the cloud.
+	// Describe returns the same value on every call. It does not call the cloud.
 	Describe() Description
 }
 
-// Description is what users have to know of a platform, each in a few words of Markdown.
+// Description describes a platform to users. Each field is a few words of Markdown.
 type Description struct {
-	// FoundBy is what the machines of a cluster are found by.
+	// FoundBy describes how the machines of a cluster are found.
 	FoundBy string
-	// Stopped is what the platform calls a machine that sleeps.
+	// Stopped is the platform's word for a stopped machine.
 	Stopped string
-	// Credentials are what an account is opened with.
+	// Credentials describes the credentials of an account.
 	Credentials string
-	// Calls are how many calls a listing and an order take.
+	// Calls describes how many calls a listing and an order need.
 	Calls string
 }

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// MachineRole is what a machine is for in its cluster.
+// MachineRole is the role of a machine in its cluster.
 type MachineRole string
 
-// The roles. A machine of which nothing is known may be of either.
+// The roles. A machine of unknown role may have either role.
 const (
 	UnknownRole      MachineRole = ""
 	ControlPlaneRole MachineRole = "control plane"
 	WorkerRole       MachineRole = "worker"
 )
 
-// FindRole tells what a machine is for by what a cloud knows of it: its labels, which Cluster API, kind and k3d set, or else its name, as
-// OpenShift, kubeadm and kind give names. The cluster is what the names of its machines begin with; it may be empty, and labels nil. Where labels differ, or
-// a name has words of both roles, it is of the control plane for labels, and what the last word says for names.
+// FindRole returns the role of a machine. Labels that Cluster API, kind and k3d set take precedence; otherwise the
+// role is read from the name, which follows the patterns of OpenShift, kubeadm and kind. cluster is the prefix of the
+// names of the cluster's machines. cluster may be empty, and labels may be nil. If labels contradict each other, the
+// control plane wins. If a name contains words of both roles, the last word wins.
 func FindRole(labels iter.Seq2[string, string], cluster, name string) MachineRole {
 	role := UnknownRole
 	if labels != nil {
@@ -36,13 +37,13 @@ func FindRole(labels iter.Seq2[string, string], cluster, name string) MachineRol
 }
 
 func roleOfLabel(key, value string) MachineRole {
-	// Each provider of Cluster API has a key of its own, such as sigs.k8s.io/cluster-api-provider-aws/role.
+	// Each provider of Cluster API has its own key, such as sigs.k8s.io/cluster-api-provider-aws/role.
 	isClusterAPI := strings.HasPrefix(key, "sigs.k8s.io") && strings.Contains(key, "cluster-api-provider") && strings.HasSuffix(key, "role")
 	if !isClusterAPI && key != "capg-role" && key != "io.x-k8s.kind.role" && key != "k3d.role" {
 		return UnknownRole
 	}
 	switch value {
-	// The API server of kind and k3d is reached by their load balancers.
+	// Clients reach the API server of kind and k3d through a load balancer.
 	case "control-plane", "master", "server", "external-load-balancer", "loadbalancer":
 		return ControlPlaneRole
 	case "node", "worker", "agent":
@@ -54,7 +55,7 @@ func roleOfLabel(key, value string) MachineRole {
 
 func roleOfName(cluster, name string) MachineRole {
 	name, cluster = strings.ToLower(name), strings.ToLower(cluster)
-	// The cluster may be called after a role itself.
+	// The name of the cluster may itself contain a role.
 	words := strings.FieldsFunc(strings.TrimPrefix(name, cluster), func(r rune) bool { return r == '-' || r == '_' || r == '.' })
 	role, before := UnknownRole, ""
 	for _, word := range words {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config has the manifests that the program itself reads: what is applied and what it knows of itself are one.
+// Package config holds the manifests that the program itself reads. The applied manifests and the program's own data
+// are the same files.
 package config
 
 import (
@@ -11,7 +12,7 @@ import (
 //go:embed features/*/role_*.yaml
 var roles embed.FS
 
-// ReadRole returns the role of a group of controllers, as YAML: it has the rights that the group needs.
+// ReadRole returns the role of a group of controllers as YAML, with the rights that the group needs.
 func ReadRole(controllers string) ([]byte, error) {
 	for _, feature := range []string{"hibernation", "mysql", "cf", "slumber", "workloads"} {
 		if data, err := roles.ReadFile("features/" + feature + "/role_" + controllers + ".yaml"); err == nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package actuatortest is the contract that every actuator has to pass: call Run from a test of the implementation.
+// Package actuatortest is the contract that every actuator must pass. A test of the implementation calls Run.
 package actuatortest
 
 import (
@@ -20,39 +20,47 @@ import (
 
 // Cloud is one cluster at a cloud for tests, real or simulated.
 type Cloud interface {
-	// Actuator returns the actuator under test; it may be the same one for many clusters.
+	// Actuator returns the actuator under test. Several clusters may share one.
 	Actuator() actuator.Actuator
-	// Target returns the cluster, with credentials that work.
+	// Target returns the cluster with valid credentials.
 	Target() actuator.Target
-	// Create makes n running machines of the cluster and returns their ids. Twelve of them must be more than one page.
+	// Create creates n running machines of the cluster and returns their IDs. Twelve machines must not fit on one
+	// page.
 	Create(t *testing.T, n int) []string
 	// Settle waits until no machine of the cluster is starting or stopping.
 	Settle(t *testing.T)
-	// Fail lets the operation fail with the class until the test ends: every call, or only calls that name one of ids.
-	// It returns false if the cloud cannot do that; the rows that need it are skipped then.
+	// Fail makes the operation fail with the class until the test ends: every call, or only calls that name one of
+	// ids. It returns false if the cloud cannot fail in this way; the rows that need the failure are then skipped.
 	Fail(t *testing.T, class actuator.ErrorClass, op Operation, ids ...string) bool
 }
 
-// OneByOneCloud is a Cloud that takes orders for single machines only. It cannot keep a cluster running for one machine that it refuses to
-// stop.
+// OneByOneCloud is a Cloud that accepts orders for single machines only. It therefore stops the other machines of a
+// cluster even if it refuses to stop one of them.
 type OneByOneCloud interface {
 	Cloud
-	// TakesOrdersOneByOne does nothing.
+	// TakesOrdersOneByOne only marks the type; it does nothing.
 	TakesOrdersOneByOne()
 }
 
-// ShutdownCloud is a Cloud whose machines keep their places, and are paid for, when they are shut down from within.
+// ShutdownCloud is a Cloud whose machines still occupy paid capacity after a shutdown by the guest.
 type ShutdownCloud interface {
 	Cloud
-	// ShutDown shuts a machine down from within, and waits for that.
+	// ShutDown shuts a machine down as its guest would, and waits until it is off.
 	ShutDown(t *testing.T, id string)
 }
 
-// LateCloud is a Cloud that can show for a while what was before an order.
+// LateCloud is a Cloud that may report the state before an order for some time after it.
 type LateCloud interface {
 	Cloud
-	// Delay lets what is observed be as late as it is at the real cloud until the test ends.
+	// Delay makes observations as late as those of the real cloud until the test ends.
 	Delay(t *testing.T)
+}
+
+// GroupCloud is a Cloud with groups that replace stopped members, such as Auto Scaling groups.
+type GroupCloud interface {
+	Cloud
+	// JoinGroup makes a machine a member of a group.
+	JoinGroup(t *testing.T, id, group string)
 }
 
 // Operation is a method of an actuator.
@@ -65,8 +73,8 @@ const (
 	Start   Operation = "start"
 )
 
-// Run tests the contract. newCloud returns a new, empty cluster on each call; all of them share one account, and the
-// infraID of one should be the beginning of the next one's, to find actuators that match by prefix.
+// Run tests the contract. newCloud returns a new, empty cluster on each call. All clusters share one account. The
+// infraID of one should be a prefix of the next one's, so that an actuator that matches by prefix fails.
 func Run(t *testing.T, newCloud func(t *testing.T) Cloud) {
 	for name, row := range map[string]func(*testing.T, func(*testing.T) Cloud){
 		"observe finds all machines on more than one page, ordered by id":  observeFindsAllPages,
@@ -88,21 +96,22 @@ func Run(t *testing.T, newCloud func(t *testing.T) Cloud) {
 		"start is idempotent":                                              startIsIdempotent,
 		"start works on running, stopping and stopped machines at once":    startsMixedStates,
 		"a machine without capacity does not hold the others and is named": startsDespiteNoCapacity,
-		"clusters of one account are seen and stopped together":            batchesClusters,
-		"clusters are started together, each with an error of its own":     startsClustersTogether,
-		"what holds for the account is the error of each cluster":          accountErrorIsOfEachCluster,
+		"clusters of one account are listed and stopped together":          batchesClusters,
+		"clusters are started together, and each has its own error":        startsClustersTogether,
+		"an error of the account is returned for each cluster":             accountErrorIsOfEachCluster,
 		"machines of one account name the same account":                    machinesNameTheirAccount,
-		"a machine that is shut down from within is stopped by a stop":     stopsWhatIsShutDown,
-		"an order is repeated while its effect is not seen yet":            ordersDespiteLag,
+		"a stop also stops a machine that its guest has shut down":         stopsWhatIsShutDown,
+		"an order is repeated while its effect is not visible yet":         ordersDespiteLag,
+		"members of a group are reported, and other machines are not":      membersNameTheirGroup,
 	} {
 		t.Run(name, func(t *testing.T) { row(t, newCloud) })
 	}
 }
 
-// callDeadline is far above what a simulated cloud takes for anything.
+// callDeadline is far longer than any call to a simulated cloud takes.
 const callDeadline = time.Minute
 
-// testCluster is a Cloud with machines and what rows do with it.
+// testCluster is a Cloud with machines, and the helpers of the rows.
 type testCluster struct {
 	Cloud
 	t   *testing.T
@@ -123,7 +132,7 @@ func newCluster(t *testing.T, newCloud func(*testing.T) Cloud, machines int) tes
 	return c
 }
 
-// call calls one operation; ids do not matter for Observe.
+// call calls one operation; Observe ignores ids.
 func (c testCluster) call(ctx context.Context, op Operation, target actuator.Target, ids []string) error {
 	switch op {
 	case Observe:
@@ -166,7 +175,8 @@ func (c testCluster) observeStates() map[string]actuator.MachineState {
 	return states
 }
 
-// expectSettled checks what the machines are once no machine is in transition: each id has its state of want, the rest is else.
+// expectSettled waits until no machine is in transition. Each id of want must then have its state in want, and every
+// other machine the state rest.
 func (c testCluster) expectSettled(rest actuator.MachineState, want map[string]actuator.MachineState) {
 	c.t.Helper()
 	c.Settle(c.t)
@@ -256,9 +266,9 @@ func unknownMachineIsNotFound(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c.expectSettled(actuator.Running, nil)
 }
 
-// unknownIDLike returns an id of the same form that is not among the ids.
+// unknownIDLike returns an ID of the same form that is not among ids.
 func unknownIDLike(ids []string) string {
-	// A malformed id would be refused for its form.
+	// A malformed ID would be refused for its form.
 	stem := ids[0][:len(ids[0])-1]
 	for _, last := range []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"} {
 		if !slices.Contains(ids, stem+last) {
@@ -317,7 +327,7 @@ func stopsDespiteStartingMachine(t *testing.T, newCloud func(*testing.T) Cloud) 
 	c.mustCall(Start, c.ids[1])
 	c.callMayBeRefused(Stop, c.ids...)
 	c.Settle(t)
-	// The one that was starting may be either; it is brought to rest by the next stop.
+	// The machine that was starting may be in either state; the next stop stops it.
 	c.mustCall(Stop, c.ids[1])
 	c.expectSettled(actuator.Stopped, nil)
 }
@@ -336,7 +346,7 @@ func stopsAllOrNone(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c.expectSettled(actuator.Running, nil)
 }
 
-// expectRefused checks that an error is of one machine.
+// expectRefused checks that the error names exactly one machine as refused.
 func (c testCluster) expectRefused(err error, id string) {
 	c.t.Helper()
 	known, ok := errors.AsType[*actuator.Error](err)
@@ -372,7 +382,7 @@ func startsDespiteNoCapacity(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 5)
 	c.mustCall(Stop, c.ids...)
 	c.Settle(t)
-	// One in the middle, so that an actuator that stops at the first error leaves machines off.
+	// The machine in the middle fails, so that an actuator that stops at the first error leaves machines stopped.
 	poor := c.ids[2]
 	if !c.Fail(t, actuator.NoCapacity, Start, poor) {
 		t.Skip("the test's cloud always has capacity")
@@ -386,12 +396,12 @@ func startsDespiteNoCapacity(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c.expectSettled(actuator.Running, map[string]actuator.MachineState{poor: actuator.Stopped})
 }
 
-// batchesClusters is for actuators that can.
+// batchesClusters applies only to actuators that implement actuator.BatchActuator.
 func batchesClusters(t *testing.T, newCloud func(*testing.T) Cloud) {
 	one, other, empty := newCluster(t, newCloud, 2), newCluster(t, newCloud, 3), newCluster(t, newCloud, 0)
 	batch, ok := one.Actuator().(actuator.BatchActuator)
 	if !ok {
-		t.Skip("this actuator looks at each cluster by itself")
+		t.Skip("this actuator observes each cluster separately")
 	}
 	account, err := batch.AccountOf(t.Context(), one.Target())
 	if again, _ := batch.AccountOf(t.Context(), other.Target()); err != nil || again != account {
@@ -412,7 +422,7 @@ func batchesClusters(t *testing.T, newCloud func(*testing.T) Cloud) {
 		}
 	}
 	if !one.Fail(t, actuator.Other, Stop, one.ids[0]) {
-		t.Skip("the cloud cannot fail so")
+		t.Skip("the test's cloud cannot fail this way")
 	}
 	errs := batch.StopAll(t.Context(), one.Target(), [][]string{one.ids, other.ids})
 	if len(errs) != 2 || errs[0] == nil || errs[1] != nil || !strings.Contains(errs[0].Error(), one.ids[0]) {
@@ -421,12 +431,12 @@ func batchesClusters(t *testing.T, newCloud func(*testing.T) Cloud) {
 	other.expectSettled(actuator.Stopped, nil)
 }
 
-// startsClustersTogether is for actuators that can.
+// startsClustersTogether applies only to actuators that implement actuator.BatchActuator.
 func startsClustersTogether(t *testing.T, newCloud func(*testing.T) Cloud) {
 	one, other := newCluster(t, newCloud, 3), newCluster(t, newCloud, 2)
 	batch, ok := one.Actuator().(actuator.BatchActuator)
 	if !ok {
-		t.Skip("this actuator looks at each cluster by itself")
+		t.Skip("this actuator observes each cluster separately")
 	}
 	for i, err := range batch.StopAll(t.Context(), one.Target(), [][]string{one.ids, other.ids}) {
 		if err != nil {
@@ -448,12 +458,12 @@ func startsClustersTogether(t *testing.T, newCloud func(*testing.T) Cloud) {
 	other.expectSettled(actuator.Running, nil)
 }
 
-// accountErrorIsOfEachCluster is for actuators that can order about clusters together.
+// accountErrorIsOfEachCluster applies only to actuators that implement actuator.BatchActuator.
 func accountErrorIsOfEachCluster(t *testing.T, newCloud func(*testing.T) Cloud) {
 	one, other := newCluster(t, newCloud, 1), newCluster(t, newCloud, 2)
 	batch, ok := one.Actuator().(actuator.BatchActuator)
 	if !ok {
-		t.Skip("this actuator looks at each cluster by itself")
+		t.Skip("this actuator observes each cluster separately")
 	}
 	for op, do := range map[Operation]func(context.Context, actuator.Target, [][]string) []error{Stop: batch.StopAll, Start: batch.StartAll} {
 		if !one.Fail(t, actuator.Throttled, op) {
@@ -468,7 +478,8 @@ func accountErrorIsOfEachCluster(t *testing.T, newCloud func(*testing.T) Cloud) 
 	other.expectSettled(actuator.Running, nil)
 }
 
-// machinesNameTheirAccount has two clusters of one account; that others have other names only the cloud's own test can show.
+// machinesNameTheirAccount compares two clusters of one account. Only the cloud's own test can show that other
+// accounts have other names.
 func machinesNameTheirAccount(t *testing.T, newCloud func(*testing.T) Cloud) {
 	one, other := newCluster(t, newCloud, 1), newCluster(t, newCloud, 1)
 	accounts := map[string]bool{}
@@ -488,7 +499,7 @@ func stopsWhatIsShutDown(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 2)
 	cloud, ok := c.Cloud.(ShutdownCloud)
 	if !ok {
-		t.Skip("a machine of the test's cloud that is shut down is not paid for")
+		t.Skip("a machine of the test's cloud costs nothing after a shutdown by its guest")
 	}
 	cloud.ShutDown(t, c.ids[0])
 	c.expectHeld(c.ids[0])
@@ -503,7 +514,7 @@ func stopsWhatIsShutDown(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c.expectHeld()
 }
 
-// expectHeld checks which machines are off and hold their places.
+// expectHeld checks which stopped machines still occupy capacity.
 func (c testCluster) expectHeld(ids ...string) {
 	c.t.Helper()
 	machines, err := c.Actuator().Observe(c.t.Context(), c.Target())
@@ -525,11 +536,11 @@ func ordersDespiteLag(t *testing.T, newCloud func(*testing.T) Cloud) {
 	c := newCluster(t, newCloud, 2)
 	cloud, ok := c.Cloud.(LateCloud)
 	if !ok {
-		t.Skip("what is observed at the test's cloud is never late")
+		t.Skip("observations of the test's cloud are never late")
 	}
 	cloud.Delay(t)
 	for range 2 {
-		// Whoever sees a machine run that was stopped has it stopped again.
+		// A caller that sees a stopped machine running repeats the stop.
 		c.mustCall(Stop, c.ids...)
 		c.observeStates()
 	}
@@ -541,6 +552,33 @@ func ordersDespiteLag(t *testing.T, newCloud func(*testing.T) Cloud) {
 		}
 		return true
 	})
+}
+
+// membersNameTheirGroup checks the field that keeps members from being stopped. The interface has no other sign of a
+// group.
+func membersNameTheirGroup(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c, other := newCluster(t, newCloud, 3), newCluster(t, newCloud, 1)
+	cloud, ok := c.Cloud.(GroupCloud)
+	if !ok {
+		t.Skip("the test's cloud has no groups, or does not show them")
+	}
+	cloud.JoinGroup(t, c.ids[0], "workers-a")
+	cloud.JoinGroup(t, c.ids[2], "workers-b")
+	for range 2 { // Anything cached about a member must not hide its group.
+		for _, row := range []struct {
+			cluster testCluster
+			want    []string
+		}{{c, []string{"workers-a", "", "workers-b"}}, {other, []string{""}}} {
+			machines, err := row.cluster.Actuator().Observe(t.Context(), row.cluster.Target())
+			var groups []string
+			for _, m := range machines {
+				groups = append(groups, m.Group)
+			}
+			if err != nil || !slices.Equal(groups, row.want) {
+				t.Errorf("groups of %s: %q and error %v, want %q", row.cluster.Target().InfraID, groups, err, row.want)
+			}
+		}
+	}
 }
 
 func allOperations() []Operation { return []Operation{Observe, Stop, Start} }
@@ -584,22 +622,22 @@ func errorClassesAreReported(t *testing.T, newCloud func(*testing.T) Cloud) {
 					t.Skip("the test's cloud cannot fail this way")
 				}
 				reported++
-				// The message is shown in a condition, where each change is a write and an event for everybody who watches.
+				// The message is shown in a condition. Each change is a write, and an event for every watcher.
 				first := c.expectError(op, c.Target(), class, c.ids...)
 				again := c.expectError(op, c.Target(), class, c.ids...)
 				expectNoSecrets(t, first, c.Target())
 				if first != nil && again != nil && first.Error() != again.Error() {
-					t.Errorf("the message changes although the trouble does not:\n%s\n%s", first, again)
+					t.Errorf("the message changes although the error does not:\n%s\n%s", first, again)
 				}
 			})
 		}
 	}
 	if reported == 0 {
-		t.Error("expected the test's cloud to fail with at least one class, found none that Fail can do; an actuator's errors are not proven without")
+		t.Error("expected Fail to support at least one class of error, found none; errors of the actuator stay untested")
 	}
 }
 
-// expectNoSecrets checks that the error holds no value of the credentials.
+// expectNoSecrets checks that the error contains no value of the credentials.
 func expectNoSecrets(t *testing.T, err error, target actuator.Target) {
 	t.Helper()
 	for key, value := range target.Credentials {
@@ -614,7 +652,7 @@ func cancelledContextReturns(t *testing.T, newCloud func(*testing.T) Cloud) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, op := range allOperations() {
-		// An actuator that ignores its context would hang, and with it the test.
+		// Without the goroutine, an actuator that ignores its context would block the test.
 		answered := make(chan error, 1)
 		go func() { answered <- c.call(ctx, op, c.Target(), c.ids) }()
 		waiting, done := context.WithTimeout(t.Context(), callDeadline)

@@ -18,12 +18,12 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// flawVariable names the flaw that the toy actuator has in a child process.
+// flawVariable names the flaw of the toy actuator in a child process.
 const flawVariable = "ACTUATORTEST_FLAW"
 
 type toyFlaw string
 
-// flawsWithRows are all of them, each with a row that has to find it.
+// flawsWithRows returns all flaws, each with a row that must find it.
 func flawsWithRows() map[toyFlaw]string {
 	return map[toyFlaw]string{
 		"forgets pages":       "observe finds all machines on more than one page",
@@ -42,7 +42,8 @@ func flawsWithRows() map[toyFlaw]string {
 		"leaks secrets":       "every class of error is reported",
 		"counts errors":       "every class of error is reported",
 		"mixes up classes":    "every class of error is reported",
-		"leaves it paid for":  "a machine that is shut down from within is stopped by a stop",
+		"leaves it paid for":  "a stop also stops a machine that its guest has shut down",
+		"hides groups":        "members of a group are reported",
 	}
 }
 
@@ -54,8 +55,8 @@ func TestContractPasses(t *testing.T) {
 	})
 }
 
-// TestContractFindsFlaws runs the test above in a child process for each flaw, because a contract that cannot fail
-// is none.
+// TestContractFindsFlaws runs the test above in a child process for each flaw: a contract that cannot fail would prove
+// nothing.
 func TestContractFindsFlaws(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -79,7 +80,7 @@ func TestContractFindsFlaws(t *testing.T) {
 	}
 }
 
-// toyCloud is a cloud in memory, where a machine changes state a few observations after it was asked to.
+// toyCloud is a cloud in memory. A machine changes state some observations after the order.
 type toyCloud struct {
 	mu       sync.Mutex
 	flaw     toyFlaw
@@ -93,8 +94,9 @@ type toyCloud struct {
 type toyMachine struct {
 	infraID string
 	state   actuator.MachineState
-	// isHeld says of a stopped machine that it is paid for.
+	// isHeld reports whether a stopped machine still occupies paid capacity.
 	isHeld bool
+	group  string
 	// after is how many observations the transition still takes.
 	after int
 }
@@ -144,6 +146,12 @@ func (c *toyCluster) ShutDown(_ *testing.T, id string) {
 	c.machines[id].state, c.machines[id].isHeld = actuator.Stopped, true
 }
 
+func (c *toyCluster) JoinGroup(_ *testing.T, id, group string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.machines[id].group = group
+}
+
 func (c *toyCluster) Fail(t *testing.T, class actuator.ErrorClass, op Operation, ids ...string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +164,7 @@ func (c *toyCluster) Fail(t *testing.T, class actuator.ErrorClass, op Operation,
 	return true
 }
 
-// pass lets time go by for the machine.
+// pass advances the machine's transition by one observation.
 func (m *toyMachine) pass() {
 	if m.after > 0 {
 		m.after--
@@ -187,7 +195,11 @@ func (c *toyCloud) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 		m := c.machines[id]
 		if m.infraID == t.InfraID || (c.flaw == "matches prefixes" && strings.HasPrefix(m.infraID, t.InfraID)) {
 			m.pass()
-			found = append(found, actuator.Machine{ID: id, State: m.state, HoldsCapacity: m.isHeld})
+			machine := actuator.Machine{ID: id, State: m.state, HoldsCapacity: m.isHeld}
+			if c.flaw != "hides groups" {
+				machine.Group = m.group
+			}
+			found = append(found, machine)
 		}
 	}
 	if c.flaw == "forgets pages" {
@@ -261,7 +273,7 @@ func (c *toyCloud) move(op Operation, id string, from, to actuator.MachineState)
 	return nil
 }
 
-// admit looks at everything that is wrong with the whole call.
+// admit checks everything that makes the whole call fail.
 func (c *toyCloud) admit(ctx context.Context, t actuator.Target, op Operation) error {
 	password := string(t.Credentials["password"])
 	c.calls++

@@ -14,23 +14,23 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// Fault is trouble that a simulated cloud makes with the calls of an operation.
+// Fault makes calls of an operation fail in a simulated cloud.
 type Fault struct {
-	// Operation is the cloud's own name of it.
+	// Operation is the cloud's name of the operation.
 	Operation string
-	// IDs are the machines whose calls fail; none stands for all calls.
+	// IDs are the machines whose calls fail. If empty, all calls fail.
 	IDs []string
-	// Status is the answer's, and Code the cloud's own name of the trouble.
+	// Status is the status of the answer, and Code the cloud's name of the error.
 	Status        int
 	Code, Message string
-	// RetryAfter is the header that asks for a pause; empty for none.
+	// RetryAfter is the value of the Retry-After header. If empty, the header is not sent.
 	RetryAfter string
-	// IsLater lets an order be taken, and fail then.
+	// IsLater makes the cloud accept an order and fail it later.
 	IsLater bool
 }
 
-// Faults is embedded by a simulated cloud: what fails there, how often it was called, and the lock of all that the cloud knows. The zero
-// Faults fails nothing.
+// Faults is embedded by a simulated cloud. It holds the faults, the number of calls, and the lock of all state of the
+// cloud. The zero value causes no failure.
 type Faults struct {
 	sync.Mutex
 
@@ -38,21 +38,21 @@ type Faults struct {
 	calls    map[string]int
 }
 
-// Change does something to the cloud with its lock.
+// Change calls do with the lock held.
 func (f *Faults) Change(do func()) {
 	f.Lock()
 	defer f.Unlock()
 	do()
 }
 
-// Inject lets a fault happen until the test ends.
+// Inject adds a fault until the test ends.
 func (f *Faults) Inject(t *testing.T, fault Fault) {
 	t.Helper()
 	f.Change(func() { f.injected = append(f.injected, fault) })
 	t.Cleanup(func() { f.Change(func() { f.injected = nil }) })
 }
 
-// CountCalls returns how often each operation was called since it was asked last.
+// CountCalls returns the number of calls of each operation since the previous CountCalls.
 func (f *Faults) CountCalls() map[string]int {
 	f.Lock()
 	defer f.Unlock()
@@ -61,7 +61,7 @@ func (f *Faults) CountCalls() map[string]int {
 	return counted
 }
 
-// FindFault returns what happens to a call of an operation, which may be about a machine. The caller holds the lock.
+// FindFault returns the fault of a call of an operation, which may concern one machine. The caller holds the lock.
 func (f *Faults) FindFault(operation, id string) (Fault, bool) {
 	for _, fault := range f.injected {
 		if fault.Operation == operation && (len(fault.IDs) == 0 || slices.Contains(fault.IDs, id)) {
@@ -71,7 +71,7 @@ func (f *Faults) FindFault(operation, id string) (Fault, bool) {
 	return Fault{}, false
 }
 
-// CountCall counts a call of an operation, and returns how many there were. The caller holds the lock.
+// CountCall counts a call of an operation, and returns the number of calls so far. The caller holds the lock.
 func (f *Faults) CountCall(operation string) int {
 	if f.calls == nil {
 		f.calls = map[string]int{}
@@ -87,16 +87,16 @@ type FaultyCloud interface {
 	CountCalls() map[string]int
 }
 
-// FaultEffect is what an operation makes of a fault.
+// FaultEffect describes the expected effect of a fault on an operation.
 type FaultEffect struct {
-	// Class and RetryAfter are those of its error.
+	// Class and RetryAfter are those of the returned error.
 	Class      actuator.ErrorClass
 	RetryAfter time.Duration
-	// Calls is how often the cloud is called where the fault is.
+	// Calls is the expected number of calls of the fault's operation.
 	Calls int
 }
 
-// ExpectEffect has an operation for three machines meet a fault.
+// ExpectEffect calls an operation for three machines while the fault is present, and checks the effect.
 func ExpectEffect(t *testing.T, cloud FaultyCloud, op Operation, fault Fault, want FaultEffect) {
 	t.Helper()
 	ids := cloud.Create(t, 3)
@@ -111,12 +111,13 @@ func ExpectEffect(t *testing.T, cloud FaultyCloud, op Operation, fault Fault, wa
 	}
 }
 
-// ExpectCalls looks at three clusters of one account, with four machines each, and stops them, and checks how often the cloud was called.
+// ExpectCalls observes and stops three clusters of one account, with four machines each, and checks the number of
+// calls.
 func ExpectCalls(t *testing.T, clouds [3]FaultyCloud, want map[string]int) {
 	t.Helper()
 	batch, ok := clouds[0].Actuator().(actuator.BatchActuator)
 	if !ok {
-		t.Fatalf("%T is no actuator.BatchActuator", clouds[0].Actuator())
+		t.Fatalf("%T does not implement actuator.BatchActuator", clouds[0].Actuator())
 	}
 	var infraIDs []string
 	var ids [][]string

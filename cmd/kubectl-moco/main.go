@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	// What the libraries of Kubernetes would log comes as an error too, or is of no use to a person.
+	// The log entries of Kubernetes' libraries are also returned as errors, or are of no use to the user.
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	// What the libraries of Kubernetes would log comes as an error too, or is of no use to a person.
+	// The log messages of Kubernetes' libraries either come as errors as well, or are of no use to a user.
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

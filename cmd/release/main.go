@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release builds what a release consists of, on any machine with Go and git: no Docker, no root, no other tool.
+// Command release builds the artifacts of a release, on any machine with Go and git: without Docker, root or other
+// tools.
 package main
 
 import (
@@ -28,8 +29,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	root := &cobra.Command{
-		Use: "release", Short: "Build what a release consists of", SilenceUsage: true, SilenceErrors: true,
-		Long: `Build what a release consists of. It is run in the repository: the version is that of the commit's tag, or is made of the commit.
+		Use: "release", Short: "Build the artifacts of a release", SilenceUsage: true, SilenceErrors: true,
+		Long: `Build the artifacts of a release. Run it in the repository. The version is the tag of the commit, or derived from the commit.
 Exit codes: 0 if everything was built, 1 after an error.`,
 	}
 	root.AddCommand(imageCommand(), pluginsCommand(), bundleCommand(), chartCommand())
@@ -40,40 +41,53 @@ Exit codes: 0 if everything was built, 1 after an error.`,
 }
 
 func imageCommand() *cobra.Command {
-	var folder, push string
+	var to imageTarget
 	architectures := []string{"amd64", "arm64"}
 	cmd := &cobra.Command{
 		Use: "image", Short: "Build Torpor's image for Linux on two processors, with a bill of materials for each", Args: cobra.NoArgs,
 		Example: `  release image --dir .cache/release
-  release image --dir .cache/release --arch amd64 --push registry.example/torpor:v1`,
+  release image --dir .cache/release --arch amd64 --push registry.example/torpor:v1
+  release image --dir .cache/release --archive torpor.tar --name torpor:dev`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if to.archive != "" {
+				if err := image.ValidateName(to.name); err != nil {
+					return err
+				}
+			}
 			var programs []string
 			for _, architecture := range architectures {
-				path, err := programCompiler{".", filepath.Join(folder, "programs")}.compile(cmd.Context(), "torpor", krew.Machine{OS: "linux", Architecture: architecture})
+				path, err := programCompiler{".", filepath.Join(to.folder, "programs")}.compile(cmd.Context(), "torpor", krew.Machine{OS: "linux", Architecture: architecture})
 				if err != nil {
 					return err
 				}
 				programs = append(programs, path)
 			}
-			return writeImage(cmd.Context(), cmd.OutOrStdout(), programs, folder, push)
+			return writeImage(cmd.Context(), cmd.OutOrStdout(), programs, to)
 		},
 	}
-	cmd.Flags().StringVar(&folder, "dir", ".cache/release", "folder for what is built")
-	cmd.Flags().StringVar(&push, "push", "", "name in a registry, such as registry.example/torpor:v1; empty pushes nothing")
-	cmd.Flags().StringSliceVar(&architectures, "arch", architectures, "processors, as Go calls them")
+	cmd.Flags().StringVar(&to.folder, "dir", ".cache/release", "output folder")
+	cmd.Flags().StringVar(&to.push, "push", "", "name in a registry, such as registry.example/torpor:v1; empty pushes nothing")
+	cmd.Flags().StringVar(&to.archive, "archive", "", "file for the image and its name, as ctr images import reads it; empty writes none")
+	cmd.Flags().StringVar(&to.name, "name", "", "name under which an import of the archive stores the image, such as torpor:dev")
+	cmd.MarkFlagsRequiredTogether("archive", "name")
+	cmd.Flags().StringSliceVar(&architectures, "arch", architectures, "processors, in Go's names")
 	return cmd
 }
 
-func writeImage(ctx context.Context, out io.Writer, programs []string, folder, push string) error {
+// imageTarget is where the image is written.
+type imageTarget struct{ folder, push, archive, name string }
+
+func writeImage(ctx context.Context, out io.Writer, programs []string, to imageTarget) error {
 	r, err := image.Build(programs...)
 	if err != nil {
 		return err
 	}
-	if err := r.WriteLayout(filepath.Join(folder, "image")); err != nil {
+	layout := filepath.Join(to.folder, "image")
+	if err := r.WriteLayout(layout, to.name); err != nil {
 		return err
 	}
 	for _, b := range r.Bills {
-		name := filepath.Join(folder, "torpor-"+filepath.Base(b.Platform)+".cdx.json")
+		name := filepath.Join(to.folder, "torpor-"+filepath.Base(b.Platform)+".cdx.json")
 		if err := os.WriteFile(name, b.Document, 0o600); err != nil {
 			return fmt.Errorf("write the bill of materials: %w", err)
 		}
@@ -82,11 +96,17 @@ func writeImage(ctx context.Context, out io.Writer, programs []string, folder, p
 	if err != nil {
 		return fmt.Errorf("name the image: %w", err)
 	}
-	fmt.Fprintf(out, "%s is the image, as an OCI layout: %s\n", digest, filepath.Join(folder, "image"))
-	if push == "" {
+	fmt.Fprintf(out, "%s is the image, as an OCI layout: %s\n", digest, layout)
+	if to.archive != "" {
+		if err := image.WriteArchive(layout, to.archive); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%s is the archive of %s; load it into a node with ctr -n k8s.io images import\n", to.archive, to.name)
+	}
+	if to.push == "" {
 		return nil
 	}
-	pushed, err := r.Push(ctx, push)
+	pushed, err := r.Push(ctx, to.push)
 	if err != nil {
 		return err
 	}
@@ -98,7 +118,7 @@ func pluginsCommand() *cobra.Command {
 	var folder, address, version string
 	var onlyThis bool
 	cmd := &cobra.Command{
-		Use: "plugins", Short: "Build the plugins of kubectl for all machines, and manifests by which krew installs them", Args: cobra.NoArgs,
+		Use: "plugins", Short: "Build the plugins of kubectl for all machines, and the manifests for krew", Args: cobra.NoArgs,
 		Example: `  release plugins --dir .cache/release`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			machines := krew.ListMachines()
@@ -113,14 +133,14 @@ func pluginsCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&folder, "dir", ".cache/release", "folder for what is built")
-	cmd.Flags().StringVar(&address, "address", downloads, "where releases are; the version is added")
-	cmd.Flags().StringVar(&version, "version", "", "version such as v1.0.0; empty takes that of the commit")
-	cmd.Flags().BoolVar(&onlyThis, "only-this-machine", false, "build for the machine that this runs on and no other")
+	cmd.Flags().StringVar(&folder, "dir", ".cache/release", "output folder")
+	cmd.Flags().StringVar(&address, "address", downloads, "address of the releases, to which the version is added")
+	cmd.Flags().StringVar(&version, "version", "", "version such as v1.0.0; empty uses the version of the commit")
+	cmd.Flags().BoolVar(&onlyThis, "only-this-machine", false, "build only for the machine that this runs on")
 	return cmd
 }
 
-// pluginTarget is where what is built goes: a folder, and then below an address.
+// pluginTarget is where the plugins are written, and the address below which they are published.
 type pluginTarget struct{ folder, address, version string }
 
 func packagePlugin(ctx context.Context, out io.Writer, p krew.Plugin, machines []krew.Machine, to pluginTarget) error {
@@ -135,7 +155,7 @@ func packagePlugin(ctx context.Context, out io.Writer, p krew.Plugin, machines [
 		if version != "" {
 			continue
 		}
-		if version, err = versionOf(path); err != nil { // Before minutes go into the other machines.
+		if version, err = versionOf(path); err != nil { // Check before minutes go into the other machines.
 			return err
 		}
 	}
@@ -155,7 +175,7 @@ func bundleCommand() *cobra.Command {
 	o := bundle.Options{Root: os.DirFS(".")}
 	var folder string
 	cmd := &cobra.Command{
-		Use: "bundle", Short: "Build the bundle by which the Operator Lifecycle Manager installs Torpor", Args: cobra.NoArgs,
+		Use: "bundle", Short: "Build the bundle for the Operator Lifecycle Manager", Args: cobra.NoArgs,
 		Example: `  release bundle --dir .cache/release --image registry.example/torpor@sha256:… --version v1.0.0 --created 2026-01-02T15:04:05Z`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.Write(filepath.Join(folder, "bundle")); err != nil {
@@ -166,7 +186,7 @@ func bundleCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&folder, "dir", ".cache/release", "folder for what is built")
+	f.StringVar(&folder, "dir", ".cache/release", "output folder")
 	f.StringVar(&o.Image, "image", "", "the image of the manager, best by its digest")
 	f.StringVar(&o.Version, "version", "", "version such as v1.0.0")
 	f.StringVar(&o.Created, "created", "", "time of the release, such as 2026-01-02T15:04:05Z")
@@ -181,7 +201,7 @@ func chartCommand() *cobra.Command {
 		Use: "chart", Short: "Build the archive of the chart", Args: cobra.NoArgs,
 		Example: `  release chart --dir .cache/release --version v1.0.0`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// A chart's version has no letter before it; that of the image in it has.
+			// The version of a chart has no leading v; the version of its image has one.
 			build := exec.CommandContext(cmd.Context(), helm, "package", "charts/torpor", "--version", strings.TrimPrefix(version, "v"), "--app-version", version, "--destination", folder)
 			build.Stdout, build.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if err := build.Run(); err != nil {
@@ -191,7 +211,7 @@ func chartCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&folder, "dir", ".cache/release", "folder for what is built")
+	f.StringVar(&folder, "dir", ".cache/release", "output folder")
 	f.StringVar(&helm, "helm", ".cache/bin/helm", "path of helm")
 	f.StringVar(&version, "version", "", "version such as v1.0.0")
 	cobra.CheckErr(cmd.MarkFlagRequired("version"))

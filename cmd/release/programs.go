@@ -15,10 +15,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/release/krew"
 )
 
-// programCompiler compiles programs of this repository into a folder, the same each time.
+// programCompiler compiles programs of this repository into a folder, reproducibly.
 type programCompiler struct{ root, folder string }
 
-// compile compiles a program of cmd for a kind of machine, and returns where it is.
+// compile compiles a program of cmd for a kind of machine, and returns its path.
 func (c programCompiler) compile(ctx context.Context, name string, m krew.Machine) (string, error) {
 	path, err := filepath.Abs(filepath.Join(c.folder, strings.Join([]string{name, m.OS, m.Architecture}, "-")))
 	if err != nil {
@@ -35,7 +35,8 @@ func (c programCompiler) compile(ctx context.Context, name string, m krew.Machin
 	return path, nil
 }
 
-// versionOf is the one that Go has written into a program: that of the tag of the commit, or one that is made of the commit.
+// versionOf returns the version that Go has written into a program: the commit's tag, or a version derived from the
+// commit.
 func versionOf(path string) (string, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,10 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
 )
 
-// passwordVariable is the only way to hand over the password: command lines can be read by everybody.
+// passwordVariable is the only way to pass the password, because every process can read command lines.
 const passwordVariable = "TORPOR_MYSQL_PASSWORD"
 
 func backupCommand(logs io.Writer, env func(string) string) *cobra.Command {
@@ -22,7 +24,7 @@ func backupCommand(logs io.Writer, env func(string) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup",
 		Short: "Dump one instance of a MySQL cluster into a bucket or a folder; runs in the Pods of backup Jobs",
-		Long: `Dump one instance of a MySQL cluster: a replica in sync, else the primary. It needs mysqldump on the PATH.
+		Long: `Dump one instance of a MySQL cluster: a replica in sync, or else the primary. It needs mysqldump on the PATH.
 
 Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; credentials for a bucket are found as by AWS's own tools.`,
 		Example: `  torpor backup --cluster default/test --host moco-test-0.moco-test.default.svc --bucket backups --endpoint http://minio:9000 --path-style`,
@@ -35,9 +37,9 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; cr
 	f := cmd.Flags()
 	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; the objects are named after it")
 	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
-	f.BoolVar(&o.IsCopy, "copy", false, "the cluster copies a server outside, so that no instance takes writes")
-	f.DurationVar(&o.MaxLag, "max-lag", time.Minute, "how far a replica may be behind; 0 means any")
-	f.DurationVar(&o.Retention, "retention", 0, "how far back backups and binary logs are kept; 0 means for ever")
+	f.BoolVar(&o.IsCopy, "copy", false, "the cluster replicates from an external server, so that no instance accepts writes")
+	f.DurationVar(&o.MaxLag, "max-lag", time.Minute, "maximum replication lag of the replica that is dumped; 0 means no limit")
+	f.DurationVar(&o.Retention, "retention", 0, "how long backups and binary logs are kept; 0 means no limit")
 	f.StringVar(&o.Result, "result", "", "file for the outcome, as JSON")
 	o.Bucket.AddFlags(f)
 	return cmd
@@ -61,16 +63,20 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.RestoreUser + `; c
 				return fmt.Errorf("--restore-point: expected a time such as 2026-11-20T22:00:00Z, found %q", point)
 			}
 			o.Point, o.Password = at, env(passwordVariable)
-			return job.RunRestore(cmd.Context(), o)
+			err = job.RunRestore(cmd.Context(), o)
+			if refused, ok := errors.AsType[*job.RefusedError](err); ok {
+				return exit.Error{Code: job.RefusedExitCode, Err: refused}
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Source, "source", "", "namespace/name of the MySQLCluster that was backed up")
-	f.StringVar(&point, "restore-point", "", "time whose data is wanted, as 2026-11-20T22:00:00Z")
+	f.StringVar(&point, "restore-point", "", "point in time to restore, such as 2026-11-20T22:00:00Z")
 	f.StringVar(&o.Host, "host", "", "host name of the instance to fill")
-	f.DurationVar(&o.Wait, "wait", time.Hour, "how long the instance may take to answer")
+	f.DurationVar(&o.Wait, "wait", time.Hour, "how long to wait for the instance to answer")
 	f.StringVar(&o.Schema, "schema", "", "the only schema to restore; empty means all")
-	f.StringArrayVar(&o.Users, "user", nil, "the only accounts to restore, as name or name@host; none means all")
+	f.StringArrayVar(&o.Users, "user", nil, "the only accounts to restore, as name or name@host; empty means all")
 	f.StringVar(&o.Result, "result", "", "file for the outcome, as JSON")
 	o.Bucket.AddFlags(f)
 	return cmd
@@ -95,9 +101,9 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; cr
 	f := cmd.Flags()
 	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; the objects are named after it")
 	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
-	f.DurationVar(&o.Interval, "interval", 5*time.Second, "how often what is new is stored")
-	f.StringVar(&o.Spool, "spool", "", "folder for what is on its way; empty means that of the machine")
-	f.StringVar(&o.Address, "address", "", "host:port where the status is served; empty means nowhere")
+	f.DurationVar(&o.Interval, "interval", 5*time.Second, "interval at which new events are stored")
+	f.StringVar(&o.Spool, "spool", "", "folder for data that is being uploaded; empty means the temporary folder of the machine")
+	f.StringVar(&o.Address, "address", "", "host:port at which the status is served; empty means not at all")
 	o.Bucket.AddFlags(f)
 	return cmd
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/preflight/hub"
 )
 
-// checkTimeout bounds all calls together.
+// checkTimeout limits all calls together.
 const checkTimeout = time.Minute
 
 func checkCommand() *cobra.Command {
@@ -27,12 +27,12 @@ func checkCommand() *cobra.Command {
 	o := hub.Observer{Clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Say whether a hub is ready for Torpor, before it is installed or upgraded; nothing is changed",
-		Long: `Say whether a hub is ready for Torpor: its version and APIs, whether it can note who stops things, whose the
-CustomResourceDefinitions are, whether another Torpor acts, your rights, the certificate of the webhook, and the clock.
-docs/install.md says what each check means. Nothing is changed.
+		Short: "Check whether a hub is ready for Torpor, before an installation or an upgrade; nothing is changed",
+		Long: `Check whether a hub is ready for Torpor: its version and APIs, whether it can record the requesters of stops, the owner of the
+CustomResourceDefinitions, whether another installation is active, your permissions, the certificate of the webhook, and the
+clock. docs/install.md explains each check. Nothing is changed.
 
-Exit codes: 0 if nothing failed, also if there are warnings; 4 if something failed; 1 if the hub could not be asked.`,
+Exit codes: 0 if no check failed, including when there are warnings; 4 if a check failed; 1 if the hub could not be reached.`,
 		Example: `  torpor check
   torpor check --namespace torpor-system -o json`,
 		Args: cobra.NoArgs,
@@ -63,7 +63,7 @@ Exit codes: 0 if nothing failed, also if there are warnings; 4 if something fail
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
 	cmd.Flags().StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the installation")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or nothing for a table")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json; empty prints a table")
 	return cmd
 }
 

@@ -33,12 +33,12 @@ func installCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install Torpor's CustomResourceDefinitions, and leave those of other projects as they are",
-		Long: `Install Torpor's CustomResourceDefinitions that the hub does not have, and update those that are Torpor's. Those of
-another project, such as Hive, MOCO or Korifi, are never changed: Torpor works with them, and a line says which fields it lacks
-and who wrote them. docs/install-beside-upstream.md says what that means.
+		Long: `Install Torpor's CustomResourceDefinitions that the hub does not have, and update those that Torpor installed. Definitions of
+another project, such as Hive, MOCO or Korifi, are never changed: Torpor works with them, and prints the fields that they lack
+and who wrote them. docs/install-beside-upstream.md explains the consequences.
 
 Exit codes: 0 if every definition is Torpor's, 4 if some are another project's, 1 after an error.`,
-		Example: `  # See what is there and what would be done
+		Example: `  # Print what is installed and what would change
   torpor install --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,11 +56,11 @@ Exit codes: 0 if every definition is Torpor's, 4 if some are another project's, 
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what is there and what would be done")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what is installed and what would change")
 	return cmd
 }
 
-// installCRDs judges every definition before it writes the first.
+// installCRDs judges every definition before it writes the first one.
 func installCRDs(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, out io.Writer, dryRun bool) error {
 	files, err := fs.Glob(crd.Files, "*.yaml")
 	if err != nil {
@@ -96,12 +96,13 @@ func installCRDs(ctx context.Context, hub apiextensionsclient.CustomResourceDefi
 		}
 	}
 	if foreign > 0 {
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%d definitions are another project's and are left as they are; see docs/install-beside-upstream.md", foreign)}
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
+			"%d definitions belong to another project and were not changed; see docs/install-beside-upstream.md", foreign)}
 	}
 	return nil
 }
 
-// definition is one of Torpor's, what is served under its name, nil if there is none, and what that means.
+// definition is one of Torpor's definitions, with the served one, which may be nil, and the judgement of it.
 type definition struct {
 	ours, served *apiextensionsv1.CustomResourceDefinition
 	judgement    install.Judgement
@@ -126,7 +127,7 @@ func readCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefiniti
 	return d, nil
 }
 
-// writeCRD writes only over the version that was judged.
+// writeCRD overwrites only the version that was judged.
 func writeCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, served, prepared *apiextensionsv1.CustomResourceDefinition) error {
 	var err error
 	if served == nil {
@@ -135,7 +136,7 @@ func writeCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinit
 		_, err = hub.Update(ctx, prepared, metav1.UpdateOptions{FieldManager: install.Torpor})
 	}
 	if k8serrors.IsConflict(err) || k8serrors.IsAlreadyExists(err) {
-		return errors.Join(fmt.Errorf("install %s: somebody else has changed it at the same time; run it again", prepared.Name), err)
+		return errors.Join(fmt.Errorf("install %s: another client has changed it at the same time; run the command again", prepared.Name), err)
 	}
 	if err != nil {
 		return fmt.Errorf("install %s: %w", prepared.Name, err)
@@ -143,7 +144,7 @@ func writeCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinit
 	return nil
 }
 
-// programVersion is that of the build, in the form of a label.
+// programVersion returns the version of the build, in the form of a label value.
 func programVersion() string {
 	keep := func(r rune) rune {
 		if strings.ContainsRune(".-_", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {

@@ -3,23 +3,78 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log"
 	"log/slog"
 
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
-// newLogger logs as JSON, and debug messages too if verbose. What Kubernetes' libraries and the standard library log by
-// themselves goes the same way, because a collector reads every line.
-func newLogger(logs io.Writer, verbose bool) *slog.Logger {
-	level := slog.LevelInfo
-	if verbose {
+// logFlags are the flags of the log of a server.
+type logFlags struct {
+	level, format string
+	isVerbose     bool
+}
+
+func (l *logFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&l.level, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
+	f.StringVar(&l.format, "log-format", "json", "format of the log: json or text")
+	f.BoolVarP(&l.isVerbose, "verbose", "v", false, "same as --log-level=debug")
+}
+
+// buildLogger returns the logger of the flags. The libraries of Kubernetes and the standard library log through it too, because a collector
+// reads every line.
+func (l *logFlags) buildLogger(logs io.Writer) (*slog.Logger, error) {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	level, isKnown := levels[l.level]
+	if !isKnown {
+		return nil, exit.WrongUsage("--log-level: expected debug, info, warn or error, found %q", l.level)
+	}
+	if l.isVerbose {
 		level = slog.LevelDebug
 	}
-	logger := slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: level}))
+	options := &slog.HandlerOptions{Level: level}
+	var handler slog.Handler
+	switch l.format {
+	case "json":
+		handler = slog.NewJSONHandler(logs, options)
+	case "text":
+		handler = slog.NewTextHandler(logs, options)
+	default:
+		return nil, exit.WrongUsage("--log-format: expected json or text, found %q", l.format)
+	}
+	if level > slog.LevelDebug {
+		handler = quietHandler{handler}
+	}
+	logger := slog.New(handler)
 	klog.SetSlogLogger(logger)
 	slog.SetDefault(logger)
 	log.SetFlags(0) // The line has its time already.
-	return logger
+	return logger, nil
+}
+
+// quietHandler drops what controller-runtime logs for each controller and each watch that starts: several lines for each of dozens of kinds.
+type quietHandler struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
+	switch r.Message {
+	case "Starting EventSource", "Starting Controller", "Starting workers":
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h quietHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quietHandler{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h quietHandler) WithGroup(name string) slog.Handler {
+	return quietHandler{h.Handler.WithGroup(name)}
 }

@@ -9,9 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // The image has no time zones.
+	_ "time/tzdata" // The image contains no time zones.
 
-	_ "golang.org/x/crypto/x509roots/fallback" // The image has no authorities of its own.
+	_ "golang.org/x/crypto/x509roots/fallback" // The image contains no certificate authorities.
 
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )

@@ -8,12 +8,13 @@ import (
 	"strconv"
 )
 
-// goMemoryPercent is how much of the container's memory Go may use. The kernel counts more than Go knows of: the pages of the program
-// itself, files, sockets; and a collector that begins at the limit itself begins too late.
+// goMemoryPercent is the share of the container's memory that Go may use. The kernel also counts memory that Go does
+// not know of: the pages of the program, files and sockets. A garbage collector that starts at the limit starts too
+// late.
 const goMemoryPercent = 70
 
-// limitMemory keeps Go below the memory of the container, which the Deployment hands over in TORPOR_MEMORY_LIMIT. GOMEMLIMIT, which Go
-// itself reads, wins.
+// limitMemory keeps Go below the memory limit of the container, which the Deployment passes in TORPOR_MEMORY_LIMIT.
+// GOMEMLIMIT, which Go reads itself, takes precedence.
 func limitMemory(env func(string) string) error {
 	text := env("TORPOR_MEMORY_LIMIT")
 	if text == "" || env("GOMEMLIMIT") != "" {

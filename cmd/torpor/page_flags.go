@@ -9,6 +9,6 @@ import (
 )
 
 func addPageFlags(f *pflag.FlagSet, o *manager.PageOptions) {
-	f.StringVar(&o.Address, "page-address", "0", `host:port of the page of what can be stopped, "0" for none; without --page-cert-dir an address such as 127.0.0.1:8088, which kubectl port-forward reaches`)
+	f.StringVar(&o.Address, "page-address", "0", `host:port of the web page, "0" for none; without --page-cert-dir it must be a loopback address such as 127.0.0.1:8088, for kubectl port-forward`)
 	f.StringVar(&o.CertFolder, "page-cert-dir", "", "folder with tls.crt and tls.key of the page, read again when they change")
 }

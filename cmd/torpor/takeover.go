@@ -20,16 +20,16 @@ func takeOverCommand(out io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "take-over-korifi",
 		Short: "Hand the orgs, spaces and apps of an uninstalled Korifi to Torpor",
-		Long: `Hand the orgs, spaces and apps that Korifi has made to Torpor. Korifi's controllers have to be stopped before, and its webhook
-configurations deleted: this command refuses to begin while they are there, and says what to type.
+		Long: `Hand over the orgs, spaces and apps that Korifi created to Torpor. Stop Korifi's controllers and delete its webhook configurations
+first: while they exist, this command refuses to start, and prints the commands to run.
 
-It gives the users of Korifi's roles those of Torpor, marks every object as Torpor's to handle, takes Korifi's
-finalizers off, and deletes its AppWorkloads and StatefulSets, in this order. An app is down from then until Torpor's own Pods are
-ready. Names, revisions, droplets, environments and processes stay. What Torpor does not know, such as service instances, stays
-without its finalizers. It prints a line for each object and may be run again.
+It binds the users of Korifi's roles to Torpor's roles, annotates every object as managed by Torpor, removes Korifi's finalizers,
+and deletes its AppWorkloads and StatefulSets, in this order. An app is down from then until Torpor's Pods are ready. Names,
+revisions, droplets, environments and processes are kept. Objects that Torpor does not support, such as managed service instances,
+are kept without finalizers. It prints a line for each object, and can be run again.
 
-Exit codes: 0 when everything is handed over, 1 after an error, when something may be left, 4 if Korifi is still there and nothing
-was done.`,
+Exit codes: 0 if everything is handed over, 1 after an error, when objects may be left, 4 if Korifi is still running and nothing
+was changed.`,
 		Example: `  torpor take-over-korifi --dry-run
   torpor take-over-korifi`,
 		Args: cobra.NoArgs,
@@ -49,6 +49,6 @@ was done.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty uses KUBECONFIG, then the cluster this runs in")
-	f.BoolVar(&e.DryRun, "dry-run", false, "only say what would be done")
+	f.BoolVar(&e.DryRun, "dry-run", false, "only print what would change")
 	return cmd
 }

@@ -20,16 +20,17 @@ func uninstallCommand(out io.Writer) *cobra.Command {
 	var kubeconfig string
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Take Torpor's programs, webhooks, finalizers, Leases and Secrets out of a cluster; users' objects and CRDs stay",
-		Long: `Take Torpor out of a cluster: the webhook configurations, the programs, Torpor's finalizers on users' objects, its
-Leases and the Secret of its webhook, in this order. It ends within a minute, also when the manager or the webhook's Service is
-gone already, and may be run again. Users' objects, what runs for them, CRDs, rights and the namespace stay; docs/uninstall.md
-says how to delete those.
+		Short: "Remove Torpor's workloads, webhooks, finalizers, Leases and Secrets from a cluster; users' objects and CRDs are kept",
+		Long: `Remove Torpor from a cluster: the webhook configurations, its workloads, its finalizers on users' objects, its Leases and the
+Secret of its webhook, in this order. It ends within a minute, even if the manager or the webhook's Service is already gone, and
+can be run again. Users' objects, the workloads that run for them, CRDs, RBAC and the namespace are kept; docs/uninstall.md
+explains how to delete them.
 
-With --delete-crds Torpor's CRDs go too, never those of Hive, MOCO or Korifi; while there are objects of them nothing is done at
-all. With --delete-objects beside it the objects are deleted as well, and what they own: Pods, and the volumes of MySQLClusters.
+With --delete-crds, Torpor's CRDs are deleted as well, but never those of Hive, MOCO or Korifi. If objects of these kinds exist,
+the command changes nothing, unless --delete-objects is set: then the objects are deleted with everything that they own, including
+Pods and the volumes of MySQLClusters.
 
-Exit codes: 0 when everything is gone, 1 after an error, when something may be left, 4 if there are objects and nothing was done.`,
+Exit codes: 0 if everything is removed, 1 after an error, when objects may be left, 4 if objects exist and nothing was changed.`,
 		Example: `  torpor uninstall --dry-run
   torpor uninstall --namespace torpor-system`,
 		Args: cobra.NoArgs,
@@ -42,7 +43,7 @@ Exit codes: 0 when everything is gone, 1 after an error, when something may be l
 				return err
 			}
 			if o.DeletesObjects && !o.DeletesCRDs {
-				return exit.WrongUsage("--delete-objects: expected --delete-crds beside it, found none; users' objects go only with their CRDs")
+				return exit.WrongUsage("--delete-objects: expected --delete-crds with it, found none; users' objects are deleted only with their CRDs")
 			}
 			if err = uninstall.Run(cmd.Context(), o); errors.Is(err, uninstall.ErrObjectsLeft) {
 				return exit.Error{Code: exit.Refused, Err: err}
@@ -53,8 +54,8 @@ Exit codes: 0 when everything is gone, 1 after an error, when something may be l
 	f := cmd.Flags()
 	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; empty uses KUBECONFIG, then the cluster this runs in")
 	f.StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the installation")
-	f.BoolVar(&o.DeletesCRDs, "delete-crds", false, "also delete Torpor's CustomResourceDefinitions, if there are no objects of them")
-	f.BoolVar(&o.DeletesObjects, "delete-objects", false, "with --delete-crds: also delete users' objects, with the data of databases")
-	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
+	f.BoolVar(&o.DeletesCRDs, "delete-crds", false, "also delete Torpor's CustomResourceDefinitions, if no objects of these kinds exist")
+	f.BoolVar(&o.DeletesObjects, "delete-objects", false, "with --delete-crds: also delete users' objects, including the data of databases")
+	f.BoolVar(&o.DryRun, "dry-run", false, "only print what would change")
 	return cmd
 }

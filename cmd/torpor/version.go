@@ -29,6 +29,6 @@ func versionCommand() *cobra.Command {
 			return fmt.Errorf("--output: expected json or nothing, found %q", output)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or nothing for one line")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json; empty prints one line")
 	return cmd
 }

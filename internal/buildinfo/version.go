@@ -46,7 +46,7 @@ func UserAgent(program string) string { return program + "/" + ReadVersion().Ver
 func NewMetric() prometheus.Collector {
 	v := ReadVersion()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "torpor_build_info", Help: "1, with what the program was built from.",
+		Name: "torpor_build_info", Help: "1, labeled with the version that the program was built from.",
 		ConstLabels: prometheus.Labels{"version": v.Version, "commit": v.Commit, "go": v.Go},
 	}, func() float64 { return 1 })
 }

@@ -23,8 +23,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// An app has a process for each type that its droplet runs. A worker has no instance until somebody wants one, listens
-// nowhere, and is not asked how it is; a restart is of all processes.
+// An app has a process for each type of its droplet. A worker has no instance until the user scales it up,
+// listens nowhere, and has no health check. A restart affects all processes.
 func TestDropletBringsItsProcesses(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -46,7 +46,7 @@ func TestDropletBringsItsProcesses(t *testing.T) {
 	a.requestRestart(t, "once")
 	a.waitUntilRunning(t)
 	if n := len(worker.listProcessPods(t)); n != 0 {
-		t.Errorf("expected no worker that nobody wants, found %d", n)
+		t.Errorf("expected no worker before a scale, found %d", n)
 	}
 	worker.setInstances(t, 2)
 	a.waitForInstances(t, 3)
@@ -73,7 +73,7 @@ func TestDropletBringsItsProcesses(t *testing.T) {
 	}
 }
 
-// listProcessPods are those of the process.
+// listProcessPods returns the Pods of the process.
 func (a *app) listProcessPods(t *testing.T) []corev1.Pod {
 	t.Helper()
 	var own []corev1.Pod
@@ -85,7 +85,8 @@ func (a *app) listProcessPods(t *testing.T) []corev1.Pod {
 	return own
 }
 
-// An app that is pushed again and again keeps the droplets of its revisions and the newest five, and the packages of those.
+// An app that is pushed repeatedly keeps the droplets of its revisions and the newest five, and the packages
+// of those.
 func TestOldBuildsAndPackagesGo(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -103,7 +104,7 @@ func TestOldBuildsAndPackagesGo(t *testing.T) {
 			wanted[name] = true
 		}
 	}
-	testenv.Eventually(t, "what no revision needs is gone", func() error {
+	testenv.Eventually(t, "unneeded builds and packages are gone", func() error {
 		var builds korifiv1alpha1.CFBuildList
 		var packages korifiv1alpha1.CFPackageList
 		if err := errors.Join(e.Client.List(t.Context(), &builds, client.InNamespace(e.namespace)), e.Client.List(t.Context(), &packages, client.InNamespace(e.namespace))); err != nil {
@@ -129,7 +130,8 @@ func TestOldBuildsAndPackagesGo(t *testing.T) {
 	}
 }
 
-// A package says whether it names an image, and a build whether its droplet is there, is made by somebody else, or failed.
+// A package reports whether it names an image. A build reports whether its droplet exists, is built by
+// another project, or failed.
 func TestPackagesAndBuildsReportTheirState(t *testing.T) {
 	e := shared.Get(t)
 	docker := e.createBuild(t, "staging-docker", image)
@@ -149,7 +151,7 @@ func TestPackagesAndBuildsReportTheirState(t *testing.T) {
 	}
 	e.waitForBuild(t, lost, korifiv1alpha1.StagingBuild, metav1.ConditionUnknown, korifiv1alpha1.PackageMissingReason)
 	for name, want := range map[string]metav1.ConditionStatus{"staging-docker": metav1.ConditionTrue, "staging-bits": metav1.ConditionFalse} {
-		testenv.Eventually(t, name+" says how it is", func() error {
+		testenv.Eventually(t, name+" reports its state", func() error {
 			var pkg korifiv1alpha1.CFPackage
 			if err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: e.namespace, Name: name}, &pkg); err != nil {
 				return fmt.Errorf("get: %w", err)
@@ -177,8 +179,8 @@ func (e *env) waitForBuild(t *testing.T, b *korifiv1alpha1.CFBuild, state korifi
 	})
 }
 
-// The app's environment reaches its Pods by reference, and its values reach nothing that is written of the app: no
-// condition, no event, no LRP, no Pod and no log, also not when the Secret cannot be read.
+// The app's environment reaches its Pods by reference. Its values appear in nothing that the manager writes
+// about the app: no condition, no event, no LRP, no Pod and no log, even when the Secret cannot be read.
 func TestSecretValuesStayInTheSecret(t *testing.T) {
 	e := shared.Get(t)
 	const value = "swordfish-7f3a"
@@ -206,7 +208,7 @@ func TestSecretValuesStayInTheSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.requestRestart(t, "once")
-	testenv.Eventually(t, "it is told what is missing", func() error {
+	testenv.Eventually(t, "the missing Secret is reported", func() error {
 		ready := meta.FindStatusCondition(a.getProcess(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
 		if !strings.Contains(ready.Message, "spec.envSecretName") {
 			return fmt.Errorf("found %+v", ready)
@@ -225,7 +227,7 @@ func TestSecretValuesStayInTheSecret(t *testing.T) {
 	}
 }
 
-// collectWritten is what the manager has written of all apps, and what it has logged.
+// collectWritten returns what the manager has written about all apps, and what it has logged.
 func (e *env) collectWritten(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"the log": e.log.String()}
@@ -250,7 +252,7 @@ func (e *env) collectWritten(t *testing.T) map[string]string {
 	return all
 }
 
-// An app that is deleted in the middle of a deployment takes both revisions with it, and the deployment is over.
+// An app that is deleted in the middle of a deployment takes both revisions with it, and the deployment ends.
 func TestAppIsDeletedDuringADeployment(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2})
@@ -290,7 +292,8 @@ func (a *app) waitUntilGone(t *testing.T, found *korifiv1alpha1.CFApp) {
 	})
 }
 
-// An org that is deleted takes its spaces with it and these their apps; each is gone only after what it holds.
+// A deleted org takes its spaces with it, and these their apps. Each is gone only after the objects it
+// contains.
 func TestDeletedOrgTakesItsSpacesAndAppsWithIt(t *testing.T) {
 	e := shared.Get(t)
 	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "org-gone"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "o"}}
@@ -301,7 +304,7 @@ func TestDeletedOrgTakesItsSpacesAndAppsWithIt(t *testing.T) {
 		if err := e.Client.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
-		testenv.Eventually(t, "it has its namespace", func() error {
+		testenv.Eventually(t, "the object has its namespace", func() error {
 			return e.Client.Get(t.Context(), client.ObjectKey{Name: obj.GetName()}, &corev1.Namespace{})
 		})
 	}

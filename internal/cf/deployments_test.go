@@ -47,7 +47,8 @@ func (a *app) waitForDeployment(t *testing.T, d *torporv1alpha1.CFDeployment, wa
 	})
 }
 
-// expectOnlyRevision: at this very moment every LRP and every Pod is of the revision, also those that end.
+// expectOnlyRevision expects that at this moment every LRP and every Pod is of the revision, including those
+// that are ending.
 func (a *app) expectOnlyRevision(t *testing.T, version string) {
 	t.Helper()
 	for _, l := range a.listLRPs(t) {
@@ -76,7 +77,8 @@ func (a *app) setCommand(t *testing.T, command string) {
 
 func rolling() torporv1alpha1.CFDeploymentSpec { return torporv1alpha1.CFDeploymentSpec{} }
 
-// Race l of docs/adr/0010-revisions-of-apps.md: a deployment brings a second revision up beside the first, and as many instances as wanted stay ready.
+// Race l of docs/adr/0010-revisions-of-apps.md: a deployment starts a second revision next to the first, and
+// the wanted number of instances stays ready.
 func TestRollingDeploymentKeepsInstancesReady(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 4, command: "HOLLOW_START=300ms HOLLOW_STOP=1s ./app"})
@@ -96,7 +98,8 @@ func TestRollingDeploymentKeepsInstancesReady(t *testing.T) {
 	}
 }
 
-// Race l of docs/adr/0010-revisions-of-apps.md: a deployment that crashes takes no ready instance away, and cancelling it brings everything back.
+// Race l of docs/adr/0010-revisions-of-apps.md: a deployment that crashes removes no ready instance, and a
+// cancel restores everything.
 func TestCancelledDeploymentBringsTheOldRevisionBack(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 3})
@@ -124,7 +127,7 @@ func TestCancelledDeploymentBringsTheOldRevisionBack(t *testing.T) {
 	a.waitForRevisions(t, "2")
 }
 
-// A fix that crashes as well is cancelled: the revision that serves comes back, not the first broken one.
+// A fix that crashes as well is cancelled: the revision that serves comes back, and not the first broken one.
 func TestCancelledFixFallsBackToTheRevisionThatServes(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 3})
@@ -150,7 +153,7 @@ func TestCancelledFixFallsBackToTheRevisionThatServes(t *testing.T) {
 	}
 }
 
-// A cancel that comes when nothing of what ran before is left to come back changes nothing, and is not called one.
+// A cancel that comes when no earlier revision is left changes nothing, and is not reported as a cancel.
 func TestLateCancelIsNone(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=5s ./app"})
@@ -176,7 +179,8 @@ func TestLateCancelIsNone(t *testing.T) {
 	}
 }
 
-// What starts after a cancel runs what ran before: a process that had no instance, and one whose LRP somebody deletes.
+// After a cancel, a started process runs the earlier droplet: a process that had no instance, and one whose
+// LRP is deleted.
 func TestNothingStartsTheCancelledDroplet(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -210,7 +214,8 @@ func TestNothingStartsTheCancelledDroplet(t *testing.T) {
 	a.expectImage(t, image)
 }
 
-// A canary of an app with one instance waits beside the old one, and so does one at all of its instances.
+// A canary of an app with one instance waits next to the old instance, and so does a canary at all of its
+// instances.
 func TestCanaryOfOneInstanceWaitsBesideTheOldOne(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -228,7 +233,7 @@ func TestCanaryOfOneInstanceWaitsBesideTheOldOne(t *testing.T) {
 			return nil
 		})
 		a.waitForRevisions(t, "0", "1")
-		testenv.Eventually(t, "the older instance counts as one that serves", func() error {
+		testenv.Eventually(t, "the older instance counts as serving", func() error {
 			n := a.getApp(t).Status.Instances
 			return testenv.ErrorIf(n == nil || n.Ready != 1 || n.ReadyOlder != 1, "found %+v", n)
 		})
@@ -263,7 +268,8 @@ func TestCanaryWaitsAtEachStep(t *testing.T) {
 	a.expectOnlyRevision(t, "1")
 }
 
-// createUnendingDeployment makes a deployment whose instance starts for an hour, and sees to it that what is deployed later comes up.
+// createUnendingDeployment makes a deployment whose instance needs an hour to start, and lets later
+// deployments start quickly.
 func (a *app) createUnendingDeployment(t *testing.T) *torporv1alpha1.CFDeployment {
 	t.Helper()
 	a.setCommand(t, "HOLLOW_START=1h ./app")
@@ -287,7 +293,7 @@ func TestRestartSupersedesADeployment(t *testing.T) {
 	a.waitForRevisions(t, "2")
 }
 
-// Of two deployments that are made at once the later one counts, and cancelling the other changes nothing.
+// If two deployments are made at once, the later one counts, and cancelling the other changes nothing.
 func TestLaterDeploymentSupersedesAnEarlierOne(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2})
@@ -301,7 +307,8 @@ func TestLaterDeploymentSupersedesAnEarlierOne(t *testing.T) {
 	a.waitForDeployment(t, first, torporv1alpha1.SupersededState)
 }
 
-// Of deployments that are made at once, most of them in one second, each begins at most one revision, and the last one counts.
+// If deployments are made at once, most of them in one second, each begins at most one revision, and the last
+// one counts.
 func TestSixDeploymentsAtOnceLeaveOneRevision(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -312,7 +319,7 @@ func TestSixDeploymentsAtOnceLeaveOneRevision(t *testing.T) {
 	for i := range deployments {
 		d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: fmt.Sprint(a.name, "-", i)}}
 		d.Spec.AppRef.Name, deployments[i] = a.name, d
-		d.Spec.Strategy = torporv1alpha1.CanaryDeployment // None is through before all of them are made.
+		d.Spec.Strategy = torporv1alpha1.CanaryDeployment // No deployment ends before all of them are made.
 		creations.Go(func() { errs[i] = a.Client.Create(t.Context(), d) })
 	}
 	creations.Wait()
@@ -334,7 +341,7 @@ func TestSixDeploymentsAtOnceLeaveOneRevision(t *testing.T) {
 	a.waitForRevisions(t, revision.FormatRevision(current))
 }
 
-// A canary that waits is taken back: what ran before runs again, and nothing else is left.
+// A waiting canary is cancelled: the earlier revision runs again, and nothing else is left.
 func TestCancelledCanaryLeavesTheOldRevision(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 4})
@@ -356,7 +363,7 @@ func TestCancelledCanaryLeavesTheOldRevision(t *testing.T) {
 	}
 }
 
-// A stopped app is started by its deployment; one that is cancelled before it began changes nothing.
+// A deployment of a stopped app starts it. A deployment that is cancelled before it began changes nothing.
 func TestDeploymentStartsAStoppedApp(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, state: stopped})
@@ -377,7 +384,8 @@ func TestDeploymentStartsAStoppedApp(t *testing.T) {
 	a.expectOnlyRevision(t, "1")
 }
 
-// Race l of docs/adr/0010-revisions-of-apps.md: what was replaced and ends slowly keeps a deployment from being through; where revisions may overlap it does not.
+// Race l of docs/adr/0010-revisions-of-apps.md: a replaced instance that ends slowly keeps a deployment open,
+// unless revisions may overlap.
 func TestSlowDrainKeepsADeploymentOpen(t *testing.T) {
 	e := shared.Get(t)
 	for name, row := range map[string]struct {
@@ -401,7 +409,8 @@ func TestSlowDrainKeepsADeploymentOpen(t *testing.T) {
 	}
 }
 
-// A rollback is a deployment with an older droplet, and the app remembers what each revision ran, why and by whom.
+// A rollback is a deployment with an older droplet. The app remembers the droplet, the cause and the
+// requester of each revision.
 func TestRollbackDeploysAnOlderDroplet(t *testing.T) {
 	e := shared.Get(t)
 	const other = "registry.example/app:2"
@@ -420,7 +429,7 @@ func TestRollbackDeploysAnOlderDroplet(t *testing.T) {
 	var found []korifiv1alpha1.Restart
 	for _, r := range a.getApp(t).Status.Restarts {
 		if r.At.IsZero() || r.By == "" && r.Cause != korifiv1alpha1.CausedByCreation {
-			t.Errorf("expected who and when, found %+v", r)
+			t.Errorf("expected a requester and a time, found %+v", r)
 		}
 		found = append(found, korifiv1alpha1.Restart{Revision: r.Revision, Cause: r.Cause, Droplet: r.Droplet})
 	}
@@ -446,7 +455,7 @@ func (a *app) expectImage(t *testing.T, want string) {
 	}
 }
 
-// An app keeps its last deployments, and those of other apps are their own.
+// An app keeps its last deployments, and those of other apps do not count.
 func TestAppKeepsItsLastDeployments(t *testing.T) {
 	e := shared.Get(t)
 	const kept, more = 20, 3
@@ -455,7 +464,7 @@ func TestAppKeepsItsLastDeployments(t *testing.T) {
 	other.waitForDeployment(t, theirs, torporv1alpha1.CanceledState)
 	for i := range kept + more {
 		d := a.createDeployment(t, fmt.Sprintf("%02d", i), torporv1alpha1.CFDeploymentSpec{Cancelled: true})
-		testenv.Eventually(t, "it is over", func() error {
+		testenv.Eventually(t, "the deployment is over", func() error {
 			err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
 			if err != nil || d.Status.Value == torporv1alpha1.FinalizedDeployment {
 				return client.IgnoreNotFound(err)
@@ -483,16 +492,16 @@ func TestAppKeepsItsLastDeployments(t *testing.T) {
 	other.waitForDeployment(t, theirs, torporv1alpha1.CanceledState)
 }
 
-// A deployment that cannot go on tells why, also where only an event of Kubernetes says it.
+// A deployment that cannot proceed reports the reason, even if Kubernetes reports it in an event only.
 func TestDeploymentThatCannotProceedSaysWhy(t *testing.T) {
 	for name, row := range map[string]struct {
 		pods   string
 		memory int64
 		why    string
 	}{
-		"of a quota without room":      {"1", 16, "exceeded quota"},
-		"of instances for no node":     {"9", korifiv1alpha1.MaxMegabytes, "Insufficient memory"},
-		"of a limit that is too tight": {"9", 2048, "maximum memory usage"},
+		"quota without room":                 {"1", 16, "exceeded quota"},
+		"instances too large for every node": {"9", korifiv1alpha1.MaxMegabytes, "Insufficient memory"},
+		"limit range below the memory":       {"9", 2048, "maximum memory usage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := *shared.Get(t)
@@ -513,7 +522,7 @@ func TestDeploymentThatCannotProceedSaysWhy(t *testing.T) {
 			})
 			a.patchProcess(t, fmt.Sprintf(`{"spec":{"memoryMB":%d}}`, row.memory))
 			d := a.createDeployment(t, "d", rolling())
-			testenv.Eventually(t, "the deployment says why", func() error {
+			testenv.Eventually(t, "the deployment reports the reason", func() error {
 				err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
 				return errors.Join(err, testenv.ErrorIf(d.Status.Reason != torporv1alpha1.DeployingState || !strings.Contains(d.Status.Message, row.why), "found %+v", d.Status))
 			})

@@ -20,13 +20,14 @@ import (
 
 const slowStop = "HOLLOW_STOP=2s ./app"
 
-// requestRestart asks for one as the API does, and returns the revision that began.
+// requestRestart requests a restart as the API does, and returns the revision that began.
 func (a *app) requestRestart(t *testing.T, request string) string {
 	t.Helper()
 	return a.annotateApp(t, torporv1alpha1.RestartRequestAnnotation, request).Annotations[revisionAnnotation]
 }
 
-// Race f of docs/adr/0010-revisions-of-apps.md: new Pods are held until the old ones are gone, for a stop and a start as for a restart.
+// Race f of docs/adr/0010-revisions-of-apps.md: new Pods are held until the old ones are gone, for a stop and
+// a start as for a restart.
 func TestStrictDrainRunsOneRevisionAtATime(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 3, command: slowStop})
@@ -46,7 +47,7 @@ func TestStrictDrainRunsOneRevisionAtATime(t *testing.T) {
 	}
 }
 
-// An app may prefer no gap over no overlap.
+// An app may choose overlap over a gap.
 func TestOverlapRunsTwoRevisionsForAWhile(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
@@ -60,7 +61,7 @@ func TestOverlapRunsTwoRevisionsForAWhile(t *testing.T) {
 	a.waitForRevisions(t, "1")
 }
 
-// A drain timeout lets the new revision start, and says so on the condition.
+// A drain timeout lets the new revision start, and is reported in the condition.
 func TestDrainTimeoutLetsTheNewRevisionStart(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=6s ./app", drain: korifiv1alpha1.Drain{TimeoutSeconds: new(int32(2))}})
@@ -101,7 +102,8 @@ func TestAppScaledToZeroStartsAtOnce(t *testing.T) {
 	})
 }
 
-// Race k of docs/adr/0010-revisions-of-apps.md: a crash loop is reported, instance by instance, and a restart of it goes through.
+// Race k of docs/adr/0010-revisions-of-apps.md: a crash loop is reported for each instance, and a restart
+// during one succeeds.
 func TestCrashLoopIsReportedAndRestarted(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_CRASH=boom ./app"})
@@ -120,7 +122,8 @@ func TestCrashLoopIsReportedAndRestarted(t *testing.T) {
 	a.waitForReady(t, metav1.ConditionFalse, korifiv1alpha1.StartingReason)
 }
 
-// Race n of docs/adr/0010-revisions-of-apps.md: one of twelve instances is restarted by its index, and no other.
+// Race n of docs/adr/0010-revisions-of-apps.md: one of twelve instances is restarted by its index, and no
+// other.
 func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 12})
@@ -139,7 +142,7 @@ func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "instance 1 is another", func() error {
+	testenv.Eventually(t, "instance 1 has been replaced", func() error {
 		if found := uids()["1"]; found == "" || found == before["1"] {
 			return fmt.Errorf("found %q", found)
 		}
@@ -156,7 +159,7 @@ func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
 	}
 }
 
-// Race m of docs/adr/0010-revisions-of-apps.md: each revision has a budget of its own, so that no Pod has two.
+// Race m of docs/adr/0010-revisions-of-apps.md: each revision has its own budget, so that no Pod has two.
 func TestEachRevisionHasItsOwnDisruptionBudget(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: slowStop, drain: korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}})
@@ -196,7 +199,7 @@ func TestAssignedDropletWaitsForTheNextRestart(t *testing.T) {
 	}
 }
 
-// waitForInstances waits until so many instances are wanted and ready.
+// waitForInstances waits until n instances are wanted and ready.
 func (a *app) waitForInstances(t *testing.T, n int32) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%d instances are ready", n), func() error {
@@ -230,7 +233,7 @@ func (a *app) waitForRevisions(t *testing.T, want ...string) {
 	})
 }
 
-// waitUntilQuiet waits until nothing has been written for a moment, and is no measure of time.
+// waitUntilQuiet waits until nothing has been written for a moment. It does not measure time.
 func (a *app) waitUntilQuiet(t *testing.T) {
 	t.Helper()
 	last, since := "", time.Now()

@@ -60,7 +60,7 @@ func TestRestartShowsInEventsAndMetrics(t *testing.T) {
 		}, found); diff != "" {
 			return fmt.Errorf("metrics (-want +got):\n%s", diff)
 		}
-		// Two revisions took two seconds each to be ready, and one took three to end, as times of whole seconds tell.
+		// Two revisions took two seconds each to be ready, and one took three to end; timestamps have whole seconds.
 		for name, least := range map[string]float64{"torpor_app_first_ready_seconds sum": 3, "torpor_app_drain_seconds sum": 2} {
 			if took := values[name] - before[name]; took < least || took > 10*least {
 				t.Errorf("expected %s of about %g, found %g", name, least, took)
@@ -74,7 +74,7 @@ func TestRestartShowsInEventsAndMetrics(t *testing.T) {
 		a.setState(t, started)
 	}
 	a.waitUntilRunning(t)
-	testenv.Eventually(t, "restarts that were over at once are counted", func() error {
+	testenv.Eventually(t, "restarts that ended at once are counted", func() error {
 		after, err := gatherMetrics("")
 		if counted := after["torpor_app_restarts_total Stop"] - before["torpor_app_restarts_total Stop"]; counted != 5 {
 			return fmt.Errorf("expected 5, found %g (%w)", counted, err)
@@ -107,7 +107,7 @@ func waitForQuietMetrics(t *testing.T) map[string]float64 {
 }
 
 // gatherMetrics returns the metrics of an app, and those of all apps where apps have no label: values by name and label, and
-// how many times were taken and their sum.
+// the count and the sum of durations.
 func gatherMetrics(app string) (map[string]float64, error) {
 	families, err := metrics.Registry.Gather()
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestManagerIsKilled kills the manager at each stage of a restart: what was asked for comes true under the next one, and
-// never two revisions run. While none runs nothing is half applied (race b), and what is deleted goes when one is back.
+// TestManagerIsKilled kills the manager at each stage of a restart: the next manager completes the request,
+// and two revisions never run at once. While no manager runs, no change is half applied (race b), and deleted
+// objects are gone after the next manager has started.
 func TestManagerIsKilled(t *testing.T) {
 	binary := os.Getenv("TORPOR_BINARY")
 	if binary == "" {
@@ -50,10 +51,10 @@ func TestManagerIsKilled(t *testing.T) {
 		name    string
 		reached func(next int) func() bool
 	}{
-		{"as soon as it is asked for", func(int) func() bool { return func() bool { return true } }},
+		{"at the request", func(int) func() bool { return func() bool { return true } }},
 		{"while the old revision ends", func(next int) func() bool { return is(next-1, true) }},
-		{"between the two", func(next int) func() bool { return func() bool { return !is(next-1, true)() && !is(next-1, false)() } }},
-		{"when the new revision is there", func(next int) func() bool { return is(next, false) }},
+		{"between the two revisions", func(next int) func() bool { return func() bool { return !is(next-1, true)() && !is(next-1, false)() } }},
+		{"with the new revision", func(next int) func() bool { return is(next, false) }},
 	} {
 		next := i + 1
 		t.Run("race j: killed "+stage.name, func(t *testing.T) {
@@ -88,7 +89,7 @@ func TestManagerIsKilled(t *testing.T) {
 	a.waitUntilGone(t, doomed)
 }
 
-// expectChangeRefused is race b: without admission nothing is half applied.
+// expectChangeRefused is race b: without admission no change is half applied.
 func (a *app) expectChangeRefused(t *testing.T) {
 	t.Helper()
 	before := a.getApp(t)

@@ -28,7 +28,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// newImageRegistry returns the address of a registry that lets in everybody, or with a password who has it.
+// newImageRegistry returns the address of a registry that allows anonymous access or, with a password,
+// requires it.
 func newImageRegistry(t *testing.T, password string) string {
 	t.Helper()
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -44,7 +45,7 @@ func newImageRegistry(t *testing.T, password string) string {
 	return server.Listener.Addr().String()
 }
 
-// pushTestImage returns the digest of an image that says that it listens on a port.
+// pushTestImage pushes an image that exposes a port, and returns its digest.
 func pushTestImage(t *testing.T, ref string, port int) string {
 	t.Helper()
 	tag, err := name.NewTag(ref)
@@ -59,8 +60,8 @@ func pushTestImage(t *testing.T, ref string, port int) string {
 	return digest.String()
 }
 
-// An app runs the image that its tag led to when it was pushed, at the port of its EXPOSE. When the tag has moved on and is pushed again,
-// a way back leads to the old image.
+// An app runs the image that its tag named when it was pushed, at the port of its EXPOSE. After the tag has
+// moved and is pushed again, a rollback leads to the old image.
 func TestDropletIsPinnedByDigest(t *testing.T) {
 	e := shared.Get(t)
 	host := newImageRegistry(t, "")
@@ -93,8 +94,8 @@ func TestDropletIsPinnedByDigest(t *testing.T) {
 	}
 }
 
-// A login of the space is used and kept to itself; an image that is not there fails at once, and one that may not be asked for is run by
-// its name.
+// A login of the space is used and stays secret. A missing image fails at once, and an image whose registry
+// may not be asked is run by its name.
 func TestBuildSaysWhatTheRegistrySays(t *testing.T) {
 	e := shared.Get(t)
 	const password = "word-that-nobody-may-read"
@@ -142,7 +143,7 @@ func TestBuildSaysWhatTheRegistrySays(t *testing.T) {
 		if text, err := json.Marshal(made); err != nil || strings.Contains(string(text), password) {
 			t.Errorf("%s: expected no password in %s, %v", name, text, err)
 		}
-		// Another pass asks nobody, and tells a failure in the same words.
+		// Another pass sends no request, and reports a failure with the same message.
 		was, before := made.Status.DeepCopy(), made.DeepCopy()
 		made.Spec.StagingMemoryMB = 1
 		testenv.ExpectNoError(t, e.Client.Patch(t.Context(), made, client.MergeFrom(before)))

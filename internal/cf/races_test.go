@@ -28,7 +28,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// Race c of docs/adr/0010-revisions-of-apps.md: restarts that arrive while one is under way are each counted, and one set of Pods comes out.
+// Race c of docs/adr/0010-revisions-of-apps.md: restarts that arrive while one is in progress are each
+// counted, and one set of Pods results.
 func TestManyRestartRequestsAreEachCounted(t *testing.T) {
 	e := shared.Get(t)
 	const times = 10
@@ -49,7 +50,8 @@ func TestManyRestartRequestsAreEachCounted(t *testing.T) {
 	}
 }
 
-// Race d of docs/adr/0010-revisions-of-apps.md: a revision that was lowered behind admission's back stops everything but does no harm, and is counted on from.
+// Race d of docs/adr/0010-revisions-of-apps.md: a revision that was lowered past admission stops everything
+// but does no harm, and counting continues from it.
 func TestLoweredRevisionIsCountedOn(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -80,7 +82,7 @@ func TestLoweredRevisionIsCountedOn(t *testing.T) {
 
 func (a *app) waitUntilUnreadable(t *testing.T) {
 	t.Helper()
-	testenv.Eventually(t, "the app says that its revision cannot be", func() error {
+	testenv.Eventually(t, "the app reports an unreadable revision", func() error {
 		ready := meta.FindStatusCondition(a.getApp(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
 		if ready == nil || ready.Reason != korifiv1alpha1.RevisionUnreadableReason || ready.Status != metav1.ConditionFalse {
 			return fmt.Errorf("found %+v", ready)
@@ -104,8 +106,8 @@ func (e *env) withoutAdmission(t *testing.T, f func()) {
 	e.WaitForAppAdmission(t, e.namespace, korifiv1alpha1.FirstRevision)
 }
 
-// Race j of docs/adr/0010-revisions-of-apps.md: a client that goes away at any moment of a restart has asked for it or has not; the app is never left stopped,
-// and what was asked for comes true without the client.
+// Race j of docs/adr/0010-revisions-of-apps.md: a client that disconnects at any moment of a restart has
+// requested it or has not. The app is never left stopped, and the request is completed without the client.
 func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	e := shared.Get(t)
 	const points = 20
@@ -141,7 +143,8 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	}
 }
 
-// Race g of docs/adr/0010-revisions-of-apps.md: the process reports its current revision only, and no Pod that ends.
+// Race g of docs/adr/0010-revisions-of-apps.md: the process reports its current revision only, and no Pod
+// that is ending.
 func TestInstanceStatusesAreOfTheCurrentRevision(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=1s HOLLOW_STOP=2s ./app"})
@@ -163,7 +166,8 @@ func TestInstanceStatusesAreOfTheCurrentRevision(t *testing.T) {
 	})
 }
 
-// A StatefulSet that is no app's is in no cache of Torpor's; one that has the name which an LRP needs is named.
+// A StatefulSet that belongs to no app is in no cache of Torpor. If it has the name that an LRP needs, the
+// LRP names it.
 func TestStatefulSetOfAnotherIsNamed(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, state: stopped})
@@ -190,7 +194,8 @@ func TestStatefulSetOfAnotherIsNamed(t *testing.T) {
 	}
 }
 
-// Race h of docs/adr/0010-revisions-of-apps.md: names do not collide where they did, and an LRP that has the name of the next revision is waited for.
+// Race h of docs/adr/0010-revisions-of-apps.md: the names of LRPs do not collide, and a foreign LRP with the
+// name of the next revision is waited for.
 func TestTakenLRPNameIsWaitedFor(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -211,7 +216,8 @@ func TestTakenLRPNameIsWaitedFor(t *testing.T) {
 	a.waitUntilRunning(t)
 }
 
-// Race o of docs/adr/0010-revisions-of-apps.md: an LRP that is being deleted by another is waited for and made anew, never patched.
+// Race o of docs/adr/0010-revisions-of-apps.md: an LRP that another client deletes is waited for and created
+// again, never patched.
 func TestLRPThatIsBeingDeletedIsMadeAnew(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=1s ./app"})
@@ -239,7 +245,8 @@ func TestLRPThatIsBeingDeletedIsMadeAnew(t *testing.T) {
 	}
 }
 
-// Race p of docs/adr/0010-revisions-of-apps.md: an LRP that is newer than the app is never deleted; it is taken for the truth that the app's view lacks.
+// Race p of docs/adr/0010-revisions-of-apps.md: an LRP that is newer than the app is never deleted; it shows
+// that the app's cached state is stale.
 func TestNewerLRPIsLeftAlone(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -255,7 +262,7 @@ func TestNewerLRPIsLeftAlone(t *testing.T) {
 	if err := e.Client.Create(t.Context(), newer); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "it is told", func() error {
+	testenv.Eventually(t, "the newer LRP is reported", func() error {
 		ready := meta.FindStatusCondition(a.getProcess(t).Status.Conditions, korifiv1alpha1.ReadyCondition)
 		if ready == nil || ready.Reason != korifiv1alpha1.NewerRevisionReason && ready.Reason != korifiv1alpha1.RevisionUnreadableReason {
 			return fmt.Errorf("found %+v", ready)
@@ -305,7 +312,7 @@ func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
 	a.deleteAndWait(t)
 }
 
-// Orgs and spaces are namespaces with labels, and a namespace that is another's is left alone.
+// Orgs and spaces are namespaces with labels, and a namespace with another owner is left alone.
 func TestOrgsAndSpacesAreNamespaces(t *testing.T) {
 	e := shared.Get(t)
 	org := &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "org-1"}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "one"}}
@@ -341,7 +348,8 @@ func TestOrgsAndSpacesAreNamespaces(t *testing.T) {
 	}
 }
 
-// expectRestrictedNamespace looks for the level of Pod Security of a space, which comes back when it was lost, and for its policy.
+// expectRestrictedNamespace expects the Pod Security level of a space, which is restored when it was removed,
+// and its policy.
 func (e *env) expectRestrictedNamespace(t *testing.T, name string) {
 	t.Helper()
 	const label = "pod-security.kubernetes.io/enforce"

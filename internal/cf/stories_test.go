@@ -30,7 +30,8 @@ func TestAppStopsAndStarts(t *testing.T) {
 	a.waitUntilRunning(t)
 }
 
-// TestSleepingAppHasNoInstances has a Slumber stop an app and start it again. Nobody writes its spec, and no revision begins.
+// TestSleepingAppHasNoInstances has a Slumber stop an app and start it again. The spec does not change, and
+// no revision begins.
 func TestSleepingAppHasNoInstances(t *testing.T) {
 	t.Parallel()
 	a := shared.Get(t).createApp(t, appOptions{instances: 2})
@@ -49,7 +50,7 @@ func TestSleepingAppHasNoInstances(t *testing.T) {
 	asleep := a.getApp(t)
 	ready := meta.FindStatusCondition(asleep.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	if asleep.Spec.DesiredState != started || asleep.Status.ActualState != stopped || !strings.HasSuffix(ready.Message, "asked for by Slumber nights: nobody works at night") {
-		t.Errorf("expected a spec that nobody has written, and who stops it, found %s, %s and %q", asleep.Spec.DesiredState, asleep.Status.ActualState, ready.Message)
+		t.Errorf("expected an unchanged spec, and a message that names the Slumber, found %s, %s and %q", asleep.Spec.DesiredState, asleep.Status.ActualState, ready.Message)
 	}
 	stop(`{"since": "2026-11-24T20:00:00Z", "by": "Slumber nights", "endedAt": "2026-11-25T06:00:00Z"}`)
 	a.waitUntilRunning(t)
@@ -59,7 +60,7 @@ func TestSleepingAppHasNoInstances(t *testing.T) {
 	}
 }
 
-// A column that is blank leaves open whether nothing is known or there is none.
+// A blank column could mean an unknown value or zero.
 func TestColumnsOfAProcessShowZeros(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
@@ -74,7 +75,7 @@ func TestColumnsOfAProcessShowZeros(t *testing.T) {
 	}
 }
 
-// The ADR's decision: a stop and a start within milliseconds, two hundred times.
+// The decision of the ADR: a stop and a start within milliseconds, two hundred times.
 func TestTwoHundredRestartsRunOneRevisionAtATime(t *testing.T) {
 	e := shared.Get(t)
 	const times = 200
@@ -115,7 +116,8 @@ func TestTwoHundredRestartsRunOneRevisionAtATime(t *testing.T) {
 	t.Logf("%d restarts, asked for in %s, made %d LRPs; all was settled %s later", times, asked.Sub(began), len(h.countLRPNames()), time.Since(asked))
 }
 
-// expectRestarts expects that the app remembers its last revisions without a gap, each with what it ran and who started it.
+// expectRestarts expects that the app remembers its last revisions without a gap, each with its droplet and
+// the user who started it.
 func (a *app) expectRestarts(t *testing.T, newest int64) {
 	t.Helper()
 	restarts := a.getApp(t).Status.Restarts

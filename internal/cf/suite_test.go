@@ -37,18 +37,18 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
-// env is a real control plane with a hollow node, and a manager that serves the admission too.
+// env is a real control plane with a hollow node, and a manager that also serves the admission.
 type env struct {
 	*testenv.Environment
 	namespace string
-	// log is what the manager of newEnv has logged.
+	// log is the log of newEnv's manager.
 	log *testenv.LogBuffer
 	// address is where the admission is served.
 	address string
 }
 
-// newEnv has a manager in the test's own process, where the race detector sees it, with the rights of config/rbac and no
-// more. There can be one in a process, because metrics are registered once.
+// newEnv runs a manager in the test's own process, where the race detector covers it, with the rights of
+// config/rbac and no more. There can be one in a process, because metrics are registered once.
 func newEnv(t testing.TB) *env {
 	t.Helper()
 	e := newEnvWithoutManager(t)
@@ -72,13 +72,14 @@ func newEnvWithoutManager(t testing.TB) *env {
 	return e
 }
 
-// app is an app of a test with its only process.
+// app is an app of a test with one process.
 type app struct {
 	*env
 	name, process string
 }
 
-// appOptions are how an app starts; the zero value is one instance that is ready and gone at once, drained strictly.
+// appOptions define how an app starts; the zero value is one instance that starts and ends at once, drained
+// strictly.
 type appOptions struct {
 	// command holds words that hollow nodes understand, such as HOLLOW_STOP=2s.
 	command   string
@@ -115,7 +116,8 @@ func (e *env) createAppNamed(t *testing.T, name string, o appOptions) *app {
 	return a
 }
 
-// createBuild makes a CFBuild whose droplet is an image; without one it is made from code, which somebody else has to build.
+// createBuild creates a CFBuild whose droplet is an image; without one its package holds code, which another
+// builder has to build.
 func (e *env) createBuild(t *testing.T, name, image string) *korifiv1alpha1.CFBuild {
 	t.Helper()
 	return e.createBuildOf(t, name, name, image)
@@ -196,7 +198,8 @@ func (a *app) getProcess(t *testing.T) *korifiv1alpha1.CFProcess {
 	return found
 }
 
-// waitForReady waits until the Ready condition of the app is what is expected of the current generation and revision.
+// waitForReady waits until the app's condition Ready has the status and the reason, for the current
+// generation and revision.
 func (a *app) waitForReady(t *testing.T, status metav1.ConditionStatus, reason string) {
 	t.Helper()
 	testenv.Eventually(t, a.name+" is "+reason, func() error {
@@ -241,11 +244,11 @@ func (a *app) listObjects(t *testing.T, list client.ObjectList) {
 	}
 }
 
-// requireGone says whether an object is gone.
+// requireGone returns an error unless an object is gone.
 func (e *env) requireGone(t *testing.T, obj client.Object) error {
 	t.Helper()
 	if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj); !k8serrors.IsNotFound(err) {
-		return fmt.Errorf("expected it to be gone, found it (%w)", err)
+		return fmt.Errorf("expected the object to be gone, found it (%w)", err)
 	}
 	return nil
 }

@@ -17,18 +17,18 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// podHistory is everything that a watch has shown of an app's Pods and LRPs.
+// podHistory holds everything that a watch has shown of an app's Pods and LRPs.
 type podHistory struct {
 	mu   sync.Mutex
-	pods map[types.UID]string // the revision of every Pod that is there
-	// overlap is for how long Pods of two revisions were there at once; since is when they began to be.
+	pods map[types.UID]string // the revision of every existing Pod
+	// overlap is for how long Pods of two revisions existed at once; since is when the current overlap began.
 	overlap time.Duration
 	since   time.Time
 	most    int
 	// ready are the Pods that are ready and not terminating, alive those that are not terminating.
 	ready, alive         map[types.UID]bool
 	leastReady, inFlight int
-	lrps                 map[types.UID]string // every LRP that ever was
+	lrps                 map[types.UID]string // every LRP that ever existed
 }
 
 // watchHistory watches until the test ends.
@@ -70,7 +70,7 @@ func (h *podHistory) recordEvent(e watch.Event) {
 	}
 }
 
-// recordPod keeps the fewest ready Pods, from when the first goes on, and the most that are not ready yet.
+// recordPod keeps the fewest ready Pods, from the first deletion on, and the most that are not ready yet.
 func (h *podHistory) recordPod(pod *corev1.Pod, gone bool) {
 	if gone = gone || !pod.DeletionTimestamp.IsZero(); gone {
 		delete(h.alive, pod.UID)
@@ -86,13 +86,14 @@ func (h *podHistory) recordPod(pod *corev1.Pod, gone bool) {
 	h.inFlight = max(h.inFlight, len(h.alive)-len(h.ready))
 	switch {
 	case gone && h.leastReady < 0:
-		h.leastReady = len(h.ready) // The first that goes: before, the watch may not have shown all.
+		h.leastReady = len(h.ready) // At the first deletion: earlier, the watch may be incomplete.
 	case gone:
 		h.leastReady = min(h.leastReady, len(h.ready))
 	}
 }
 
-// countPods returns the fewest Pods that were ready and the most that were not yet, leaving out what is terminating.
+// countPods returns the fewest Pods that were ready and the most that were not yet, leaving out terminating
+// ones.
 func (h *podHistory) countPods() (leastReady, inFlight int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -124,7 +125,7 @@ func (h *podHistory) measureOverlap() (most int, overlap time.Duration) {
 	return h.most, h.overlap
 }
 
-// countLRPNames returns those of all LRPs that ever were, with how many objects had each.
+// countLRPNames returns the names of all LRPs that ever existed, with the number of objects that had each.
 func (h *podHistory) countLRPNames() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

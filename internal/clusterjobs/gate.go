@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clusterjobs does jobs at clusters beside the passes of controllers, which never wait for a cluster: only while the cluster may be
-// dialled, which is asked before the connection and before each request, and with intervals that grow while a job fails.
+// Package clusterjobs runs jobs at clusters outside the passes of controllers, which never wait for a cluster.
+// A job runs only while the cluster may be dialled, which is checked before the connection and before each
+// request. The interval between attempts grows while a job fails.
 //
-// Reading order: gate.go (may the cluster be dialled) → connector.go (one connection) → runner.go (which job, and when).
+// Reading order: gate.go (may the cluster be dialled) → connector.go (one connection) → runner.go (which job,
+// and when).
 package clusterjobs
 
 import (
-	"strconv"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,28 +20,30 @@ import (
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
-// Gate is what decides whether, how and for which resume a cluster is dialled. Gates can be compared.
+// Gate decides whether, how and after which resume a cluster is dialled. Gates are comparable.
 type Gate struct {
 	MayDial, IsPaused, IsDeleted bool
-	// KubeconfigSecret is in the namespace of the cluster; empty if it is not known.
-	KubeconfigSecret string
+	// Server is the one to dial.
+	Server Server
 	// resume is when the last resume began, in seconds; 0 for none.
 	resume int64
-	// isReachable says that the cluster answers. Whoever compares gates at one time sees a cluster wake whose stop has expired since.
+	// isReachable is whether the cluster answers. It is part of the comparison, so a cluster that resumes
+	// because its stop has expired changes its gate.
 	isReachable bool
 }
 
-// ReadGate returns the gate of a cluster, which these annotations pause.
+// ReadGate returns the gate of a cluster, which the given annotations pause.
 func ReadGate(cd *hivev1.ClusterDeployment, now time.Time, pauses ...string) Gate {
 	if statusannotation.IsIn(cd) {
-		// Upstream's schema drops what says whether the cluster is stopped.
+		// Upstream's schema drops the fields that show whether the cluster is stopped.
 		cd = cd.DeepCopy()
 		statusannotation.RestoreStatus(cd)
 	}
 	gate := Gate{MayDial: hibernation.MayDial(cd, now), IsPaused: isPaused(cd, pauses), IsDeleted: !cd.DeletionTimestamp.IsZero()}
+	gate.Server.Override = hibernation.ReadServerOverride(cd)
 	gate.isReachable = meta.IsStatusConditionFalse(cd.Status.Conditions, hivev1.ClusterUnreachableCondition)
 	if cd.Spec.ClusterMetadata != nil {
-		gate.KubeconfigSecret = cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
+		gate.Server.KubeconfigSecret = cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
 	}
 	if h := cd.Status.Hibernation; h != nil && h.ResumeStartedAt != nil {
 		gate.resume = h.ResumeStartedAt.Unix()
@@ -56,10 +60,5 @@ func (g Gate) Resume() *metav1.Time {
 }
 
 func isPaused(cd *hivev1.ClusterDeployment, annotations []string) bool {
-	for _, annotation := range annotations {
-		if is, err := strconv.ParseBool(cd.Annotations[annotation]); err == nil && is {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(annotations, cd.HasTrueAnnotation)
 }

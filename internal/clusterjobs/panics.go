@@ -13,10 +13,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 )
 
-// errPanicked is how a job ends that panics: what one cluster or set brings about must not end the manager, and again after each start.
-var errPanicked = errors.New("the attempt ended with a panic, which is a defect of Torpor; the manager's log says where")
+// errPanicked is the error of a job that panics. An input from one cluster or set must not end the manager, and
+// end it again after each restart.
+var errPanicked = errors.New("the attempt ended with a panic, which is a defect of Torpor; see the manager's log")
 
-// RecoverPanic is deferred by what does a job. It makes a panic the job's error, and logs it.
+// RecoverPanic is deferred by a job's function. It turns a panic into the job's error, and logs it.
 func RecoverPanic(ctx context.Context, err *error) {
 	if what := recover(); what != nil {
 		log.FromContext(ctx).Error(fmt.Errorf("panic: %v", what), "A job has panicked", "stack", string(debug.Stack()))
@@ -24,7 +25,7 @@ func RecoverPanic(ctx context.Context, err *error) {
 	}
 }
 
-// DescribeError says in stable words why a job got no answer.
+// DescribeError describes in stable text why a job got no answer.
 func DescribeError(err error) string {
 	if errors.Is(err, errPanicked) {
 		return errPanicked.Error()

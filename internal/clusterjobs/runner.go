@@ -15,52 +15,55 @@ import (
 )
 
 const (
-	// promptJobs are done at once, and patientJobs at clusters that did not answer before, or slowly: they hold up no others.
+	// promptJobs is the number of parallel jobs. patientJobs is the number for clusters that were unreachable
+	// or slow before, so they do not delay others.
 	promptJobs, patientJobs = 40, 10
 	// jobTimeout bounds a job.
 	jobTimeout = 10 * time.Minute
-	// minRetry and maxRetry bound the interval after an attempt that failed. It doubles.
+	// minRetry and maxRetry bound the interval after a failed attempt. It doubles.
 	minRetry, maxRetry = 5 * time.Second, 10 * time.Minute
-	// retryJitter keeps clusters that fail for one reason apart.
+	// retryJitter spreads clusters that fail for the same reason.
 	retryJitter = 0.1
 )
 
-// Outcome is what a runner has to know of an answer.
+// Outcome is the part of an answer that the runner needs.
 type Outcome struct {
 	At time.Time
-	// HasFailed says that the same job is worth another attempt, and IsSilent that the cluster did not answer, or so slowly that it must not
-	// hold up others.
+	// HasFailed is whether the same job is worth another attempt. IsSilent is whether the cluster did not
+	// answer, or answered so slowly that it must not delay others.
 	HasFailed, IsSilent bool
 }
 
-// Runner does at most one job for each object at any time. J is a job, A what becomes of it, and M what is kept in memory of the last
-// attempt. Its fields are set before it is used.
+// Runner runs at most one job for each object at any time. J is a job, A is its answer, and M is what is kept
+// in memory of the last attempt. Its fields are set before it is used.
 type Runner[J, A, M any] struct {
-	// Do does a job. It ends with the first request that gets no answer, and when the cluster may not be dialled any more.
+	// Do runs a job. It ends with the first request that gets no answer, and when the cluster may no longer be
+	// dialled.
 	Do func(ctx context.Context, job *J) (*A, Outcome)
-	// Remember returns what is kept of an attempt after the one before. A zero time means that it has not failed.
+	// Remember returns what is kept of an attempt, given what was kept of the previous one. A zero time means
+	// that the attempt has not failed.
 	Remember func(before M, answer *A, retryAt time.Time) M
 
-	// enqueue has an object's pass run soon, and does not block.
+	// enqueue triggers a pass of the object soon, and does not block.
 	enqueue         func(object types.NamespacedName)
 	prompt, patient workqueue.TypedInterface[types.NamespacedName]
 	mu              sync.Mutex
 	objects         map[types.NamespacedName]*attemptedJob[J, A, M]
 }
 
-// attemptedJob is what is known of one object. The lock of its runner guards it.
+// attemptedJob is the state of one object. It is guarded by the lock of its runner.
 type attemptedJob[J, A, M any] struct {
 	job *J
-	// isRunning says that the job has begun.
+	// isRunning is whether the job has begun.
 	isRunning bool
-	// answer is one that no pass has reported yet; nil if there is none.
+	// answer is the answer that no pass has reported yet; nil if there is none.
 	answer   *A
 	attempt  M
 	failures int
 	isSilent bool
 }
 
-// NewRunner returns a runner that dials nobody before it is started.
+// NewRunner returns a runner that dials no cluster before it is started.
 func NewRunner[J, A, M any](do func(context.Context, *J) (*A, Outcome), remember func(M, *A, time.Time) M) *Runner[J, A, M] {
 	return &Runner[J, A, M]{
 		Do: do, Remember: remember, objects: map[types.NamespacedName]*attemptedJob[J, A, M]{},
@@ -68,7 +71,7 @@ func NewRunner[J, A, M any](do func(context.Context, *J) (*A, Outcome), remember
 	}
 }
 
-// Answers has the passes of objects run that the runner has answered about.
+// Answers triggers passes of the objects that the runner has answers for.
 func (r *Runner[J, A, M]) Answers() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		r.mu.Lock()
@@ -78,7 +81,8 @@ func (r *Runner[J, A, M]) Answers() source.Source {
 	})
 }
 
-// RequestAnswer returns what became of the last job, and of the last attempt; false while a job is being done, after which the pass runs again.
+// RequestAnswer returns the answer of the last job, and the memory of the last attempt. It returns false while
+// a job is in progress; the pass runs again after that.
 func (r *Runner[J, A, M]) RequestAnswer(object types.NamespacedName) (*A, M, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,7 +98,7 @@ func (r *Runner[J, A, M]) RequestAnswer(object types.NamespacedName) (*A, M, boo
 	}
 }
 
-// Reported forgets an answer that is in the status.
+// Reported forgets an answer that was saved in the status.
 func (r *Runner[J, A, M]) Reported(object types.NamespacedName, answer *A) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +107,7 @@ func (r *Runner[J, A, M]) Reported(object types.NamespacedName, answer *A) {
 	}
 }
 
-// Submit hands a job in. One that is not over yet stays.
+// Submit submits a job. A job that is not finished stays.
 func (r *Runner[J, A, M]) Submit(object types.NamespacedName, job *J) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +127,8 @@ func (r *Runner[J, A, M]) Submit(object types.NamespacedName, job *J) {
 	}
 }
 
-// ForgetObject forgets an object that is gone. A job that is being done ends by itself, because its cluster may not be dialled.
+// ForgetObject forgets an object that is gone. A job in progress ends soon, because its cluster may not be
+// dialled.
 func (r *Runner[J, A, M]) ForgetObject(object types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +137,7 @@ func (r *Runner[J, A, M]) ForgetObject(object types.NamespacedName) {
 	}
 }
 
-// Start implements manager.Runnable. It returns when ctx ends, with all that it has started.
+// Start implements manager.Runnable. It returns when ctx and all goroutines that it started have ended.
 func (r *Runner[J, A, M]) Start(ctx context.Context) error {
 	var work sync.WaitGroup
 	for queue, count := range map[workqueue.TypedInterface[types.NamespacedName]]int{r.prompt: promptJobs, r.patient: patientJobs} {
@@ -177,7 +182,7 @@ func (r *Runner[J, A, M]) take(object types.NamespacedName) *J {
 // publish keeps an answer until a pass has reported it.
 func (r *Runner[J, A, M]) publish(ctx context.Context, object types.NamespacedName, answer *A, outcome Outcome) {
 	if ctx.Err() != nil {
-		return // What was cut off by the end of the manager is not about the cluster.
+		return // A job that was cut off by the end of the manager is no result.
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

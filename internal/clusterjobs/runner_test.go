@@ -14,16 +14,17 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/hibernation"
 )
 
-// TestRunner does jobs in virtual time; a job is how it ends, and what is remembered is when it is worth another attempt.
+// TestRunner runs jobs in virtual time. A job is its outcome, and its memory is the time of the next attempt.
 func TestRunner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun []Outcome
 		runner := NewRunner(func(ctx context.Context, job *Outcome) (*Outcome, Outcome) {
 			begun = append(begun, *job)
 			if job.IsSilent {
-				<-ctx.Done() // A cluster that never answers ends with the job's time.
+				<-ctx.Done() // The job of an unresponsive cluster ends with its timeout.
 			}
 			answer := *job
 			answer.At = time.Now()
@@ -36,15 +37,15 @@ func TestRunner(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- runner.Start(ctx) }()
-		// do hands a job in and returns for how long the same has to wait.
+		// do submits a job and returns how long the same job must wait.
 		do := func(job Outcome) time.Duration {
 			t.Helper()
 			runner.Submit(object, &job)
-			runner.Submit(object, &job) // The second of two is none.
+			runner.Submit(object, &job) // The second submission is dropped.
 			if _, _, isIdle := runner.RequestAnswer(object); isIdle {
-				t.Error("expected a job to be under way, found none")
+				t.Error("expected a job in progress, found none")
 			}
-			request, _ := queue.Get() // The pass is run again.
+			request, _ := queue.Get() // The pass runs again.
 			queue.Done(request)
 			answer, retryAt, isIdle := runner.RequestAnswer(object)
 			if answer == nil || !isIdle || request.NamespacedName != object {
@@ -69,7 +70,7 @@ func TestRunner(t *testing.T) {
 			t.Errorf("expected nothing to wait for after a success, found %s", wait)
 		}
 		if wait := do(failed); wait > 6*time.Second {
-			t.Errorf("expected a failure after a success to begin anew, found %s", wait)
+			t.Errorf("expected a failure after a success to start with the shortest interval, found %s", wait)
 		}
 		before := time.Now()
 		for range 10 {
@@ -86,7 +87,7 @@ func TestRunner(t *testing.T) {
 		}
 		runner.ForgetObject(object)
 		if _, retryAt, isIdle := runner.RequestAnswer(object); !isIdle || !retryAt.IsZero() {
-			t.Error("expected nothing to be known of an object that is gone")
+			t.Error("expected no state of an object that is gone")
 		}
 		queue.ShutDown()
 		stop()
@@ -113,18 +114,21 @@ func TestReadGate(t *testing.T) {
 		cd   *hivev1.ClusterDeployment
 		want Gate
 	}{
-		"a cluster that answers":        {awake(), Gate{MayDial: true, isReachable: true, KubeconfigSecret: "admin"}},
-		"one that is to hibernate":      {awake(func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating }), Gate{isReachable: true, KubeconfigSecret: "admin"}},
-		"one of which nothing is known": {&hivev1.ClusterDeployment{}, Gate{}},
-		"one that is being deleted":     {awake(func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = &resume }), Gate{isReachable: true, IsDeleted: true, KubeconfigSecret: "admin"}},
-		"one that has resumed": {awake(func(cd *hivev1.ClusterDeployment) {
+		"a cluster that answers":          {awake(), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster that is to hibernate":  {awake(func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating }), Gate{isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster in an unknown state":   {&hivev1.ClusterDeployment{}, Gate{}},
+		"a cluster that is being deleted": {awake(func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = &resume }), Gate{isReachable: true, IsDeleted: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster that has resumed": {awake(func(cd *hivev1.ClusterDeployment) {
 			cd.Status.Hibernation = &hivev1.HibernationRecord{ResumeStartedAt: &resume}
-		}), Gate{MayDial: true, isReachable: true, KubeconfigSecret: "admin", resume: now.Unix()}},
-		"a paused one":                           {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "1"} }), Gate{MayDial: true, isReachable: true, IsPaused: true, KubeconfigSecret: "admin"}},
-		"one with an annotation that is no bool": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "maybe"} }), Gate{MayDial: true, isReachable: true, KubeconfigSecret: "admin"}},
-		"one that something else pauses": {awake(func(cd *hivev1.ClusterDeployment) {
+		}), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}, resume: now.Unix()}},
+		"a paused cluster": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "1"} }), Gate{MayDial: true, isReachable: true, IsPaused: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster with a malformed pause annotation": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "maybe"} }), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster that another annotation pauses": {awake(func(cd *hivev1.ClusterDeployment) {
 			cd.Annotations = map[string]string{hivev1.SyncsetPauseAnnotation: "true"}
-		}), Gate{MayDial: true, isReachable: true, KubeconfigSecret: "admin"}},
+		}), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster whose server is overridden": {awake(func(cd *hivev1.ClusterDeployment) {
+			cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "api-int.example.com:6443", APIServerIPOverride: "10.0.0.7"}
+		}), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin", Override: hibernation.ServerOverride{URL: "api-int.example.com:6443", Address: "10.0.0.7"}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := ReadGate(row.cd, now, pause); got != row.want || (got.resume != 0) != got.Resume().Equal(&resume) {

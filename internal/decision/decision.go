@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package decision is what every decision shares: rules of which the first that matches wins, and the conditions and
-// events that a plan reports. It is pure, so that a decision can be tested to the last case.
+// Package decision contains the common parts of all decisions: rules, of which the first that matches wins, and the
+// conditions and events that a plan reports. It has no side effects, so that a decision can be tested exhaustively.
 package decision
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Rule is one line of a decision over an observation O with a plan P.
 type Rule[O, P any] struct {
-	// Name says in a few words when the rule matches; it is logged with what follows from it.
+	// Name describes in a few words when the rule matches; it is logged with the plan.
 	Name string
 	// When reports whether the rule matches.
 	When func(O) bool
@@ -16,8 +16,8 @@ type Rule[O, P any] struct {
 	Then func(O) P
 }
 
-// First returns the plan of the first rule that matches, and the rule's name. It returns the zero plan and an empty name
-// when no rule matches; a decision is total when its last rule always does.
+// First returns the plan of the first rule that matches, and the rule's name. It returns the zero plan and an empty
+// name when no rule matches; a decision is total when its last rule always does.
 func First[O, P any](rules []Rule[O, P], observed O) (P, string) {
 	for _, rule := range rules {
 		if rule.When(observed) {
@@ -48,17 +48,17 @@ func False(reason, message string) Condition {
 	return Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// Unknown returns a condition of which nothing can be said. Its reason says why.
+// Unknown returns a condition whose status cannot be determined; its reason explains why.
 func Unknown(reason, message string) Condition {
 	return Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
 
 // Event is something that happened to an object.
 type Event struct {
-	// Warning distinguishes trouble from progress.
+	// Warning distinguishes problems from progress.
 	Warning bool
 	// Reason is a CamelCase word; Action is what was done, in the same style.
 	Reason, Action string
-	// Note is for people.
+	// Note is a message for users.
 	Note string
 }

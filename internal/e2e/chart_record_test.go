@@ -23,7 +23,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestChartChoosesWhatNotesStops renders the chart for hubs that serve policies and for others, and with the value that says which.
+// TestChartChoosesWhatNotesStops renders the chart for hubs that serve policies and for others, and with the
+// value that chooses.
 func TestChartChoosesWhatNotesStops(t *testing.T) {
 	t.Parallel()
 	helm := os.Getenv("TORPOR_HELM")
@@ -42,14 +43,14 @@ func TestChartChoosesWhatNotesStops(t *testing.T) {
 		"policies on a hub that serves them":                {"1.35.0", "hibernation,mysql", []string{"--api-versions", lists, "--api-versions", serves}, policies},
 		"the webhook by the version":                        {"1.35.0", "hibernation,mysql", nil, webhooks},
 		"the webhook on a hub that does not serve policies": {"1.36.0", "hibernation,mysql", []string{"--api-versions", lists}, webhooks},
-		"the webhook where it is asked for":                 {"1.36.0", "hibernation,mysql", []string{"--set", "record=webhook"}, webhooks},
-		"policies where they are asked for":                 {"1.35.0", "hibernation,mysql", []string{"--set", "record=policy"}, policies},
-		"nothing where that is asked for":                   {"1.35.0", "hibernation,mysql", []string{"--set", "record=off"}, []string{}},
+		"the webhook by the value":                          {"1.36.0", "hibernation,mysql", []string{"--set", "record=webhook"}, webhooks},
+		"policies by the value":                             {"1.35.0", "hibernation,mysql", []string{"--set", "record=policy"}, policies},
+		"nothing by the value":                              {"1.35.0", "hibernation,mysql", []string{"--set", "record=off"}, []string{}},
 		"the webhook of Slumbers alone":                     {"1.35.0", "slumber", nil, ofSlumbers},
 		"the admission of apps alone":                       {"1.35.0", "cf", nil, []string{"--webhook-address", "Service torpor-webhook"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := append([]string{"template", "torpor", chart, "--kube-version", row.version, "--set", "features={" + row.features + "}"}, row.args...)
+			args := append([]string{"template", "torpor", chart, "--set", "image.repository=torpor", "--kube-version", row.version, "--set", "features={" + row.features + "}"}, row.args...)
 			out, err := exec.CommandContext(t.Context(), helm, args...).Output()
 			testenv.ExpectNoError(t, err)
 			found := []string{}
@@ -61,17 +62,17 @@ func TestChartChoosesWhatNotesStops(t *testing.T) {
 			}
 			slices.Sort(found)
 			if diff := cmp.Diff(row.want, found); diff != "" {
-				t.Errorf("what notes stops (-want +found):\n%s", diff)
+				t.Errorf("objects that record stops (-want +found):\n%s", diff)
 			}
 		})
 	}
-	if out, err := exec.CommandContext(t.Context(), helm, "template", chart, "--kube-version", "1.36.0", "--set", "record=policies").CombinedOutput(); err == nil || !strings.Contains(string(out), "record") {
+	if out, err := exec.CommandContext(t.Context(), helm, "template", chart, "--set", "image.repository=torpor", "--kube-version", "1.36.0", "--set", "record=policies").CombinedOutput(); err == nil || !strings.Contains(string(out), "record") {
 		t.Errorf("expected an error about record, found %v: %s", err, out)
 	}
 }
 
-// TestChartOnAnOlderHub installs the chart where the API server knows nothing of policies that note who stops things. The manager has the rights of
-// its service account and no others.
+// TestChartOnAnOlderHub installs the chart on an API server that does not serve the policies that record
+// requesters. The manager has the rights of its service account and no others.
 func TestChartOnAnOlderHub(t *testing.T) {
 	t.Parallel()
 	r := installedRelease{helm: os.Getenv("TORPOR_HELM")}
@@ -85,7 +86,7 @@ func TestChartOnAnOlderHub(t *testing.T) {
 	r.kubeconfig = r.hub.KubeconfigPath(t)
 	before := r.listTorpors(t)
 	r.hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: releaseNamespace}})
-	r.runHelm(t, "install", "torpor", chart, "--set", "features={hibernation}", "--set", "crds=true")
+	r.runHelm(t, "install", "torpor", chart, "--set", "image.repository=torpor", "--set", "features={hibernation}", "--set", "crds=true")
 
 	address := testenv.FreeAddress(t)
 	r.leadRecordWebhookTo(t, address)
@@ -106,8 +107,8 @@ func TestChartOnAnOlderHub(t *testing.T) {
 	})
 	testenv.ExpectEqual(t, "spec.powerState", hivev1.PowerStateHibernating, cd.Spec.PowerState)
 	judged := runForOutput(t, exec.CommandContext(t.Context(), managerBinary(t), "check", "--namespace", releaseNamespace, "--kubeconfig", r.kubeconfig))
-	if !strings.Contains(judged, "a webhook notes who stops things while the manager answers: torpor-hibernation-record") {
-		t.Errorf("expected the check to tell of the webhook, found\n%s", judged)
+	if !strings.Contains(judged, "a webhook records the requesters of stops while the manager is available: torpor-hibernation-record") {
+		t.Errorf("expected the check to name the webhook, found\n%s", judged)
 	}
 	m.Stop(t)
 	r.runTorpor(t, "uninstall", "--namespace", releaseNamespace)
@@ -117,7 +118,7 @@ func TestChartOnAnOlderHub(t *testing.T) {
 	}
 }
 
-// leadRecordWebhookTo replaces the Service, which nothing here leads on to the manager.
+// leadRecordWebhookTo replaces the Service by an address, since no Service here leads to the manager.
 func (r installedRelease) leadRecordWebhookTo(t *testing.T, address string) {
 	t.Helper()
 	noting := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "torpor-hibernation-record"}}

@@ -28,17 +28,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// releaseNamespace is that of the release, which is not the one that the manifests have.
+// releaseNamespace is the namespace of the release, which is not the one of the manifests.
 const releaseNamespace = "elsewhere"
 
-// installedRelease is a release of the chart on a hub. There is no kubelet: the test runs what the Deployment says, as its service account.
+// installedRelease is a release of the chart on a hub. There is no kubelet: the test runs the container of
+// the Deployment, as its service account.
 type installedRelease struct {
 	*environment
 	helm, kubeconfig string
 }
 
-// TestChartFromInstallToUninstall begins on a bare hub: check, dry run, install, a cluster that hibernates, an upgrade while it sleeps, its
-// resume, uninstall. At the end there is of Torpor what users have, and nothing else.
+// TestChartFromInstallToUninstall begins on an empty hub: check, dry run, install, a cluster that hibernates,
+// an upgrade while it hibernates, its resume, uninstall. At the end, only the users' objects are left of
+// Torpor.
 func TestChartFromInstallToUninstall(t *testing.T) {
 	t.Parallel()
 	r := installedRelease{helm: os.Getenv("TORPOR_HELM")}
@@ -53,8 +55,8 @@ func TestChartFromInstallToUninstall(t *testing.T) {
 	r.hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: releaseNamespace}})
 	r.applyDryRun(t)
 
-	// Features of a first version, and clusters that use it.
-	r.runHelm(t, "install", "torpor", chart, "--set", "features={hibernation}", "--set", "crds=true")
+	// The features of a first version, and clusters that use it.
+	r.runHelm(t, "install", "torpor", chart, "--set", "image.repository=torpor", "--set", "features={hibernation}", "--set", "crds=true")
 	r.cloud = testenv.StartCloud(t, "--allow-commands", "--start-latency", "200ms", "--stop-latency", "200ms")
 	r.startedPIDs["cloud"] = r.cloud.PID()
 	r.cloudProxy = r.traffic.startProxy(t, toCloud, &rest.Config{Host: r.cloud.URL})
@@ -67,8 +69,8 @@ func TestChartFromInstallToUninstall(t *testing.T) {
 		t.Fatalf("expected the stop in the record, found %+v", stop)
 	}
 
-	// The upgrade brings another feature, while the cluster sleeps.
-	r.runHelm(t, "upgrade", "torpor", chart, "--set", "features={hibernation,mysql}", "--set", "crds=true", "--set", "replicas=1")
+	// The upgrade adds another feature while the cluster hibernates.
+	r.runHelm(t, "upgrade", "torpor", chart, "--set", "image.repository=torpor", "--set", "features={hibernation,mysql}", "--set", "crds=true", "--set", "replicas=1")
 	m.Stop(t)
 	m = r.startDeployedManager(t)
 	r.runTorpor(t, "check", "--namespace", releaseNamespace)
@@ -109,10 +111,11 @@ func runForOutput(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// applyDryRun has kubectl send what the chart renders with everything on, as a GitOps tool would, and the server keep nothing of it.
+// applyDryRun has kubectl send the whole chart with every feature, as a GitOps tool would, in a dry run of
+// the server.
 func (r installedRelease) applyDryRun(t *testing.T) {
 	t.Helper()
-	rendered := r.runHelm(t, "template", "torpor", chart, "--kube-version", "1.36.0", "--set", "networkPolicyEgress=true")
+	rendered := r.runHelm(t, "template", "torpor", chart, "--set", "image.repository=torpor", "--kube-version", "1.36.0", "--set", "networkPolicyEgress=true")
 	kubectl := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(os.Getenv("TORPOR_LOCAL")), "kubectl"), "apply", "--dry-run=server", "--kubeconfig", r.kubeconfig, "-f", "-")
 	kubectl.Stdin = strings.NewReader(rendered)
 	applied := runForOutput(t, kubectl)
@@ -121,8 +124,8 @@ func (r installedRelease) applyDryRun(t *testing.T) {
 	}
 }
 
-// startDeployedManager runs the program as the Deployment that is in the hub says, with the rights of its service account and no others. More flags
-// come last.
+// startDeployedManager runs the program with the arguments of the Deployment on the hub, and with the rights
+// of its service account and no others. More flags come last.
 func (r installedRelease) startDeployedManager(t *testing.T, flags ...string) *testenv.Process {
 	t.Helper()
 	var d appsv1.Deployment
@@ -140,13 +143,18 @@ func (r installedRelease) startDeployedManager(t *testing.T, flags ...string) *t
 	if !slices.Contains(args, "--namespace="+releaseNamespace) {
 		t.Errorf("expected the namespace of the release in %q, found another", args)
 	}
-	return r.startManager(t, append(args, flags...)...)
+	m := r.startManager(t, append(args, flags...)...)
+	// The process stands in for all Pods of the Deployment, and the test for the kubelet that reports them.
+	d.Status.Replicas, d.Status.ReadyReplicas = *d.Spec.Replicas, *d.Spec.Replicas
+	testenv.ExpectNoError(t, r.hub.Client.Status().Update(t.Context(), &d))
+	return m
 }
 
-// waitForRecordPolicy changes a cluster as somebody until the API server notes who that was: it loads policies in the background.
+// waitForRecordPolicy changes a cluster as a user until the API server records that user: it loads policies
+// in the background.
 func (r installedRelease) waitForRecordPolicy(t *testing.T, cluster *powerCycledCluster) {
 	t.Helper()
-	testenv.Eventually(t, "the API server notes who stops clusters", func() error {
+	testenv.Eventually(t, "the API server records the requesters of stops", func() error {
 		cd := cluster.getClusterDeployment(t)
 		cd.Spec.PowerState = hivev1.PowerStateHibernating
 		if err := r.hub.Client.Update(t.Context(), cd, client.DryRunAll); err != nil {
@@ -157,11 +165,11 @@ func (r installedRelease) waitForRecordPolicy(t *testing.T, cluster *powerCycled
 				return nil
 			}
 		}
-		return fmt.Errorf("expected who asked, found the annotations %v", cd.Annotations)
+		return fmt.Errorf("expected a requester, found the annotations %v", cd.Annotations)
 	})
 }
 
-// listTorpors lists everything that an installation could leave behind.
+// listTorpors lists all objects that an installation could leave behind.
 func (r installedRelease) listTorpors(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -188,7 +196,7 @@ func (r installedRelease) listTorpors(t *testing.T) []string {
 	} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
-		if err := r.hub.Client.List(t.Context(), list); !meta.IsNoMatchError(err) { // An older hub serves no policies that mutate.
+		if err := r.hub.Client.List(t.Context(), list); !meta.IsNoMatchError(err) { // An older hub serves no mutating policies.
 			testenv.ExpectNoError(t, err)
 		}
 		for _, item := range list.Items {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -31,6 +32,75 @@ import (
 
 const chart = "../../charts/torpor"
 
+// TestChartTakesPlacementAndPullSecrets renders the values for a private registry and dedicated nodes.
+func TestChartTakesPlacementAndPullSecrets(t *testing.T) {
+	helm := os.Getenv("TORPOR_HELM")
+	if helm == "" {
+		t.Skip("TORPOR_HELM is not set: expected the path of helm; run with `make test`")
+	}
+	render := func(args ...string) (string, error) {
+		args = append([]string{"template", "torpor", chart, "--kube-version", "1.36.0", "--show-only", "templates/deployment.yaml"}, args...)
+		out, err := exec.CommandContext(t.Context(), helm, args...).Output()
+		if failed, isExit := errors.AsType[*exec.ExitError](err); isExit {
+			return string(failed.Stderr), err
+		}
+		return string(out), err
+	}
+	out, err := render("--set", "image.repository=registry.example/torpor", "--set", "imagePullSecrets[0].name=registry",
+		"--set", "nodeSelector.pool=system", "--set", "tolerations[0].key=dedicated,tolerations[0].operator=Exists",
+		"--set-json", `affinity={"nodeAffinity":{}}`, "--set-json", `topologySpreadConstraints=[{"maxSkew":1,"topologyKey":"zone"}]`,
+		"--set", "priorityClassName=system-cluster-critical", "--set", "annotations.team=platform", "--set", "labels.tier=infra",
+		"--set", "podAnnotations.scrape=yes", "--set", "podLabels.cost=shared,podLabels.app\\.kubernetes\\.io/name=other")
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	var d, plain appsv1.Deployment
+	testenv.ExpectNoError(t, yaml.Unmarshal([]byte(out), &d))
+	out, err = render("--set", "image.repository=registry.example/torpor")
+	testenv.ExpectNoError(t, err)
+	testenv.ExpectNoError(t, yaml.Unmarshal([]byte(out), &plain))
+	pod := d.Spec.Template
+	testenv.ExpectEqual(t, "pull secrets", []corev1.LocalObjectReference{{Name: "registry"}}, pod.Spec.ImagePullSecrets)
+	testenv.ExpectEqual(t, "node selector", map[string]string{"pool": "system"}, pod.Spec.NodeSelector)
+	testenv.ExpectEqual(t, "tolerations", []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}, pod.Spec.Tolerations)
+	testenv.ExpectEqual(t, "spread", []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "zone"}}, pod.Spec.TopologySpreadConstraints)
+	testenv.ExpectEqual(t, "priority", "system-cluster-critical", pod.Spec.PriorityClassName)
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+		t.Errorf("expected the affinity of the values, found %v", pod.Spec.Affinity)
+	}
+	for text, found := range map[string]string{
+		"platform": d.Annotations["team"], "infra": d.Labels["tier"], "yes": pod.Annotations["scrape"], "shared": pod.Labels["cost"],
+	} {
+		testenv.ExpectEqual(t, "metadata", text, found)
+	}
+	for key, value := range plain.Spec.Selector.MatchLabels {
+		testenv.ExpectEqual(t, "label "+key+" of the selector", value, pod.Labels[key])
+	}
+	if out, err = render(); err == nil || !strings.Contains(out, "image.repository: expected the repository of Torpor's image, found none") {
+		t.Errorf("expected an error that names image.repository, found %v: %s", err, out)
+	}
+	for _, misspelled := range []string{
+		"nodeSelectors.pool=system", "tolerations[0].kee=dedicated", "affinity.nodeAffinty.a=b",
+		"affinity.podAntiAffinity.requiredDuringScheduling[0].topologyKey=zone", "topologySpreadConstraints[0].topologykey=zone",
+	} {
+		if _, err = render("--set", "image.repository=torpor", "--set", misspelled); err == nil {
+			t.Errorf("%s: expected an error about the misspelled value, found none", misspelled)
+		}
+	}
+	// The schema contains each field that Kubernetes has.
+	for path, of := range map[string]any{
+		"tolerations[0]": corev1.Toleration{}, "affinity": corev1.Affinity{}, "affinity.nodeAffinity": corev1.NodeAffinity{}, "affinity.podAffinity": corev1.PodAffinity{},
+		"affinity.podAntiAffinity": corev1.PodAntiAffinity{}, "topologySpreadConstraints[0]": corev1.TopologySpreadConstraint{},
+	} {
+		for field := range reflect.TypeOf(of).Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if out, err = render("--set", "image.repository=torpor", "--set-json", path+"."+name+"={}"); err != nil {
+				t.Errorf("%s.%s: expected no error, found %s", path, name, out)
+			}
+		}
+	}
+}
+
 // TestChart renders the chart for each choice of features and has a real API server check every object.
 func TestChart(t *testing.T) {
 	helm := os.Getenv("TORPOR_HELM")
@@ -47,7 +117,7 @@ func TestChart(t *testing.T) {
 		"hibernation": hibernation, "mysql": mysql, "cf": cf, "slumber": {"slumber"}, "workloads": {"workloads", "adapters"}, "hibernation,mysql,cf,slumber,workloads": slices.Concat(hibernation, mysql, cf, []string{"slumber", "workloads", "adapters"}),
 	} {
 		t.Run(features, func(t *testing.T) {
-			out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--kube-version", "1.36.0", "--namespace", "elsewhere", "--set", "features={"+features+"}", "--set", "networkPolicyEgress=true", "--set", "page.enabled=true", "--set", "page.tlsSecret=torpor-page-tls").Output()
+			out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--set", "image.repository=torpor", "--kube-version", "1.36.0", "--namespace", "elsewhere", "--set", "features={"+features+"}", "--set", "networkPolicyEgress=true", "--set", "page.enabled=true", "--set", "page.tlsSecret=torpor-page-tls").Output()
 			if err != nil {
 				t.Fatal(err, string(out))
 			}
@@ -59,7 +129,7 @@ func TestChart(t *testing.T) {
 			for _, feature := range []string{"hibernation", "mysql"} {
 				policy := "kind: MutatingAdmissionPolicy\nmetadata:\n  name: torpor-" + feature + "-record\n"
 				if wanted, found := strings.Contains(features, feature), strings.Contains(string(out), policy); wanted != found {
-					t.Errorf("expected the policy that notes who stops things of %s: %t, found: %t", feature, wanted, found)
+					t.Errorf("expected the policy that records requesters of %s: %t, found: %t", feature, wanted, found)
 				}
 			}
 			roles := map[string][]rbacv1.PolicyRule{}
@@ -110,14 +180,15 @@ func TestChart(t *testing.T) {
 		})
 	}
 	for values, want := range map[string]string{"features={hibernate}": "features", "features=null": "features", "replica=3": "replica", "extraArgs={--rollout-at-once=4}": "extraArgs", "extraArgs={--namespace=x}": "extraArgs"} {
-		out, err := exec.CommandContext(t.Context(), helm, "template", chart, "--kube-version", "1.36.0", "--set", values).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), helm, "template", chart, "--set", "image.repository=torpor", "--kube-version", "1.36.0", "--set", values).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: expected an error about %s, found %v: %s", values, want, err, out)
 		}
 	}
 }
 
-// TestChartPassesEveryFlag has the program itself judge what the chart renders for each flag that a user may set.
+// TestChartPassesEveryFlag has the program itself validate the rendered chart for each flag that a user may
+// set.
 func TestChartPassesEveryFlag(t *testing.T) {
 	t.Parallel()
 	helm, binary := os.Getenv("TORPOR_HELM"), managerBinary(t)
@@ -139,7 +210,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	values := map[string]string{
 		"route-gateway": "routes/gateway", "route-ingress-class": "nginx",
 		"allow-endpoints": "s3.example.com,10.0.0.0/8", "aws-assume-roles": "team-a=arn:aws:iam::123456789012:role/torpor", "azure-workload-identities": "team-a=00000000-0000-0000-0000-000000000001/00000000-0000-0000-0000-000000000002", "container-engine-sockets": "fleet=/var/run/docker.sock", "rollouts-at-once": "4", "mysql-failover-silent-after": "2s", "mysql-failover-unseen-after": "1m",
-		"instance-stop-delay": "5s", "image-registries": "*,http://10.0.0.9", "metrics-address": ":9090", "pprof-address": "127.0.0.1:6060", "take-over": "hibernation", "webhook-cert-dir": "/certs",
+		"instance-stop-delay": "5s", "image-registries": "*,http://10.0.0.9", "log-level": "debug", "log-format": "text", "metrics-address": ":9090", "pprof-address": "127.0.0.1:6060", "take-over": "hibernation", "webhook-cert-dir": "/certs",
 	}
 	var set, want []string
 	set = strings.Split(string(pattern[1]), "|")
@@ -154,7 +225,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "values.yaml")
 	testenv.ExpectNoError(t, os.WriteFile(file, []byte(text), 0o600))
-	out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--kube-version", "1.36.0", "--values", file, "--show-only", "templates/deployment.yaml").Output()
+	out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--set", "image.repository=torpor", "--kube-version", "1.36.0", "--values", file, "--show-only", "templates/deployment.yaml").Output()
 	testenv.ExpectNoError(t, err)
 	var d appsv1.Deployment
 	testenv.ExpectNoError(t, yaml.Unmarshal(out, &d))
@@ -176,7 +247,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 			set = append(set, name)
 		}
 	}
-	// The cluster that the manager runs in needs no kubeconfig, and its image stands in TORPOR_IMAGE.
+	// The cluster that the manager runs in needs no kubeconfig, and its image is in TORPOR_IMAGE.
 	set = append(set, "kubeconfig", "image", "help")
 	for _, flag := range regexp.MustCompile(`(?m)^ +(?:-[a-z], )?--([a-z-]+)`).FindAllSubmatch(help, -1) {
 		want = append(want, string(flag[1]))
@@ -188,7 +259,8 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	}
 }
 
-// TestChartLeavesTheDefinitionsOfOthers installs the chart on a hub that has Hive's definition, and one of Torpor's.
+// TestChartLeavesTheDefinitionsOfOthers installs the chart on a hub that has Hive's definition, and one of
+// Torpor's.
 func TestChartLeavesTheDefinitionsOfOthers(t *testing.T) {
 	t.Parallel()
 	helm := os.Getenv("TORPOR_HELM")
@@ -217,12 +289,12 @@ func TestChartLeavesTheDefinitionsOfOthers(t *testing.T) {
 			t.Fatalf("helm %v: %v\n%s", args, err, out)
 		}
 	}
-	run("install", "torpor", chart, "--set", "crds=true")
+	run("install", "torpor", chart, "--set", "image.repository=torpor", "--set", "crds=true")
 	apps := read("cfapps.korifi.cloudfoundry.org")
 	if apps.GetLabels()["app.kubernetes.io/part-of"] != "torpor" {
-		t.Errorf("expected the label that tells whose it is, found %v", apps.GetLabels())
+		t.Errorf("expected the label of the owner, found %v", apps.GetLabels())
 	}
-	run("upgrade", "torpor", chart, "--set", "crds=true", "--set", "replicas=1")
+	run("upgrade", "torpor", chart, "--set", "image.repository=torpor", "--set", "crds=true", "--set", "replicas=1")
 	run("uninstall", "torpor")
 	if kept := read("cfapps.korifi.cloudfoundry.org"); kept.GetUID() != apps.GetUID() || kept.GetDeletionTimestamp() != nil {
 		t.Error("expected a definition to outlive the release, found it deleted")
@@ -234,7 +306,8 @@ func TestChartLeavesTheDefinitionsOfOthers(t *testing.T) {
 	}
 }
 
-// TestManifestsAreTakenByTheServer has a real API server check what kustomize applies beside the chart's files.
+// TestManifestsAreTakenByTheServer has a real API server check the objects of kustomize that are not in the
+// chart.
 func TestManifestsAreTakenByTheServer(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)

@@ -64,7 +64,7 @@ func newEnvironmentWithoutCRDs(t *testing.T) *environment {
 	return newEnvironmentOn(t, testenv.StartAPIServer)
 }
 
-// newEnvironmentOn has another hub.
+// newEnvironmentOn starts an environment on the hub that start returns.
 func newEnvironmentOn(t *testing.T, start func(testing.TB) *testenv.Environment) *environment {
 	t.Helper()
 	w := &environment{traffic: newManagerTraffic(), startedPIDs: map[string]int{}}
@@ -103,7 +103,7 @@ func (w *environment) startManager(t *testing.T, flags ...string) *testenv.Proce
 	return w.startManagerIn(t, nil, flags...)
 }
 
-// startManagerIn adds to its environment.
+// startManagerIn adds variables to the manager's environment.
 func (w *environment) startManagerIn(t *testing.T, env []string, flags ...string) *testenv.Process {
 	t.Helper()
 	args := append([]string{
@@ -116,7 +116,7 @@ func (w *environment) startManagerIn(t *testing.T, env []string, flags ...string
 	return p
 }
 
-// buildKubeconfig leads to a proxy, which brings its own credentials.
+// buildKubeconfig returns a kubeconfig for a proxy, which has its own credentials.
 func buildKubeconfig(tp *interceptingProxy) clientcmdapi.Config {
 	c := clientcmdapi.NewConfig()
 	c.Clusters["proxy"] = &clientcmdapi.Cluster{Server: tp.url}
@@ -140,11 +140,12 @@ type powerCycledCluster struct {
 	*environment
 	*testenv.TargetCluster
 	proxy *interceptingProxy
-	// holdFile keeps nodes from coming up on machines that run, as long as it exists.
+	// holdFile keeps nodes from coming up on running machines, as long as it exists.
 	holdFile string
 }
 
-// createCluster makes a cluster. Certificates of zero live for an hour and never matter.
+// createCluster creates a cluster. A duration of zero means certificates that are valid for an hour and never
+// matter.
 func (w *environment) createCluster(t *testing.T, name string, certificates time.Duration) *powerCycledCluster {
 	t.Helper()
 	s := &powerCycledCluster{environment: w, holdFile: filepath.Join(t.TempDir(), "hold")}
@@ -182,7 +183,8 @@ func (s *powerCycledCluster) touchClusterDeployment(t *testing.T, value int) {
 	s.hub.ExpectAnnotated(t, s.getClusterDeployment(t), map[string]string{"e2e/touched": strconv.Itoa(value)})
 }
 
-// checkCondition returns an error unless the condition was observed for the current spec and has the status and the reason.
+// checkCondition returns an error unless the condition was observed for the current spec and has the status
+// and the reason.
 func checkCondition(cd *hivev1.ClusterDeployment, kind string, status metav1.ConditionStatus, reason string) error {
 	c := meta.FindStatusCondition(cd.Status.Conditions, kind)
 	switch {
@@ -205,7 +207,8 @@ func (s *powerCycledCluster) checkHibernating(t *testing.T) error {
 	return s.cloud.ExpectState(t, s.InfraID, "stopped")
 }
 
-// checkRunning returns an error until the hub reports the cluster Ready, every machine runs and every node was seen since.
+// checkRunning returns an error until the hub reports the cluster Ready, every machine runs and every node
+// has reported since.
 func (s *powerCycledCluster) checkRunning(t *testing.T) error {
 	t.Helper()
 	cd := s.getClusterDeployment(t)
@@ -241,12 +244,12 @@ func (s *powerCycledCluster) checkNodesSeen(ctx context.Context, since time.Time
 type observedNode struct {
 	name  string
 	ready bool
-	// readyChanged is since when the cluster's own controller has called it ready, or not.
+	// readyChanged is since when the cluster's own controller has reported it ready, or not.
 	readyChanged time.Time
 	lastSeen     time.Time
 }
 
-// observeNodes asks the cluster itself, past the proxy.
+// observeNodes reads from the cluster itself, past the proxy.
 func (s *powerCycledCluster) observeNodes(ctx context.Context) ([]observedNode, error) {
 	var list corev1.NodeList
 	if err := s.Client.List(ctx, &list); err != nil {
@@ -272,8 +275,8 @@ func (s *powerCycledCluster) observeNodes(ctx context.Context) ([]observedNode, 
 	return seen, nil
 }
 
-// checkRequestsOlderThan returns an error until each node has a request for a client certificate that is that old and was not
-// approved.
+// checkRequestsOlderThan returns an error until each node has a request for a client certificate that is at
+// least that old and was not approved.
 func (s *powerCycledCluster) checkRequestsOlderThan(t *testing.T, age time.Duration) error {
 	t.Helper()
 	var list certificatesv1.CertificateSigningRequestList
@@ -291,7 +294,8 @@ func (s *powerCycledCluster) checkRequestsOlderThan(t *testing.T, age time.Durat
 
 func (s *powerCycledCluster) waitForExpiredCertificates(t *testing.T) {
 	t.Helper()
-	// The link to the current certificate does not do: a machine that loses its power while it changes the link has none.
+	// The link to the current certificate cannot be used: a machine that loses its power while it changes the
+	// link has none.
 	disks := filepath.Join(filepath.Dir(s.Manifest), s.InfraID+"-worker-*", "pki")
 	files, err := filepath.Glob(filepath.Join(disks, "kubelet-client-[0-9]*.pem"))
 	if err != nil || len(files) == 0 {

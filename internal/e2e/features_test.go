@@ -20,7 +20,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAFeatureThatIsLeftOffAsksForNothing runs the manager without hibernation on a hub that serves every kind.
+// TestAFeatureThatIsLeftOffAsksForNothing runs the manager without hibernation on a hub that serves every
+// kind.
 func TestAFeatureThatIsLeftOffAsksForNothing(t *testing.T) {
 	t.Parallel()
 	managerBinary(t)
@@ -33,19 +34,19 @@ func TestAFeatureThatIsLeftOffAsksForNothing(t *testing.T) {
 	seen := 0
 	for _, r := range w.traffic.listRequests() {
 		if strings.Contains(r.name, "hive.openshift.io") || strings.HasPrefix(r.name, "save ") {
-			t.Errorf("expected no request for what is left off, found %s", r.name)
+			t.Errorf("expected no request of a disabled feature, found %s", r.name)
 		}
 		if strings.Contains(r.name, "moco.cybozu.com") {
 			seen++
 		}
 	}
 	if seen == 0 {
-		t.Error("expected requests for what is not left off, found none")
+		t.Error("expected requests of enabled features, found none")
 	}
 }
 
-// TestHibernationAlone hibernates and resumes a cluster with the rights of config/features/hibernation and no more, while the
-// manager tries to run everything; then it gets the rights of MySQL.
+// TestHibernationAlone hibernates and resumes a cluster with only the rights of config/features/hibernation,
+// while the manager tries to run every feature; then it gets the rights of MySQL.
 func TestHibernationAlone(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -114,7 +115,7 @@ func TestOtherNamespacesAreLeftAlone(t *testing.T) {
 	for path, open := range w.traffic.openRequests {
 		switch {
 		case open == 0 || strings.HasPrefix(path, "GET /apis/apiextensions.k8s.io/"):
-		case path == "GET /api/v1/namespaces" || path == "GET /apis/torpor.dev/v1alpha1/stopadapters": // They are in no namespace.
+		case path == "GET /api/v1/namespaces" || path == "GET /apis/torpor.dev/v1alpha1/stopadapters": // They are cluster-scoped.
 		case strings.Contains(path, "/namespaces/"+watched+"/"):
 			watches++
 		default:

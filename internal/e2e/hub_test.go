@@ -23,8 +23,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestManagerRunsWithoutCRDs starts the manager on a hub without any of its kinds, which come and go while it runs. A
-// ClusterDeployment whose Secret is missing is enough to see whether a controller handles it.
+// TestManagerRunsWithoutCRDs starts the manager on a hub without any of its kinds, which are installed and
+// removed while it runs. A ClusterDeployment whose Secret is missing is enough to see whether a controller
+// handles it.
 func TestManagerRunsWithoutCRDs(t *testing.T) {
 	t.Parallel()
 	w := newEnvironmentWithoutCRDs(t)
@@ -86,7 +87,8 @@ func answersOK(t *testing.T, url string) error {
 	return testenv.ErrorIf(answer.StatusCode != http.StatusOK, "expected %s to answer 200, found %s", url, answer.Status)
 }
 
-// recordVersions keeps every version of the ClusterDeployment from now on. The function that it returns returns those so far.
+// recordVersions keeps every version of the ClusterDeployment from now on. The function that it returns
+// returns the versions so far.
 func (s *powerCycledCluster) recordVersions(t *testing.T) func() []hivev1.ClusterDeployment {
 	t.Helper()
 	watcher, err := client.NewWithWatch(s.hub.Config, client.Options{Scheme: s.hub.Client.Scheme()})
@@ -117,7 +119,8 @@ func (s *powerCycledCluster) recordVersions(t *testing.T) func() []hivev1.Cluste
 	}
 }
 
-// TestEveryKindHasAnExampleThatApplies keeps examples/ true: a real API server takes each manifest without a warning.
+// TestEveryKindHasAnExampleThatApplies verifies examples/: a real API server accepts each manifest without a
+// warning.
 func TestEveryKindHasAnExampleThatApplies(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t)

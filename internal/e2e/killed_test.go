@@ -19,12 +19,13 @@ import (
 // shortCertificates is long enough for certificates to be renewed in time while a cluster runs.
 const shortCertificates = 25 * time.Second
 
-// managerAbsence is more than the clocks of the hub and of a cluster may differ.
+// managerAbsence is longer than the allowed difference between the clocks of the hub and of a cluster.
 const managerAbsence = 15 * time.Second
 
-// TestManagerIsKilledAtEveryRequest kills the manager with SIGKILL before and after each of its requests arrives, and expects
-// the transition to end well each time. The requests are those of a transition without disturbance, so that none is
-// forgotten. Approvals need certificates that have expired, and those take time: only one of the two clusters has them.
+// TestManagerIsKilledAtEveryRequest kills the manager with SIGKILL before and after each of its requests
+// arrives, and expects the transition to succeed each time. The requests are those of an undisturbed
+// transition, so that none is forgotten. Approvals need expired certificates, which take time: only one of
+// the two clusters has them.
 func TestManagerIsKilledAtEveryRequest(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -33,7 +34,7 @@ func TestManagerIsKilledAtEveryRequest(t *testing.T) {
 	expiring := w.createCluster(t, "expiring", shortCertificates)
 
 	var hibernating, resuming []managerRequest
-	t.Run("hibernate and resume without disturbance make the requests that are expected", func(t *testing.T) {
+	t.Run("hibernate and resume without disturbance make the expected requests", func(t *testing.T) {
 		w.startManager(t)
 		hibernating = expiring.reachPowerState(t, hivev1.PowerStateHibernating)
 		expiring.waitForExpiredCertificates(t)
@@ -62,7 +63,7 @@ func TestManagerIsKilledAtEveryRequest(t *testing.T) {
 	})
 }
 
-// testKilledAtEachPoint kills the manager once on each way to hibernation and once on each way back.
+// testKilledAtEachPoint kills the manager once during each hibernation and once during each resume.
 func testKilledAtEachPoint(t *testing.T, s *powerCycledCluster, hibernating, resuming []killPoint) {
 	t.Helper()
 	for i := range max(len(hibernating), len(resuming)) {
@@ -78,8 +79,8 @@ func testKilledAtEachPoint(t *testing.T, s *powerCycledCluster, hibernating, res
 	}
 }
 
-// TestResumeGoesOnWhenTheManagerWasAwayForAWhile kills the manager when it has started the machines, and starts the next one
-// so late that the nodes' certificate requests are older than any difference of clocks.
+// TestResumeGoesOnWhenTheManagerWasAwayForAWhile kills the manager when it has started the machines, and
+// starts the next one so late that the nodes' certificate requests are older than any difference of clocks.
 func TestResumeGoesOnWhenTheManagerWasAwayForAWhile(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -102,7 +103,7 @@ func TestResumeGoesOnWhenTheManagerWasAwayForAWhile(t *testing.T) {
 	s.waitForRunning(t)
 }
 
-// writeNames are the names of the requests that write, each once.
+// writeNames returns the names of the writing requests, each once.
 func writeNames(acts []managerRequest) []string {
 	var names []string
 	for _, a := range acts {
@@ -135,7 +136,8 @@ func expectRequests(t *testing.T, hibernating, resuming []string) {
 	}
 }
 
-// killPointsAtWrites are the points before and after each request that writes, without those that need expired certificates.
+// killPointsAtWrites returns the points before and after each writing request, without those that need
+// expired certificates.
 func killPointsAtWrites(acts []managerRequest) []killPoint {
 	var list []killPoint
 	for _, name := range writeNames(acts) {
@@ -146,8 +148,8 @@ func killPointsAtWrites(acts []managerRequest) []killPoint {
 	return list
 }
 
-// killPointsAtReads are the points before each request that reads from the cloud or the cluster, or a Secret. Reads of the hub
-// fill caches and belong to no transition.
+// killPointsAtReads returns the points before each request that reads from the cloud or the cluster, or a
+// Secret. Reads of the hub fill caches and belong to no transition.
 func killPointsAtReads(acts []managerRequest) []killPoint {
 	var list []killPoint
 	for _, a := range acts {

@@ -19,7 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestMachinePoolOfAHibernatingClusterWaitsForTheResume changes a pool while its cluster's machines are off, and has the manager die meanwhile.
+// TestMachinePoolOfAHibernatingClusterWaitsForTheResume changes a pool while its cluster's machines are off,
+// and kills the manager before the resume.
 func TestMachinePoolOfAHibernatingClusterWaitsForTheResume(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -39,7 +40,7 @@ func TestMachinePoolOfAHibernatingClusterWaitsForTheResume(t *testing.T) {
 	// expectReplicas waits until the pool is in the cluster.
 	expectReplicas := func(want int64) {
 		t.Helper()
-		w.hub.WaitFor(t, "the cluster is as the pool says", pool, func() error {
+		w.hub.WaitFor(t, "the cluster matches the pool", pool, func() error {
 			isSynced := meta.IsStatusConditionTrue(pool.Status.Conditions, hivev1.MachinePoolSyncedCondition)
 			return testenv.ErrorIf(!isSynced || int64(pool.Status.Replicas) != want, "found %+v", pool.Status)
 		})
@@ -56,7 +57,7 @@ func TestMachinePoolOfAHibernatingClusterWaitsForTheResume(t *testing.T) {
 	manager.KillAtOnce(t)
 	w.startManager(t)
 	testenv.ExpectPatched(t, w.hub, pool, func(p *hivev1.MachinePool) { p.Spec.Replicas = new(int64(4)) })
-	w.hub.WaitFor(t, "the new manager has seen the pool", pool, func() error {
+	w.hub.WaitFor(t, "the new manager has observed the pool", pool, func() error {
 		c := meta.FindStatusCondition(pool.Status.Conditions, hivev1.MachinePoolSyncedCondition)
 		return testenv.ErrorIf(c == nil || c.ObservedGeneration != pool.Generation || c.Reason != hivev1.MachinePoolWaitingReason, "found %+v", c)
 	})

@@ -23,7 +23,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestMetricsAreForReaders asks for metrics without a token, with one of a stranger, and with one of a reader.
+// TestMetricsAreForReaders requests metrics without a token, with one of a stranger, and with one of a
+// reader.
 func TestMetricsAreForReaders(t *testing.T) {
 	t.Parallel()
 	managerBinary(t)
@@ -52,7 +53,7 @@ func TestMetricsAreForReaders(t *testing.T) {
 	expectJSONLines(t, m)
 }
 
-// createToken returns a token of a service account that it makes.
+// createToken creates a service account and returns a token of it.
 func (w *environment) createToken(t *testing.T, name string) string {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
@@ -87,7 +88,7 @@ func expectStatus(t *testing.T, address, token string, want int) error {
 	return nil
 }
 
-// expectJSONLines reads everything that the manager has logged.
+// expectJSONLines reads the whole log of the manager.
 func expectJSONLines(t *testing.T, m *testenv.Process) {
 	t.Helper()
 	lines := 0

@@ -43,11 +43,11 @@ const (
 	saveNoNodes    = "save " + hivev1.WaitingForNodesReason
 )
 
-// managerRequest is one request of the manager. It is named by what it does and not by its number, so that a manager that
-// was restarted makes a request of the same name again.
+// managerRequest is one request of the manager. It is named by its effect and not by its number, so that a
+// restarted manager makes a request of the same name again.
 type managerRequest struct {
 	name string
-	// server is which server it went to.
+	// server is the server that it went to.
 	server  string
 	isWrite bool
 }
@@ -59,7 +59,7 @@ const (
 	toCluster = "cluster"
 )
 
-// describeRequest names a request. A write that is not foreseen here is named by method and path, so that none is missed.
+// describeRequest names a request. An unknown write is named by method and path, so that none is missed.
 func describeRequest(via string, r *http.Request, body []byte) managerRequest {
 	a := managerRequest{server: via, isWrite: r.Method != http.MethodGet}
 	path := r.URL.Path
@@ -105,7 +105,7 @@ func savedReadyReason(body []byte) string {
 	var operations []struct {
 		Value json.RawMessage `json:"value"`
 	}
-	// A body of another kind saves no reason.
+	// A body of another kind contains no reason.
 	_, _ = json.Unmarshal(body, &merge), json.Unmarshal(body, &operations)
 	for _, o := range operations {
 		var c metav1.Condition
@@ -120,7 +120,7 @@ func savedReadyReason(body []byte) string {
 	return "without reason"
 }
 
-// eventReason is the reason of an event, which travels in Kubernetes' own encoding.
+// eventReason returns the reason of an event, which is sent in Kubernetes' protobuf encoding.
 func eventReason(body []byte) string {
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	if err != nil {
@@ -145,7 +145,7 @@ func approvedCertificate(body []byte) string {
 	}
 }
 
-// readBody returns the body and puts it back.
+// readBody returns the body and restores it.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
@@ -163,34 +163,34 @@ func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
 		method, path, body string
 		want               managerRequest
 	}{
-		"a status patch by the reason that it saves": {
+		"a status patch is named by its reason": {
 			http.MethodPatch, "/apis/hive.openshift.io/v1/namespaces/default/clusterdeployments/a/status",
 			`{"status":{"conditions":[{"type":"Hibernating","reason":"Stopping"},{"type":"Ready","reason":"StoppingMachines"}]}}`,
 			managerRequest{saveRecord, toHub, true},
 		},
-		"a JSON patch of the status by the reason that it saves": {
+		"a JSON patch of the status is named by its reason": {
 			http.MethodPatch, "/apis/hive.openshift.io/v1/namespaces/default/clusterdeployments/a/status",
 			`[{"op":"test","path":"/metadata/resourceVersion","value":"7"},{"op":"replace","path":"/status/conditions/1","value":{"type":"Ready","reason":"StoppingMachines"}}]`,
 			managerRequest{saveRecord, toHub, true},
 		},
-		"a cloud call by its action":    {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", managerRequest{stopMachines, toCloud, true}},
-		"a dry run writes nothing":      {http.MethodPost, "/", "Action=StopInstances&DryRun=true", managerRequest{tryOut + stopMachines, toCloud, false}},
-		"a cloud's list writes nothing": {http.MethodPost, "/", "Action=DescribeInstances", managerRequest{listMachines, toCloud, false}},
-		"an approval by the kind of certificate": {
+		"a cloud call is named by its action": {http.MethodPost, "/", "Action=StopInstances&InstanceId.1=i-1", managerRequest{stopMachines, toCloud, true}},
+		"a dry run writes nothing":            {http.MethodPost, "/", "Action=StopInstances&DryRun=true", managerRequest{tryOut + stopMachines, toCloud, false}},
+		"a cloud's list writes nothing":       {http.MethodPost, "/", "Action=DescribeInstances", managerRequest{listMachines, toCloud, false}},
+		"an approval is named by the kind of certificate": {
 			http.MethodPut, "/apis/certificates.k8s.io/v1/certificatesigningrequests/csr-1/approval",
 			`{"spec":{"signerName":"kubernetes.io/kube-apiserver-client-kubelet"}}`,
 			managerRequest{approveClient, toCluster, true},
 		},
-		"an event by its reason": {
+		"an event is named by its reason": {
 			http.MethodPost, "/apis/events.k8s.io/v1/namespaces/default/events",
 			`{"apiVersion":"events.k8s.io/v1","kind":"Event","reason":"CertificatesApproved"}`,
 			managerRequest{recordApproval, toHub, true},
 		},
-		"a Secret by its kind": {
+		"a Secret is named by its kind": {
 			http.MethodGet, "/api/v1/namespaces/default/secrets/a-aws-creds", "", managerRequest{readSecret + "aws-creds", toHub, false},
 		},
-		"a read by its path": {http.MethodGet, "/api/v1/nodes", "", managerRequest{listNodes, toCluster, false}},
-		"a write that is not foreseen by its method and path": {http.MethodDelete, "/api/v1/nodes/n1", "", managerRequest{"DELETE /api/v1/nodes/n1", toCluster, true}},
+		"a read is named by its path":                      {http.MethodGet, "/api/v1/nodes", "", managerRequest{listNodes, toCluster, false}},
+		"an unknown write is named by its method and path": {http.MethodDelete, "/api/v1/nodes/n1", "", managerRequest{"DELETE /api/v1/nodes/n1", toCluster, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := http.NewRequestWithContext(t.Context(), c.method, "http://127.0.0.1"+c.path, http.NoBody)
@@ -207,9 +207,9 @@ func TestEveryRequestIsNamedByWhatItDoes(t *testing.T) {
 type killMoment string
 
 const (
-	// before kills when the request has left the manager, and lets it reach no server.
+	// before kills the manager when the request has left it, and drops the request.
 	before killMoment = "before"
-	// after kills when the request has done its work, and lets the manager not learn of it.
+	// after kills the manager when the request has taken effect, and drops the answer.
 	after killMoment = "after"
 )
 
@@ -220,14 +220,15 @@ type killPoint struct {
 
 func (p killPoint) String() string { return string(p.when) + " " + p.request }
 
-// managerTraffic is every request of the manager. It remembers them and kills the manager at the armed points.
+// managerTraffic records every request of the manager, and kills the manager at the armed points.
 type managerTraffic struct {
 	// killed receives each point at which the manager was killed, once it is dead.
 	killed chan killPoint
 
 	mu       sync.Mutex
 	requests []managerRequest
-	// openRequests counts the requests that are being answered, by name; a watch is answered as long as it lasts.
+	// openRequests counts the requests that are being answered, by name; a watch is answered as long as it
+	// lasts.
 	openRequests map[string]int
 	armed        []killPoint
 	kill         func()
@@ -237,8 +238,7 @@ func newManagerTraffic() *managerTraffic {
 	return &managerTraffic{killed: make(chan killPoint, 1), openRequests: map[string]int{}}
 }
 
-// armKillPoints sets the points of the transition that follows, in the order in which they are to come, and forgets the
-// requests so far.
+// armKillPoints sets the points of the next transition, in their order, and forgets the requests so far.
 func (w *managerTraffic) armKillPoints(points ...killPoint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +277,7 @@ func (w *managerTraffic) countRequests(name string) int {
 	return n
 }
 
-// killAt kills the manager if the point is the next one that is armed, and returns whether it did.
+// killAt kills the manager if the point is the next armed one, and reports whether it did.
 func (w *managerTraffic) killAt(p killPoint) bool {
 	w.mu.Lock()
 	hit := len(w.armed) > 0 && w.armed[0] == p
@@ -293,7 +293,7 @@ func (w *managerTraffic) killAt(p killPoint) bool {
 	return hit
 }
 
-// recordRequest remembers a request. The function that it returns marks it as answered.
+// recordRequest records a request. The function that it returns marks it as answered.
 func (w *managerTraffic) recordRequest(a managerRequest) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -306,11 +306,11 @@ func (w *managerTraffic) recordRequest(a managerRequest) func() {
 	}
 }
 
-// errManagerKilled ends an answer that no process is left to receive.
+// errManagerKilled ends an answer whose receiver has been killed.
 var errManagerKilled = errors.New("expected the manager to hear the answer, found it killed")
 
 type interceptingProxy struct {
-	// url is what the manager is given in place of the server's.
+	// url is the address that the manager gets in place of the server's.
 	url string
 	// connections counts how often the manager connected.
 	connections atomic.Int64
@@ -318,8 +318,8 @@ type interceptingProxy struct {
 	isShut atomic.Bool
 }
 
-// startProxy starts a proxy for the server that cfg describes, with cfg's credentials. A server that does not answer is,
-// through the proxy, a connection that breaks.
+// startProxy starts a proxy for the server that cfg describes, with cfg's credentials. A server that does not
+// answer is a broken connection through the proxy.
 func (w *managerTraffic) startProxy(t *testing.T, via string, cfg *rest.Config) *interceptingProxy {
 	t.Helper()
 	target, err := url.Parse(cfg.Host)

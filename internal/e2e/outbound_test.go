@@ -36,12 +36,12 @@ import (
 // certifiedHost is a name in the certificate of every server of package httptest.
 const certifiedHost = "example.com"
 
-// startTLSFront serves by TLS what a proxy of the environment serves by plain http.
+// startTLSFront serves over TLS what a proxy of the environment serves over plain HTTP.
 func startTLSFront(t *testing.T, to *interceptingProxy) *httptest.Server {
 	t.Helper()
 	target, err := url.Parse(to.url)
 	testenv.ExpectNoError(t, err)
-	silent := log.New(io.Discard, "", 0) // Some are not meant to trust it.
+	silent := log.New(io.Discard, "", 0) // Some clients are not meant to trust it.
 	front := httptest.NewUnstartedServer(&httputil.ReverseProxy{ErrorLog: silent, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }})
 	front.Config.ErrorLog = silent
 	front.StartTLS()
@@ -62,7 +62,7 @@ type image struct {
 func buildImage(t *testing.T) image {
 	t.Helper()
 	if id := os.Geteuid(); id != 0 {
-		t.Skipf("expected root, who may start a program in another root directory, found the user %d", id)
+		t.Skipf("expected root, which may start a program in another root directory, found the user %d", id)
 	}
 	built, err := releaseimage.Build(managerBinary(t))
 	testenv.ExpectNoError(t, err)
@@ -114,8 +114,9 @@ func (i image) startManager(t *testing.T, w *environment, env ...string) *testen
 	return p
 }
 
-// TestTheImageTrustsAuthorities runs the image before a cloud whose certificate is of an authority of its own. The image has no file of
-// any authority: it trusts the public ones, and those that its environment names, as docs/install.md says.
+// TestTheImageTrustsAuthorities runs the image with a cloud whose certificate is signed by a private
+// authority. The image has no file of any authority: it trusts the public ones, and those that its
+// environment names, as in docs/install.md.
 func TestTheImageTrustsAuthorities(t *testing.T) {
 	t.Parallel()
 	i, w := buildImage(t), newEnvironment(t)
@@ -136,7 +137,7 @@ func TestTheImageTrustsAuthorities(t *testing.T) {
 	cluster.reachPowerState(t, hivev1.PowerStateHibernating)
 }
 
-// connectProxy is a proxy of a company's network. It alone knows where the names lead.
+// connectProxy is the proxy of a company's network. It alone resolves the names.
 type connectProxy struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -187,7 +188,7 @@ func (p *connectProxy) countAsked(host string) int {
 	return p.asked[host]
 }
 
-// TestTheProxyOfTheEnvironmentIsUsed has a cloud and a cluster by names that only a proxy can resolve.
+// TestTheProxyOfTheEnvironmentIsUsed has a cloud and a cluster with names that only a proxy can resolve.
 func TestTheProxyOfTheEnvironmentIsUsed(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)

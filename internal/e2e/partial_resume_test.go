@@ -15,11 +15,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// maxNodeDelay is many times what a node takes from the start of its machine until it is Ready, certificates included.
+// maxNodeDelay is many times as long as a node takes from the start of its machine until it is Ready,
+// including certificates.
 const maxNodeDelay = time.Minute
 
-// TestMachineWithoutCapacityHoldsUpNoOtherNode resumes a cluster whose certificates have expired, and for one of whose machines the
-// cloud has no room: the others get their certificates and become Ready, and the last one joins once there is room.
+// TestMachineWithoutCapacityHoldsUpNoOtherNode resumes a cluster whose certificates have expired while the
+// cloud lacks capacity for one of its machines: the other nodes get their certificates and become Ready, and
+// the last one joins once there is capacity.
 func TestMachineWithoutCapacityHoldsUpNoOtherNode(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)

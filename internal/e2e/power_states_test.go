@@ -18,11 +18,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// settledLooks is how often a settled cluster is looked at for points that come last, such as events.
+// settledLooks is how often a settled cluster is polled for points that come last, such as events.
 const settledLooks = 60
 
-// reachPowerState brings the cluster to a power state while the manager is killed at each of the points, in their order, and
-// restarted. It returns the manager's requests, and fails the test if a point was not reached.
+// reachPowerState brings the cluster to a power state while the manager is killed at each of the points, in
+// their order, and restarted. It returns the manager's requests, and fails the test if a point was not
+// reached.
 func (s *powerCycledCluster) reachPowerState(t *testing.T, want hivev1.PowerState, points ...killPoint) []managerRequest {
 	t.Helper()
 	settled, lastEvent := s.checkHibernating, "record "+hivev1.HibernatingHibernationReason
@@ -57,8 +58,8 @@ func (s *powerCycledCluster) reachPowerState(t *testing.T, want hivev1.PowerStat
 	return s.traffic.listRequests()
 }
 
-// holdResume makes every stage of a resume visible, however fast this machine is: the API server is silent and the nodes are
-// held until the manager has reported that it waits for them.
+// holdResume makes every stage of a resume visible, however fast this machine is: the API server is silent
+// and the nodes are held until the manager has reported that it waits for them.
 func (s *powerCycledCluster) holdResume(t *testing.T) {
 	t.Helper()
 	s.proxy.isShut.Store(true)
@@ -83,10 +84,11 @@ func (s *powerCycledCluster) releaseNodes(t *testing.T) {
 	}
 }
 
-// slowMachines is how long machines take to change, so that the wish can change meanwhile.
+// slowMachines is how long machines take to change, so that the wanted state can change in that time.
 const slowMachines = 3 * time.Second
 
-// TestCancelWithRealMachines changes the power state that is wanted in the middle of a transition: the last wish counts.
+// TestCancelWithRealMachines changes the wanted power state in the middle of a transition: the last request
+// counts.
 func TestCancelWithRealMachines(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -142,8 +144,8 @@ func (s *powerCycledCluster) checkSomeMachine(t *testing.T, state string) error 
 
 const forcedPasses = 10
 
-// TestHibernatingClusterIsNotDialled expects no connection to a cluster that hibernates, however often the manager
-// reconciles it and even when the manager was just started.
+// TestHibernatingClusterIsNotDialled expects no connection to a hibernating cluster, however often the
+// manager reconciles it and even when the manager was just started.
 func TestHibernatingClusterIsNotDialled(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -178,14 +180,14 @@ func TestHibernatingClusterIsNotDialled(t *testing.T) {
 }
 
 const (
-	// minHoldLooks and minHoldTime are how often and for how long the manager looks at held nodes, at least, before the test
-	// takes its report for final.
+	// minHoldLooks and minHoldTime are how often and for how long the manager polls held nodes, at least,
+	// before the test takes its report as final.
 	minHoldLooks = 20
 	minHoldTime  = 10 * time.Second
 )
 
-// TestNeverRunningOnStaleReady holds the kubelets back after their machines have started. The API server answers and shows
-// every node as Ready, because that was true when it hibernated. That must not count.
+// TestNeverRunningOnStaleReady holds the kubelets back after their machines have started. The API server
+// answers and shows every node as Ready, because that was true when it hibernated. That must not count.
 func TestNeverRunningOnStaleReady(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
@@ -196,8 +198,9 @@ func TestNeverRunningOnStaleReady(t *testing.T) {
 	history := s.recordVersions(t)
 	w.traffic.armKillPoints()
 	s.requestPowerState(t, hivev1.PowerStateRunning)
-	// The cluster's own controller calls them ready for 12 s after its start; the manager may not call it running after that either.
-	testenv.Eventually(t, "the manager looks at the nodes", func() error {
+	// The cluster's own controller reports them ready for 12 s after its start; the manager must not report
+	// the cluster as running after that either.
+	testenv.Eventually(t, "the manager polls the nodes", func() error {
 		return testenv.ErrorIf(w.traffic.countRequests(listNodes) == 0, "expected the request %s, found %v", listNodes, w.traffic.listRequests())
 	})
 	lookedReady := s.areHeldNodesReady(t)
@@ -205,7 +208,7 @@ func TestNeverRunningOnStaleReady(t *testing.T) {
 		return checkCondition(s.getClusterDeployment(t), hivev1.ClusterReadyCondition, metav1.ConditionFalse, hivev1.WaitingForNodesReason)
 	})
 	began, looks := time.Now(), w.traffic.countRequests(listNodes)
-	testenv.Eventually(t, "the manager has looked at the nodes many times", func() error {
+	testenv.Eventually(t, "the manager has polled the nodes many times", func() error {
 		n := w.traffic.countRequests(listNodes) - looks
 		return testenv.ErrorIf(n < minHoldLooks || time.Since(began) < minHoldTime, "expected %d looks in %s, found %d in %s", minHoldLooks, minHoldTime, n, time.Since(began))
 	})
@@ -230,8 +233,9 @@ func isReportedRunning(cd *hivev1.ClusterDeployment) bool {
 	return cd.Status.PowerState == hivev1.RunningHibernationReason || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterReadyCondition)
 }
 
-// areHeldNodesReady reports whether all nodes have looked ready since the resume began, which could be mistaken: none was seen since the
-// hibernation. On a busy machine the cluster's own controller may have noticed already, and says when.
+// areHeldNodesReady reports whether all nodes have looked ready since the resume began, which is misleading:
+// none has reported since the hibernation. On a busy machine the cluster's own controller may have noticed
+// already, and records the time.
 func (s *powerCycledCluster) areHeldNodesReady(t *testing.T) bool {
 	t.Helper()
 	record := s.getClusterDeployment(t).Status.Hibernation

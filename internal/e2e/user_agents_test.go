@@ -17,11 +17,12 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
+	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestEveryClientSaysItsVersion has each program and client ask a server that has no answer.
+// TestEveryClientSaysItsVersion has each program and client send a request to a server that does not answer.
 func TestEveryClientSaysItsVersion(t *testing.T) {
 	t.Parallel()
 	binary := managerBinary(t)
@@ -34,7 +35,7 @@ func TestEveryClientSaysItsVersion(t *testing.T) {
 	}
 	for name, client := range map[string]struct {
 		ask func(t *testing.T, s server)
-		// says is in the User-Agent; a version follows.
+		// says is part of the User-Agent; a version follows.
 		says string
 	}{
 		"torpor manager": {program(func(s server) []string {
@@ -62,7 +63,7 @@ func TestEveryClientSaysItsVersion(t *testing.T) {
 			t.Helper()
 			kubeconfig, err := os.ReadFile(s.kubeconfig)
 			testenv.ExpectNoError(t, err)
-			c, err := targetcluster.Dialer{AllowInsecure: true}.Dial(kubeconfig)
+			c, err := targetcluster.Dialer{AllowInsecure: true}.Dial(kubeconfig, hibernation.ServerOverride{})
 			testenv.ExpectNoError(t, err)
 			defer c.Close()
 			_ = c.Probe(context.WithoutCancel(t.Context()))
@@ -82,7 +83,7 @@ func TestEveryClientSaysItsVersion(t *testing.T) {
 				"clusters":[{"name":"c","cluster":{"server":%q}}],"users":[{"name":"u","user":{"token":"t"}}]}`, s.url), 0o600))
 			client.ask(t, s)
 			want := regexp.MustCompile(client.says + `\S`)
-			testenv.Eventually(t, "the server was asked", func() error {
+			testenv.Eventually(t, "the server received a request", func() error {
 				found, _ := agent.Load().(string)
 				return testenv.ErrorIf(!want.MatchString(found), "expected a User-Agent like %s, found %q", want, found)
 			})

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package egress bounds what the manager's HTTP requests to servers of others can cost and reach: clouds and target clusters are
-// named by Secrets that users of the hub write, so a server may answer without end, or be one that no user may reach.
+// Package egress bounds what the manager's HTTP requests to foreign servers can cost and reach. Users of the
+// hub name clouds and target clusters in Secrets, so a server may send an endless answer, or be one that no
+// user may reach.
 package egress
 
 import (
@@ -11,23 +12,24 @@ import (
 	"sync/atomic"
 )
 
-// ErrAnswerTooLarge means that a server sent more than it may.
+// ErrAnswerTooLarge means that a server sent more than allowed.
 var ErrAnswerTooLarge = errors.New("the server's answer is larger than allowed")
 
 const (
 	maxHeaderBytes = 64 << 10
-	// maxFailureBytes is how much is read of answers that only say that something failed; the rest is cut off.
+	// maxFailureBytes is how much is read of answers that only report a failure; the rest is cut off.
 	maxFailureBytes = 64 << 10
 )
 
-// BoundTransport makes a transport take no more than a few headers and no compressed answers: a gzip of 400 KiB may become
-// a thousand times as much.
+// BoundTransport limits a transport to a few headers and to uncompressed answers: a gzip of 400 KiB may
+// expand to a thousand times as much.
 func BoundTransport(t *http.Transport) {
 	t.DisableCompression, t.MaxResponseHeaderBytes = true, maxHeaderBytes
 }
 
-// NewClient returns a client that follows no redirect, because it would carry credentials to where the server points.
-// Each answer has a budget of bytes, and so have all answers together unless total is zero.
+// NewClient returns a client that follows no redirect, because a redirect would carry credentials to a host
+// that the server chooses. Each answer has a budget of bytes, and so have all answers together unless total
+// is zero.
 func NewClient(base http.RoundTripper, perAnswer, total int64) *http.Client {
 	return &http.Client{
 		Transport:     LimitTransport(base, perAnswer, total),
@@ -35,8 +37,8 @@ func NewClient(base http.RoundTripper, perAnswer, total int64) *http.Client {
 	}
 }
 
-// LimitTransport returns a transport whose answers have the budgets of NewClient, for libraries that make their own clients. Those
-// follow redirects.
+// LimitTransport returns a transport whose answers have the budgets of NewClient, for libraries that create
+// their own clients. Those follow redirects.
 func LimitTransport(base http.RoundTripper, perAnswer, total int64) http.RoundTripper {
 	limited := &limitedTransport{base: base, perAnswer: perAnswer, isTotalLimited: total > 0}
 	limited.total.Store(total)

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// ErrAddressDenied means that a server has an address that users of the hub may not reach through the manager.
+// ErrAddressDenied means that users of the hub may not reach the address of a server through the manager.
 var ErrAddressDenied = errors.New("the address is link-local or of a metadata service, which is refused unless --allow-endpoints lists it")
 
 // Endpoints are the servers that an administrator lists with --allow-endpoints.
@@ -66,7 +66,7 @@ func (e Endpoints) includesAddress(address netip.Addr) bool {
 	return false
 }
 
-// CheckHost refuses a host that is an address which may not be dialled. Names are checked when they are resolved; a request
+// CheckHost refuses a host that is a denied address. Names are checked when they are resolved; a request
 // through a proxy is resolved elsewhere.
 func (e Endpoints) CheckHost(host string) error {
 	address, err := netip.ParseAddr(host)
@@ -76,8 +76,8 @@ func (e Endpoints) CheckHost(host string) error {
 	return nil
 }
 
-// ControlDial is the Control of a net.Dialer. It sees each address after its name was resolved, so a name whose address
-// changes between a check and its use gains nothing.
+// ControlDial is the Control of a net.Dialer. It receives each address after its name was resolved, so a name
+// whose address changes between a check and its use gains nothing.
 func (e Endpoints) ControlDial(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -86,7 +86,8 @@ func (e Endpoints) ControlDial(_, address string, _ syscall.RawConn) error {
 	return e.CheckHost(host)
 }
 
-// isDenied reports whether an address belongs to the manager's own machine or its cloud instead of to a network.
+// isDenied reports whether an address belongs to the manager's own machine or its cloud instead of to a
+// network.
 func isDenied(address netip.Addr) bool {
 	address = address.WithZone("").Unmap()
 	if address.IsLinkLocalUnicast() || address.IsMulticast() || address.IsUnspecified() {
@@ -105,7 +106,8 @@ func isDenied(address netip.Addr) bool {
 	return false
 }
 
-// IsPublic reports whether an address is one of the internet's, and not of a network that the manager may be inside of.
+// IsPublic reports whether an address belongs to the internet, and not to a network that the manager may be
+// part of.
 func IsPublic(address netip.Addr) bool {
 	address = address.WithZone("").Unmap()
 	if !address.IsGlobalUnicast() || address.IsPrivate() || isDenied(address) {
@@ -118,8 +120,8 @@ func IsPublic(address netip.Addr) bool {
 	if address.Is6() && !netip.MustParsePrefix("2000::/3").Contains(address) {
 		return false
 	}
-	// Of the registry of special purposes: this host, carriers' NAT, protocol assignments, benchmarks, reserved, and what carries IPv4
-	// addresses inside (Teredo, 6to4).
+	// From the IANA registry of special purposes: this host, carriers' NAT, protocol assignments, benchmarks,
+	// reserved, and prefixes that embed IPv4 addresses (Teredo, 6to4).
 	for _, special := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16"} {
 		if netip.MustParsePrefix(special).Contains(address) {
 			return false

@@ -2,5 +2,5 @@
 
 package foreignswitch
 
-// EventObjectsLeft reports that a deleted StopAdapter could not give back what it has stopped, and why.
+// EventObjectsLeft reports that a deleted StopAdapter could not restore the objects that it has stopped, and why.
 const EventObjectsLeft = "ObjectsLeft"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package foreignswitch makes of a StopAdapter a kind that can be stopped, and says what is wrong with one. It is pure.
+// Package foreignswitch makes a stoppable kind from a StopAdapter, or returns the error in its spec. It has no side
+// effects.
 package foreignswitch
 
 import (
@@ -15,14 +16,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
-// adapterQuestions are the compiled ones of an adapter.
+// adapterQuestions are the compiled expressions of an adapter.
 type adapterQuestions struct{ asleep, awake, stoppable stopadapter.Expression }
 
-// NewKind returns the kind that an adapter is about.
+// NewKind returns the kind that an adapter describes.
 func NewKind(a *torporv1alpha1.StopAdapter) (stoppable.Kind, error) {
 	target := a.Spec.Target
 	if stoppable.FindGroup(target.Kind) == target.Group {
-		return stoppable.Kind{}, fmt.Errorf("spec.target: expected a kind that Torpor does not know, found %s, which it stops without an adapter; delete this one", target.Kind)
+		return stoppable.Kind{}, fmt.Errorf("spec.target: expected a kind without built-in support, found %s, which Torpor stops without an adapter; delete this adapter", target.Kind)
 	}
 	if err := stopadapter.ValidateOperations(a.Spec.Stop); err != nil {
 		return stoppable.Kind{}, fmt.Errorf("spec.stop%w", err)
@@ -47,8 +48,8 @@ func compileQuestions(state torporv1alpha1.StopAdapterState) (q adapterQuestions
 	return q, nil
 }
 
-// read asks an object. A question without an answer is answered by no, and says why. Before its own controller has looked at an object its status
-// is an empty one.
+// read evaluates the expressions for an object. An expression without a result counts as false, and the message has
+// the error. An object without a status, which its own controller has not seen yet, is evaluated with an empty one.
 func (q adapterQuestions) read(u *unstructured.Unstructured) stoppable.ObservedActivity {
 	object := u.Object
 	if object["status"] == nil {

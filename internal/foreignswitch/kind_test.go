@@ -10,7 +10,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAnObjectWithoutAStatusIsAsked has what its own controller has not seen yet, or, like Flux, does not look at while it is stopped.
+// TestAnObjectWithoutAStatusIsAsked has an object that its own controller has not seen yet, or, like Flux, does not
+// reconcile while it is stopped.
 func TestAnObjectWithoutAStatusIsAsked(t *testing.T) {
 	for _, o := range testenv.ListForeignObjects() {
 		t.Run(o.Example, func(t *testing.T) {

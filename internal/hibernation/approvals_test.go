@@ -13,7 +13,8 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// TestApprovalsFollowTheSleep is every sort of record: who may open the time of approvals, when it begins and when it ends.
+// TestApprovalsFollowTheSleep checks for every kind of record whether certificate requests are approved, and from
+// when until when.
 func TestApprovalsFollowTheSleep(t *testing.T) {
 	asleep := func(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
 		r.AsleepAt = new(secondsAgo(12 * time.Hour))
@@ -28,15 +29,15 @@ func TestApprovalsFollowTheSleep(t *testing.T) {
 		record            *hivev1.HibernationRecord
 		isNeeded, clients bool
 	}{
-		"a cluster that never hibernated":                 {nil, false, false},
-		"a resume of a complete sleep":                    {asleep(resumingRecord(time.Second)), true, true},
-		"a resume of a sleep that was never complete":     {resumingRecord(time.Second), true, false},
-		"the same once nodes have had time to report":     {resumingRecord(reportGrace), true, true},
-		"a machine that was switched off":                 {repair(asleep(resumingRecord(time.Hour))), false, false},
-		"the care after a resume":                         {asleep(resumedRecord(time.Minute)), true, true},
-		"the time after the care":                         {asleep(resumedRecord(aftercareWindow)), false, true},
-		"the last moment of a resume that does not end":   {asleep(resumingRecord(approvalWindow - time.Second)), true, true},
-		"a resume that has not ended after the last hour": {asleep(resumingRecord(approvalWindow + time.Second)), false, true},
+		"cluster that never hibernated evaluates no requests":                               {nil, false, false},
+		"resume of a complete hibernation evaluates all requests":                           {asleep(resumingRecord(time.Second)), true, true},
+		"resume of an incomplete hibernation approves no client requests at first":          {resumingRecord(time.Second), true, false},
+		"resume of an incomplete hibernation evaluates all requests after the report grace": {resumingRecord(reportGrace), true, true},
+		"restart of a machine that was switched off evaluates no requests":                  {repair(asleep(resumingRecord(time.Hour))), false, false},
+		"aftercare of a resume evaluates all requests":                                      {asleep(resumedRecord(time.Minute)), true, true},
+		"no requests are evaluated after the aftercare":                                     {asleep(resumedRecord(aftercareWindow)), false, true},
+		"unfinished resume evaluates all requests until the approval window ends":           {asleep(resumingRecord(approvalWindow - time.Second)), true, true},
+		"unfinished resume evaluates no requests after the approval window":                 {asleep(resumingRecord(approvalWindow + time.Second)), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observedCluster("", row.record, actuator.Running, apiWithNodes(staleNode("n0")))
@@ -60,12 +61,12 @@ func TestMessageSaysWhatBlocksApprovals(t *testing.T) {
 		change     func(*Observed)
 		want       string
 	}{
-		"nothing is known":                          {time.Minute, blocked(), "were started: n0"},
-		"a request of a missing node":               {time.Minute, blocked(BlockedRequest{"n9", "no"}, BlockedRequest{"n0", "expected a"}), "n0; a certificate request is not approved: expected a"},
-		"a request that is of no node":              {time.Minute, blocked(BlockedRequest{"", "expected b"}), "not approved: expected b"},
-		"a request of a node that nobody waits for": {time.Minute, blocked(BlockedRequest{"n9", "no"}), "were started: n0"},
-		"the time of approvals has ended":           {approvalWindow + time.Second, blocked(), "because the resume began more than 4h0m0s ago: approve them by hand"},
-		"machines were only switched off":           {approvalWindow + time.Second, func(o *Observed) { o.Record.Repair = true }, "were started: n0"},
+		"nothing is known":                        {time.Minute, blocked(), "were started: n0"},
+		"a request of a missing node":             {time.Minute, blocked(BlockedRequest{"n9", "no"}, BlockedRequest{"n0", "expected a"}), "n0; a certificate request is not approved: expected a"},
+		"a request without a node":                {time.Minute, blocked(BlockedRequest{"", "expected b"}), "not approved: expected b"},
+		"a request of a node that is not awaited": {time.Minute, blocked(BlockedRequest{"n9", "no"}), "were started: n0"},
+		"the time of approvals has ended":         {approvalWindow + time.Second, blocked(), "because the resume began more than 4h0m0s ago: approve them by hand"},
+		"machines were only switched off":         {approvalWindow + time.Second, func(o *Observed) { o.Record.Repair = true }, "were started: n0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observedCluster("", resumingRecord(row.resumedFor), actuator.Running, apiWithNodes(ObservedNode{RecordedNode: readyNode("n0").RecordedNode}), row.change)

@@ -10,23 +10,49 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// The plans of a cluster whose power is not managed now, or of which nothing is known.
+// The plans of a cluster whose power is not managed at present, or whose state is unknown.
 
 func clusterDeleted(o Observed) Plan {
 	return unknownPlan(o, hivev1.DeletedReason, "The ClusterDeployment is being deleted; its machines are left as they are")
 }
 
 func powerPaused(o Observed) Plan {
-	p := unknownPlan(o, hivev1.PausedReason, "An annotation pauses power management; remove it to go on")
+	p := unknownPlan(o, hivev1.PausedReason, "An annotation pauses power management; remove it to continue")
 	p.RequeueAfter = driftInterval
 	return p
 }
 
 func clusterNotInstalled(o Observed) Plan {
-	return unknownPlan(o, hivev1.NotInstalledReason, "spec.installed is not true; nothing is stopped or started before")
+	return unknownPlan(o, hivev1.NotInstalledReason, "spec.installed is not true; nothing is stopped or started until it is")
 }
 
 func invalidSpec(o Observed) Plan { return unknownPlan(o, hivev1.InvalidSpecReason, o.Invalid) }
+
+// infraDisabled reports only the answer of the API server. The machines belong to their owner and may be on or
+// off, whatever the record of the last hibernation holds.
+func infraDisabled(o Observed) Plan {
+	p := Plan{
+		Hibernating:  decision.False(hivev1.RunningHibernationReason, o.NoActuator),
+		Unreachable:  notProbedCondition(),
+		Record:       o.Record,
+		RequeueAfter: driftInterval,
+	}
+	if o.shouldHibernate() {
+		p.Hibernating.Reason = hivev1.UnsupportedHibernationReason
+	}
+	switch {
+	case o.Invalid != "":
+		p.Ready = decision.Unknown(hivev1.InvalidSpecReason, o.Invalid)
+	case o.API == Reachable:
+		p.Ready, p.Unreachable = decision.True(hivev1.RunningHibernationReason, "The API server answers"), reachableCondition()
+	case o.API == Unreachable:
+		p.Ready = decision.False(hivev1.APIUnreachableReason, "The API server does not answer: "+o.APIMessage)
+		p.Unreachable, p.ProbeInterval = decision.True(hivev1.ErrorConnectingToClusterReason, o.APIMessage), retryInterval
+	default:
+		p.Ready = decision.Unknown(hivev1.NotProbedReason, notProbedCondition().Message)
+	}
+	return p
+}
 
 func noMachinesFound(o Observed) Plan {
 	p := unknownPlan(o, hivev1.NoMachinesFoundReason,
@@ -37,21 +63,22 @@ func noMachinesFound(o Observed) Plan {
 
 func observationFailed(o Observed) Plan {
 	p := unknownPlan(o, reasonForClass(o.ObservationError.Class), o.ObservationError.Message)
-	p.RequeueAfter = retryIntervalFor(o.ObservationError.Class)
+	// A failed listing needs no short interval: no machine changes its state within seconds here.
+	p.RequeueAfter = max(retryIntervalFor(o.ObservationError.Class), maxCloudInterval)
 	return p
 }
 
 func hibernationUnsupported(o Observed) Plan {
 	ready := decision.Unknown(hivev1.UnsupportedHibernationReason, "The cluster cannot be hibernated and is left as it is")
 	switch {
-	case o.hasNotResumed(): // It hibernated, and nobody looks after it.
+	case o.hasNotResumed(): // It hibernated, and no controller watches it.
 	case o.API == Reachable:
 		ready = decision.True(hivev1.RunningHibernationReason, "The cluster answers; it cannot be hibernated and is left as it is")
 	case o.API == Unreachable:
 		ready = decision.False(hivev1.APIUnreachableReason, "The API server does not answer: "+o.APIMessage)
 	}
 	return Plan{
-		Hibernating:  decision.False(hivev1.UnsupportedHibernationReason, cmp.Or(o.NoActuator, o.Incompatible)),
+		Hibernating:  decision.False(hivev1.UnsupportedHibernationReason, cmp.Or(o.NoActuator, o.Incompatible, o.groupReason())),
 		Ready:        ready,
 		Unreachable:  o.probedCondition(),
 		Record:       o.Record,
@@ -68,7 +95,7 @@ func unknownPlan(o Observed, reason, message string) Plan {
 	}
 }
 
-// probedCondition is about nothing but whether the API server answers, whatever else is unknown.
+// probedCondition reports only whether the API server answers, whatever else is unknown.
 func (o Observed) probedCondition() decision.Condition {
 	switch {
 	case o.API == Reachable:
@@ -100,7 +127,7 @@ func reasonForClass(c actuator.ErrorClass) string {
 		return hivev1.CloudThrottledReason
 	case actuator.NoCapacity, actuator.WrongState, actuator.NotFound, actuator.Other:
 		return hivev1.CloudErrorReason
-	default: // An actuator of another repository may have classes of its own.
+	default: // An actuator outside this repository may have its own classes.
 		return hivev1.CloudErrorReason
 	}
 }

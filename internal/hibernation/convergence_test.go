@@ -15,8 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/model"
 )
 
-// maxStepsToRest is how many passes it takes at most until nothing changes any more, whatever happened before; with operators that are never
-// ready it takes as long as these are waited for, and looked at after that, and with a drain as long as its budget lasts before.
+// maxStepsToRest is the largest number of passes until nothing changes any more, after any disturbances. With operators
+// that are never ready, the wait for them and the polls after it are added; with a drain, its budget.
 const maxStepsToRest, maxStepsWithBrokenOperators, maxStepsWithDrain = 15, 21, 17
 
 // exploreModel visits every state on the undisturbed ways from the starts, and checks each step.
@@ -33,8 +33,8 @@ func exploreModel(t *testing.T, starts ...modelState) *model.Explorer[modelState
 	}, starts...)
 }
 
-// disturbModel lets each disturbance happen once in each state in which something happens or nothing does any more, and
-// returns the states that were not visited before.
+// disturbModel applies each disturbance once in each state that is changing or at rest, and
+// returns the states that had not been visited.
 func disturbModel(t *testing.T, e *model.Explorer[modelState], states []modelState, by ...disturbance) []modelState {
 	t.Helper()
 	var worthwhile []modelState
@@ -52,8 +52,8 @@ func disturbModel(t *testing.T, e *model.Explorer[modelState], states []modelSta
 	})
 }
 
-// Whatever a cluster looks like, and whatever goes wrong twice at any two moments, it comes to rest in the power state that
-// is wanted of it.
+// Whatever the state of a cluster, and whichever two disturbances happen at any two moments, it comes to rest in the
+// desired power state.
 func TestEveryStateConverges(t *testing.T) {
 	e := exploreModel(t, startStates()...)
 	undisturbedStates := e.States()
@@ -79,27 +79,27 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	to := step.To
 	stops, starts := false, false
 	for i, m := range from.machines {
-		// Nothing but an action of the plan makes a machine stop or start.
+		// Only an action of the plan makes a machine stop or start.
 		stops = stops || m.state == actuator.Running && to.machines[i].state == actuator.Stopping
 		starts = starts || m.state == actuator.Stopped && to.machines[i].state == actuator.Starting
 	}
 	var wrong []string
 	isTerminated := from.machines[1].state != gone && to.machines[1].state == gone
 	if isTerminated && (!from.mayBeTerminated() || from.machines[0].state != actuator.Stopped) {
-		wrong = append(wrong, "terminates what is not in the saved record of a wanted hibernation, or before the other machine is stopped")
+		wrong = append(wrong, "terminates a machine that is not in the saved record of a wanted hibernation, or before the other machine is stopped")
 	}
 	if to.isNew != from.isNew && (!from.wantsRunning() || from.machines[1].state != gone) {
-		wrong = append(wrong, "replaces a machine that is there, or in a cluster that should hibernate")
+		wrong = append(wrong, "replaces a machine that exists, or in a cluster that should hibernate")
 	}
 	if stops && (from.wantsRunning() || !from.record.exists || from.record.resume != never) {
 		wrong = append(wrong, "stops without a saved record of a wanted hibernation")
 	}
 	if starts && !from.awaitsSpotRecord() && (!from.wantsRunning() || from.record.resume == never && !from.looksLikeGrowth()) {
-		wrong = append(wrong, "starts without a saved record of a wanted resume, and not beside a machine that runs")
+		wrong = append(wrong, "starts without a saved record of a wanted resume, and while no other machine runs")
 	}
 	wrong = append(append(wrong, checkOrder(from, to)...), checkDrain(from, to)...)
 	if step.Name == "drain workers" && from.pods == podsAreRefused && from.cordon != notCordoned && from.nodeReports(1) {
-		wrong = append(wrong, "goes on with a drain that the cluster refuses")
+		wrong = append(wrong, "continues a drain that the cluster refuses")
 	}
 	if to.hasLostItsRecord() && !from.hasLostItsRecord() {
 		wrong = append(wrong, "leaves nodes without their certificates")
@@ -109,7 +109,7 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	}
 	isCalledWhole := to.reported.ready.Status == metav1.ConditionTrue && to.reported.degraded.Status != metav1.ConditionTrue
 	if isCalledWhole && from.areOperatorsAwaited() {
-		wrong = append(wrong, "is called whole before its operators have reported since the resume began, or had their time")
+		wrong = append(wrong, "is reported as whole before its operators have reported in the resume, or the wait for them has ended")
 	}
 	if from == to && from.wantsRunning() && !from.isRunning() && !from.isRunningInPart() && !from.hasForgottenSpotMachine() {
 		wrong = append(wrong, "rests although it does not run")
@@ -129,12 +129,12 @@ func checkOrder(from, to modelState) []string {
 	worker := from.machines[1].state
 	isWorkerOff := worker == actuator.Stopped || worker == gone || from.mayBeTerminated()
 	if stops := from.machines[0].state == actuator.Running && to.machines[0].state == actuator.Stopping; stops && !isWorkerOff && from.record.hibernationStarted < age(workersStopWindow) {
-		wrong = append(wrong, "stops the control plane before the worker is off, and before it has had its time")
+		wrong = append(wrong, "stops the control plane before the worker is off, and before the wait has ended")
 	}
 	isResuming := from.record.resume != never && from.record.resumed == never && from.record.resume < age(controlPlaneStartWindow)
 	isUp := from.machines[0].state == actuator.Running && from.apiAnswers()
 	if starts := worker == actuator.Stopped && to.machines[1].state == actuator.Starting; starts && from.wantsRunning() && isResuming && !isUp {
-		wrong = append(wrong, "starts the worker before the control plane answers, and before it has had its time")
+		wrong = append(wrong, "starts the worker before the control plane answers, and before the wait has ended")
 	}
 	return wrong
 }
@@ -149,20 +149,20 @@ func checkDrain(from, to modelState) []string {
 		}
 	}
 	if isChanged := from.cordon == notCordoned && to.cordon != notCordoned || from.pods == podsRun && to.pods == podsLeave; isChanged && (!isDraining || from.record.hibernationStarted >= age(modelBudget)) {
-		wrong = append(wrong, "drains a worker that is not to be drained, or for longer than it may")
+		wrong = append(wrong, "drains a worker that is not to be drained, or beyond the budget")
 	}
 	if isDraining && from.record.hibernationStarted >= age(modelBudget) && to.record.drain == drainGoesOn && !from.allMachinesAre(actuator.Stopped) {
-		wrong = append(wrong, "does not end a drain that has had its time")
+		wrong = append(wrong, "does not end a drain whose budget is used up")
 	}
 	if from.cordon == cordonedByPerson && to.cordon != cordonedByPerson {
-		wrong = append(wrong, "uncordons what a person has cordoned")
+		wrong = append(wrong, "uncordons a node that a user has cordoned")
 	}
 	return wrong
 }
 
 func (s modelState) isRunning() bool {
 	if s.cordon == cordonedForDrain && s.record.exists {
-		return false // Without a record nobody looks for that.
+		return false // Without a record no controller looks for cordoned nodes.
 	}
 	return s.allMachinesAre(actuator.Running) && (s.areNodesBack() || s.hasLostItsRecord()) &&
 		s.reported.hibernating.Status == metav1.ConditionFalse && s.reported.hibernating.Reason == hivev1.RunningHibernationReason &&
@@ -175,7 +175,7 @@ func (s modelState) isHibernating() bool {
 		s.reported.ready.Status == metav1.ConditionFalse && s.reported.unreachable.Status == metav1.ConditionTrue
 }
 
-// areOperatorsAwaited reports whether a resume that is not over has to wait for operators.
+// areOperatorsAwaited reports whether an unfinished resume must wait for operators.
 func (s modelState) areOperatorsAwaited() bool {
 	isOpen := s.wantsRunning() && s.record.exists && s.record.resume != never && s.record.resumed == never && s.record.resume < age(partialResumeAfter)
 	return isOpen && s.operators != noOperators && s.operators != operatorsReady
@@ -185,15 +185,15 @@ func (s modelState) areNodesBack() bool {
 	return !slices.ContainsFunc(s.nodes[:], func(n modelNode) bool { return n.certificate != allValid || !n.ready || n.seen > 0 })
 }
 
-// isRunningInPart reports whether the second machine has no capacity, and the cluster runs without and says so.
+// isRunningInPart reports whether the second machine has no capacity, and the cluster is reported to run without it.
 func (s modelState) isRunningInPart() bool {
 	return s.refuses == starts && s.machines[0].state == actuator.Running && s.machines[1].state == actuator.Stopped &&
 		(s.nodeReports(0) || s.hasLostItsRecord()) && s.reported.ready.Status == metav1.ConditionTrue &&
 		s.reported.degraded.Status == metav1.ConditionTrue && s.reported.unreachable.Status == metav1.ConditionFalse
 }
 
-// isKeptFromHibernating reports whether the cloud refuses to stop or to terminate the second machine, and the status says so. No spot
-// machine keeps its cluster down in part because the record does not name it.
+// isKeptFromHibernating reports whether the cloud refuses to stop or to terminate the second machine, and the status
+// reports it. A spot machine that the record does not name must not keep its cluster partly down.
 func (s modelState) isKeptFromHibernating() bool {
 	return s.refuses == stops && (!s.spot || s.mayBeTerminated()) && s.machines[1].state == actuator.Running && s.reported.ready.Reason == hivev1.FailedToStopReason &&
 		s.reported.stalled.Status == metav1.ConditionTrue
@@ -204,14 +204,14 @@ func (s modelState) awaitsSpotRecord() bool {
 	return s.spot && !s.wantsRunning() && s.record.exists && s.record.resume == never && s.machines[1].state == actuator.Running && !s.mayBeTerminated()
 }
 
-// looksLikeGrowth reports whether a machine that is off or starts would be taken for one that belongs to no resume.
+// looksLikeGrowth reports whether a machine that is off or starts would count as a new one, outside a resume.
 func (s modelState) looksLikeGrowth() bool {
 	return s.machines[0].state == actuator.Running || s.machines[1].state == actuator.Running
 }
 
-// hasLostItsRecord reports whether the machines run, their nodes lack certificates, and no record says that they hibernated
-// not long ago.
-// Nothing but a lost status can lead there, and nothing leads out: who may get a certificate stood in the record.
+// hasLostItsRecord reports whether the machines run, their nodes lack certificates, and no record of a recent
+// hibernation exists.
+// Only a lost status leads there, and nothing leads out: the record held the nodes that may get a certificate.
 func (s modelState) hasLostItsRecord() bool {
 	if !s.wantsRunning() || !s.looksLikeGrowth() {
 		return false
@@ -251,8 +251,8 @@ func startStates() []modelState {
 	return slices.Concat(list, withSpotMachines(list), withOperators(list), withOrder(list), withDrain(list))
 }
 
-// withDrain are clusters that are about to sleep or to wake, and whose worker is drained before: its pods go, or are kept by a budget, and its node
-// takes pods, or was cordoned by a person.
+// withDrain are clusters that are about to hibernate or to resume, and whose worker is drained first. Its pods leave or
+// are kept by a budget, and its node is schedulable or was cordoned by a user.
 func withDrain(list []modelState) []modelState {
 	var drained []modelState
 	for _, s := range list {
@@ -276,8 +276,8 @@ func withDrain(list []modelState) []modelState {
 	return drained
 }
 
-// withOrder are clusters whose worker stops first, with a machine that can be stopped or not. Machines that others have left in between
-// are as they are without an order.
+// withOrder are clusters whose worker stops first, with a machine that can be stopped or not. Machines in transition
+// behave as without an order.
 func withOrder(list []modelState) []modelState {
 	var ordered []modelState
 	for _, s := range list {
@@ -291,8 +291,8 @@ func withOrder(list []modelState) []modelState {
 	return slices.Concat(ordered, withSpotMachines(ordered))
 }
 
-// withOperators are clusters of OpenShift that hibernate, resume or have never done so, with operators that are ready where they can be, or
-// never.
+// withOperators are OpenShift clusters that hibernate, resume or have never hibernated, with operators that become
+// ready where they can, or never.
 func withOperators(list []modelState) []modelState {
 	var openShift []modelState
 	for _, s := range list {
@@ -310,8 +310,8 @@ func withOperators(list []modelState) []modelState {
 	return openShift
 }
 
-// withSpotMachines are the same states with a second machine that cannot be stopped, in the record or not. It is gone only where a
-// resume is not over.
+// withSpotMachines are the same states with a second machine that cannot be stopped, in the record or not. It is gone
+// only where a resume is not finished.
 func withSpotMachines(list []modelState) []modelState {
 	var spot []modelState
 	for _, s := range list {
@@ -329,13 +329,13 @@ func withSpotMachines(list []modelState) []modelState {
 			if s.record.exists && s.record.resumed == never {
 				spot = append(spot, recorded)
 			}
-		case actuator.Stopping: // It cannot be.
+		case actuator.Stopping: // A spot machine cannot be stopped.
 		}
 	}
 	return spot
 }
 
-// consistentState makes a state one that can be.
+// consistentState makes a state a possible one.
 func consistentState(s modelState, c certificate) modelState {
 	if s.machines[0].state != actuator.Running {
 		s.apiPasses = 0
@@ -358,7 +358,7 @@ func healthyState() modelState {
 	return consistentState(modelState{desired: hivev1.PowerStateRunning, machines: [2]modelMachine{running, running}, apiPasses: apiBootPasses, record: noRecord()}, allValid)
 }
 
-// healthySpotState is one with a machine that cannot be stopped.
+// healthySpotState is a healthy state with a machine that cannot be stopped.
 func healthySpotState() modelState {
 	s := healthyState()
 	s.spot = true
@@ -377,9 +377,9 @@ func exploreHibernateAndResume(t *testing.T) *model.Explorer[modelState] {
 	return e
 }
 
-// A cluster that hibernated and resumed, through any three mishaps, is not called whole before its nodes are back.
-// Left out are lost records, and machines that others switch off: a node that had been seen since the resume began counts
-// as back until the cluster itself misses it.
+// A cluster that hibernated and resumed, with any three disturbances, is not reported as whole before its nodes are
+// back. Lost records and machines that other parties switch off are left out: a node that has reported in the
+// resume counts as back until the cluster itself notices its absence.
 func TestReadyMeansThatTheNodesAreBack(t *testing.T) {
 	mishaps := []disturbance{statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, cloudLags, clusterUnreachableOnce, desiredFlipped, managerAway}
 	e := exploreHibernateAndResume(t)
@@ -399,15 +399,15 @@ func TestReadyMeansThatTheNodesAreBack(t *testing.T) {
 	}
 }
 
-// Every write of a status is an API call and an event for everybody who watches.
+// Every status write is an API request and an event for every watcher.
 func TestTransitionsTakeFewStatusWrites(t *testing.T) {
-	// Where a spot machine is made anew, its own start is one more.
+	// The start of a replaced spot machine is one more write.
 	const maxToHibernate, maxToResume, maxToReplace = 4, 6, 7
-	// Where operators are awaited, that is one more, and where they are never ready, that and its end are.
+	// The wait for operators is one more write, and so is its end if they are never ready.
 	const maxToResumeOperators = 8
-	// Where workers stop first and start last, each has a report of its own.
+	// With workers first, each of the two groups has its own report.
 	const maxToHibernateInOrder, maxToResumeInOrder = 5, 7
-	// A drain has a report when it begins and one when it ends, and one of what is late; nodes are uncordoned after all else.
+	// A drain is reported at its start, at its end, and when pods are late; uncordoning is the last step.
 	const maxToHibernateDrained, maxToResumeDrained = 8, 8
 	e := exploreModel(t, startStates()...)
 	disturbModel(t, e, e.States(), desiredFlipped)

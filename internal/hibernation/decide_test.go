@@ -17,12 +17,12 @@ import (
 
 const wantHibernating = hivev1.PowerStateHibernating
 
-// expectedPlan is what most rows are about: the rule, the effect, and the reasons of Hibernating and Ready.
+// expectedPlan holds what most rows compare: the rule, the action, and the reasons of Hibernating and Ready.
 type expectedPlan struct {
 	Rule               string
 	Do                 Action
 	Hibernating, Ready string
-	// RequeueAfter is when the pass runs again or the cluster is looked at, whichever is sooner.
+	// RequeueAfter is the time until the next pass or the next probe, whichever is sooner.
 	RequeueAfter time.Duration
 }
 
@@ -33,6 +33,12 @@ func TestDecide(t *testing.T) {
 		return expectedPlan{rule, NoAction{}, reason, reason, after}
 	}
 	unsupported := expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval}
+	optedOut := func(api APIState) func(*Observed) {
+		return func(o *Observed) { o.NoActuator, o.IsInfraDisabled, o.API, o.APIMessage = "x", true, api, "y" }
+	}
+	optOut := func(hibernating, ready string, after time.Duration) expectedPlan {
+		return expectedPlan{"infrastructure disabled", NoAction{}, hibernating, ready, after}
+	}
 	stop := func(ids ...string) expectedPlan {
 		return expectedPlan{"stop machines", StopMachines{IDs: ids}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
 	}
@@ -42,12 +48,12 @@ func TestDecide(t *testing.T) {
 	waitStart := expectedPlan{"machines are starting", NoAction{}, starting, hivev1.StartingMachinesReason, machineWaitInterval}
 	followStart := expectedPlan{"machines are starting", NoAction{}, starting, hivev1.StartingMachinesReason, minProbeInterval}
 	waitStop := expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
-	writeNodes := expectedPlan{"write the nodes down", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately}
+	writeNodes := expectedPlan{"record nodes", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately}
 	awaitSync := func(after time.Duration) expectedPlan {
 		return expectedPlan{"SyncSets not applied yet", NoAction{}, hivev1.SyncSetsNotAppliedReason, running, after}
 	}
-	writeResume := expectedPlan{"write the wake-up down", NoAction{}, starting, hivev1.StartingMachinesReason, immediately}
-	hibernates := expectedPlan{"asleep", NoAction{}, asleep, asleep, closeLookWindow}
+	writeResume := expectedPlan{"record resume start", NoAction{}, starting, hivev1.StartingMachinesReason, immediately}
+	hibernates := expectedPlan{"hibernating", NoAction{}, asleep, asleep, closeLookWindow}
 	inPart := func(do Action, after time.Duration) expectedPlan {
 		return expectedPlan{"running in part", do, running, running, after}
 	}
@@ -57,25 +63,25 @@ func TestDecide(t *testing.T) {
 	runs := func(after time.Duration) expectedPlan {
 		return expectedPlan{"running", NoAction{}, running, running, after}
 	}
-	unreachable := expectedPlan{"awake, API silent", NoAction{}, running, hivev1.APIUnreachableReason, retryInterval}
-	waitAPI := expectedPlan{"waking, API silent", NoAction{}, starting, hivev1.WaitingForAPIReason, minProbeInterval}
-	waitNodes := expectedPlan{"waking, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, minProbeInterval}
+	unreachable := expectedPlan{"running, API server not reachable", NoAction{}, running, hivev1.APIUnreachableReason, retryInterval}
+	waitAPI := expectedPlan{"resuming, API server not reachable", NoAction{}, starting, hivev1.WaitingForAPIReason, minProbeInterval}
+	waitNodes := expectedPlan{"resuming, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, minProbeInterval}
 
-	waitOperators := expectedPlan{"waking, operators not ready", NoAction{}, starting, hivev1.WaitingForClusterOperatorsReason, operatorInterval}
+	waitOperators := expectedPlan{"resuming, operators not ready", NoAction{}, starting, hivev1.WaitingForClusterOperatorsReason, operatorInterval}
 
 	const on, off, goingOff, goingOn = actuator.Running, actuator.Stopped, actuator.Stopping, actuator.Starting
 	for name, row := range map[string]struct {
 		in   Observed
 		want expectedPlan
 	}{
-		"a young cluster is left on until its SyncSets are applied": {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Minute)), awaitSync(firstSyncInterval)},
-		"that wait has an end":                               {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Second)), awaitSync(minCloudInterval)},
-		"that wait is over":                                  {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(0)), writeNodes},
-		"that wait is not for a silent cluster":              {observedCluster(wantHibernating, nil, on, syncAwaited(time.Minute), func(o *Observed) { o.API = Unreachable }), writeNodes},
-		"that wait is not for a cluster that has hibernated": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
-		"that wait is none of a cluster that runs":           {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},
-		"a deleted cluster is left alone":                    {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
-		"deletion comes before everything else": {
+		"new cluster is left on until its SyncSets are applied":  {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Minute)), awaitSync(firstSyncInterval)},
+		"wait for SyncSets is bounded":                           {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Second)), awaitSync(minCloudInterval)},
+		"wait for SyncSets has ended":                            {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(0)), writeNodes},
+		"unreachable cluster does not wait for SyncSets":         {observedCluster(wantHibernating, nil, on, syncAwaited(time.Minute), func(o *Observed) { o.API = Unreachable }), writeNodes},
+		"cluster that has hibernated does not wait for SyncSets": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
+		"running cluster does not wait for SyncSets":             {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},
+		"a deleted cluster is left alone":                        {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
+		"deletion has precedence": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) {
 				o.Deleted, o.Paused, o.Installed, o.Invalid, o.NoActuator, o.Incompatible, o.ObservationError = true, true, false, "x", "x", "x", throttledError()
 			}), unknown("deleted", hivev1.DeletedReason, 0),
@@ -84,17 +90,29 @@ func TestDecide(t *testing.T) {
 		"a cluster that is being installed is left alone": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Installed, o.Invalid = false, "x" }), unknown("not installed", hivev1.NotInstalledReason, 0),
 		},
-		"a spec without fields is named before the platform": {
+		"missing fields of the spec are reported before the platform": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Invalid, o.NoActuator = "x", "x" }), unknown("invalid spec", hivev1.InvalidSpecReason, 0),
 		},
 
-		"a platform without an actuator cannot hibernate":            {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
-		"a platform that lost its actuator cannot go on hibernating": {observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
+		"an owner who opted out has no machine stopped":    {observedCluster(wantHibernating, nil, on, optedOut(Reachable)), optOut(hivev1.UnsupportedHibernationReason, running, driftInterval)},
+		"an owner who opted out has no machine started":    {observedCluster("", openRecord(), off, optedOut(Reachable)), optOut(running, running, driftInterval)},
+		"an owner who opted out of an unreachable cluster": {observedCluster("", nil, off, optedOut(Unreachable)), optOut(running, hivev1.APIUnreachableReason, retryInterval)},
+		"an owner who opted out during a resume":           {observedCluster("", resumingRecord(time.Minute), off, optedOut(Reachable)), optOut(running, running, driftInterval)},
+		"an owner who opted out during a drain":            {observedCluster(wantHibernating, &hivev1.HibernationRecord{Drain: &hivev1.DrainRecord{}}, on, optedOut(Reachable)), optOut(hivev1.UnsupportedHibernationReason, running, driftInterval)},
+		"an owner who opted out of a cluster without kubeconfig": {
+			observedCluster("", nil, "", optedOut(NotProbed), func(o *Observed) { o.Invalid = "x" }), optOut(running, hivev1.InvalidSpecReason, driftInterval),
+		},
+		"a pause comes before an opt-out": {
+			observedCluster("", nil, "", optedOut(NotProbed), func(o *Observed) { o.Paused = true }), unknown("paused", hivev1.PausedReason, driftInterval),
+		},
+
+		"a platform without an actuator cannot hibernate":             {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
+		"a platform that lost its actuator cannot hibernate any more": {observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
 		"a platform without an actuator runs as long as it should": {
 			observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), runs(driftInterval),
 		},
 		"a platform without an actuator is probed like others": {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API, o.APIMessage = "x", Unreachable, "x" }), unreachable},
-		"a version that is too old cannot hibernate, whatever the cloud says": {
+		"a version that is too old cannot hibernate, whatever the cloud returns": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible, o.ObservationError = "x", throttledError() }), unsupported,
 		},
 		"a cluster that is off hibernates, whatever is known of its version": {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
@@ -104,103 +122,111 @@ func TestDecide(t *testing.T) {
 		"a version that is too old does not matter to a running cluster": {
 			observedCluster("", nil, on, func(o *Observed) { o.Incompatible, o.API = "x", Reachable }), runs(driftInterval),
 		},
-		"a cluster that hibernates already goes on with a version that is too old":        {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
-		"a resume is cancelled before the API server has said that it has no version":     {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.Incompatible, o.API = "x", Unreachable }), writeNodes},
+		"a hibernating cluster continues with a version that is too old":                  {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
+		"a resume is cancelled before the API server has reported the lack of a version":  {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.Incompatible, o.API = "x", Unreachable }), writeNodes},
 		"a cluster with a recorded hibernation is stopped with a version that is too old": {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Incompatible = "x" }), stop("i-0", "i-1")},
 
 		"an observation error comes before a hibernation":          {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
-		"no machines are no hibernation":                           {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"no machines are no running cluster":                       {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"stopped machines are a hibernation":                       {observedCluster(wantHibernating, openRecord(), off), hibernates},
-		"stopped machines are a hibernation without a record, too": {observedCluster(wantHibernating, nil, off), hibernates},
+		"a cluster without machines does not hibernate":            {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"a cluster without machines does not run":                  {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"stopped machines count as a hibernation":                  {observedCluster(wantHibernating, openRecord(), off), hibernates},
+		"stopped machines count as a hibernation without a record": {observedCluster(wantHibernating, nil, off), hibernates},
 
-		"nodes are written down before anything stops":                    {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"))), writeNodes},
-		"an empty record is written where the API server does not answer": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API = Unreachable }), writeNodes},
-		"nodes are written down again after an earlier hibernation":       {observedCluster(wantHibernating, resumedRecord(time.Hour), on), writeNodes},
-		"nodes are written down again when a resume is cancelled":         {observedCluster(wantHibernating, resumingRecord(time.Minute), goingOn), writeNodes},
-		"running machines are stopped once the nodes are written down":    {observedCluster(wantHibernating, openRecord(), on), stop("i-0", "i-1")},
-		"of two machines only the running one is stopped":                 {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff)), stop("i-0")},
-		"a machine that starts is stopped once it runs":                   {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOn)), waitStop},
-		"a machine that is off and paid for is stopped, and is no hibernation": {
+		"nodes are recorded before anything stops":                   {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"))), writeNodes},
+		"an empty record is saved if the API server does not answer": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API = Unreachable }), writeNodes},
+		"nodes are recorded again after an earlier hibernation":      {observedCluster(wantHibernating, resumedRecord(time.Hour), on), writeNodes},
+		"nodes are recorded again when a resume is cancelled":        {observedCluster(wantHibernating, resumingRecord(time.Minute), goingOn), writeNodes},
+		"running machines are stopped once the nodes are recorded":   {observedCluster(wantHibernating, openRecord(), on), stop("i-0", "i-1")},
+		"of two machines only the running one is stopped":            {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff)), stop("i-0")},
+		"a machine that starts is stopped once it runs":              {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOn)), waitStop},
+		"a machine that is off and billed is stopped, and the cluster does not hibernate yet": {
 			observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Machines[1].HoldsCapacity = true }), stop("i-1"),
 		},
-		"a machine that is off and paid for is started like others": {
+		"a machine that is off and billed is started like others": {
 			observedCluster("Running", resumingRecord(time.Second), off, func(o *Observed) { o.Machines[1].HoldsCapacity = true }), start("i-0", "i-1"),
 		},
-		"a stopped and a stopping machine are no hibernation yet": {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
+		"a stopped and a stopping machine do not count as a hibernation yet": {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
 
-		"the resume is written down before anything starts":                 {observedCluster("Running", openRecord(), off), writeResume},
-		"a resume is written down where somebody else stopped all machines": {observedCluster("", resumedRecord(time.Hour), off), writeResume},
-		"a resume is written down where no record exists":                   {observedCluster("", nil, off), writeResume},
-		"machines are started once the resume is written down":              {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
-		"a starting machine is waited for": {
+		"the resume is recorded before anything starts":              {observedCluster("Running", openRecord(), off), writeResume},
+		"a resume is recorded if another party stopped all machines": {observedCluster("", resumedRecord(time.Hour), off), writeResume},
+		"a resume is recorded if no record exists":                   {observedCluster("", nil, off), writeResume},
+		"machines are started once the resume is recorded":           {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
+		"a starting machine is awaited": {
 			observedCluster("", resumingRecord(time.Second), goingOn), waitStart,
 		},
 		"of two machines only the stopped one is started": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off)),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.StartingMachinesReason, minProbeInterval},
 		},
-		"beside a starting machine the API server is followed": {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn), apiWithNodes(readyNode("n0"), staleNode("n1"))), followStart},
+		"the API server is probed while the second machine starts": {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn), apiWithNodes(readyNode("n0"), staleNode("n1"))), followStart},
 
-		"a machine that somebody stopped is started, and the cluster goes on running": {
+		"a machine that a user stopped is started, and the cluster keeps running": {
 			observedCluster("", nil, on, secondMachine(off), apiWithNodes()), inPart(StartMachines{[]string{"i-1"}}, retryInterval),
 		},
-		"a machine that stops beside a running one is waited for": {observedCluster("", nil, on, secondMachine(goingOff), apiWithNodes()), inPart(NoAction{}, retryInterval)},
-		"a machine that somebody stopped is started also while the API server is silent": {
+		"a machine that stops while another one runs is awaited": {observedCluster("", nil, on, secondMachine(goingOff), apiWithNodes()), inPart(NoAction{}, retryInterval)},
+		"a machine that a user stopped is started while the API server is unreachable": {
 			observedCluster("", nil, on, secondMachine(off), func(o *Observed) { o.API = Unreachable }),
-			expectedPlan{"awake, API silent", StartMachines{[]string{"i-1"}}, running, hivev1.APIUnreachableReason, retryInterval},
+			expectedPlan{"running, API server not reachable", StartMachines{[]string{"i-1"}}, running, hivev1.APIUnreachableReason, retryInterval},
 		},
-		"a machine without capacity keeps no node from its certificate": {
+		"a machine without capacity does not delay certificates of nodes": {
 			observedCluster("", resumingRecord(time.Minute), on, secondMachine(off), noCapacity, apiWithNodes(staleNode("n0"), staleNode("n1")), withRequests("csr-0")),
 			expectedPlan{"machines are starting", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.FailedToStartMachinesReason, minProbeInterval},
 		},
-		"a machine without capacity is waited for with its node": {
+		"a machine without capacity is awaited together with its node": {
 			observedCluster("", resumingRecord(partialResumeAfter-time.Second), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.FailedToStartMachinesReason, maxCloudInterval},
 		},
-		"a machine without capacity is waited for no longer": {
+		"a machine without capacity is no longer awaited after ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			inPart(StartMachines{[]string{"i-1"}}, maxCloudInterval),
 		},
-		"a machine without capacity is waited for by whoever wants all": {
+		"a machine without capacity is awaited if all machines are required": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), staleNode("n1")),
 				func(o *Observed) { o.AwaitsAllMachines = true }),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.FailedToStartMachinesReason, maxCloudInterval},
 		},
-		"a machine without capacity that no node waits for is not waited for": {
+		"a machine without capacity and without a missing node is not awaited": {
 			observedCluster("", resumingRecord(time.Minute), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), readyNode("n1"))),
 			inPart(StartMachines{[]string{"i-1"}}, maxCloudInterval),
 		},
-		"a node that does not come back is waited for no longer": {
+		"a node that does not come back is no longer awaited after ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), inPart(NoAction{}, maxCloudInterval),
 		},
-		"a cluster without any node is waited for": {
+		"a cluster without any reporting node is awaited": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(staleNode("n0"), staleNode("n1"))),
-			expectedPlan{"waking, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, maxCloudInterval},
+			expectedPlan{"resuming, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, maxCloudInterval},
 		},
-		"a machine that cannot be stopped is told": {
+		"a machine that cannot be stopped is reported": {
 			observedCluster(wantHibernating, openRecord(), on, func(o *Observed) {
 				o.Refusal = &OrderRefusal{ObservationError{actuator.Other, "Protected"}, []string{"i-0", "i-1"}}
 			}),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.FailedToStopReason, retryInterval},
 		},
 
-		"the API server of a resuming cluster is waited for":  {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
-		"the API server of a running cluster is missed":       {observedCluster("", resumedRecord(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), unreachable},
-		"a hibernation whose machines run already is resumed": {observedCluster("", openRecord(), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), waitNodes},
-		"an API server that stumbles is given time to tell its nodes": {
+		"the API server of a resuming cluster is awaited":            {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
+		"an unreachable API server of a running cluster is reported": {observedCluster("", resumedRecord(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), unreachable},
+		"a hibernation whose machines run already is resumed":        {observedCluster("", openRecord(), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), waitNodes},
+		"an unreachable API server is given time to list its nodes": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow+time.Second) }),
-			expectedPlan{"nodes not read yet", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
+			expectedPlan{"waiting to record nodes", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
 		},
-		"an API server that stumbles is given time, but not for ever": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow) }), writeNodes},
-		"an API server that stumbles is given time also when the nodes of the last hibernation are known": {
+		"an unreachable API server is given a bounded time": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow) }), writeNodes},
+		"an unreachable API server is given time even if the nodes of the last hibernation are known": {
 			observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }),
-			expectedPlan{"nodes not read yet", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
+			expectedPlan{"waiting to record nodes", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
 		},
-		"an API server that stumbles is given no time when a resume is cancelled": {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
-		"a machine that starts beside a running one is no resume":                 {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
-		"a machine that starts in a resuming cluster is waited for":               {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), followStart},
-		"a resuming cluster waits for its nodes":                                  {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), waitNodes},
+		"an unreachable API server is given no time when a resume is cancelled": {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
+		"a machine that starts while another one runs is not a resume":          {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
+		"a machine that starts in a resuming cluster is awaited":                {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), followStart},
+		"machines of a group are not stopped": {
+			observedCluster(wantHibernating, nil, on, machineOfGroup(1), apiWithNodes(readyNode("n0"))),
+			expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.RunningHibernationReason, driftInterval},
+		},
+		"a hibernation ends where a group has replaced a machine": {
+			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), machineOfGroup(1)),
+			expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval},
+		},
+		"a resuming cluster waits for its nodes": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), waitNodes},
 		"a resuming cluster of OpenShift waits for an operator that has not reported": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)), waitOperators,
 		},
@@ -209,28 +235,28 @@ func TestDecide(t *testing.T) {
 		},
 		"certificates are approved while operators are awaited": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour), withRequests("csr-0")),
-			expectedPlan{"waking, operators not ready", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForClusterOperatorsReason, minProbeInterval},
+			expectedPlan{"resuming, operators not ready", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForClusterOperatorsReason, minProbeInterval},
 		},
 		"nodes that are missing come before operators": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1")), withOperator("degraded", time.Second)), waitNodes,
 		},
-		"a resuming cluster runs when its operators have reported since": {
+		"a resuming cluster runs when its operators have reported": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Second)), runs(minAftercareInterval),
 		},
 		"operators are awaited for ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)), runs(minAftercareInterval),
 		},
-		"a cluster that cannot show its operators is waited for as long": {
+		"a cluster whose operators cannot be read is awaited as long": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), func(o *Observed) { o.OperatorsError = "no answer in time" }), waitOperators,
 		},
-		"a resuming cluster runs when its nodes are back":          {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
-		"a resumed cluster is looked after for a while":            {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
-		"a cluster that resumed long ago is compared now and then": {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
-		"certificates are approved while the nodes are waited for": {
+		"a resuming cluster runs when its nodes are back":                   {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
+		"a resumed cluster gets aftercare":                                  {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
+		"a cluster that resumed long ago is compared at the drift interval": {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
+		"certificates are approved while the nodes are awaited": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n0")), withRequests("csr-0")),
-			expectedPlan{"waking, nodes not back", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
+			expectedPlan{"resuming, nodes not back", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
 		},
-		"certificates are approved while a resumed cluster is looked after": {
+		"certificates are approved during the aftercare": {
 			observedCluster("", resumedRecord(time.Minute), on, apiWithNodes(), withRequests("csr-0", "csr-1")),
 			expectedPlan{"running", ApproveRequests{[]string{"csr-0", "csr-1"}}, running, running, minProbeInterval},
 		},
@@ -241,7 +267,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// expectPlan compares what is decided with what was expected. A probe that is due sooner than the next pass counts as the next look.
+// expectPlan compares the plan with the expected one. A probe that is due before the next pass counts as the next pass.
 func expectPlan(t *testing.T, want expectedPlan, in Observed) {
 	t.Helper()
 	p := Decide(in)
@@ -274,6 +300,11 @@ func secondMachine(s actuator.MachineState) func(*Observed) {
 	return func(o *Observed) { o.Machines[1].State = s }
 }
 
+// machineOfGroup makes one of the two machines a member of a group of the cloud.
+func machineOfGroup(index int) func(*Observed) {
+	return func(o *Observed) { o.Machines[index].Group = "workers-a" }
+}
+
 func apiWithNodes(nodes ...ObservedNode) func(*Observed) {
 	return func(o *Observed) { o.API, o.Nodes = Reachable, nodes }
 }
@@ -296,7 +327,7 @@ func staleNode(name string) ObservedNode {
 	return n
 }
 
-// notReadyNode reports, but that it is not ready.
+// notReadyNode is a node that reports, with the condition Ready False.
 func notReadyNode(name string) ObservedNode {
 	n := readyNode(name)
 	n.Ready = false
@@ -327,7 +358,7 @@ func resumingRecord(since time.Duration) *hivev1.HibernationRecord {
 	return r
 }
 
-// resumedRecord is the record of a hibernation that is over since an exact time.
+// resumedRecord is the record of a hibernation that ended the given time ago.
 func resumedRecord(since time.Duration) *hivev1.HibernationRecord {
 	r := resumingRecord(since + time.Minute)
 	r.ResumedAt = new(metav1.NewTime(modelTime().Add(-since)))
@@ -345,19 +376,19 @@ func TestNodesAreAwaited(t *testing.T) {
 		nodes    []ObservedNode
 		want     []string
 	}{
-		"a node seen before the resume is not back":          {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(-1))}, []string{"n0"}},
-		"a node seen at the very second is not back":         {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since)}, []string{"n0"}},
-		"a node seen after the resume began is back":         {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(1))}, nil},
-		"a node seen and not ready is not back":              {[]ObservedNode{readyNode("n0")}, []ObservedNode{notReadyNode("n0")}, []string{"n0"}},
-		"a node that was not ready is not awaited":           {[]ObservedNode{readyNode("n0"), notReadyNode("n1")}, []ObservedNode{readyNode("n0"), staleNode("n1")}, nil},
-		"a node that is gone is not awaited":                 {[]ObservedNode{readyNode("n0"), readyNode("gone")}, []ObservedNode{readyNode("n0")}, nil},
-		"a node that is new is not awaited":                  {[]ObservedNode{readyNode("n0")}, []ObservedNode{readyNode("n0"), staleNode("new")}, nil},
-		"where all recorded nodes are gone, all others are":  {[]ObservedNode{readyNode("gone")}, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
-		"where no recorded node was ready, all are awaited":  {[]ObservedNode{notReadyNode("n0")}, []ObservedNode{staleNode("n0"), staleNode("n1")}, []string{"n0", "n1"}},
-		"where none was recorded, all are awaited":           {nil, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
-		"where none was recorded and all are back, none are": {nil, []ObservedNode{readyNode("n0"), readyNode("n1")}, nil},
-		"a cluster without nodes is not back":                {[]ObservedNode{readyNode("n0")}, nil, []string{"any node"}},
-		"a cluster that never had nodes is not back":         {nil, nil, []string{"any node"}},
+		"a node seen before the resume is not back":                {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(-1))}, []string{"n0"}},
+		"a node seen at the start of the resume is not back":       {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since)}, []string{"n0"}},
+		"a node seen after the resume began is back":               {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(1))}, nil},
+		"a node seen and not ready is not back":                    {[]ObservedNode{readyNode("n0")}, []ObservedNode{notReadyNode("n0")}, []string{"n0"}},
+		"a node that was not ready is not awaited":                 {[]ObservedNode{readyNode("n0"), notReadyNode("n1")}, []ObservedNode{readyNode("n0"), staleNode("n1")}, nil},
+		"a node that is gone is not awaited":                       {[]ObservedNode{readyNode("n0"), readyNode("gone")}, []ObservedNode{readyNode("n0")}, nil},
+		"a node that is new is not awaited":                        {[]ObservedNode{readyNode("n0")}, []ObservedNode{readyNode("n0"), staleNode("new")}, nil},
+		"other nodes are awaited if all recorded ones are gone":    {[]ObservedNode{readyNode("gone")}, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
+		"all nodes are awaited if no recorded one was ready":       {[]ObservedNode{notReadyNode("n0")}, []ObservedNode{staleNode("n0"), staleNode("n1")}, []string{"n0", "n1"}},
+		"all nodes are awaited if none was recorded":               {nil, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
+		"no node is awaited if none was recorded and all are back": {nil, []ObservedNode{readyNode("n0"), readyNode("n1")}, nil},
+		"a cluster without nodes is not back":                      {[]ObservedNode{readyNode("n0")}, nil, []string{"any node"}},
+		"a cluster that never had nodes is not back":               {nil, nil, []string{"any node"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := resumingRecord(time.Minute)
@@ -400,17 +431,17 @@ func TestHibernationRecords(t *testing.T) {
 		in   Observed
 		want *hivev1.HibernationRecord
 	}{
-		"a hibernation notes who asked and the nodes":       {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"))), fresh(readyNode("n0"), notReadyNode("n1"))},
-		"a hibernation forgets nodes that are gone":         {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
-		"a sleep is complete when every machine is stopped": {observedCluster(wantHibernating, openRecord(), off), asleep(openRecord())},
-		"a complete sleep is noted once":                    {observedCluster(wantHibernating, openRecord(), off, asleepAt(secondsAgo(time.Hour))), sleptLongAgo},
-		"a machine that was switched on ends a complete sleep": {
+		"a hibernation records the requester and the nodes":       {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"))), fresh(readyNode("n0"), notReadyNode("n1"))},
+		"a hibernation forgets nodes that are gone":               {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
+		"a hibernation is complete when every machine is stopped": {observedCluster(wantHibernating, openRecord(), off), asleep(openRecord())},
+		"a complete hibernation is recorded once":                 {observedCluster(wantHibernating, openRecord(), off, asleepAt(secondsAgo(time.Hour))), sleptLongAgo},
+		"a machine that was switched on ends a complete hibernation": {
 			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), asleepAt(secondsAgo(time.Hour))), openRecord(),
 		},
 		"machines that were switched off are a repair":                 {observedCluster("", resumedRecord(time.Hour), off), repair},
-		"a hibernation keeps the last nodes where it sees none":        {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
+		"a hibernation keeps the last nodes if it lists none":          {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
 		"a hibernation in the middle of a resume keeps the last nodes": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), asleep(fresh(readyNode("n0"), readyNode("n1")))},
-		"a hibernation in the middle of a resume takes awaited nodes for ready": {
+		"a hibernation in the middle of a resume records awaited nodes as ready": {
 			observedCluster(wantHibernating, cancelled, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"), notReadyNode("n2"))), fresh(readyNode("n0"), readyNode("n1"), notReadyNode("n2")),
 		},
 		"a stop keeps the record":               {observedCluster(wantHibernating, openRecord(), on), openRecord()},
@@ -419,7 +450,7 @@ func TestHibernationRecords(t *testing.T) {
 		"a resume begins with the next whole second": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt = nil }), asleep(resumeBegun.DeepCopy()),
 		},
-		"a resume begins with the next second where it is a whole one already": {
+		"a resume that begins at a whole second begins with the next one": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) {
 				o.Record.ResumeStartedAt, o.Record.AsleepAt, o.Now = nil, asleep(openRecord()).AsleepAt, wholeSecond
 			}), asleep(resumeBegun.DeepCopy()),
@@ -427,7 +458,7 @@ func TestHibernationRecords(t *testing.T) {
 		"a resume keeps its beginning":                  {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
 		"a resume ends when the nodes are back":         {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},
 		"a resume ends in the pass that still approves": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withRequests("csr-0")), resumed},
-		"a cluster that runs keeps what it had":         {observedCluster("", resumedRecord(time.Hour), on, apiWithNodes()), resumedRecord(time.Hour)},
+		"a running cluster keeps its record":            {observedCluster("", resumedRecord(time.Hour), on, apiWithNodes()), resumedRecord(time.Hour)},
 		"a cluster that never hibernated has no record": {observedCluster("", nil, on, apiWithNodes()), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -466,17 +497,17 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 			observedCluster(wantHibernating, slow(time.Hour), off, secondMachine(goingOff)), decision.False(hivev1.WaitingForMachinesToStopReason, "Waiting for worker (i-1) to stop"),
 		},
 		"a stop without recorded nodes warns": {observedCluster(wantHibernating, unrecorded, on), decision.False(hivev1.StoppingMachinesReason,
-			"Stopping the cluster's 2 machines; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up")},
+			"Stopping the cluster's 2 machines; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume")},
 		"a stop with nodes of the last hibernation warns": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API = Unreachable }), decision.False(hivev1.StoppingMachinesReason,
-			"Stopping the cluster's 2 machines; its nodes could not be written down, and those of the last hibernation count")},
-		"machines that the cloud refuses to start are told in its words": {
+			"Stopping the cluster's 2 machines; its nodes could not be recorded, so the nodes of the last hibernation are used")},
+		"machines that the cloud refuses to start are reported with its message": {
 			observedCluster("", slowResume(time.Hour), off, func(o *Observed) {
 				o.Refusal = &OrderRefusal{ObservationError{actuator.NoCapacity, "No room"}, []string{"i-1"}}
 			}),
 			decision.False(hivev1.FailedToStartMachinesReason, "No room"),
 		},
 		"a stop without nodes warns before anything is stopped": {observedCluster(wantHibernating, nil, on), decision.False(hivev1.StoppingMachinesReason,
-			"Stopping the cluster's 2 machines; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up")},
+			"Stopping the cluster's 2 machines; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume")},
 		"machines that start in time are counted": {
 			observedCluster("", slowResume(lateAfter), goingOn), decision.False(hivev1.StartingMachinesReason, "Starting the cluster's 2 machines"),
 		},
@@ -495,7 +526,7 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 			observedCluster("", resumingRecord(6*time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes are back; waiting for ClusterOperators to be ready: etcd (has not reported)"),
 		},
-		"a silent API server is quoted": {
+		"an unreachable API server is reported with its error": {
 			observedCluster("", nil, on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "Connection refused" }),
 			decision.False(hivev1.APIUnreachableReason, "The API server does not answer: Connection refused"),
 		},
@@ -514,7 +545,7 @@ func TestWhatIsAskedOfACluster(t *testing.T) {
 		in   Observed
 		want []string
 	}{
-		"a cluster that runs is asked whether it answers":                {observedCluster("", nil, on), []string{"cloud", "cluster"}},
+		"a running cluster is probed":                                    {observedCluster("", nil, on), []string{"cloud", "cluster"}},
 		"a cluster that is about to hibernate is asked for its nodes":    {observedCluster(wantHibernating, nil, on), []string{"cloud", "cluster", "nodes"}},
 		"a cluster whose machines stop is left alone":                    {observedCluster(wantHibernating, openRecord(), on), []string{"cloud"}},
 		"a cluster that hibernates is left alone":                        {observedCluster(wantHibernating, openRecord(), off), []string{"cloud"}},
@@ -544,11 +575,11 @@ func TestWhatIsAskedOfACluster(t *testing.T) {
 	}
 }
 
-// TestTroubleIsTold is what a cluster runs without, and which waits have lasted too long.
+// TestTroubleIsTold checks the report of missing parts, and of waits that have lasted too long.
 func TestTroubleIsTold(t *testing.T) {
 	const on, off = actuator.Running, actuator.Stopped
 	refused := func(class actuator.ErrorClass, ids ...string) func(*Observed) {
-		return func(o *Observed) { o.Refusal = &OrderRefusal{ObservationError{class, "The cloud says no"}, ids} }
+		return func(o *Observed) { o.Refusal = &OrderRefusal{ObservationError{class, "The cloud refuses"}, ids} }
 	}
 	sleeping := func(since time.Duration) *hivev1.HibernationRecord {
 		r := openRecord()
@@ -561,44 +592,44 @@ func TestTroubleIsTold(t *testing.T) {
 		degraded, stalled decision.Condition
 	}{
 		"a whole cluster": {in: observedCluster("", resumedRecord(time.Hour), on, apiWithNodes())},
-		"a machine that somebody stopped": {
+		"a machine stopped by a user": {
 			in:       observedCluster("", nil, on, secondMachine(off), apiWithNodes()),
-			degraded: decision.True(hivev1.MachinesMissingReason, "The cluster runs without what is missing; machines that do not run: worker (i-1)"),
+			degraded: decision.True(hivev1.MachinesMissingReason, "Parts of the cluster are missing; machines that do not run: worker (i-1)"),
 		},
 		"a machine and its node": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			degraded: decision.True(hivev1.MachinesMissingReason,
-				"The cluster runs without what is missing; machines that do not run: worker (i-1); The cloud says no; nodes that have not reported since the resume: n1"),
+				"Parts of the cluster are missing; machines that do not run: worker (i-1); The cloud refuses; nodes that have not reported since the resume: n1"),
 		},
 		"a node": {
 			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), staleNode("n1"))),
-			degraded: decision.True(hivev1.NodesMissingReason, "The cluster runs without what is missing; nodes that have not reported since the resume: n1"),
+			degraded: decision.True(hivev1.NodesMissingReason, "Parts of the cluster are missing; nodes that have not reported since the resume: n1"),
 		},
 		"an operator that is degraded": {
 			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)),
-			degraded: decision.True(hivev1.ClusterOperatorsNotReadyReason, "The cluster runs; ClusterOperators were not ready ten minutes after its resume began, and are not waited for any longer: etcd (degraded)"),
+			degraded: decision.True(hivev1.ClusterOperatorsNotReadyReason, "The cluster runs; ClusterOperators were not ready ten minutes after its resume began, and are no longer awaited: etcd (degraded)"),
 		},
 		"an operator that only never reported": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 		},
 		"a resume that takes its time": {in: observedCluster("", resumingRecord(stalledAfter-time.Second), on, func(o *Observed) { o.API = Unreachable })},
-		"a resume that hangs at the API server": {
+		"a resume that waits too long for the API server": {
 			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }),
 			stalled: decision.True(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer: no answer in time"),
 		},
-		"a resume that has to have all machines": {
+		"a resume that requires all machines": {
 			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), all, apiWithNodes(readyNode("n0"), staleNode("n1"))),
-			stalled: decision.True(hivev1.FailedToStartMachinesReason, "The cloud says no"),
+			stalled: decision.True(hivev1.FailedToStartMachinesReason, "The cloud refuses"),
 		},
-		"a hibernation that hangs": {
+		"a hibernation that takes too long": {
 			in:      observedCluster(wantHibernating, sleeping(stalledAfter+time.Second), actuator.Stopping),
 			stalled: decision.True(hivev1.WaitingForMachinesToStopReason, "Waiting for i-0, worker (i-1) to stop"),
 		},
-		"a hibernation that is refused for good": {
+		"a hibernation that is refused permanently": {
 			in:      observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Other, "i-0", "i-1")),
-			stalled: decision.True(hivev1.FailedToStopReason, "The cloud says no; no machine is stopped before all can be: remove what keeps these from stopping, or set spec.powerState to Running"),
+			stalled: decision.True(hivev1.FailedToStopReason, "The cloud refuses; no machine is stopped until all can be stopped: remove what prevents these from stopping, or set spec.powerState to Running"),
 		},
-		"a hibernation that is refused for now": {in: observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Throttled, "i-0", "i-1"))},
+		"a hibernation that is refused temporarily": {in: observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Throttled, "i-0", "i-1"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
@@ -609,7 +640,7 @@ func TestTroubleIsTold(t *testing.T) {
 	}
 }
 
-// TestUnreachableIsAboutReachabilityOnly has a cluster that answers, and trouble of other kinds.
+// TestUnreachableIsAboutReachabilityOnly checks clusters that answer and have problems of other kinds.
 func TestUnreachableIsAboutReachabilityOnly(t *testing.T) {
 	for name, change := range map[string]func(*Observed){
 		"a throttled call of the cloud": func(o *Observed) { o.ObservationError, o.Machines = throttledError(), nil },
@@ -624,11 +655,11 @@ func TestUnreachableIsAboutReachabilityOnly(t *testing.T) {
 			}
 			o.API = Reachable
 			if got := Decide(o).Unreachable; got != reachableCondition() {
-				t.Errorf("found %+v, want the truth about a cluster that answers", got)
+				t.Errorf("found %+v, want the condition of a reachable cluster", got)
 			}
 			o.API, o.APIMessage = Unreachable, "no answer in time"
 			if got := Decide(o).Unreachable; got != decision.True(hivev1.ErrorConnectingToClusterReason, "no answer in time") {
-				t.Errorf("found %+v, want the truth about a cluster that is silent", got)
+				t.Errorf("found %+v, want the condition of an unreachable cluster", got)
 			}
 		})
 	}
@@ -646,23 +677,23 @@ func TestMayDial(t *testing.T) {
 	for name, row := range map[string]struct {
 		wants      hivev1.PowerState
 		conditions []metav1.Condition
-		// runs is for how long the cluster has run, which may do so for an hour; without any limit if it is zero.
+		// runs is how long the cluster has run, of an hour that it may; zero sets no limit.
 		runs time.Duration
 		want bool
 	}{
-		"a cluster that answers":                                            {noState, []metav1.Condition{answers}, 0, true},
-		"a cluster that is to hibernate":                                    {wantHibernating, []metav1.Condition{answers}, 0, false},
-		"a cluster that is to hibernate and cannot":                         {wantHibernating, []metav1.Condition{answers, unsupported}, 0, true},
-		"a cluster that is to hibernate, cannot, and is silent":             {wantHibernating, []metav1.Condition{silent, unsupported}, 0, false},
-		"a young cluster whose hibernation waits for its SyncSets":          {wantHibernating, []metav1.Condition{answers, awaitsSync}, 9 * time.Minute, true},
-		"a cluster whose hibernation has waited for its SyncSets":           {wantHibernating, []metav1.Condition{answers, awaitsSync}, 10 * time.Minute, false},
-		"a cluster that may run on":                                         {noState, []metav1.Condition{answers}, 59 * time.Minute, true},
-		"a cluster that has run for too long, also before that is reported": {noState, []metav1.Condition{answers}, time.Hour, false},
-		"a cluster that has run for too long, and says Running":             {hivev1.PowerStateRunning, []metav1.Condition{answers}, time.Hour, false},
-		"a cluster that has run for too long and cannot hibernate":          {noState, []metav1.Condition{answers, unsupported}, time.Hour, true},
-		"a cluster that is silent":                                          {noState, []metav1.Condition{silent}, 0, false},
-		"a cluster of which nothing is known":                               {noState, []metav1.Condition{reported(hivev1.ClusterUnreachableCondition, metav1.ConditionUnknown, hivev1.NotProbedReason)}, 0, false},
-		"a cluster that was never looked at":                                {noState, nil, 0, false},
+		"a reachable cluster is dialed":                                           {noState, []metav1.Condition{answers}, 0, true},
+		"a cluster whose hibernation is requested is not dialed":                  {wantHibernating, []metav1.Condition{answers}, 0, false},
+		"a cluster that cannot hibernate as requested is dialed":                  {wantHibernating, []metav1.Condition{answers, unsupported}, 0, true},
+		"an unreachable cluster that cannot hibernate as requested is not dialed": {wantHibernating, []metav1.Condition{silent, unsupported}, 0, false},
+		"a new cluster whose hibernation waits for its SyncSets is dialed":        {wantHibernating, []metav1.Condition{answers, awaitsSync}, 9 * time.Minute, true},
+		"a cluster whose wait for its SyncSets has ended is not dialed":           {wantHibernating, []metav1.Condition{answers, awaitsSync}, 10 * time.Minute, false},
+		"a cluster within its running time is dialed":                             {noState, []metav1.Condition{answers}, 59 * time.Minute, true},
+		"a cluster beyond its running time, not yet reported, is not dialed":      {noState, []metav1.Condition{answers}, time.Hour, false},
+		"a cluster beyond its running time, set to Running, is not dialed":        {hivev1.PowerStateRunning, []metav1.Condition{answers}, time.Hour, false},
+		"a cluster beyond its running time that cannot hibernate is dialed":       {noState, []metav1.Condition{answers, unsupported}, time.Hour, true},
+		"an unreachable cluster is not dialed":                                    {noState, []metav1.Condition{silent}, 0, false},
+		"a cluster that was not probed is not dialed":                             {noState, []metav1.Condition{reported(hivev1.ClusterUnreachableCondition, metav1.ConditionUnknown, hivev1.NotProbedReason)}, 0, false},
+		"a cluster without conditions is not dialed":                              {noState, nil, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := modelTime()

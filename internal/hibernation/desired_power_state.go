@@ -11,21 +11,21 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// requestedByTimer is who asks for a hibernation that spec.powerState does not ask for.
+// requestedByTimer is the requester of a hibernation that spec.powerState does not request.
 const requestedByTimer = "spec.hibernateAfter"
 
-// RunTimer is how long a cluster may run before it hibernates by itself.
+// RunTimer limits how long a cluster runs before it is hibernated automatically.
 type RunTimer struct {
-	// Limit is spec.hibernateAfter; zero if the cluster runs until somebody stops it.
+	// Limit is spec.hibernateAfter; zero if the cluster runs until it is stopped by a user.
 	Limit time.Duration
-	// Since is when the cluster was installed or claimed, or when somebody asked for it, whichever was last.
+	// Since is the latest of three times: the installation, the claim, and the last request to resume.
 	Since time.Time
-	// ResumeRequestedAt is when somebody asked for the cluster by an annotation; zero if nobody did.
+	// ResumeRequestedAt is when a user requested a resume by an annotation; zero if none did.
 	ResumeRequestedAt time.Time
 }
 
-// ReadTimer reads how long the cluster may run, and says what of that makes no sense. A ClusterDeployment without any time of its
-// installation begins when it is made: one that is taken over has not run for years.
+// ReadTimer reads the run time limit of the cluster, and describes a malformed value. A ClusterDeployment
+// without an installation time counts from its creation, so an adopted cluster has not been running for years.
 func ReadTimer(cd *hivev1.ClusterDeployment) (t RunTimer, malformed string) {
 	pool := cd.Spec.ClusterPoolRef
 	if cd.Spec.HibernateAfter == "" || pool != nil && pool.ClaimName == "" {
@@ -54,7 +54,7 @@ func ReadTimer(cd *hivev1.ClusterDeployment) (t RunTimer, malformed string) {
 	return t, ""
 }
 
-// endAt returns when the time of a running cluster is over; zero if it has no limit or does not run yet.
+// endAt returns when the time of a running cluster ends; zero if it has no limit or does not run yet.
 func (t RunTimer) endAt(r *hivev1.HibernationRecord) time.Time {
 	switch {
 	case t.Limit <= 0 || r != nil && r.ResumedAt == nil:
@@ -66,14 +66,15 @@ func (t RunTimer) endAt(r *hivev1.HibernationRecord) time.Time {
 	}
 }
 
-// DesiredPowerState returns the power state that a cluster should have, which is Hibernating beside another spec.powerState once
-// its time is over. That spec is never written, so that it stays what its owner, who may be a GitOps tool, says.
+// DesiredPowerState returns the power state that a cluster should have. It is Hibernating, whatever
+// spec.powerState is, once the run time has elapsed. The spec is never written, because its owner may be a
+// GitOps tool.
 func DesiredPowerState(spec hivev1.PowerState, timer RunTimer, record *hivev1.HibernationRecord, now time.Time) hivev1.PowerState {
 	if spec == hivev1.PowerStateHibernating || timer.Limit <= 0 {
 		return spec
 	}
 	if isHibernationOpen(record) {
-		// What has put the cluster to sleep is past. It sleeps on until somebody wants it.
+		// The cause of the hibernation lies in the past. The cluster hibernates until a user requests it.
 		isChanged := record.PowerStateBefore == nil || *record.PowerStateBefore != spec
 		if isChanged || !timer.ResumeRequestedAt.Before(record.SleepStartedAt.Time) {
 			return spec
@@ -86,12 +87,12 @@ func DesiredPowerState(spec hivev1.PowerState, timer RunTimer, record *hivev1.Hi
 	return spec
 }
 
-// isTimedOut reports whether the cluster should hibernate only because its time is over.
+// isTimedOut reports whether the cluster should hibernate only because its run time has elapsed.
 func (o Observed) isTimedOut() bool {
 	return o.shouldHibernate() && o.SpecPowerState != hivev1.PowerStateHibernating && o.Timer.Limit > 0
 }
 
-// requester returns who asks for the hibernation.
+// requester returns who requested the hibernation.
 func (o Observed) requester() string {
 	if o.isTimedOut() {
 		return requestedByTimer
@@ -99,7 +100,7 @@ func (o Observed) requester() string {
 	return o.RequestedBy
 }
 
-// requestedAt returns when the hibernation was asked for.
+// requestedAt returns when the hibernation was requested.
 func (o Observed) requestedAt() time.Time {
 	if o.isTimedOut() {
 		return o.Timer.endAt(o.Record)
@@ -107,22 +108,22 @@ func (o Observed) requestedAt() time.Time {
 	return o.RequestedAt
 }
 
-// timeoutNote says why a cluster sleeps whose spec.powerState does not ask for it, and how to resume it.
+// timeoutNote explains why a cluster hibernates without a request in spec.powerState, and how to resume it.
 func (o Observed) timeoutNote() string {
 	if !o.isTimedOut() {
 		return ""
 	}
-	return fmt.Sprintf("; spec.hibernateAfter, %s, was over: to resume it, set spec.powerState to Running, or where it says so already the annotation %s to the time of now",
+	return fmt.Sprintf("; spec.hibernateAfter (%s) has elapsed: to resume the cluster, set spec.powerState to Running, or if it is Running already, set the annotation %s to the current time",
 		o.Timer.Limit, hivev1.ResumeRequestedAtAnnotation)
 }
 
-// timerNote says when a running cluster hibernates by itself.
+// timerNote returns when a running cluster will be hibernated by the timer.
 func (o Observed) timerNote(r *hivev1.HibernationRecord) string {
 	end := o.Timer.endAt(r)
 	if end.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("; it hibernates at %s, by spec.hibernateAfter", end.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("; spec.hibernateAfter will hibernate it at %s", end.UTC().Format(time.RFC3339))
 }
 
 // untilTimeout shortens an interval to the end of a running cluster's time.

@@ -24,7 +24,7 @@ const (
 	maxEdges       = 36
 )
 
-// The page shows what the rules do: it is drawn from the toy world, and drawn anew with TORPOR_UPDATE=1.
+// The page shows the effect of the rules. It is drawn from the toy world; TORPOR_UPDATE=1 writes it again.
 func TestDiagramShowsTheRules(t *testing.T) {
 	want := "```mermaid\n" + drawDiagram(t) + "```\n"
 	page, err := os.ReadFile(diagramFile)
@@ -49,8 +49,8 @@ func TestDiagramShowsTheRules(t *testing.T) {
 
 type edge struct{ from, to reportedConditions }
 
-// drawDiagram draws what is reported of healthy clusters, with and without a spot machine: on the way to hibernation and back, with up to two changes of
-// mind, or with an effect that is refused.
+// drawDiagram draws the reports of healthy clusters, with and without a spot machine, on the way to hibernation and
+// back, with up to two changes of the desired state, or with a refused action.
 func drawDiagram(t *testing.T) string {
 	t.Helper()
 	e := exploreHibernateAndResume(t)
@@ -89,7 +89,7 @@ func addEdges(edges map[edge]map[string]bool, states []modelState, d disturbance
 	}
 }
 
-// reasons is what a box of the diagram stands for.
+// reasons returns the reasons that a box of the diagram stands for.
 func (s reportedConditions) reasons() reportedConditions {
 	ready := s.ready.Reason
 	switch {

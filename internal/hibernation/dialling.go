@@ -12,20 +12,22 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// MayDial reports whether a cluster answered when it was last looked at, and is to run, or will run because it cannot hibernate. It is the
-// only gate of controllers that write to clusters: they neither wait for one that is silent nor keep one awake.
+// MayDial reports whether a cluster answered the last probe, and is to run, or keeps running because it cannot
+// hibernate. It is the only gate of controllers that write to clusters: they neither wait for an unreachable
+// cluster nor keep one from stopping.
 func MayDial(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return cd.DeletionTimestamp.IsZero() && (!mayBeStopped(cd, now) || isLeftOn(cd, now)) &&
 		meta.IsStatusConditionFalse(cd.Status.Conditions, hivev1.ClusterUnreachableCondition)
 }
 
-// mayBeStopped does not wait for a report: machines may stop before the next one.
+// mayBeStopped does not wait for a report, because machines may stop before the next one.
 func mayBeStopped(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, now)
 	return desiredPowerStateOf(cd, scheduled, now) == hivev1.PowerStateHibernating
 }
 
-// isLeftOn reports whether nothing will be stopped before another report: a hibernation cannot be, or waits for the first sync.
+// isLeftOn reports whether nothing will be stopped before the next report: hibernation is not possible, or
+// waits for the first sync.
 func isLeftOn(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	c := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
 	if c == nil || c.Status != metav1.ConditionFalse {
@@ -34,8 +36,8 @@ func isLeftOn(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return c.Reason == hivev1.UnsupportedHibernationReason || c.Reason == hivev1.SyncSetsNotAppliedReason && now.Before(FirstSyncDeadline(cd))
 }
 
-// FirstSyncDeadline is until when a hibernation waits for the cluster's SyncSets to be applied for the first time; zero if nobody knows
-// when the cluster was installed.
+// FirstSyncDeadline is the time until which a hibernation waits for the first application of the cluster's
+// SyncSets; zero if the installation time is unknown.
 func FirstSyncDeadline(cd *hivev1.ClusterDeployment) time.Time {
 	if cd.Status.InstalledTimestamp == nil {
 		return time.Time{}

@@ -18,14 +18,14 @@ const (
 	actionRefused          disturbance = "action refused"
 	actionPartlyRefused    disturbance = "action refused for the second machine"
 	cloudUnreachable       disturbance = "cloud unreachable"
-	cloudLags              disturbance = "cloud shows what was before"
+	cloudLags              disturbance = "cloud returns an older state"
 	clusterUnreachableOnce disturbance = "cluster unreachable"
 
 	// Between passes.
 	desiredFlipped disturbance = "desired power state flipped"
 	statusWiped    disturbance = "status wiped"
-	firstMeddled   disturbance = "first machine switched by somebody else"
-	secondMeddled  disturbance = "second machine switched by somebody else"
+	firstMeddled   disturbance = "first machine switched by another party"
+	secondMeddled  disturbance = "second machine switched by another party"
 	managerAway    disturbance = "manager away"
 	spotReplaced   disturbance = "another spot machine comes after the record was written"
 	startsRefused  disturbance = "no capacity for the second machine"
@@ -101,7 +101,7 @@ func firstTargetOnly(do Action) Action {
 		return StartMachines{IDs: do.IDs[:1]}
 	case ApproveRequests:
 		return ApproveRequests{Requests: do.Requests[:1]}
-	case TerminateMachines, ReplaceMachines, DrainWorkers, UncordonNodes, NoAction: // They are about the second machine only.
+	case TerminateMachines, ReplaceMachines, DrainWorkers, UncordonNodes, NoAction: // They concern the second machine only.
 	}
 	return do
 }

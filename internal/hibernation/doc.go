@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hibernation decides what happens to a cluster that should hibernate or run.
-// It is pure: Decide turns what was Observed into a Plan, and the order of its Rules is the documentation.
-// Package controller beside it observes, acts and reports.
+// Package hibernation decides whether a cluster is stopped or started, and what its status reports.
+// The package is pure: Decide maps an Observed to a Plan, and the order of Rules documents the decision.
+// Package controller observes, acts and reports.
 package hibernation

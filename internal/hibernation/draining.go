@@ -15,87 +15,88 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Where the owner of a cluster gives it time for that, the pods of its workers are evicted before the first machine is stopped. What the drain
-// is for is over once that time is: a stop is never kept from going on. Nodes that were cordoned for it are marked, and uncordoned at the
-// resume (docs/adr/0036-workers-stop-first.md).
+// If the owner of a cluster sets a drain budget, the pods of its workers are evicted before the first machine
+// is stopped. The drain ends with its budget and never blocks a stop. Nodes that were cordoned for the drain
+// are marked and uncordoned at the resume (docs/adr/0036-workers-stop-first.md).
 
-// NodeVersion names a node as it was seen, so that nothing is done to one that somebody has changed since.
+// NodeVersion names an observed version of a node, so an update fails if the node has changed in between.
 type NodeVersion struct{ Name, UID, ResourceVersion string }
 
-// NodeCordon is whether a node takes pods.
+// NodeCordon describes whether pods can be scheduled on a node.
 type NodeCordon struct {
-	// IsSet says that it takes none, and IsOurs that this was done for a drain.
+	// IsSet is whether the node is cordoned, and IsOurs whether that was done for a drain.
 	IsSet, IsOurs bool
-	// IsRefused says that the cluster has refused for good to have it changed.
+	// IsRefused is whether the cluster has permanently refused to change the node.
 	IsRefused bool
 	// ResourceVersion is that of the node.
 	ResourceVersion string
 }
 
-// ObservedPod is a pod of a worker. Those of DaemonSets and those that their node alone knows of are left out: they go with it.
+// ObservedPod is a pod of a worker. Pods of DaemonSets and static pods are left out: they stop with their node.
 type ObservedPod struct {
 	Namespace, Name, UID, Node string
-	// IsLeaving says that it is being deleted.
+	// IsLeaving is whether the pod is being deleted.
 	IsLeaving bool
-	// IsBare says that it has no controller, so that nothing would make another one of it.
+	// IsBare is whether the pod has no controller that would recreate it.
 	IsBare bool
-	// IsRefused says that the cluster has refused for good to have it evicted.
+	// IsRefused is whether the cluster has permanently refused to evict the pod.
 	IsRefused bool
 }
 
-// WorkerPods are the pods of the workers of a cluster that is drained.
+// WorkerPods are the pods of the workers of a cluster that is being drained.
 type WorkerPods struct {
-	// IsRead says that they were read, and HasMore that there are more than those.
+	// IsRead is whether they were read, and HasMore whether there are more than were read.
 	IsRead, HasMore bool
-	// IsForbidden says that the cluster has refused for good to have them read.
+	// IsForbidden is whether the cluster has permanently refused to list them.
 	IsForbidden bool
 	Pods        []ObservedPod
-	// Kept are names of pods that PodDisruptionBudgets have kept when they were to be evicted last.
+	// Kept are the names of pods whose last eviction was prevented by a PodDisruptionBudget.
 	Kept []string
-	// Error says why pods could not be read, or nodes and pods not changed; empty if they could.
+	// Error is the error of reading pods, or of changing nodes and pods; empty if there was none.
 	Error string
 }
 
-// DrainWorkers asks a cluster to give no pods to nodes any more, and to evict pods.
+// DrainWorkers cordons nodes and evicts pods.
 type DrainWorkers struct {
 	Cordon []NodeVersion
 	Evict  []ObservedPod
 }
 
-// UncordonNodes asks a cluster to give pods to nodes again.
+// UncordonNodes uncordons nodes.
 type UncordonNodes struct{ Nodes []NodeVersion }
 
 func (DrainWorkers) isAction()  {}
 func (UncordonNodes) isAction() {}
 
 const (
-	// drainInterval is how often a cluster that is drained is looked at.
+	// drainInterval is the interval of probing a cluster that is being drained.
 	drainInterval = 2 * time.Second
-	// maxDrainNote is what the schema of the record allows.
+	// maxDrainNote is the limit of the record's schema.
 	maxDrainNote = 1024
 )
 
-// isDraining reports whether the drain of a hibernation is not over.
+// isDraining reports whether the drain of a hibernation is in progress.
 func (o Observed) isDraining() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && o.Record.Drain != nil && o.Record.Drain.EndedAt == nil
 }
 
-// drainEndsAt follows what the owner says now: without a budget the drain is over.
+// drainEndsAt uses the current value of the option: without a budget the drain ends.
 func (o Observed) drainEndsAt() time.Time {
 	return o.Record.SleepStartedAt.Add(o.Options.DrainBudget)
 }
 
-// needsDrainLook reports whether the cluster shows what the drain is about. After its time it is looked at once more, to tell what is left.
+// needsDrainLook reports whether the drain must be observed. After its end it is observed once more, to report
+// the remaining pods.
 func (o Observed) needsDrainLook() bool {
 	return o.isDraining() && o.anyMachineIs(actuator.Running)
 }
 
-// awaitsDrain reports whether machines are left on so that their pods can go.
+// awaitsDrain reports whether machines are left on for their pods to be evicted.
 func (o Observed) awaitsDrain() bool {
 	return o.needsDrainLook() && o.Now.Before(o.drainEndsAt()) && !o.isDrained() && !o.isDrainRefused()
 }
 
-// NeedsPods reports whether the pods of the workers matter.
+// NeedsPods reports whether the pods of the workers must be read.
 func NeedsPods(o Observed) bool {
 	return NeedsNodes(o) && o.needsDrainLook()
 }
@@ -105,8 +106,8 @@ func (o Observed) isDrained() bool {
 	return isKnown && len(o.nodesToCordon()) == 0 && !slices.ContainsFunc(o.Pods.Pods, func(p ObservedPod) bool { return !p.IsBare || p.IsLeaving })
 }
 
-// isDrainRefused reports whether the cluster has refused for good all that is left of a drain, which no time mends. What it refuses is asked for
-// again while there is something else to do or to wait for.
+// isDrainRefused reports whether the cluster has permanently refused everything that is left of a drain.
+// Refused steps are retried as long as other steps are left.
 func (o Observed) isDrainRefused() bool {
 	switch {
 	case o.API == Unreachable:
@@ -148,7 +149,7 @@ func (n ObservedNode) version() NodeVersion {
 	return NodeVersion{Name: n.Name, UID: n.UID, ResourceVersion: n.Cordon.ResourceVersion}
 }
 
-// podsToEvict are those of nodes that take no others: they would only move.
+// podsToEvict are the pods of cordoned nodes. A pod of another node could be scheduled on the same node again.
 func (o Observed) podsToEvict() []ObservedPod {
 	takesPods := map[string]bool{}
 	for _, n := range o.nodesToCordon() {
@@ -163,7 +164,7 @@ func (o Observed) podsToEvict() []ObservedPod {
 	return pods
 }
 
-// drainWorkers evicts again and again, because budgets allow more once pods are ready elsewhere.
+// drainWorkers repeats evictions, because budgets allow more once pods are ready on other nodes.
 func drainWorkers(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.Hibernating.Message = "The workers are being drained before the machines are stopped"
@@ -176,7 +177,7 @@ func drainWorkers(o Observed) Plan {
 	return p
 }
 
-// formatBudget leaves out what is zero: 10m instead of 10m0s.
+// formatBudget omits zero parts: 10m instead of 10m0s.
 func formatBudget(d time.Duration) string {
 	text := d.String()
 	for _, zero := range []struct{ after, part string }{{"m", "0s"}, {"h", "0m"}} {
@@ -187,16 +188,17 @@ func formatBudget(d time.Duration) string {
 	return text
 }
 
-// drainMessage names pods only once they are late: a message that changes with every pod is a write each.
+// drainMessage names pods only when they are late, because each change of the message is a status write.
 func (o Observed) drainMessage() string {
-	message := fmt.Sprintf("Draining the workers before the machines are stopped, for %s at the longest", formatBudget(o.Options.DrainBudget))
+	message := fmt.Sprintf("Draining the workers before the machines are stopped, for at most %s", formatBudget(o.Options.DrainBudget))
 	if left := o.undrained(); left != "" && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
 		message += "; left: " + left
 	}
 	return message + o.Options.ignoredNote()
 }
 
-// endDrain only writes status, so that a manager that dies afterwards does not drain what is about to be stopped.
+// endDrain only writes status, so a manager that restarts afterwards does not drain a cluster that is about to
+// be stopped.
 func endDrain(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.Record = p.Record.DeepCopy()
@@ -205,7 +207,7 @@ func endDrain(o Observed) Plan {
 	return p
 }
 
-// undrained says what was not drained.
+// undrained describes what is left of the drain.
 func (o Observed) undrained() string {
 	var parts []string
 	switch {
@@ -235,10 +237,10 @@ func (o Observed) undrained() string {
 		what  string
 		names []string
 	}{
-		{"nodes that the cluster lets nobody cordon", o.closedNodes()},
+		{"nodes that the cluster refuses to cordon", o.closedNodes()},
 		{"pods kept by PodDisruptionBudgets", kept},
 		{"pods that are still being deleted", leaving},
-		{"pods that the cluster lets nobody evict", refused},
+		{"pods that the cluster refuses to evict", refused},
 		{"pods that were not evicted yet", others},
 		{"pods without a controller, which are not evicted", bare},
 	} {
@@ -253,7 +255,7 @@ func (o Observed) undrained() string {
 	return strings.ToValidUTF8(text[:min(len(text), maxDrainNote)], "")
 }
 
-// closedNodes are those that the cluster has refused to have cordoned.
+// closedNodes are the nodes that the cluster has refused to cordon.
 func (o Observed) closedNodes() (names []string) {
 	for _, n := range o.Nodes {
 		if n.Cordon.IsRefused && !n.Cordon.IsSet {
@@ -263,15 +265,15 @@ func (o Observed) closedNodes() (names []string) {
 	return names
 }
 
-// drainNote says what was not drained while the machines are stopped.
+// drainNote describes what was left of the drain while the machines are stopped.
 func (o Observed) drainNote() string {
 	if !o.isHibernationOpen() || o.Record.Drain == nil || o.Record.Drain.Left == "" {
 		return ""
 	}
-	return "; the workers were not drained of everything; left: " + o.Record.Drain.Left
+	return "; the workers were not drained completely; left: " + o.Record.Drain.Left
 }
 
-// stopBeganAt is when machines were to be stopped first.
+// stopBeganAt returns the time from which machines may be stopped.
 func (o Observed) stopBeganAt() time.Time {
 	switch drain := o.Record.Drain; {
 	case drain == nil:
@@ -283,7 +285,7 @@ func (o Observed) stopBeganAt() time.Time {
 	}
 }
 
-// newDrain is that of a hibernation that begins; nil without a budget.
+// newDrain returns the drain of a new hibernation; nil without a budget.
 func (o Observed) newDrain() *hivev1.DrainRecord {
 	switch {
 	case o.Options.DrainBudget == 0:
@@ -295,7 +297,7 @@ func (o Observed) newDrain() *hivev1.DrainRecord {
 	}
 }
 
-// nodesToUncordon are those that were cordoned for a drain.
+// nodesToUncordon are the nodes that were cordoned for a drain.
 func (o Observed) nodesToUncordon() []NodeVersion {
 	var nodes []NodeVersion
 	for _, n := range o.Nodes {
@@ -306,19 +308,19 @@ func (o Observed) nodesToUncordon() []NodeVersion {
 	return nodes
 }
 
-// awaitsUncordon reports whether a resuming cluster does not run before its nodes take pods again. That has the same end as the wait for
-// operators; it is tried on after that.
+// awaitsUncordon reports whether a resuming cluster waits for its nodes to be uncordoned. The wait ends with
+// the wait for operators; uncordoning is still retried after that.
 func (o Observed) awaitsUncordon() bool {
 	return o.isOperatorWaitOpen() && len(o.nodesToUncordon()) > 0
 }
 
 func awaitUncordon(o Observed) Plan {
-	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason, "The nodes are back; those that were cordoned for the drain before the stop are being uncordoned"+o.cordonNote()))
+	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason, "The nodes are back; nodes that were cordoned for the drain are being uncordoned"+o.cordonNote()))
 	p.RequeueAfter, p.ProbeInterval = machineWaitInterval, drainInterval
 	return o.withAction(p)
 }
 
-// cordonNote names nodes that should take pods and do not.
+// cordonNote names nodes that should be uncordoned and are not.
 func (o Observed) cordonNote() string {
 	nodes := o.nodesToUncordon()
 	if len(nodes) == 0 || o.CordonError == "" {

@@ -16,14 +16,14 @@ import (
 
 const tenMinutes = 10 * time.Minute
 
-// drainBegan is the record of a hibernation whose drain goes on.
+// drainBegan is the record of a hibernation with a drain in progress.
 func drainBegan(before time.Duration) *hivev1.HibernationRecord {
 	r := beganBefore(before)
 	r.Drain = &hivev1.DrainRecord{}
 	return r
 }
 
-// drainEnded is the record of one whose drain is over.
+// drainEnded is the record of a hibernation whose drain has ended.
 func drainEnded(before time.Duration, left string) *hivev1.HibernationRecord {
 	r := beganBefore(time.Hour)
 	r.Drain = &hivev1.DrainRecord{EndedAt: new(secondsAgo(before)), Left: left}
@@ -32,7 +32,7 @@ func drainEnded(before time.Duration, left string) *hivev1.HibernationRecord {
 
 func withBudget(o *Observed) { o.Options.DrainBudget = tenMinutes }
 
-// workerNode is the second node, and firstNode one of the control plane.
+// workerNode is the second node; firstNode belongs to the control plane.
 func workerNode(c NodeCordon) ObservedNode {
 	n := readyNode("n1")
 	n.Cordon = c
@@ -59,7 +59,7 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 	drain := func(do Action) expectedPlan {
 		return expectedPlan{"drain workers", do, stopping, hivev1.DrainingWorkersReason, drainInterval}
 	}
-	end := expectedPlan{"end the drain", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately}
+	end := expectedPlan{"record drain end", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately}
 	stop := expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
 	ours, persons := NodeCordon{IsSet: true, IsOurs: true, ResourceVersion: "7"}, NodeCordon{IsSet: true, ResourceVersion: "7"}
 	worker := NodeVersion{Name: "n1", UID: "uid-n1", ResourceVersion: "7"}
@@ -82,58 +82,58 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 		in   Observed
 		want expectedPlan
 	}{
-		"workers are cordoned first, and their pods are left meanwhile": {
+		"workers are cordoned before their pods are evicted": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, open, withPods(podOf("a"))), drain(DrainWorkers{Cordon: []NodeVersion{worker}}),
 		},
 		"pods of cordoned workers are evicted": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(podOf("a"), leaving, bare)), drain(DrainWorkers{Evict: []ObservedPod{podOf("a")}}),
 		},
-		"pods of workers that a person has cordoned are evicted, too": {
+		"pods of workers that a user has cordoned are evicted, too": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(persons)), withPods(podOf("a"))),
 			drain(DrainWorkers{Evict: []ObservedPod{podOf("a")}}),
 		},
-		"pods that are being deleted are waited for":             {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
-		"pods that are not known are waited for":                 {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
-		"a cluster that is silent is waited for":                 {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
-		"further pods are waited for":                            {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
+		"pods that are being deleted are awaited":                {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
+		"pods that could not be read are awaited":                {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
+		"an unreachable cluster is awaited":                      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
+		"further pods are awaited":                               {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
 		"a drain ends when no pod is left":                       {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods()), end},
 		"a drain ends when only bare pods are left":              {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(bare)), end},
 		"a drain ends with its budget":                           {observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, withPods(podOf("a"))), end},
-		"a drain ends when its owner wants none":                 {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
+		"a drain ends when its owner removes the budget":         {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
 		"a drain ends when no machine runs":                      {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
 		"a drain ends when the cluster refuses all that is left": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, bare)), end},
-		"a drain ends when the cluster refuses what is seen of more": {
+		"a drain ends when the cluster refuses all pods that were read of more": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused), more), end,
 		},
-		"what the cluster refuses holds up no other pod": {
+		"a refused pod does not delay other pods": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, podOf("a"))), drain(DrainWorkers{Evict: []ObservedPod{refused, podOf("a")}}),
 		},
-		"pods that are being deleted are waited for beside what the cluster refuses": {
+		"pods that are being deleted are awaited next to refused ones": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, leaving)), drain(DrainWorkers{Evict: []ObservedPod{refused}}),
 		},
-		"a drain ends when the cluster lets no node be cordoned": {
+		"a drain ends when the cluster refuses to cordon every node": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), closed), withPods(podOf("a"))), end,
 		},
-		"a node that cannot be cordoned holds up no other": {
+		"a node that cannot be cordoned does not delay others": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), closed, other), withPods(podOf("a"), elsewhere)),
 			drain(DrainWorkers{Cordon: []NodeVersion{worker}, Evict: []ObservedPod{elsewhere}}),
 		},
-		"a drain ends when the cluster lets no pods be read":          {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, secret), end},
-		"a drain ends when the cluster lets no nodes be read":         {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, unlisted), end},
-		"a drain ends when the cluster takes the credentials no more": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, revoked), end},
-		"machines are stopped after the drain":                        {observedCluster(wantHibernating, drainEnded(time.Second, ""), on, withBudget), stop},
-		"an annotation that comes late drains nobody":                 {observedCluster(wantHibernating, openRecord(), on, withBudget), stop},
+		"a drain ends when the cluster refuses to list pods":    {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, secret), end},
+		"a drain ends when the cluster refuses to list nodes":   {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, unlisted), end},
+		"a drain ends when the cluster refuses the credentials": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, revoked), end},
+		"machines are stopped after the drain":                  {observedCluster(wantHibernating, drainEnded(time.Second, ""), on, withBudget), stop},
+		"an annotation that is set late starts no drain":        {observedCluster(wantHibernating, openRecord(), on, withBudget), stop},
 		"nodes are uncordoned before the cluster runs": {
-			observedCluster("", resumingRecord(time.Second), on, cordoned), expectedPlan{"waking, nodes cordoned", UncordonNodes{[]NodeVersion{worker}}, hivev1.ResumingHibernationReason, hivev1.WaitingForNodesReason, drainInterval},
+			observedCluster("", resumingRecord(time.Second), on, cordoned), expectedPlan{"resuming, nodes cordoned", UncordonNodes{[]NodeVersion{worker}}, hivev1.ResumingHibernationReason, hivev1.WaitingForNodesReason, drainInterval},
 		},
-		"what a person has cordoned stays so": {
+		"a node that a user has cordoned stays cordoned": {
 			observedCluster("", resumingRecord(time.Second), on, apiWithNodes(firstNode(), workerNode(persons))), expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minAftercareInterval},
 		},
-		"a node that cannot be uncordoned keeps no machine off": {
+		"a node that cannot be uncordoned does not delay the start of machines": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), cordoned, resting),
 			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, hivev1.ResumingHibernationReason, hivev1.StartingMachinesReason, minProbeInterval},
 		},
-		"a node that cannot be uncordoned is waited for for ten minutes": {
+		"a node that cannot be uncordoned is awaited for ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, cordoned, resting), expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minAftercareInterval},
 		},
 	} {
@@ -157,34 +157,34 @@ func TestWhatWasNotDrainedIsTold(t *testing.T) {
 	all := withPods(podOf("kept"), podOf("other"), leaving, bare)
 	const left = "pods kept by PodDisruptionBudgets: shop/kept; pods that are still being deleted: shop/leaving; pods that were not evicted yet: shop/other; " +
 		"pods without a controller, which are not evicted: shop/bare"
-	const draining = "Draining the workers before the machines are stopped, for 10m at the longest"
+	const draining = "Draining the workers before the machines are stopped, for at most 10m"
 	for name, row := range map[string]struct {
 		in         Observed
 		want, left string
 	}{
 		"a drain that has just begun names no pods": {in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, all, kept), want: draining},
-		"a drain that takes its time names them":    {in: observedCluster(wantHibernating, drainBegan(lateAfter+time.Second), on, withBudget, cordoned, all, kept), want: draining + "; left: " + left},
-		"the end of a drain is written down with what is left": {
+		"a long drain names the pods":               {in: observedCluster(wantHibernating, drainBegan(lateAfter+time.Second), on, withBudget, cordoned, all, kept), want: draining + "; left: " + left},
+		"the end of a drain is recorded with the remaining pods": {
 			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, cordoned, all, kept), want: "Stopping the cluster's 2 machines", left: left,
 		},
-		"the end of a drain of a silent cluster": {
+		"the end of a drain of an unreachable cluster": {
 			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }), want: "Stopping the cluster's 2 machines",
 			left: "the API server does not answer: no answer in time",
 		},
 		"the end of a drain that the cluster refuses": {
 			in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(NodeCordon{IsRefused: true})), withPods(refused, podOf("other")), forbidden), want: "Stopping the cluster's 2 machines",
-			left: "nodes or pods cannot be changed: the kubeconfig's user may not do this (403); nodes that the cluster lets nobody cordon: n1; pods that the cluster lets nobody evict: shop/refused; pods that were not evicted yet: shop/other",
+			left: "nodes or pods cannot be changed: the kubeconfig's user may not do this (403); nodes that the cluster refuses to cordon: n1; pods that the cluster refuses to evict: shop/refused; pods that were not evicted yet: shop/other",
 		},
-		"an error that was overcome is forgotten": {
+		"an error that no longer occurs is not recorded": {
 			in:   observedCluster(wantHibernating, drainBegan(time.Minute), on, withBudget, cordoned, withPods(bare), func(o *Observed) { o.Pods.Error = "nodes or pods cannot be changed: x" }),
 			want: "Stopping the cluster's 2 machines", left: "pods without a controller, which are not evicted: shop/bare",
 		},
-		"a stop says what was left": {
+		"a stop reports the remaining pods": {
 			in:   observedCluster(wantHibernating, drainEnded(time.Second, "pods kept by PodDisruptionBudgets: shop/kept"), on, withBudget),
-			want: "Stopping the cluster's 2 machines; the workers were not drained of everything; left: pods kept by PodDisruptionBudgets: shop/kept", left: "pods kept by PodDisruptionBudgets: shop/kept",
+			want: "Stopping the cluster's 2 machines; the workers were not drained completely; left: pods kept by PodDisruptionBudgets: shop/kept", left: "pods kept by PodDisruptionBudgets: shop/kept",
 		},
 		"a cluster that does not answer is not drained": {
-			in: observedCluster(wantHibernating, nil, on, withBudget, func(o *Observed) { o.API = Unreachable }), want: "Stopping the cluster's 2 machines; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up",
+			in: observedCluster(wantHibernating, nil, on, withBudget, func(o *Observed) { o.API = Unreachable }), want: "Stopping the cluster's 2 machines; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume",
 			left: "everything, because the API server does not answer",
 		},
 		"nodes that cannot be uncordoned are named": {
@@ -211,14 +211,14 @@ func TestADrainIsNoStall(t *testing.T) {
 	hour := func(o *Observed) { o.Options.DrainBudget = time.Hour }
 	p := Decide(observedCluster(wantHibernating, drainBegan(30*time.Minute), actuator.Running, hour, apiWithNodes(firstNode()), func(o *Observed) { o.Pods.Error = "x" }))
 	if p.Rule != "drain workers" || p.Stalled.Status == metav1.ConditionTrue {
-		t.Errorf("expected a drain that goes on, found %s: %+v", p.Rule, p.Stalled)
+		t.Errorf("expected a drain in progress, found %s: %+v", p.Rule, p.Stalled)
 	}
 }
 
 func TestNewHibernationsAreDrained(t *testing.T) {
 	p := Decide(observedCluster(wantHibernating, nil, actuator.Running, withBudget, apiWithNodes(firstNode())))
 	if p.Record.Drain == nil || p.Record.Drain.EndedAt != nil {
-		t.Errorf("expected a drain that begins, found %+v", p.Record.Drain)
+		t.Errorf("expected the start of a drain, found %+v", p.Record.Drain)
 	}
 	if p := Decide(observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(firstNode()))); p.Record.Drain != nil {
 		t.Errorf("expected no drain without a budget, found %+v", p.Record.Drain)
@@ -243,15 +243,15 @@ func TestReadStopOptions(t *testing.T) {
 		annotations map[string]string
 		want        StopOptions
 	}{
-		"no option":            {nil, StopOptions{}},
-		"an order":             {map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst}, StopOptions{WorkersFirst: true}},
-		"a budget":             {map[string]string{hivev1.DrainBudgetAnnotation: "90s"}, StopOptions{DrainBudget: 90 * time.Second}},
-		"the largest budget":   {map[string]string{hivev1.DrainBudgetAnnotation: "1h"}, StopOptions{DrainBudget: time.Hour}},
-		"a larger budget":      {map[string]string{hivev1.DrainBudgetAnnotation: "1h1s"}, StopOptions{Ignored: ignored("1h1s")}},
-		"a budget of nothing":  {map[string]string{hivev1.DrainBudgetAnnotation: "0s"}, StopOptions{Ignored: ignored("0s")}},
-		"a budget before time": {map[string]string{hivev1.DrainBudgetAnnotation: "-1m"}, StopOptions{Ignored: ignored("-1m")}},
-		"a number":             {map[string]string{hivev1.DrainBudgetAnnotation: "10"}, StopOptions{Ignored: ignored("10")}},
-		"an empty budget":      {map[string]string{hivev1.DrainBudgetAnnotation: ""}, StopOptions{Ignored: ignored("")}},
+		"no option":          {nil, StopOptions{}},
+		"an order":           {map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst}, StopOptions{WorkersFirst: true}},
+		"a budget":           {map[string]string{hivev1.DrainBudgetAnnotation: "90s"}, StopOptions{DrainBudget: 90 * time.Second}},
+		"the largest budget": {map[string]string{hivev1.DrainBudgetAnnotation: "1h"}, StopOptions{DrainBudget: time.Hour}},
+		"a larger budget":    {map[string]string{hivev1.DrainBudgetAnnotation: "1h1s"}, StopOptions{Ignored: ignored("1h1s")}},
+		"a budget of zero":   {map[string]string{hivev1.DrainBudgetAnnotation: "0s"}, StopOptions{Ignored: ignored("0s")}},
+		"a negative budget":  {map[string]string{hivev1.DrainBudgetAnnotation: "-1m"}, StopOptions{Ignored: ignored("-1m")}},
+		"a number":           {map[string]string{hivev1.DrainBudgetAnnotation: "10"}, StopOptions{Ignored: ignored("10")}},
+		"an empty budget":    {map[string]string{hivev1.DrainBudgetAnnotation: ""}, StopOptions{Ignored: ignored("")}},
 		"a budget that is too long to be shown": {
 			map[string]string{hivev1.DrainBudgetAnnotation: strings.Repeat("9", 1000)}, StopOptions{Ignored: ignored(strings.Repeat("9", 40))},
 		},

@@ -23,8 +23,8 @@ const CertificateRequestsLeft = "CertificateRequestsLeft"
 // SpotMachinesReplaced names Machines that were deleted, so that new ones are made.
 const SpotMachinesReplaced = "SpotMachinesReplaced"
 
-// TransitionEvents returns what changed from the conditions before to the plan, with the reason of the condition that
-// changed. A repetition is no event.
+// TransitionEvents returns an event for each condition whose reason or status differs between before and the
+// plan. A repeated report emits no event.
 func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 	var events []decision.Event
 	if isTransition(meta.FindStatusCondition(before, hivev1.ClusterHibernatingCondition), p.Hibernating) {
@@ -41,7 +41,7 @@ func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 	}
 	if do, ok := p.Do.(TerminateMachines); ok && isTransition(meta.FindStatusCondition(before, hivev1.ClusterReadyCondition), p.Ready) && p.Ready.Reason == hivev1.TerminatingSpotMachinesReason {
 		events = append(events, decision.Event{
-			Reason: p.Ready.Reason, Action: powerAction, Note: "Terminating spot machines, of which the cluster makes new ones at the resume: " + joinNames(do.IDs),
+			Reason: p.Ready.Reason, Action: powerAction, Note: "Terminating spot machines, which the cluster replaces at the resume: " + joinNames(do.IDs),
 		})
 	}
 	for kind, c := range map[string]decision.Condition{hivev1.ClusterDegradedCondition: p.Degraded, hivev1.ClusterStalledCondition: p.Stalled} {
@@ -52,7 +52,7 @@ func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 	return events
 }
 
-// OptionEvents tell an option that makes no sense, when it is reported first.
+// OptionEvents returns a warning about an ignored option when it is first reported.
 func OptionEvents(before []metav1.Condition, options StopOptions, p Plan) []decision.Event {
 	isIgnored := func(message string) bool { return options.Ignored != "" && strings.Contains(message, options.Ignored) }
 	reported := meta.FindStatusCondition(before, hivev1.ClusterReadyCondition)
@@ -79,7 +79,7 @@ func RefusalEvent(note string) decision.Event {
 
 func isTransition(old *metav1.Condition, c decision.Condition) bool {
 	if old == nil {
-		// The first report of a cluster that simply runs is none.
+		// The first report of a running cluster is no transition.
 		return c.Reason != hivev1.RunningHibernationReason
 	}
 	return old.Reason != c.Reason || old.Status != c.Status
@@ -89,14 +89,14 @@ func isWarning(c decision.Condition) bool {
 	switch c.Reason {
 	case hivev1.UnsupportedHibernationReason:
 		return true
-	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason: // What a user decided, or has not yet done.
+	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason: // A decision of the user, or a step that is still to be taken.
 		return false
 	default:
 		return c.Status == metav1.ConditionUnknown
 	}
 }
 
-// startsAgain reports whether a hibernation is taken back for a while.
+// startsAgain reports whether a hibernation is reverted for a while.
 func startsAgain(p Plan) bool {
 	return p.Hibernating.Reason == hivev1.StoppingHibernationReason && p.Ready.Reason == hivev1.StartingMachinesReason
 }

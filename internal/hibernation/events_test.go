@@ -52,32 +52,32 @@ func TestTransitionEvents(t *testing.T) {
 		plan   Plan
 		want   []decision.Event
 	}{
-		"a cluster that is first seen running has no event":                       {nil, runs, nil},
-		"a cluster that is first seen hibernating has an event":                   {nil, sleeps, []decision.Event{asleep}},
-		"the beginning of a hibernation names who asked":                          {savedConditions(runs), stops, []decision.Event{stopping}},
-		"the beginning of a hibernation names nobody where that is unknown":       {savedConditions(runs), anonymous, []decision.Event{event(stopping.Reason, "The machines are being stopped")}},
-		"the end of a hibernation does not name who asked":                        {savedConditions(resumes), sleeps, []decision.Event{asleep}},
-		"the same conditions again have no event":                                 {savedConditions(stops), stops, nil},
-		"machines that are late have no event":                                    {savedConditions(stops), late, nil},
-		"a hibernation that hangs is a warning":                                   {savedConditions(stops), stalled, []decision.Event{warning(hivev1.ClusterStalledCondition, "Waiting for i-0, worker (i-1) to stop")}},
-		"a cluster that runs in part is a warning":                                {savedConditions(runs), degraded, []decision.Event{warning(hivev1.ClusterDegradedCondition, degraded.Degraded.Message)}},
-		"a cluster that goes on running in part has no event":                     {savedConditions(degraded), degraded, nil},
-		"the beginning of a resume has an event":                                  {savedConditions(sleeps), resumes, []decision.Event{resuming}},
-		"the end of a resume has an event":                                        {savedConditions(resumes), runs, []decision.Event{running}},
-		"a refused stop is a warning":                                             {savedConditions(stops), stopFails, []decision.Event{failed(hivev1.FailedToStopReason)}},
-		"a stop that stays refused has no second event":                           {savedConditions(stopFails), stopFails, nil},
-		"a stop that succeeds after a refusal has no event":                       {savedConditions(stopFails), stops, nil},
-		"a refused start in the first pass is two events":                         {savedConditions(sleeps), startFails, []decision.Event{resuming, failed(hivev1.FailedToStartMachinesReason)}},
-		"a refused start of a cluster without conditions is two events":           {nil, startFails, []decision.Event{resuming, failed(hivev1.FailedToStartMachinesReason)}},
-		"a refused approval is a warning":                                         {savedConditions(runs), approvalFails, []decision.Event{failed(hivev1.FailedToApproveReason)}},
-		"an approval has its event from the controller, which knows whose it was": {savedConditions(runs), approves, nil},
-		"a silent API server is a warning":                                        {savedConditions(runs), silent, []decision.Event{warning(hivev1.APIUnreachableReason, "The API server does not answer: No answer")}},
-		"an API server that answers again has no event":                           {savedConditions(silent), runs, nil},
-		"a cluster that cannot hibernate is a warning":                            {savedConditions(runs), unsupported, []decision.Event{warning(hivev1.UnsupportedHibernationReason, "Too old")}},
-		"a cluster that cannot be observed is one warning":                        {savedConditions(runs), throttled, []decision.Event{warning(hivev1.CloudThrottledReason, "Slow down")}},
-		"a cluster that can be observed again has an event":                       {savedConditions(throttled), runs, []decision.Event{running}},
-		"another status under the same reason has an event":                       {[]metav1.Condition{{Type: hivev1.ClusterHibernatingCondition, Reason: hivev1.RunningHibernationReason, Status: metav1.ConditionUnknown}}, runs, []decision.Event{running}},
-		"conditions of other controllers do not count":                            {[]metav1.Condition{{Type: "Other", Reason: hivev1.StoppingHibernationReason, Status: metav1.ConditionTrue}}, stops, []decision.Event{stopping}},
+		"a cluster that is first seen running has no event":                     {nil, runs, nil},
+		"a cluster that is first seen hibernating has an event":                 {nil, sleeps, []decision.Event{asleep}},
+		"the start of a hibernation names the requester":                        {savedConditions(runs), stops, []decision.Event{stopping}},
+		"the start of a hibernation without a known requester names none":       {savedConditions(runs), anonymous, []decision.Event{event(stopping.Reason, "The machines are being stopped")}},
+		"the end of a hibernation does not name the requester":                  {savedConditions(resumes), sleeps, []decision.Event{asleep}},
+		"unchanged conditions have no event":                                    {savedConditions(stops), stops, nil},
+		"machines that are late have no event":                                  {savedConditions(stops), late, nil},
+		"a stalled hibernation is a warning":                                    {savedConditions(stops), stalled, []decision.Event{warning(hivev1.ClusterStalledCondition, "Waiting for i-0, worker (i-1) to stop")}},
+		"a cluster that runs in part is a warning":                              {savedConditions(runs), degraded, []decision.Event{warning(hivev1.ClusterDegradedCondition, degraded.Degraded.Message)}},
+		"a cluster that keeps running in part has no event":                     {savedConditions(degraded), degraded, nil},
+		"the start of a resume has an event":                                    {savedConditions(sleeps), resumes, []decision.Event{resuming}},
+		"the end of a resume has an event":                                      {savedConditions(resumes), runs, []decision.Event{running}},
+		"a refused stop is a warning":                                           {savedConditions(stops), stopFails, []decision.Event{failed(hivev1.FailedToStopReason)}},
+		"a stop that stays refused has no second event":                         {savedConditions(stopFails), stopFails, nil},
+		"a stop that succeeds after a refusal has no event":                     {savedConditions(stopFails), stops, nil},
+		"a refused start in the first pass is two events":                       {savedConditions(sleeps), startFails, []decision.Event{resuming, failed(hivev1.FailedToStartMachinesReason)}},
+		"a refused start of a cluster without conditions is two events":         {nil, startFails, []decision.Event{resuming, failed(hivev1.FailedToStartMachinesReason)}},
+		"a refused approval is a warning":                                       {savedConditions(runs), approvalFails, []decision.Event{failed(hivev1.FailedToApproveReason)}},
+		"an approval has no transition event, because the controller emits one": {savedConditions(runs), approves, nil},
+		"an unreachable API server is a warning":                                {savedConditions(runs), silent, []decision.Event{warning(hivev1.APIUnreachableReason, "The API server does not answer: No answer")}},
+		"an API server that answers again has no event":                         {savedConditions(silent), runs, nil},
+		"a cluster that cannot hibernate is a warning":                          {savedConditions(runs), unsupported, []decision.Event{warning(hivev1.UnsupportedHibernationReason, "Too old")}},
+		"a cluster that cannot be observed is one warning":                      {savedConditions(runs), throttled, []decision.Event{warning(hivev1.CloudThrottledReason, "Slow down")}},
+		"a cluster that can be observed again has an event":                     {savedConditions(throttled), runs, []decision.Event{running}},
+		"another status under the same reason has an event":                     {[]metav1.Condition{{Type: hivev1.ClusterHibernatingCondition, Reason: hivev1.RunningHibernationReason, Status: metav1.ConditionUnknown}}, runs, []decision.Event{running}},
+		"conditions of other controllers do not count":                          {[]metav1.Condition{{Type: "Other", Reason: hivev1.StoppingHibernationReason, Status: metav1.ConditionTrue}}, stops, []decision.Event{stopping}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, TransitionEvents(row.before, row.plan)); diff != "" {
@@ -87,7 +87,7 @@ func TestTransitionEvents(t *testing.T) {
 	}
 }
 
-// savedConditions are what the shell saves of a plan.
+// savedConditions are the conditions that the controller saves for a plan.
 func savedConditions(p Plan) []metav1.Condition {
 	var list []metav1.Condition
 	for kind, c := range map[string]decision.Condition{

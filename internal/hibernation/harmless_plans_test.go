@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Every small Observed has one complete plan, and each that can be observed has a harmless one.
+// Every small Observed has a complete plan, and every Observed that is possible has a harmless one.
 func TestEveryObservationHasAHarmlessPlan(t *testing.T) {
 	total, possible, failures := 0, 0, 0
 	used := map[string]int{}
@@ -47,10 +47,10 @@ func TestEveryObservationHasAHarmlessPlan(t *testing.T) {
 func sideEffects(o, before Observed, p Plan) []string {
 	var wrong []string
 	if !reflect.DeepEqual(o, before) {
-		wrong = append(wrong, "changes what was observed")
+		wrong = append(wrong, "changes the observation")
 	}
 	if !reflect.DeepEqual(p, Decide(before)) {
-		wrong = append(wrong, "decides otherwise the second time")
+		wrong = append(wrong, "decides differently the second time")
 	}
 	if o.DesiredPowerState == "" {
 		before.DesiredPowerState = hivev1.PowerStateRunning
@@ -63,7 +63,7 @@ func sideEffects(o, before Observed, p Plan) []string {
 
 var reasonPattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// incompleteParts returns what the API server or a reader would miss in a plan.
+// incompleteParts returns the parts of a plan that the API server or a reader would miss.
 func incompleteParts(p Plan) []string {
 	var wrong []string
 	if !slices.ContainsFunc(Rules(), func(r decision.Rule[Observed, Plan]) bool { return r.Name == p.Rule }) || p.Do == nil {
@@ -92,34 +92,34 @@ func incompleteParts(p Plan) []string {
 		wrong = append(wrong, "ready although it hibernates")
 	}
 	if p.RequeueAfter != 0 && (p.RequeueAfter < shortestInterval(p.Rule) || p.RequeueAfter > longestInterval(p.Rule)) || (p.RequeueAfter == 0) != (shortestInterval(p.Rule) == 0) {
-		wrong = append(wrong, "looks again at a wrong time")
+		wrong = append(wrong, "requeues at a wrong time")
 	}
 	return wrong
 }
 
-// longestInterval returns the most time until the next look.
+// longestInterval returns the longest time until the next pass.
 func longestInterval(rule string) time.Duration {
-	if rule == "asleep" {
+	if rule == "hibernating" {
 		return asleepInterval
 	}
 	return driftInterval
 }
 
-// shortestInterval returns the least time until the next look; zero where only an event can change anything.
+// shortestInterval returns the shortest time until the next pass; zero if only an event can change anything.
 func shortestInterval(rule string) time.Duration {
 	switch rule {
 	case "deleted", "not installed", "invalid spec":
 		return 0
-	case "write the nodes down", "write the wake-up down", "write spot machines down", "end the drain": // They change the world, so the next look is another one.
+	case "record nodes", "record resume start", "record spot machines", "record drain end": // Rules that save the record: the next pass decides differently.
 		return immediately
-	case "machines are starting", "waking, API silent", "waking, nodes not back", "waking, nodes cordoned", "running in part", "running":
+	case "machines are starting", "resuming, API server not reachable", "resuming, nodes not back", "resuming, nodes cordoned", "running in part", "running":
 		return minProbeInterval
 	default:
 		return minCloudInterval
 	}
 }
 
-// canBeObserved reports whether what is known was asked for, in the order of observing.
+// canBeObserved reports whether each observed field was requested by the fields before it.
 func canBeObserved(o Observed) bool {
 	cloudAsked := o.ObservationError != nil || len(o.Machines) > 0
 	switch {
@@ -145,7 +145,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 	switch do := p.Do.(type) {
 	case StopMachines:
 		if !o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt != nil || blocked {
-			wrong = append(wrong, "stops although nobody wants it, something blocks it or no record is safe")
+			wrong = append(wrong, "stops although that is not requested, is blocked or no record is saved")
 		}
 		if !slices.Equal(slices.Concat(do.StoppedLater, do.IDs, o.recordedSpotMachines(actuator.Running)), o.machineIDs(actuator.Running)) || len(do.IDs) == 0 {
 			wrong = append(wrong, "stops others than the running machines that are not terminated")
@@ -155,23 +155,23 @@ func harmfulEffects(o Observed, p Plan) []string {
 		}
 	case TerminateMachines:
 		if !o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt != nil || blocked {
-			wrong = append(wrong, "terminates although nobody wants it, something blocks it or no record is safe")
+			wrong = append(wrong, "terminates although that is not requested, is blocked or no record is saved")
 		}
 		others := len(o.Machines) - len(do.IDs)
 		if !slices.Equal(do.IDs, o.recordedSpotMachines(actuator.Running, actuator.Starting)) || len(do.IDs) == 0 || others == 0 || len(o.machineIDs(actuator.Stopped)) != others {
-			wrong = append(wrong, "terminates what is not in the record, or before every other machine is stopped")
+			wrong = append(wrong, "terminates a machine that is not in the record, or before every other machine is stopped")
 		}
 	case ReplaceMachines:
 		for _, m := range do.Machines {
 			isAtCloud := slices.ContainsFunc(o.Machines, func(at actuator.Machine) bool { return at.ID == m.ID })
 			if o.shouldHibernate() || o.API != Reachable || isAtCloud || !slices.Contains(o.Record.SpotMachines, m.ID) {
-				wrong = append(wrong, "replaces what was not terminated, or in a cluster that should hibernate")
+				wrong = append(wrong, "replaces a machine that was not terminated, or in a cluster that should hibernate")
 			}
 		}
 	case StartMachines:
 		isSafe := o.Record != nil && o.Record.ResumeStartedAt != nil || o.anyMachineIs(actuator.Running)
 		if o.shouldHibernate() && !o.hasUnrecordedSpotMachine() || !isSafe || blocked {
-			wrong = append(wrong, "starts although nobody wants it, something blocks it or no record is safe")
+			wrong = append(wrong, "starts although that is not requested, is blocked or no record is saved")
 		}
 		if !slices.Equal(do.IDs, o.startableMachines()) || len(do.IDs) == 0 {
 			wrong = append(wrong, "starts others than the stopped machines, or a worker before its time")
@@ -183,7 +183,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 	case DrainWorkers:
 		isDraining := o.shouldHibernate() && o.Record != nil && o.Record.ResumeStartedAt == nil && o.Record.Drain != nil && o.Record.Drain.EndedAt == nil
 		if !isDraining || blocked || o.API != Reachable || o.Now.Sub(o.Record.SleepStartedAt.Time) >= o.Options.DrainBudget {
-			wrong = append(wrong, "drains although nobody wants it, something blocks it or its time is over")
+			wrong = append(wrong, "drains although that is not requested, is blocked or the budget is used up")
 		}
 	case UncordonNodes:
 		if o.shouldHibernate() || o.API != Reachable {
@@ -196,7 +196,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 		wrong = append(wrong, "leaves machines off")
 	}
 	isOverdue := o.isOrderedResume() && !o.isRefused("i-1") && o.Machines[1].State == actuator.Stopped && o.Now.Sub(o.Record.ResumeStartedAt.Time) > controlPlaneStartWindow
-	if !o.shouldHibernate() && len(o.Approvable) > 0 && !blocked && !isOverdue && p.Rule != "write the wake-up down" && !reflect.DeepEqual(p.Do, ApproveRequests{Requests: o.Approvable}) {
+	if !o.shouldHibernate() && len(o.Approvable) > 0 && !blocked && !isOverdue && p.Rule != "record resume start" && !reflect.DeepEqual(p.Do, ApproveRequests{Requests: o.Approvable}) {
 		wrong = append(wrong, "leaves nodes without their certificates")
 	}
 	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.allMachinesAre(actuator.Stopped) {
@@ -204,24 +204,24 @@ func harmfulEffects(o Observed, p Plan) []string {
 	}
 	isWhole := p.Rule == "cannot hibernate" && !o.hasNotResumed() || (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
 	isBroken := slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return op.Problem != "" })
-	isWhole = isWhole && !o.awaitsReplacement() && !isBroken
+	isWhole = isWhole && !o.awaitsReplacement() && !isBroken || p.Rule == "infrastructure disabled" // Ready reports the API server only.
 	isSilent := slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return !op.LastSeen.After(o.Record.ResumeStartedAt.Time) })
 	if p.Ready.Status == metav1.ConditionTrue && (isBroken || isSilent) && o.Now.Sub(o.Record.ResumeStartedAt.Time) < partialResumeAfter {
-		wrong = append(wrong, "is ready before its operators, and before they have had their time")
+		wrong = append(wrong, "is ready before its operators, and before the wait for them ends")
 	}
 	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || isWhole == (p.Degraded.Status == metav1.ConditionTrue)) {
-		wrong = append(wrong, "is ready without its API server, or without machines or nodes and does not say so")
+		wrong = append(wrong, "is ready without its API server, or lacks machines or nodes and is not degraded")
 	}
 	if p.Ready.Status == metav1.ConditionTrue && !isWhole && o.isResuming() && !o.mayRunInPart() {
 		wrong = append(wrong, "runs in part before its time")
 	}
 	if o.Record != nil && (p.Record == nil || len(p.Record.Nodes) == 0 && len(o.Record.Nodes) > 0) {
-		wrong = append(wrong, "forgets its record")
+		wrong = append(wrong, "loses its record")
 	}
 	return wrong
 }
 
-// keepsControlPlaneOn reports whether the first machine has to wait for the second one, a worker that is on.
+// keepsControlPlaneOn reports whether the first machine must wait for the second one, a worker that is on.
 func (o Observed) keepsControlPlaneOn() bool {
 	if !o.Options.WorkersFirst || len(o.Machines) < 2 || o.Machines[1].State == actuator.Stopped {
 		return false
@@ -234,7 +234,7 @@ func (o Observed) isOrderedResume() bool {
 	return o.Options.WorkersFirst && len(o.Machines) == 2 && o.isResuming()
 }
 
-// startableMachines are those that are off, without a worker that has to wait for the control plane.
+// startableMachines are the stopped machines, without a worker that must wait for the control plane.
 func (o Observed) startableMachines() []string {
 	stopped := o.machineIDs(actuator.Stopped)
 	if !o.isOrderedResume() || o.Now.Sub(o.Record.ResumeStartedAt.Time) > controlPlaneStartWindow {
@@ -246,7 +246,7 @@ func (o Observed) startableMachines() []string {
 	return slices.DeleteFunc(stopped, func(id string) bool { return id == "i-1" })
 }
 
-// recordedSpotMachines are those in one of the states.
+// recordedSpotMachines are the recorded spot machines in one of the states.
 func (o Observed) recordedSpotMachines(states ...actuator.MachineState) []string {
 	var ids []string
 	for _, m := range o.Machines {
@@ -257,15 +257,15 @@ func (o Observed) recordedSpotMachines(states ...actuator.MachineState) []string
 	return ids
 }
 
-// hasUnrecordedSpotMachine reports whether one runs that the saved record of a hibernation does not name.
+// hasUnrecordedSpotMachine reports whether a spot machine runs that the saved record of a hibernation does not name.
 func (o Observed) hasUnrecordedSpotMachine() bool {
 	return o.Record != nil && o.Record.ResumeStartedAt == nil && slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool {
 		return m.Spot && m.State == actuator.Running && !slices.Contains(o.Record.SpotMachines, m.ID)
 	})
 }
 
-// everyKnownMachineRuns reports whether all machines run. In a cluster that is not resuming, a machine that starts beside a
-// running one is new and does not count.
+// everyKnownMachineRuns reports whether all machines run. In a cluster that is not resuming, a machine that starts
+// while another one runs is new and does not count.
 func everyKnownMachineRuns(o Observed) bool {
 	if o.hasNotResumed() {
 		return o.allMachinesAre(actuator.Running)
@@ -273,7 +273,7 @@ func everyKnownMachineRuns(o Observed) bool {
 	return len(o.machineIDs(actuator.Running)) > 0 && len(o.machineIDs(actuator.Stopped, actuator.Stopping)) == 0
 }
 
-// nodesBack reports whether every node that was recorded as ready, or else every node, was seen since the resume began.
+// nodesBack reports whether every node recorded as ready, or every node if there is none, has reported in the resume.
 func nodesBack(o Observed) bool {
 	if o.isHibernationOpen() || len(o.Nodes) == 0 {
 		return false
@@ -304,7 +304,7 @@ func observations() iter.Seq[Observed] {
 			for _, machines := range machineSets() {
 				o.Options.WorkersFirst = len(machines) > 0 && machines[0].Role != actuator.UnknownRole
 				if o.Options.WorkersFirst && !mayBeOrdered(o) {
-					continue // What goes before it is the same without an order.
+					continue // Earlier rules do not depend on the order.
 				}
 				for _, cluster := range apiObservations() {
 					for _, refusal := range []*OrderRefusal{nil, {ObservationError{actuator.NoCapacity, "No room"}, []string{"i-1"}}, {ObservationError{actuator.Other, "Protected"}, []string{"i-0"}}} {
@@ -326,7 +326,7 @@ func mayBeOrdered(o Observed) bool {
 	return NeedsCloud(o) && o.Incompatible == "" && o.ObservationError == nil && o.SyncAwaitedUntil.IsZero() && o.RequestedAt.IsZero()
 }
 
-// objectFacts are what the object alone says, and whether its cloud could be asked.
+// objectFacts vary the fields that are read from the object, and whether the cloud could be read.
 func objectFacts() []Observed {
 	var list []Observed
 	for _, early := range []Observed{
@@ -336,6 +336,8 @@ func objectFacts() []Observed {
 		{},
 		{Installed: true, Invalid: "A field is missing"},
 		{Installed: true, NoActuator: "No actuator"},
+		{Installed: true, NoActuator: "Opted out", IsInfraDisabled: true},
+		{Installed: true, NoActuator: "Opted out", IsInfraDisabled: true, Invalid: "A field is missing"},
 		{Installed: true, Incompatible: "Too old"},
 		{Installed: true, SyncAwaitedUntil: modelTime().Add(time.Second)},
 		{Installed: true, NoActuator: "No actuator", Incompatible: "Too old"},

@@ -27,7 +27,8 @@ func clusterHibernates(o Observed) Plan {
 	return p
 }
 
-// awaitFirstSync leaves a cluster on that was installed a short while ago: what it gets first may be what lets it sleep and wake.
+// awaitFirstSync leaves a newly installed cluster on: the cluster may need the objects of the first sync to
+// hibernate and to resume.
 func awaitFirstSync(o Observed) Plan {
 	return Plan{
 		Hibernating: decision.False(hivev1.SyncSetsNotAppliedReason,
@@ -39,20 +40,21 @@ func awaitFirstSync(o Observed) Plan {
 	}
 }
 
-// awaitNodeRecord gives an API server that does not answer some time: without recorded nodes nobody but a human may be
-// able to approve certificates at the resume.
+// awaitNodeRecord gives an unresponsive API server some time. Without recorded nodes, certificates may have to
+// be approved by hand at the resume.
 func awaitNodeRecord(o Observed) Plan {
 	return Plan{
 		Hibernating:  decision.True(hivev1.StoppingHibernationReason, "The machines are about to be stopped"),
-		Ready:        decision.False(hivev1.RecordingNodesReason, "Waiting for the API server, to write the nodes down before the stop: "+o.APIMessage),
+		Ready:        decision.False(hivev1.RecordingNodesReason, "Waiting for the API server, to record the nodes before the stop: "+o.APIMessage),
 		Unreachable:  decision.True(hivev1.ErrorConnectingToClusterReason, o.APIMessage),
 		Record:       o.Record,
 		RequeueAfter: machineWaitInterval, ProbeInterval: minCloudInterval,
 	}
 }
 
-// recordNodes only writes status. The machines are stopped by a later pass that sees the record saved, so that a manager
-// that dies in between loses nothing (docs/adr/0004-the-record-of-a-sleep.md).
+// recordNodes only writes status.
+// Invariant: machines are stopped only in a pass that has read the saved record, so a crash in between loses
+// nothing (docs/adr/0004-the-record-of-a-sleep.md, checked by TestEveryStateConverges).
 func recordNodes(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.RequeueAfter = immediately
@@ -70,7 +72,7 @@ func stopMachines(o Observed) Plan {
 	return o.restRefused(p)
 }
 
-// restRefused looks again later at what the cloud has refused to stop.
+// restRefused delays the next attempt for machines that the cloud has refused to stop.
 func (o Observed) restRefused(p Plan) Plan {
 	if o.Refusal != nil {
 		p.RetryAfter = refusalRest(o.Refusal.Class, o.stopBeganAt(), o.Now)
@@ -86,7 +88,8 @@ func awaitStopped(o Observed) Plan {
 	return p
 }
 
-// withAsleepAt returns the record with the first time since which every machine is stopped, or without one.
+// withAsleepAt returns the record with the time since which every machine is stopped, or without one. A time
+// that is set is kept.
 func withAsleepAt(r *hivev1.HibernationRecord, at *metav1.Time) *hivev1.HibernationRecord {
 	if (r.AsleepAt == nil) == (at == nil) {
 		return r
@@ -99,7 +102,7 @@ func withAsleepAt(r *hivev1.HibernationRecord, at *metav1.Time) *hivev1.Hibernat
 func stoppingPlan(o Observed) Plan {
 	message := "The machines are being stopped"
 	if o.HasNoVersion {
-		message += "; the cluster is none of OpenShift, so that no version is asked of it"
+		message += "; not an OpenShift cluster; skipping the version check"
 	}
 	p := hibernatedPlan(o, hivev1.StoppingHibernationReason, message)
 	p.Ready = stoppingCondition(o)
@@ -115,7 +118,7 @@ func hibernatedPlan(o Observed, reason, message string) Plan {
 }
 
 func clusterAsleepCondition() decision.Condition {
-	return decision.True(hivev1.ClusterAsleepReason, "The cluster is put to sleep and is not dialled")
+	return decision.True(hivev1.ClusterAsleepReason, "The cluster hibernates or is being stopped, and is not dialled")
 }
 
 func stoppingCondition(o Observed) decision.Condition {
@@ -124,9 +127,9 @@ func stoppingCondition(o Observed) decision.Condition {
 	}
 	if o.areOnlySpotMachinesLeft() {
 		return decision.False(hivev1.TerminatingSpotMachinesReason,
-			"Every other machine is stopped; spot machines are being terminated, which cannot be stopped and of which the cluster makes new ones at the resume")
+			"Every other machine is stopped; spot machines, which cannot be stopped, are being terminated; the cluster replaces them at the resume")
 	}
-	// Machines are named only once they are late: a message that changes with every machine is a write each.
+	// Machines are named only when they are late, because each change of the message is a status write.
 	if o.isHibernationOpen() && o.Now.Sub(o.stopBeganAt()) > lateAfter {
 		pending := slices.Concat(o.machinesToStop(), o.machinesToTerminate(), o.machineIDs(actuator.Stopping, actuator.Starting))
 		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop%s", o.machineNames(pending), o.stopOrderNote()+o.drainNote()))
@@ -135,44 +138,46 @@ func stoppingCondition(o Observed) decision.Condition {
 		fmt.Sprintf("Stopping the cluster's %d machines%s%s%s", len(o.Machines), o.unrecordedNodesWarning(), o.stopOrderNote(), o.drainNote()+o.Options.ignoredNote()))
 }
 
-// refusedStopNote says how much of the cluster runs that cannot be stopped, and what to do about it.
+// refusedStopNote describes how much of the cluster still runs, and how to proceed. A wrong state is expected
+// to pass until the hibernation has stalled.
 func (o Observed) refusedStopNote() string {
+	hasLasted := o.Refusal.Class == actuator.WrongState && o.isHibernationOpen() && o.Now.Sub(o.stopBeganAt()) > stalledAfter
 	switch {
-	case !isLastingRefusal(o.Refusal.Class):
+	case !isLastingRefusal(o.Refusal.Class) && !hasLasted:
 		return ""
 	case o.allMachinesAre(actuator.Running):
-		return "; no machine is stopped before all can be: remove what keeps these from stopping, or set spec.powerState to Running"
+		return "; no machine is stopped until all can be stopped: remove what prevents these from stopping, or set spec.powerState to Running"
 	default:
-		return "; others are stopped, so that the cluster is down in part: remove what keeps these from stopping, or set spec.powerState to Running"
+		return "; other machines are stopped, so the cluster is partly down: remove what prevents these from stopping, or set spec.powerState to Running"
 	}
 }
 
-// isLastingRefusal reports whether a refusal does not pass by itself.
+// isLastingRefusal reports whether a refusal needs a user to resolve it.
 func isLastingRefusal(c actuator.ErrorClass) bool {
 	return c == actuator.Other || c == actuator.NotFound
 }
 
-// unrecordedNodesWarning is shown while the hibernation can still be cancelled: without recorded nodes, and without
-// OpenShift Machines, nobody can judge certificate requests at the resume.
+// unrecordedNodesWarning is shown while the hibernation can still be cancelled. Without recorded nodes and
+// OpenShift Machines, no certificate request can be judged at the resume.
 func (o Observed) unrecordedNodesWarning() string {
 	switch {
 	case len(ensureHibernationRecord(o).Nodes) == 0:
-		return "; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up"
+		return "; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume"
 	case !o.isHibernationOpen() && !o.isResuming() && len(o.Nodes) == 0:
-		return "; its nodes could not be written down, and those of the last hibernation count"
+		return "; its nodes could not be recorded, so the nodes of the last hibernation are used"
 	default:
 		return ""
 	}
 }
 
-// ensureHibernationRecord keeps an open record and opens one otherwise. Nodes that could not be listed are taken from the last
-// hibernation.
+// ensureHibernationRecord keeps an open record, or opens a new one. Nodes that could not be listed are taken
+// from the last hibernation.
 func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 	if o.isHibernationOpen() {
 		if o.Record.PowerStateBefore == nil || o.isTimedOut() {
 			return o.Record
 		}
-		record := o.Record.DeepCopy() // Somebody wants now what only the timer wanted.
+		record := o.Record.DeepCopy() // The requester now wants what only the timer wanted.
 		record.PowerStateBefore, record.RequestedBy = nil, o.RequestedBy
 		return record
 	}
@@ -185,9 +190,8 @@ func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 		awaited = o.awaitedNodes()
 	}
 	for _, node := range o.Nodes {
-		// A cancelled resume leaves the nodes that it awaited to the next one: they are not ready only because their
-		// machines were stopped.
-		// In a resume that is cancelled, nodes may be silent for hours because they were off.
+		// A cancelled resume leaves the nodes that it awaited to the next one: they are not ready only because
+		// their machines were stopped. Such nodes may also have been silent for hours.
 		node.ClockSkewed = node.isClockAhead(o.Now) || node.isClockBehind(o.Now) && !o.hasNotResumed()
 		node.Ready = node.Ready || slices.ContainsFunc(awaited, func(a ObservedNode) bool { return a.Name == node.Name })
 		record.Nodes = append(record.Nodes, node.RecordedNode)

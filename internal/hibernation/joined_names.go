@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// maxJoinedNames is how many names a message holds.
+// maxJoinedNames is the maximum number of names in a message.
 const maxJoinedNames = 5
 
-// joinNames joins sorted names; of many it shows the first and says how many there are.
+// joinNames joins sorted names. It shows the first ones and the number of the others if there are many.
 func joinNames(names []string) string {
 	sorted := slices.Sorted(slices.Values(names))
 	if len(sorted) <= maxJoinedNames {
@@ -20,7 +20,7 @@ func joinNames(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:maxJoinedNames], ", "), len(sorted)-maxJoinedNames)
 }
 
-// machineNames joins what people know machines by.
+// machineNames joins the names that users recognise machines by.
 func (o Observed) machineNames(ids []string) string {
 	var names []string
 	for _, m := range o.Machines {

@@ -11,25 +11,28 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// Where the owner of a cluster asks for it, workers are stopped first, and the control plane once they are seen off; at the resume the control
-// plane is started first, and workers once its API server answers (docs/adr/0036-workers-stop-first.md). Both waits have an end.
+// With the option WorkersFirst, workers are stopped first, and the control plane once they are observed off. At
+// the resume the control plane is started first, and workers once its API server answers
+// (docs/adr/0036-workers-stop-first.md). Both waits are bounded.
 
 const (
-	// workersStopWindow is for how long after a hibernation began its control plane is not stopped before the workers are off.
+	// workersStopWindow is how long after the start of a hibernation the control plane waits for the workers to
+	// be off.
 	workersStopWindow = 10 * time.Minute
-	// controlPlaneStartWindow is for how long after a resume began its workers are not started before the API server answers. It leaves them
-	// time to be back before the cluster runs in part.
+	// controlPlaneStartWindow is how long after the start of a resume the workers wait for the API server. It
+	// leaves them time to be back before the cluster counts as running in part.
 	controlPlaneStartWindow = 5 * time.Minute
 )
 
-// isOrdered reports whether an order is wanted and can be kept: a machine is known to be of the control plane. Every other one counts as a worker.
+// isOrdered reports whether an order is requested and possible: at least one machine is known to be part of the
+// control plane. Every other machine counts as a worker.
 func (o Observed) isOrdered() bool {
 	return o.Options.WorkersFirst && slices.ContainsFunc(o.Machines, isOfControlPlane)
 }
 
 func isOfControlPlane(m actuator.Machine) bool { return m.Role == actuator.ControlPlaneRole }
 
-// withoutWorkers and onlyWorkers choose from ids of machines.
+// withoutWorkers and onlyWorkers filter ids of machines.
 func (o Observed) withoutWorkers(ids []string) []string { return o.filterByRole(ids, true) }
 func (o Observed) onlyWorkers(ids []string) []string    { return o.filterByRole(ids, false) }
 
@@ -43,8 +46,8 @@ func (o Observed) filterByRole(ids []string, isControlPlane bool) []string {
 	return chosen
 }
 
-// workersOn are the workers before which the control plane is not stopped. Spot machines that are terminated are not among them: nothing
-// takes that back, so that it comes after everything else.
+// workersOn are the workers that the control plane waits for. Spot machines that are terminated are not among
+// them: termination is irreversible and comes last.
 func (o Observed) workersOn() []string {
 	var ids []string
 	for _, m := range o.Machines {
@@ -56,8 +59,8 @@ func (o Observed) workersOn() []string {
 	return ids
 }
 
-// awaitsWorkersOff reports whether the control plane is left on for now. A worker that the cloud refuses to stop keeps it on for as long as
-// it does: without an order such a machine keeps all others on.
+// awaitsWorkersOff reports whether the control plane is left on for now. A worker that the cloud refuses to
+// stop keeps it on as long as the refusal lasts: without an order, such a machine keeps all others on.
 func (o Observed) awaitsWorkersOff() bool {
 	on := o.workersOn()
 	if !o.isOrdered() || !o.isHibernationOpen() || len(on) == 0 {
@@ -70,7 +73,7 @@ func (o Observed) controlPlaneStopsAt() time.Time {
 	return o.stopBeganAt().Add(workersStopWindow)
 }
 
-// machinesToStopNow are those that are to be stopped, but for those that have to wait for others.
+// machinesToStopNow are the machines to stop, except those that wait for others.
 func (o Observed) machinesToStopNow() []string {
 	if o.awaitsWorkersOff() {
 		return o.onlyWorkers(o.machinesToStop())
@@ -78,7 +81,8 @@ func (o Observed) machinesToStopNow() []string {
 	return o.machinesToStop()
 }
 
-// awaitsControlPlane reports whether workers are left off for now. A machine without capacity holds up none.
+// awaitsControlPlane reports whether workers are left off for now. A machine without capacity does not delay
+// them.
 func (o Observed) awaitsControlPlane() bool {
 	if !o.isOrdered() || !o.isResuming() || !o.Now.Before(o.workersStartAt()) {
 		return false
@@ -91,7 +95,7 @@ func (o Observed) workersStartAt() time.Time {
 	return o.Record.ResumeStartedAt.Add(controlPlaneStartWindow)
 }
 
-// machinesToStart are those that are off and are to be started, but for those that have to wait for others.
+// machinesToStart are the stopped machines to start, except those that wait for others.
 func (o Observed) machinesToStart() []string {
 	if o.awaitsControlPlane() {
 		return o.withoutWorkers(o.machineIDs(actuator.Stopped))
@@ -99,14 +103,14 @@ func (o Observed) machinesToStart() []string {
 	return o.machineIDs(actuator.Stopped)
 }
 
-// mayStartOverdueWorkers reports whether workers have waited for long enough for a control plane whose requests are approved again and
-// again. Those that the cloud refuses hold up no approval.
+// mayStartOverdueWorkers reports whether workers have waited long enough for a control plane that keeps getting
+// requests approved. Workers that the cloud refuses to start do not delay approvals.
 func (o Observed) mayStartOverdueWorkers() bool {
 	isOverdue := o.isOrdered() && o.isResuming() && !o.Now.Before(o.workersStartAt())
 	return isOverdue && slices.ContainsFunc(o.onlyWorkers(o.machineIDs(actuator.Stopped)), func(id string) bool { return !o.isRefused(id) })
 }
 
-// stopOrderNote says which machines come first.
+// stopOrderNote describes the order of the stop.
 func (o Observed) stopOrderNote() string {
 	switch {
 	case !o.Options.WorkersFirst:
@@ -124,7 +128,7 @@ func (o Observed) stopOrderNote() string {
 	}
 }
 
-// startOrderNote says which machines come first.
+// startOrderNote describes the order of the start.
 func (o Observed) startOrderNote() string {
 	switch {
 	case !o.Options.WorkersFirst:
@@ -141,5 +145,5 @@ func (o Observed) startOrderNote() string {
 }
 
 func unorderedNote() string {
-	return fmt.Sprintf("; all at once, because no machine's labels or name tell that it is of the control plane, as %s asks for", hivev1.StopOrderAnnotation)
+	return fmt.Sprintf("; all at once, because no machine's labels or name identify it as part of the control plane, which %s asks for", hivev1.StopOrderAnnotation)
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// workersFirst makes the first machine one of the control plane, before which the second one is to be stopped.
+// workersFirst makes the first machine part of the control plane, and stops the second one before it.
 func workersFirst(o *Observed) {
 	o.Options.WorkersFirst = true
 	o.Machines[0].Role, o.Machines[1].Role = actuator.ControlPlaneRole, actuator.WorkerRole
 }
 
-// beganBefore is the record of a hibernation that goes on.
+// beganBefore is the record of a hibernation that began the given time ago.
 func beganBefore(d time.Duration) *hivev1.HibernationRecord {
 	r := openRecord()
 	r.SleepStartedAt = secondsAgo(d)
@@ -60,38 +60,38 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 		"the worker is stopped first, with the rights to stop the control plane": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst), stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
 		},
-		"the nodes are written down before": {
-			observedCluster(wantHibernating, nil, on, workersFirst, both), expectedPlan{"write the nodes down", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately},
+		"the nodes are recorded first": {
+			observedCluster(wantHibernating, nil, on, workersFirst, both), expectedPlan{"record nodes", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately},
 		},
 		"the control plane waits for a worker that stops": {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff), workersFirst), awaitStop},
-		"the control plane waits for a worker that still starts": {
+		"the control plane waits for a worker that is still starting": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOn), workersFirst), awaitStop,
 		},
 		"the control plane is stopped once the worker is off": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), workersFirst), stop(StopMachines{IDs: controlPlane}, hivev1.StoppingMachinesReason),
 		},
-		"a worker whose place is still paid for is none that is off": {
+		"a worker that is off and billed does not count as off": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), holdsCapacity, workersFirst),
 			stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
 		},
-		"a worker that hangs holds up the control plane for ten minutes": {
+		"a worker that does not stop delays the control plane by ten minutes": {
 			observedCluster(wantHibernating, beganBefore(late), on, secondMachine(goingOff), workersFirst), stop(StopMachines{IDs: controlPlane}, hivev1.WaitingForMachinesToStopReason),
 		},
 		"a worker that the cloud refuses to stop keeps the control plane on": {
 			observedCluster(wantHibernating, beganBefore(late), on, refusedWorker, workersFirst),
 			expectedPlan{"stop machines", StopMachines{IDs: worker, StoppedLater: controlPlane}, stopping, hivev1.FailedToStopReason, refusalRest(actuator.Other, secondsAgo(late).Time, modelTime())},
 		},
-		"a spot machine that is terminated last holds up nothing": {
+		"a spot machine that is terminated last delays nothing": {
 			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on), workersFirst),
 			stop(StopMachines{IDs: controlPlane, TerminatedLater: worker}, hivev1.StoppingMachinesReason),
 		},
-		"a machine of which nothing is known counts as a worker": {
+		"a machine of unknown role counts as a worker": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst, onlyControlPlaneIsKnown), stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
 		},
-		"where no machine is known to be of the control plane, all are stopped at once": {
+		"all machines are stopped at once if no control-plane machine is known": {
 			observedCluster(wantHibernating, openRecord(), on, unknownRoles), stop(StopMachines{IDs: all}, hivev1.StoppingMachinesReason),
 		},
-		"a worker that somebody starts while the cluster sleeps is stopped": {
+		"a worker that a user starts while the cluster hibernates is stopped": {
 			observedCluster(wantHibernating, beganBefore(time.Hour), off, secondMachine(on), workersFirst), stop(StopMachines{IDs: worker}, hivev1.WaitingForMachinesToStopReason),
 		},
 
@@ -105,29 +105,29 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 		"the worker is started once the API server answers": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), one, workersFirst), start(StartMachines{worker}, minProbeInterval),
 		},
-		"the nodes of the control plane get their certificates before": {
+		"the nodes of the control plane get their certificates before workers start": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), one, withRequests("csr-0"), workersFirst), start(ApproveRequests{[]string{"csr-0"}}, minProbeInterval),
 		},
 		"the worker waits for the API server for five minutes": {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), silent, workersFirst),
 			expectedPlan{"machines are starting", StartMachines{worker}, starting, hivev1.WaitingForMachinesReason, maxCloudInterval},
 		},
-		"a worker that has waited for long enough comes before approvals": {
+		"an overdue worker is started before approvals": {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), one, withRequests("csr-0"), workersFirst),
 			expectedPlan{"machines are starting", StartMachines{worker}, starting, hivev1.WaitingForMachinesReason, maxCloudInterval},
 		},
-		"a machine of the control plane without capacity holds up no worker": {
+		"a control-plane machine without capacity does not delay workers": {
 			observedCluster("", resumingRecord(time.Second), off, refusedControlPlane, one, workersFirst, func(o *Observed) {
 				o.Machines = append(o.Machines, actuator.Machine{ID: "i-2", State: on, Role: actuator.ControlPlaneRole})
 			}),
 			expectedPlan{"machines are starting", StartMachines{all}, starting, hivev1.FailedToStartMachinesReason, minProbeInterval},
 		},
-		"where no machine is known to be of the control plane, all are started at once": {
+		"all machines are started at once if no control-plane machine is known": {
 			observedCluster("", resumingRecord(time.Second), off, unknownRoles), start(StartMachines{all}, machineWaitInterval),
 		},
 		"a worker that stops later is started without any order": {
 			observedCluster("", resumedRecord(time.Hour), on, secondMachine(off), silent, workersFirst),
-			expectedPlan{"awake, API silent", StartMachines{worker}, hivev1.RunningHibernationReason, hivev1.APIUnreachableReason, retryInterval},
+			expectedPlan{"running, API server not reachable", StartMachines{worker}, hivev1.RunningHibernationReason, hivev1.APIUnreachableReason, retryInterval},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestReportsTellWhichMachinesComeFirst(t *testing.T) {
 		o.Refusal = &OrderRefusal{ObservationError{actuator.Throttled, "Slow down"}, []string{"i-1"}}
 	}
 	const ignored = `; the annotation torpor.dev/stop-order is ignored: expected workers-first, found "masters-first"`
-	const unordered = "; all at once, because no machine's labels or name tell that it is of the control plane, as torpor.dev/stop-order asks for"
+	const unordered = "; all at once, because no machine's labels or name identify it as part of the control plane, which torpor.dev/stop-order asks for"
 	for name, row := range map[string]struct {
 		in   Observed
 		want string
@@ -164,7 +164,7 @@ func TestReportsTellWhichMachinesComeFirst(t *testing.T) {
 		"workers have stopped": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), workersFirst), "Stopping the cluster's 2 machines; the workers are off",
 		},
-		"a worker hangs": {
+		"a worker does not stop": {
 			observedCluster(wantHibernating, beganBefore(workersStopWindow), on, secondMachine(goingOff), workersFirst),
 			"Waiting for i-0, worker (i-1) to stop; the control plane, too, although workers have not stopped in ten minutes: worker (i-1)",
 		},
@@ -174,11 +174,11 @@ func TestReportsTellWhichMachinesComeFirst(t *testing.T) {
 		"no machine has a role": {
 			observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Options.WorkersFirst = true }), "Stopping the cluster's 2 machines" + unordered,
 		},
-		"an order makes no sense while machines stop": {observedCluster(wantHibernating, openRecord(), on, withBadOrder), "Stopping the cluster's 2 machines" + ignored},
-		"an order makes no sense while the cluster runs": {
+		"a malformed order is reported while machines stop": {observedCluster(wantHibernating, openRecord(), on, withBadOrder), "Stopping the cluster's 2 machines" + ignored},
+		"a malformed order is reported while the cluster runs": {
 			observedCluster("", nil, on, apiWithNodes(), withBadOrder), "The cluster runs and answers" + ignored,
 		},
-		"an order makes no sense while the cluster sleeps": {observedCluster(wantHibernating, openRecord(), off, withBadOrder), "The cluster hibernates" + ignored},
+		"a malformed order is reported while the cluster hibernates": {observedCluster(wantHibernating, openRecord(), off, withBadOrder), "The cluster hibernates" + ignored},
 		"the control plane starts before the record is saved": {
 			observedCluster("", openRecord(), off, workersFirst),
 			"Starting the cluster's 2 machines; the control plane first, and workers once it answers, after five minutes at the latest",
@@ -210,7 +210,7 @@ func TestReportsTellWhichMachinesComeFirst(t *testing.T) {
 func TestOptionsThatMakeNoSenseAreToldOnce(t *testing.T) {
 	options := ReadStopOptions(map[string]string{hivev1.StopOrderAnnotation: strings.Repeat("x", 100)})
 	if options.WorkersFirst || len(options.Ignored) > 200 {
-		t.Errorf("found %+v, want nothing but a short note", options)
+		t.Errorf("found %+v, want only a short note", options)
 	}
 	plan := Decide(observedCluster("", nil, actuator.Running, apiWithNodes(), func(o *Observed) { o.Options = options }))
 	first := OptionEvents(nil, options, plan)
@@ -220,7 +220,7 @@ func TestOptionsThatMakeNoSenseAreToldOnce(t *testing.T) {
 	}
 	reported := []metav1.Condition{{Type: hivev1.ClusterReadyCondition, Message: plan.Ready.Message}}
 	if again := OptionEvents(reported, options, plan); len(again) != 0 {
-		t.Errorf("expected no event of what was told before, found %v", again)
+		t.Errorf("expected no event for a note that was reported before, found %v", again)
 	}
 	if none := OptionEvents(nil, ReadStopOptions(nil), plan); len(none) != 0 {
 		t.Errorf("expected no event without options, found %v", none)

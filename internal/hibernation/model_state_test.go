@@ -14,29 +14,31 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// modelState is a toy world: a cluster of two machines, its cloud and what is saved of it, as one comparable value.
-// Machines need passes to stop and start, the API server answers only a while after the first machine runs, and a node
-// whose machine was off reports only after its request for a client certificate was approved, then asks for a serving one.
-// The second machine is slower, and its node asks when the first one is back.
-// Times are ages, so that the same situation is the same value whenever it occurs.
+// modelState is a toy world: a cluster of two machines, its cloud and its saved status, as one comparable value.
+// Machines need passes to stop and start, the API server answers only a while after the first machine runs, and a
+// node whose machine was off reports only after its request for a client certificate was approved, then asks for a
+// serving one. The second machine is slower, and its node asks when the first one is back. Times are ages, so that
+// the same situation is the same value whenever it occurs.
 type modelState struct {
 	desired  hivev1.PowerState
 	machines [2]modelMachine
-	// refuses is what the cloud refuses to do with the second machine.
+	// refuses is the action on the second machine that the cloud refuses.
 	refuses refusal
-	// spot says that the second machine cannot be stopped, and is one of a MachineSet; isNew says that it took the place of another one.
-	// An id that comes back stands for a third one: no record names both.
+	// spot is whether the second machine cannot be stopped and belongs to a MachineSet. isNew is whether it
+	// replaced another one. An id that is used again stands for a third machine: no record names both.
 	spot, isNew bool
-	// isOrdered says that the second machine is a worker, which is stopped before the first one, of the control plane, and started after it.
+	// isOrdered is whether the second machine is a worker that is stopped before the control plane, the first one,
+	// and started after it.
 	isOrdered bool
-	// drains says that the second machine, a worker, is drained before machines stop; pods and cordon are those of its node.
+	// drains is whether the second machine, a worker, is drained before machines stop; pods and cordon are those of
+	// its node.
 	drains bool
 	pods   podState
 	cordon cordonState
-	// apiPasses counts the passes since the first machine runs, up to apiBootPasses.
+	// apiPasses counts the passes since the start of the first machine, up to apiBootPasses.
 	apiPasses int
 	nodes     [2]modelNode
-	// operators are the ClusterOperators, of which plain Kubernetes has none.
+	// operators are the ClusterOperators; a plain Kubernetes cluster has none.
 	operators operatorState
 	// record and reported are the saved status.
 	record   modelRecord
@@ -60,9 +62,9 @@ type modelRecord struct {
 	exists                              bool
 	hibernationStarted, resume, resumed age
 	nodes                               [2]nodeRecord
-	// spot says which of the second machine's ids is in the record.
+	// spot is which of the second machine's ids are in the record.
 	spot [2]bool
-	// drain is when a drain has ended; drainGoesOn and never are none.
+	// drain is when a drain ended; drainGoesOn and never are not times.
 	drain age
 	left  string
 }
@@ -91,10 +93,10 @@ const (
 	allValid     certificate = "all certificates valid"
 
 	noOperators     operatorState = ""
-	operatorsSilent operatorState = "silent: what they say is from before"
+	operatorsSilent operatorState = "silent: their conditions are old"
 	operatorsBusy   operatorState = "progressing"
 	operatorsReady  operatorState = "ready"
-	operatorsBroken operatorState = "degraded for good"
+	operatorsBroken operatorState = "degraded permanently"
 
 	noPods      podState = ""
 	podsRun     podState = "run"
@@ -107,7 +109,7 @@ const (
 	cordonedForDrain cordonState = "cordoned for the drain"
 	cordonedByPerson cordonState = "cordoned by a person"
 
-	// drainGoesOn is no age.
+	// drainGoesOn marks a drain in progress; it is not an age.
 	drainGoesOn age = -1<<63 + 1
 	modelBudget     = 5 * time.Minute
 
@@ -115,17 +117,17 @@ const (
 	nodeRecordedNotReady nodeRecord = "recorded, not ready"
 	nodeRecordedReady    nodeRecord = "recorded, ready"
 
-	// gone is a machine that was terminated, and whose Machine is still there.
+	// gone is a machine that was terminated and whose Machine still exists.
 	gone actuator.MachineState = "gone"
 
 	never age = -1 << 63
-	// forever is older than every age that a decision looks at.
+	// forever is older than every age that a decision depends on.
 	forever = age(12 * time.Minute)
 
 	apiBootPasses = 4
-	// nodeGracePeriod is how long a cluster believes a node that does not report.
+	// nodeGracePeriod is how long a cluster takes a silent node for ready.
 	nodeGracePeriod = age(40 * time.Second)
-	// idleTime is how far time leaps while nothing happens.
+	// idleTime is how far the clock jumps while nothing happens.
 	idleTime = 3 * time.Minute
 )
 
@@ -184,12 +186,13 @@ func (s modelState) mayBeTerminated() bool {
 	return s.spot && !s.wantsRunning() && s.record.exists && s.record.resume == never && s.record.spot[map[bool]int{true: 1}[s.isNew]]
 }
 
-// hasForgottenSpotMachine reports whether nothing but people can have the second machine made anew: who was terminated stood in the record.
+// hasForgottenSpotMachine reports whether only a user can get the second machine replaced, because the record that
+// named it is lost.
 func (s modelState) hasForgottenSpotMachine() bool {
 	return s.machines[1].state == gone && !s.record.spot[map[bool]int{true: 1}[s.isNew]]
 }
 
-// nodeReports reports whether the machine runs, the API server answers, and the kubelet may talk to it.
+// nodeReports reports whether the machine runs, the API server answers, and the kubelet has a valid client certificate.
 func (s modelState) nodeReports(i int) bool {
 	c := s.nodes[i].certificate
 	return s.machines[i].state == actuator.Running && s.apiAnswers() && c != expired && c != clientAsked
@@ -253,7 +256,7 @@ func (s modelState) observeState(d disturbance) Observed {
 	return o
 }
 
-// stateBefore is what a cloud shows whose reads lag.
+// stateBefore is the state that a cloud with lagging reads returns.
 func (m modelMachine) stateBefore() actuator.MachineState {
 	switch m.state {
 	case actuator.Stopping:
@@ -265,7 +268,7 @@ func (m modelMachine) stateBefore() actuator.MachineState {
 	return m.state
 }
 
-// lastRefusal is what became of the order that the last pass has given.
+// lastRefusal is the refusal of the order of the last pass.
 func (s modelState) lastRefusal() *OrderRefusal {
 	second := s.machines[1].state
 	isHibernating := !s.wantsRunning() && s.record.exists && s.record.resume == never
@@ -286,7 +289,7 @@ func (s modelState) lastRefusal() *OrderRefusal {
 	}
 }
 
-// refusedStop are the machines of an order to stop the second one.
+// refusedStop are the machines of a refused order to stop the second one.
 func (s modelState) refusedStop() []string {
 	if s.isOrdered {
 		return []string{s.idOf(1)}
@@ -294,7 +297,7 @@ func (s modelState) refusedStop() []string {
 	return []string{s.idOf(0), s.idOf(1)}
 }
 
-// reconcileOnce is one pass of the controller: observe, decide, act, save. The disturbance says what goes wrong in it.
+// reconcileOnce is one pass of the controller: observe, decide, act, save. The disturbance is what fails in it.
 func (s modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 	p := Decide(s.observeState(d))
 	next := s
@@ -336,7 +339,7 @@ func (s modelState) applyAction(do Action) modelState {
 	switch do := do.(type) {
 	case StopMachines:
 		if (s.refuses == stops || s.spot) && slices.Contains(do.IDs, s.idOf(1)) {
-			return s // A cluster is stopped whole or not at all.
+			return s // All machines of a cluster are stopped, or none.
 		}
 		for i := range s.machines {
 			if slices.Contains(do.IDs, s.idOf(i)) && s.machines[i].state == actuator.Running {
@@ -392,7 +395,7 @@ func grantCertificate(c certificate) certificate {
 	}
 }
 
-// tick lets the time between two passes go by.
+// tick advances the time between two passes.
 func (s modelState) tick(d time.Duration) modelState {
 	s.record.hibernationStarted, s.record.resume, s.record.resumed = s.record.hibernationStarted.plus(d), s.record.resume.plus(d), s.record.resumed.plus(d)
 	s.record.drain = s.record.drain.plus(d)
@@ -432,7 +435,8 @@ func (p podState) observe() WorkerPods {
 	return seen
 }
 
-// tick lets operators go on: what they run on was off, so that they say nothing, look at what there is, and are ready.
+// tick advances the operators. Their nodes were off, so they are silent at first, then they report, then they are
+// ready.
 func (o operatorState) tick(isOn, canRun bool) operatorState {
 	switch {
 	case o == noOperators, o == operatorsBroken:
@@ -448,7 +452,7 @@ func (o operatorState) tick(isOn, canRun bool) operatorState {
 	}
 }
 
-// observe returns what they show: one that says nothing looks as ready as it was.
+// observe returns the observed operator: a silent one looks as ready as it was.
 func (o operatorState) observe(now time.Time) ObservedOperator {
 	seen := ObservedOperator{Name: "etcd", LastSeen: now}
 	switch o {
@@ -480,7 +484,7 @@ func (s modelState) tickNode(i int, d time.Duration) modelState {
 	n := &s.nodes[i]
 	n.seen = n.seen.plus(d)
 	if s.machines[i].state == actuator.Stopped && !s.wantsRunning() {
-		n.certificate = expired // A machine that somebody switches off is back before that.
+		n.certificate = expired // A machine that another party switches off is back before its certificate expires.
 	}
 	if s.nodeReports(i) {
 		n.ready, n.seen = true, 0
@@ -503,7 +507,7 @@ func (s modelState) tickNode(i int, d time.Duration) modelState {
 	return s
 }
 
-// withoutAges returns the state without its ages: while that stays the same, nothing happens.
+// withoutAges returns the state without its ages: if that does not change, nothing happens.
 func (s modelState) withoutAges() modelState {
 	for _, a := range []*age{&s.record.hibernationStarted, &s.record.resume, &s.record.resumed, &s.record.drain} {
 		if *a != never && *a != drainGoesOn {
@@ -539,7 +543,7 @@ func (r modelRecord) record() *hivev1.HibernationRecord {
 	return out
 }
 
-// recordOf keeps what the API server would keep: whole seconds.
+// recordOf rounds times to whole seconds, as the API server does.
 func recordOf(r *hivev1.HibernationRecord) modelRecord {
 	out := noRecord()
 	if r == nil {
@@ -572,7 +576,7 @@ func noRecord() modelRecord {
 	return modelRecord{hibernationStarted: never, resume: never, resumed: never, drain: never, nodes: [2]nodeRecord{nodeNotRecorded, nodeNotRecorded}}
 }
 
-// format shows a state to the reader of a failure.
+// format formats a state for a failure message.
 func (s modelState) format() string {
 	return fmt.Sprintf("want %s, ordered %t; machines %v, spot %t, new %t, refused %q, API %d, nodes %v, operators %q, drains %t, pods %q, cordon %q; record %+v; reported %s/%s",
 		s.desired, s.isOrdered, s.machines, s.spot, s.isNew, s.refuses, s.apiPasses, s.nodes, s.operators, s.drains, s.pods, s.cordon, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)

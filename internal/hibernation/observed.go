@@ -13,160 +13,172 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// Observed is everything that Decide looks at. The fields are in the order in which they are observed:
-// what an earlier one makes irrelevant is left empty.
+// Observed is the complete input of Decide. The fields are in the order of observation. A field that an earlier
+// one makes irrelevant is left empty.
 type Observed struct {
-	// Now is the hub's time.
+	// Now is the time of the hub.
 	Now time.Time
-	// Deleted, Paused and Installed come from the object itself.
+	// Deleted, Paused and Installed are read from the object.
 	Deleted, Paused, Installed bool
-	// SpecPowerState is spec.powerState, or Running once that stop has ended by itself, or Hibernating while a Slumber stops it, and DesiredPowerState what follows from it and
-	// the timer; empty means Running.
+	// SpecPowerState is spec.powerState. It is Running instead if the requested stop has expired, and
+	// Hibernating if a Slumber stops the cluster. DesiredPowerState follows from SpecPowerState and the timer.
+	// Empty means Running.
 	SpecPowerState, DesiredPowerState hivev1.PowerState
-	// Stops are the record of the stops that spec.powerState has asked for.
+	// Stops is the record of the stops that spec.powerState requested.
 	Stops stoprecord.Records
-	// Scheduled is the stop of a Slumber that holds; nil if none does.
+	// Scheduled is the Slumber's stop that is in effect; nil if there is none.
 	Scheduled *torporv1alpha1.ScheduledStop
-	// Timer is how long the cluster may run.
+	// Timer limits how long the cluster may run.
 	Timer RunTimer
-	// SyncAwaitedUntil is until when at the latest a hibernation waits for the cluster's SyncSets to be applied for the first time; zero if
-	// it does not.
+	// SyncAwaitedUntil is the latest time until which a hibernation waits for the first application of the
+	// cluster's SyncSets; zero if it does not wait.
 	SyncAwaitedUntil time.Time
-	// Options are how its owner wants the cluster to be stopped.
+	// Options are the owner's options for a stop.
 	Options StopOptions
-	// RequestedBy is who asked, and RequestedAt when; empty and zero if the API server did not note it.
+	// RequestedBy is the requester, and RequestedAt the time of the request; empty and zero if the API server
+	// recorded neither.
 	RequestedBy string
 	RequestedAt time.Time
-	// Invalid says what the spec lacks; empty when it is complete.
+	// Invalid describes what is missing in the spec; empty if it is complete.
 	Invalid string
-	// NoActuator says why no actuator handles the platform; empty when one does.
+	// NoActuator is the reason why no actuator handles the platform; empty if one does.
 	NoActuator string
-	// Incompatible says why the cluster's version cannot hibernate; empty when it can.
+	// IsInfraDisabled is whether the owner of the machines has opted out of power management. The cloud is not
+	// called then, and NoActuator names the annotation.
+	IsInfraDisabled bool
+	// Incompatible is the reason why the cluster's version cannot hibernate; empty if it can.
 	Incompatible string
-	// HasNoVersion says that the cluster is none of OpenShift, so that no version is asked of it.
+	// HasNoVersion is whether the cluster is not an OpenShift cluster. The version check is skipped then.
 	HasNoVersion bool
-	// Record is the record of the last hibernation, nil if there was none.
+	// Record is the record of the last hibernation; nil if there was none.
 	Record *hivev1.HibernationRecord
 
-	// ObservationError says why the machines could not be observed; nil when they were.
+	// ObservationError is the error of observing the machines; nil if they were observed.
 	ObservationError *ObservationError
-	// Machines are the cluster's machines at the cloud.
+	// Machines are the cluster's machines as the cloud lists them.
 	Machines []actuator.Machine
-	// Refusal is what the cloud said to the last order that is still wanted; nil unless it was refused.
+	// Refusal is the cloud's refusal of the last order that is still wanted; nil if it was not refused.
 	Refusal *OrderRefusal
-	// AwaitsAllMachines says that the cluster is not to run without machines that do not start.
+	// AwaitsAllMachines is whether the cluster must not count as running while a machine does not start.
 	AwaitsAllMachines bool
 
 	// API is whether the cluster's API server answers; NotProbed where NeedsCluster is false.
 	API APIState
-	// APIMessage says why it does not.
+	// APIMessage is the reason why the API server does not answer.
 	APIMessage string
-	// IsAPIProblemLasting says that the server does not only start: time will not mend it.
+	// IsAPIProblemLasting is whether waiting does not solve the problem, unlike with a server that is starting.
 	IsAPIProblemLasting bool
-	// IsAPIForbidden says that it answers, and has refused for good to have its nodes read.
+	// IsAPIForbidden is whether the API server answers and has permanently refused to list nodes.
 	IsAPIForbidden bool
-	// IsAPICostly says that it used up what one look may cost, so that it is not looked at often.
+	// IsAPICostly is whether the last probe used up its budget. The cluster is probed less often then.
 	IsAPICostly bool
-	// Nodes are the cluster's nodes; only with a reachable API.
+	// Nodes are the cluster's nodes; only with a reachable API server.
 	Nodes []ObservedNode
-	// Replaceable are the cluster's OpenShift Machines of which it makes new ones once they are deleted, and HasReadMachines says that
-	// they were read; only where NeedsMachines is true.
+	// Replaceable are the OpenShift Machines that the cluster replaces when they are deleted. HasReadMachines
+	// is whether they were read. Both are set only where NeedsMachines is true.
 	Replaceable     []ReplaceableMachine
 	HasReadMachines bool
-	// ReplacementError says why Machines were not deleted when that was tried last, and IsReplacementResting that this was a moment ago;
-	// empty if they were.
+	// ReplacementError is the error of the last attempt to delete Machines; empty if there was none.
+	// IsReplacementResting is whether that attempt was a moment ago.
 	ReplacementError     string
 	IsReplacementResting bool
-	// Pods are those of the workers; only where NeedsPods is true.
+	// Pods are the pods of the workers; only where NeedsPods is true.
 	Pods WorkerPods
-	// CordonError says why nodes could not be uncordoned when that was tried last, and IsCordonResting that this was a moment ago; empty if they
-	// were.
+	// CordonError is the error of the last attempt to uncordon nodes; empty if there was none. IsCordonResting
+	// is whether that attempt was a moment ago.
 	CordonError     string
 	IsCordonResting bool
-	// Operators are the ClusterOperators of a cluster of OpenShift, and OperatorsError says why they could not be read; only where
-	// NeedsOperators is true. WereOperatorsMissing says that the report before named some.
+	// Operators are the ClusterOperators of an OpenShift cluster. OperatorsError is the reason why they could
+	// not be read. Both are set only where NeedsOperators is true. WereOperatorsMissing is whether the previous
+	// report named operators.
 	Operators            []ObservedOperator
 	OperatorsError       string
 	WereOperatorsMissing bool
-	// Approvable are the names of certificate requests that the judge would approve, sorted.
+	// Approvable are the sorted names of certificate requests that the judge would approve.
 	Approvable []string
-	// ApprovalError says why an approval that was handed in was not made; empty if none failed.
+	// ApprovalError is the error of an approval that was requested and not made; empty if none failed.
 	ApprovalError string
-	// Blocked are the certificate requests that the judge left although they may be what a node waits for.
+	// Blocked are the certificate requests that the judge did not approve although a node may wait for them.
 	Blocked []BlockedRequest
 }
 
 // BlockedRequest is a certificate request that was not approved.
 type BlockedRequest struct {
-	// NodeName is the node that the request names; empty if that was not read.
+	// NodeName is the node that the request names; empty if the name was not read.
 	NodeName string
-	// Reason says what was expected and found.
+	// Reason describes what was expected and found.
 	Reason string
 }
 
-// ObservationError is an error of observing that the user has to see.
+// ObservationError is an error of an observation that is reported to the user.
 type ObservationError struct {
-	// Class decides what can be done about it.
+	// Class decides which remedy exists.
 	Class actuator.ErrorClass
-	// Message is for people: stable, without secrets.
+	// Message is shown to users: it is stable and contains no secrets.
 	Message string
 }
 
-// OrderRefusal is an order to stop or to start machines that was refused, for all of them or for some.
+// OrderRefusal is a refused order to stop or to start machines. It may concern some of them only.
 type OrderRefusal struct {
 	ObservationError
-	// MachineIDs are the machines that it was refused for.
+	// MachineIDs are the machines for which the cloud refused the order.
 	MachineIDs []string
 }
 
 // APIState is whether the cluster's API server answers.
 type APIState string
 
-// What is known of an API server.
+// The states of an API server.
 const (
 	NotProbed   APIState = ""
 	Reachable   APIState = "reachable"
 	Unreachable APIState = "unreachable"
 )
 
-// ObservedNode is a node of the cluster as its API server shows it.
+// ObservedNode is a node of the cluster as its API server returns it.
 type ObservedNode struct {
 	hivev1.RecordedNode
-	// LastSeen is the newest sign of life by the node's own clock: its lease's renewal or its Ready heartbeat.
+	// LastSeen is the newest sign of life by the node's own clock: the renewal of its lease or its Ready
+	// heartbeat.
 	LastSeen time.Time
-	// HasChanged is whether LastSeen has changed since the first look of the resume; known only of nodes whose ClockSkewed is set.
+	// HasChanged is whether LastSeen has changed since the first observation of the resume. It is known only
+	// for nodes whose ClockSkewed is set.
 	HasChanged bool
-	// Cordon is whether the node takes pods.
+	// Cordon describes whether pods can be scheduled on the node.
 	Cordon NodeCordon
 }
 
-// NeedsCloud reports whether the machines have to be observed, given what the object alone says: also those of a cluster that cannot
-// hibernate, because it may be off already.
+// NeedsCloud reports whether the machines must be observed, judging by the object alone. They are observed even
+// if the cluster cannot hibernate, because it may be off already.
 func NeedsCloud(o Observed) bool {
 	return !o.Deleted && !o.Paused && o.Installed && o.Invalid == "" && o.NoActuator == ""
 }
 
-// MayBeStopped reports whether the object alone lets the machines be stopped.
+// MayBeStopped reports whether the object alone allows stopping the machines.
 func MayBeStopped(o Observed) bool {
 	return NeedsCloud(o) && o.shouldHibernate() && !o.isRequestedHibernationUnsupported()
 }
 
-// MayAwaitFirstSync reports whether it matters if the cluster's SyncSets have been applied: it is to hibernate and never has.
+// MayAwaitFirstSync reports whether the first application of SyncSets matters: the cluster is to hibernate for
+// the first time.
 func MayAwaitFirstSync(o Observed) bool { return MayBeStopped(o) && o.Record == nil }
 
-// awaitsFirstSync reports whether a hibernation waits for the first sync. Nothing can be applied to a cluster that does not answer, and
-// nothing is to be waited for where machines are off already.
+// awaitsFirstSync reports whether a hibernation waits for the first sync. SyncSets cannot be applied to a
+// cluster that does not answer, and the wait is pointless where machines are off already.
 func (o Observed) awaitsFirstSync() bool {
 	return MayAwaitFirstSync(o) && o.API == Reachable && o.allMachinesAre(actuator.Running) && o.Now.Before(o.SyncAwaitedUntil)
 }
 
-// NeedsCluster reports whether the cluster has to be dialled, given its machines: to record its nodes before they stop, to follow it from
-// the first machine that runs, and to say whether it answers while nothing else is known. A cluster that hibernates is never dialled, unless
-// it has to say what is to become of a spot machine that runs.
+// NeedsCluster reports whether the cluster must be dialled, given its machines: to record its nodes before they
+// stop, to follow a resume from the first running machine, and to report whether it answers if nothing else is
+// known. A hibernating cluster is never dialled, except to find out whether a running spot machine may be
+// terminated.
 func NeedsCluster(o Observed) bool {
 	switch {
 	case o.Deleted, !o.Installed, o.Invalid != "":
 		return false
+	case o.IsInfraDisabled && !o.Paused:
+		return true // Only the API server shows whether the cluster runs.
 	case o.Paused, o.isRequestedHibernationUnsupported(), o.ObservationError != nil:
 		return !o.isHibernationOpen() && !IsAsleep(o)
 	case o.shouldHibernate():
@@ -176,12 +188,13 @@ func NeedsCluster(o Observed) bool {
 	}
 }
 
-// WillNeedCluster reports whether the cluster has to be dialled soon: it resumes, and none of its machines runs yet.
+// WillNeedCluster reports whether the cluster must be dialled soon: it is resuming, and none of its machines
+// runs yet.
 func WillNeedCluster(o Observed) bool {
 	return NeedsCloud(o) && o.ObservationError == nil && !o.shouldHibernate() && o.isResuming() && !o.anyMachineIs(actuator.Running)
 }
 
-// IsPowerSettled reports whether all machines are as the cluster should be.
+// IsPowerSettled reports whether all machines are in the desired state.
 func IsPowerSettled(o Observed) bool {
 	if o.shouldHibernate() {
 		return o.isPoweredOff()
@@ -192,7 +205,7 @@ func IsPowerSettled(o Observed) bool {
 // IsAsleep reports whether the cluster should hibernate and does.
 func IsAsleep(o Observed) bool { return o.shouldHibernate() && o.isPoweredOff() }
 
-// IsFollowed reports whether the cluster resumes and some of its machines run.
+// IsFollowed reports whether the cluster is resuming and some of its machines run.
 func IsFollowed(o Observed) bool {
 	return !o.shouldHibernate() && o.isResuming() && o.anyMachineIs(actuator.Running)
 }
@@ -200,26 +213,34 @@ func IsFollowed(o Observed) bool {
 // IsInAftercare reports whether the cluster was resumed a short while ago.
 func IsInAftercare(o Observed) bool { return o.isInAftercare() }
 
-// NeedsNodes reports whether the cluster's nodes matter: to record them, and until they are back after a hibernation.
+// NeedsNodes reports whether the cluster's nodes must be read: to record them, and until they are back after a
+// hibernation.
 func NeedsNodes(o Observed) bool {
-	isManaged := !o.Paused && !o.isRequestedHibernationUnsupported() && o.ObservationError == nil
+	isManaged := !o.Paused && !o.IsInfraDisabled && !o.isRequestedHibernationUnsupported() && o.ObservationError == nil
 	return isManaged && NeedsCluster(o) && (o.shouldHibernate() || o.hasNotResumed() || o.isInAftercare())
 }
 
-// MayBeSurveyed reports whether the cluster may be looked at for what a hibernation may run into: nothing is under way at it, or it is about
-// to be stopped.
+// MayBeSurveyed reports whether the cluster may be surveyed for problems that a hibernation may meet: no resume
+// or repair is in progress, or the cluster is about to be stopped.
 func MayBeSurveyed(o Observed) bool {
 	return NeedsCluster(o) && !o.Paused && o.ObservationError == nil && !o.hasNotResumed() && !o.isInAftercare()
 }
 
-// UnsupportedReason says why the cluster cannot hibernate; empty if it can, or if that is not known. The version of one that runs is not
-// asked for before it has answered.
+// UnsupportedReason returns the reason why the cluster cannot hibernate; empty if it can, or if that is
+// unknown. The version of a running cluster is not judged before the cluster has answered.
 func UnsupportedReason(o Observed) string {
+	grouped := o.groupReason()
 	switch {
-	case !o.Installed || o.isHibernationOpen():
+	case !o.Installed:
 		return ""
+	case o.IsInfraDisabled:
+		return o.NoActuator
+	case o.isHibernationOpen():
+		return grouped
 	case o.Invalid != "" || o.NoActuator != "":
 		return cmp.Or(o.Invalid, o.NoActuator)
+	case grouped != "":
+		return grouped
 	case !o.hasNotResumed() && (o.shouldHibernate() || o.API == Reachable):
 		return o.Incompatible
 	default:
@@ -227,8 +248,8 @@ func UnsupportedReason(o Observed) string {
 	}
 }
 
-// NeedsCertificateRequests reports whether certificate requests have to be judged: while a cluster resumes and for a while after,
-// because kubelets ask for serving certificates only once they are back.
+// NeedsCertificateRequests reports whether certificate requests must be judged: during a resume and for a while
+// after it, because kubelets request serving certificates only once they are back.
 func NeedsCertificateRequests(o Observed) bool {
 	return NeedsNodes(o) && !o.shouldHibernate() && o.Now.Before(ApprovalsUntil(o.Record))
 }
@@ -236,21 +257,22 @@ func NeedsCertificateRequests(o Observed) bool {
 func (o Observed) shouldHibernate() bool { return o.DesiredPowerState == hivev1.PowerStateHibernating }
 
 func (o Observed) isRequestedHibernationUnsupported() bool {
-	// A cluster that hibernates already goes on, whatever became of its version, and so does one whose resume is cancelled.
-	return o.shouldHibernate() && (o.NoActuator != "" || o.Incompatible != "" && !o.hasNotResumed())
+	// A change of the version neither ends a hibernation nor prevents cancelling a resume.
+	isIncompatible := o.Incompatible != "" && !o.hasNotResumed()
+	return o.shouldHibernate() && (o.NoActuator != "" || isIncompatible || o.groupReason() != "")
 }
 
-// isHibernationOpen reports whether the cluster was put into hibernation and not resumed since.
+// isHibernationOpen reports whether the cluster was put into hibernation and no resume has begun.
 func (o Observed) isHibernationOpen() bool { return isHibernationOpen(o.Record) }
 
 func isHibernationOpen(r *hivev1.HibernationRecord) bool {
 	return r != nil && r.ResumeStartedAt == nil
 }
 
-// hasNotResumed reports whether the cluster was put into hibernation and has not been ready since.
+// hasNotResumed reports whether the cluster was put into hibernation and has not been ready again.
 func (o Observed) hasNotResumed() bool { return o.Record != nil && o.Record.ResumedAt == nil }
 
-// isResuming reports whether a resume was begun and is not finished.
+// isResuming reports whether a resume has begun and is not finished.
 func (o Observed) isResuming() bool {
 	return o.hasNotResumed() && !o.isHibernationOpen()
 }
@@ -259,15 +281,17 @@ func (o Observed) isInAftercare() bool {
 	return o.Record != nil && o.Record.ResumedAt != nil && o.Now.Sub(o.Record.ResumedAt.Time) < aftercareWindow
 }
 
-// awaitsNodeRecord reports whether the nodes of today are not known while the API server may still answer. A resume that is
-// cancelled leaves those that it awaited.
+// awaitsNodeRecord reports whether the current nodes are unknown and the API server may still answer. A resume
+// that is cancelled keeps the nodes that it awaited.
 func (o Observed) awaitsNodeRecord() bool {
 	isKnown := o.isResuming() && len(o.Record.Nodes) > 0
 	return o.shouldHibernate() && !o.isHibernationOpen() && o.API == Unreachable && !isKnown && o.Now.Sub(o.requestedAt()) < nodeRecordWindow
 }
 
-// needsResumeRecord reports whether machines are to be started that hibernated, stop late so that their resume is not over after
-// all, or were all switched off. One that stops later beside others that run is started without: nobody gets certificates for that.
+// needsResumeRecord reports whether a resume must be recorded. That is so if machines that hibernated are to be
+// started, if machines stop late and undo a finished resume, or if all machines were switched off. If one
+// machine stops later while others run, it is started without a resume, so no certificate request is approved
+// for it.
 func (o Observed) needsResumeRecord() bool {
 	if o.isInAftercare() {
 		return len(o.missingMachines()) > 0
@@ -275,7 +299,7 @@ func (o Observed) needsResumeRecord() bool {
 	return o.anyMachineIs(actuator.Stopped) && (o.isHibernationOpen() || !o.isResuming() && !o.anyMachineIs(actuator.Running))
 }
 
-// awaitsMachines reports whether the cluster does not run before more machines do.
+// awaitsMachines reports whether the cluster cannot count as running before more machines run.
 func (o Observed) awaitsMachines() bool {
 	switch {
 	case o.NoActuator != "":
@@ -287,8 +311,9 @@ func (o Observed) awaitsMachines() bool {
 	}
 }
 
-// mayRunInPart reports whether a resuming cluster runs although machines or nodes are missing: at once if only machines are that the
-// cloud refuses and no node waits for, and otherwise after a while with those that are back.
+// mayRunInPart reports whether a resuming cluster counts as running although machines or nodes are missing.
+// That is so at once if the cloud refuses all missing machines and no node is missing. Otherwise it is so after
+// a while, with the nodes that are back.
 func (o Observed) mayRunInPart() bool {
 	if o.AwaitsAllMachines || o.API != Reachable || !o.isResuming() {
 		return false
@@ -300,12 +325,13 @@ func (o Observed) mayRunInPart() bool {
 	return o.Now.Sub(o.Record.ResumeStartedAt.Time) > partialResumeAfter && missing < len(o.awaitedNodes())
 }
 
-// awaitsNodes reports whether a resuming cluster does not run before more of its nodes do.
+// awaitsNodes reports whether a resuming cluster cannot count as running before more of its nodes are back.
 func (o Observed) awaitsNodes() bool {
 	return o.hasNotResumed() && (len(o.missingNodes()) > 0 || o.awaitsReplacement()) && !o.mayRunInPart()
 }
 
-// missingMachines are those that a cluster which should run does without. Beside a cluster that has resumed, one that starts is new.
+// missingMachines are the machines that a cluster which should run lacks. In a cluster that has resumed, a
+// starting machine is a new one.
 func (o Observed) missingMachines() []string {
 	if o.hasNotResumed() {
 		return o.machineIDs(actuator.Stopped, actuator.Stopping, actuator.Starting)
@@ -320,11 +346,12 @@ func (o Observed) isRefused(id string) bool {
 func (o Observed) anyMachineIs(s actuator.MachineState) bool { return len(o.machineIDs(s)) > 0 }
 
 func (o Observed) allMachinesAre(s actuator.MachineState) bool {
-	// No machine at all is an error of its own and never a state (docs/adr/0003-the-actuator-port.md).
+	// A cluster without machines is an error and never a state (docs/adr/0003-the-actuator-port.md).
 	return len(o.Machines) > 0 && len(o.machineIDs(s)) == len(o.Machines)
 }
 
-// machinesToStop are those that run, and those that are off and paid for all the same, but for those that are terminated later.
+// machinesToStop are the machines that run, and those that are off but still billed, except those that are
+// terminated later.
 func (o Observed) machinesToStop() []string {
 	var ids []string
 	for _, m := range o.Machines {
@@ -336,7 +363,7 @@ func (o Observed) machinesToStop() []string {
 	return ids
 }
 
-// isPoweredOff reports whether every machine is stopped and none is paid for.
+// isPoweredOff reports whether every machine is stopped and none is billed.
 func (o Observed) isPoweredOff() bool {
 	return o.allMachinesAre(actuator.Stopped) && len(o.machinesToStop()) == 0
 }

@@ -11,28 +11,30 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// ObservedOperator is a ClusterOperator of a cluster of OpenShift.
+// ObservedOperator is a ClusterOperator of an OpenShift cluster.
 type ObservedOperator struct {
 	Name string
-	// Problem is what its conditions say that is not as it should be, in a word or two; empty if nothing is.
+	// Problem is what is wrong by its conditions, in a word or two; empty if nothing is.
 	Problem string
-	// LastSeen is the newest sign of life, by the hub's time: a change of its conditions, or the renewal of a lease of its operator. Conditions
-	// stay as they were while a cluster sleeps, so that they alone say nothing.
+	// LastSeen is the newest sign of life by the hub's time: a change of the operator's conditions, or the
+	// renewal of its lease. Conditions do not change while a cluster hibernates, so they alone are no sign of
+	// life.
 	LastSeen time.Time
 }
 
-// notReported is said of an operator that has shown no sign of life since the resume began.
+// notReported is the problem of an operator without a sign of life since the resume began.
 const notReported = "has not reported"
 
 const (
-	// operatorsNamedAfter is how long after the resume began operators are named that are awaited: before, most are.
+	// operatorsNamedAfter is the time from the start of the resume until awaited operators are named. Most of
+	// them are awaited earlier.
 	operatorsNamedAfter = 5 * time.Minute
-	// operatorInterval is how often they are looked at.
+	// operatorInterval is the interval of polling operators.
 	operatorInterval = 5 * time.Second
 )
 
-// NeedsOperators reports whether a cluster of OpenShift is back but for its ClusterOperators: they are awaited then, and some time after the
-// wait those are looked at that were not ready at its end.
+// NeedsOperators reports whether an OpenShift cluster is back except for its ClusterOperators. They are awaited
+// then. Operators that were not ready at the end of that wait are read for some time after it.
 func NeedsOperators(o Observed) bool {
 	if !NeedsCertificateRequests(o) || o.API != Reachable {
 		return false
@@ -40,7 +42,8 @@ func NeedsOperators(o Observed) bool {
 	return o.isResuming() && !o.awaitsMachines() && !o.awaitsNodes() || o.WereOperatorsMissing && o.isInAftercare()
 }
 
-// missingOperators returns the ClusterOperators that are not ready, and while they are awaited those that may only look ready.
+// missingOperators returns the ClusterOperators that are not ready. While they are awaited, it includes those
+// that may only look ready.
 func (o Observed) missingOperators() []string {
 	if o.OperatorsError != "" {
 		return []string{"all, which cannot be read: " + o.OperatorsError}
@@ -58,12 +61,12 @@ func (o Observed) missingOperators() []string {
 	return names
 }
 
-// isOperatorWaitOpen reports whether the time is not over for which a resume waits for operators.
+// isOperatorWaitOpen reports whether a resume still waits for operators.
 func (o Observed) isOperatorWaitOpen() bool {
 	return o.isResuming() && o.Now.Sub(o.Record.ResumeStartedAt.Time) <= partialResumeAfter
 }
 
-// awaitsOperators reports whether a resuming cluster does not run before its ClusterOperators are ready.
+// awaitsOperators reports whether a resuming cluster waits for its ClusterOperators to be ready.
 func (o Observed) awaitsOperators() bool {
 	return o.isOperatorWaitOpen() && len(o.missingOperators()) > 0
 }
@@ -78,12 +81,12 @@ func awaitOperators(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// operatorsCondition says which operators a cluster runs without; empty if none.
+// operatorsCondition reports the operators that a running cluster lacks; empty if all are ready.
 func (o Observed) operatorsCondition() decision.Condition {
 	missing := o.missingOperators()
 	if len(missing) == 0 {
 		return decision.Condition{}
 	}
 	return decision.True(hivev1.ClusterOperatorsNotReadyReason,
-		"The cluster runs; ClusterOperators were not ready ten minutes after its resume began, and are not waited for any longer: "+joinNames(missing))
+		"The cluster runs; ClusterOperators were not ready ten minutes after its resume began, and are no longer awaited: "+joinNames(missing))
 }

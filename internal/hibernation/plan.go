@@ -14,41 +14,43 @@ import (
 // powerAction is the action of every event.
 const powerAction = "SetPowerState"
 
-// Plan is what Decide wants: at most one effect, and what to report.
+// Plan is the result of Decide: at most one action, and the report.
 type Plan struct {
 	// Rule is the name of the rule that matched.
 	Rule string
-	// Do is the effect.
+	// Do is the action.
 	Do Action
-	// Hibernating, Ready and Unreachable are the owned conditions, all of them in every plan.
+	// Hibernating, Ready and Unreachable are the owned conditions. Every plan sets all of them.
 	Hibernating, Ready, Unreachable decision.Condition
 	// Degraded and Stalled are empty unless they are True.
 	Degraded, Stalled decision.Condition
 	// Record replaces the record of the hibernation.
 	Record *hivev1.HibernationRecord
-	// RequeueAfter is when to look again; zero waits for an event.
+	// RequeueAfter is the time until the next pass; zero waits for an event.
 	RequeueAfter time.Duration
-	// CloudInterval is how often the machines are looked at while one is to change; zero while none is. The pass runs once one has.
+	// CloudInterval is the interval of polling the machines while one is to change; zero if none is. A change
+	// triggers a pass.
 	CloudInterval time.Duration
-	// ProbeInterval is how often the API server is looked at meanwhile; zero while it is not. The pass runs once it answers otherwise.
+	// ProbeInterval is the interval of probing the API server until the next pass; zero if it is not probed. A
+	// different answer triggers a pass.
 	ProbeInterval time.Duration
-	// RetryAfter is how long machines rest that the cloud has refused to stop or to start.
+	// RetryAfter is the back-off for machines that the cloud has refused to stop or to start.
 	RetryAfter time.Duration
 }
 
-// Action is one effect on the cloud or the cluster. The set is closed.
+// Action is one action on the cloud or the cluster. The set is closed.
 //
 //sumtype:decl
 type Action interface{ isAction() }
 
-// NoAction changes nothing.
+// NoAction is the empty action.
 type NoAction struct{}
 
-// StopMachines asks the cloud to stop machines. None is stopped without the rights to stop those that are to be stopped later, and to
-// terminate those that are to be terminated later.
+// StopMachines asks the cloud to stop machines. No machine is stopped unless the account has the rights to stop
+// StoppedLater and to terminate TerminatedLater.
 type StopMachines struct{ IDs, StoppedLater, TerminatedLater []string }
 
-// TerminateMachines asks the cloud to end machines for good.
+// TerminateMachines asks the cloud to terminate machines permanently.
 type TerminateMachines struct{ IDs []string }
 
 // StartMachines asks the cloud to start machines.
@@ -57,7 +59,7 @@ type StartMachines struct{ IDs []string }
 // ApproveRequests approves certificate requests by name.
 type ApproveRequests struct{ Requests []string }
 
-// ReplaceMachines deletes OpenShift Machines of the cluster, so that it makes new ones.
+// ReplaceMachines deletes OpenShift Machines of the cluster, which then creates new ones.
 type ReplaceMachines struct{ Machines []ReplaceableMachine }
 
 func (NoAction) isAction()          {}
@@ -67,7 +69,7 @@ func (StartMachines) isAction()     {}
 func (ApproveRequests) isAction()   {}
 func (ReplaceMachines) isAction()   {}
 
-// DisplayedPowerState is status.powerState, which follows from the Hibernating condition and is never read.
+// DisplayedPowerState returns status.powerState. It is derived from the Hibernating condition and never read.
 func DisplayedPowerState(hibernating decision.Condition) string {
 	if hibernating.Status == metav1.ConditionUnknown {
 		return "Unknown"

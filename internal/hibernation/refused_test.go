@@ -3,6 +3,7 @@
 package hibernation
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// errorClasses returns for every class of errors the reason when machines cannot be observed, and the next look.
+// errorClasses returns the reason and the requeue interval for each error class of a failed observation.
 func errorClasses() map[actuator.ErrorClass]expectedPlan {
 	return map[actuator.ErrorClass]expectedPlan{
 		actuator.CredentialsMissing: {Ready: hivev1.CredentialsMissingReason, RequeueAfter: maxCloudInterval},
@@ -23,19 +24,19 @@ func errorClasses() map[actuator.ErrorClass]expectedPlan {
 		actuator.Unreachable:        {Ready: hivev1.CloudUnreachableReason, RequeueAfter: maxCloudInterval},
 		actuator.Throttled:          {Ready: hivev1.CloudThrottledReason, RequeueAfter: maxCloudInterval},
 		actuator.NoCapacity:         {Ready: hivev1.CloudErrorReason, RequeueAfter: maxCloudInterval},
-		actuator.WrongState:         {Ready: hivev1.CloudErrorReason, RequeueAfter: minCloudInterval},
+		actuator.WrongState:         {Ready: hivev1.CloudErrorReason, RequeueAfter: maxCloudInterval},
 		actuator.NotFound:           {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
 		actuator.Other:              {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
-		"a class of tomorrow":       {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
+		"an unknown class":          {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
 	}
 }
 
 func TestObservationErrorsAreReported(t *testing.T) {
 	for class, want := range errorClasses() {
 		t.Run(string(class), func(t *testing.T) {
-			p := Decide(observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.ObservationError = &ObservationError{class, "The cloud says why"} }))
-			unknown := decision.Unknown(want.Ready, "The cloud says why")
-			asleep := decision.True(hivev1.ClusterAsleepReason, "The cluster is put to sleep and is not dialled")
+			p := Decide(observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.ObservationError = &ObservationError{class, "The reason of the cloud"} }))
+			unknown := decision.Unknown(want.Ready, "The reason of the cloud")
+			asleep := decision.True(hivev1.ClusterAsleepReason, "The cluster hibernates or is being stopped, and is not dialled")
 			wanted := Plan{
 				Rule: "machines not observed", Do: NoAction{}, Hibernating: unknown, Ready: unknown, Unreachable: asleep,
 				Record: openRecord(), RequeueAfter: want.RequeueAfter,
@@ -50,7 +51,7 @@ func TestObservationErrorsAreReported(t *testing.T) {
 func TestRefusedApprovalsAreReported(t *testing.T) {
 	p := Decide(observedCluster("", resumingRecord(time.Minute), actuator.Running, apiWithNodes(staleNode("n0")), func(o *Observed) { o.ApprovalError = "Refused" }))
 	if p.Ready != decision.False(hivev1.FailedToApproveReason, "Refused") || p.ProbeInterval != maxCloudInterval {
-		t.Errorf("found %+v and a look after %s, want the refusal and %s", p.Ready, p.ProbeInterval, maxCloudInterval)
+		t.Errorf("found %+v and a probe after %s, want the refusal and %s", p.Ready, p.ProbeInterval, maxCloudInterval)
 	}
 }
 
@@ -60,11 +61,19 @@ func TestRefusedMachinesAreTriedLessAndLess(t *testing.T) {
 		in    func(since time.Duration) Observed
 		want  []time.Duration
 	}{
-		"a stop that is refused for good": {actuator.Other, func(since time.Duration) Observed {
+		"a permanently refused stop": {actuator.Other, func(since time.Duration) Observed {
 			o := observedCluster(wantHibernating, openRecord(), actuator.Running)
 			o.Record.SleepStartedAt = metav1.NewTime(o.Now.Add(-since))
 			return o
 		}, []time.Duration{retryInterval, 2 * time.Minute, driftInterval}},
+		"a stop in a state that does not pass": {actuator.WrongState, func(since time.Duration) Observed {
+			o := observedCluster(wantHibernating, openRecord(), actuator.Running)
+			o.Record.SleepStartedAt = metav1.NewTime(o.Now.Add(-since))
+			return o
+		}, []time.Duration{minCloudInterval, 2 * time.Minute, driftInterval}},
+		"a start in a state that does not pass": {actuator.WrongState, func(since time.Duration) Observed {
+			return observedCluster("", resumingRecord(since.Truncate(time.Second)), actuator.Stopped)
+		}, []time.Duration{minCloudInterval, 2 * time.Minute, driftInterval}},
 		"a start without room": {actuator.NoCapacity, func(since time.Duration) Observed {
 			return observedCluster("", resumingRecord(since.Truncate(time.Second)), actuator.Stopped)
 		}, []time.Duration{maxCloudInterval, maxCapacityRest, maxCapacityRest}},
@@ -81,6 +90,40 @@ func TestRefusedMachinesAreTriedLessAndLess(t *testing.T) {
 			}
 			if diff := cmp.Diff(row.want, rests); diff != "" {
 				t.Errorf("rests (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestARefusedStopIsExplainedOnceItLasts checks a cluster with one running machine whose stop was refused.
+func TestARefusedStopIsExplainedOnceItLasts(t *testing.T) {
+	const inPart, whole = "the cluster is partly down", "no machine is stopped until all can be stopped"
+	for name, row := range map[string]struct {
+		class       actuator.ErrorClass
+		since       time.Duration
+		other       actuator.MachineState
+		want        string
+		wantStalled bool
+	}{
+		"a wrong state is expected to pass at first":                        {actuator.WrongState, time.Minute, actuator.Stopped, "", false},
+		"a wrong state is expected to pass until the stop has stalled":      {actuator.WrongState, stalledAfter, actuator.Stopped, "", false},
+		"a wrong state that stalls is explained":                            {actuator.WrongState, 3 * time.Hour, actuator.Stopped, inPart, true},
+		"a wrong state that keeps all machines running":                     {actuator.WrongState, 3 * time.Hour, actuator.Running, whole, true},
+		"a lasting refusal is explained at once":                            {actuator.Other, time.Minute, actuator.Stopped, inPart, true},
+		"a machine that is not found is explained":                          {actuator.NotFound, time.Minute, actuator.Stopped, inPart, true},
+		"throttling by the cloud is not explained as the machine's problem": {actuator.Throttled, 3 * time.Hour, actuator.Stopped, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observedCluster(wantHibernating, openRecord(), row.other, secondMachine(actuator.Running))
+			o.Record.SleepStartedAt = metav1.NewTime(o.Now.Add(-row.since))
+			o.Refusal = &OrderRefusal{ObservationError{row.class, "The reason of the cloud"}, []string{o.Machines[1].ID}}
+			p := Decide(o)
+			note := strings.TrimPrefix(p.Ready.Message, "The reason of the cloud")
+			if p.Ready.Reason != hivev1.FailedToStopReason || (note != "") != (row.want != "") || !strings.Contains(note, row.want) {
+				t.Errorf("expected reason %s and %q, found %s: %q", hivev1.FailedToStopReason, row.want, p.Ready.Reason, p.Ready.Message)
+			}
+			if isStalled := p.Stalled.Status == metav1.ConditionTrue; isStalled != row.wantStalled {
+				t.Errorf("expected the hibernation to be stalled: %t, found %+v", row.wantStalled, p.Stalled)
 			}
 		})
 	}

@@ -17,16 +17,17 @@ import (
 
 // The plans of a cluster that should run.
 
-// recordResume only writes status; the machines are started by the next pass. Nodes ask for certificates as soon as they
-// are on, and if the manager died before it had noted the time, its successor would take their requests for older than the
-// resume.
+// recordResume only writes status.
+// Invariant: machines of a hibernated cluster are started only in a pass that has read the saved start of the
+// resume (TestEveryStateConverges). Nodes request certificates as soon as they are on. If the manager died before
+// it saved the start, its successor would take their requests to be older than the resume.
 func recordResume(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
 	p.RequeueAfter = immediately
 	return p
 }
 
-// awaitStarted follows the machines, and the API server from the first one that runs.
+// awaitStarted follows the machines, and also the API server once the first machine runs.
 func awaitStarted(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
 	p.RequeueAfter = machineWaitInterval
@@ -36,8 +37,9 @@ func awaitStarted(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// withAction adds what is done for a cluster that should run, whatever is reported of it: first certificates are approved, then Machines
-// are replaced, then machines are started, and then nodes are uncordoned. One that is refused keeps no node from its certificates, or cordoned.
+// withAction adds the action for a cluster that should run, independent of the report. Certificate requests are
+// approved first, then Machines are replaced, then machines are started, then nodes are uncordoned. A machine
+// whose start is refused delays neither certificates nor uncordoning.
 func (o Observed) withAction(p Plan) Plan {
 	stopped, replaced := o.machinesToStart(), o.machinesToReplace()
 	mayStart := len(stopped) > 0 && (o.isResuming() || o.anyMachineIs(actuator.Running))
@@ -52,7 +54,7 @@ func (o Observed) withAction(p Plan) Plan {
 	case o.mayStartOverdueWorkers():
 		p.Do = StartMachines{IDs: stopped}
 	case len(o.Approvable) > 0:
-		// The cluster gets a moment to show what came of the approvals.
+		// The cluster gets a moment to react to the approvals.
 		p.Do, p.ProbeInterval = ApproveRequests{Requests: o.Approvable}, minProbeInterval
 	case len(replaced) > 0 && !o.IsReplacementResting:
 		p.Do, p.ProbeInterval = ReplaceMachines{Machines: replaced[:min(len(replaced), maxReplacementsPerPass)]}, minProbeInterval
@@ -82,7 +84,7 @@ func (o Observed) resumeProbeInterval() time.Duration {
 	return probeInterval(resumeRecord(o).ResumeStartedAt.Time, o.Now)
 }
 
-// apiProblem says why the API server is silent once it should have come up; before, it is silent because it starts.
+// apiProblem returns why the API server does not answer, once it should have started.
 func (o Observed) apiProblem() string {
 	if o.APIMessage == "" || !o.IsAPICostly && !o.IsAPIProblemLasting && o.Now.Sub(resumeRecord(o).ResumeStartedAt.Time) <= lateAfter {
 		return ""
@@ -124,7 +126,8 @@ func clusterRuns(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// clusterRunsInPart leaves the resume open, so that what is missing is cared for as long as certificates are approved.
+// clusterRunsInPart leaves the resume open, so missing machines and nodes are retried while certificates are
+// approved.
 func clusterRunsInPart(o Observed) Plan {
 	p := Plan{
 		Hibernating:  decision.False(hivev1.RunningHibernationReason, "The cluster runs"),
@@ -140,7 +143,8 @@ func clusterRunsInPart(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// partialReason says what a cluster that may run is without; empty if it is whole.
+// partialReason returns the reason of the Degraded condition for a cluster that runs in part; empty if nothing
+// is missing.
 func (o Observed) partialReason() string {
 	switch {
 	case o.NoActuator == "" && len(o.missingMachines()) > 0, o.awaitsReplacement():
@@ -168,7 +172,7 @@ func (o Observed) partialMessage() string {
 			parts = append(parts, "nodes that have not reported since the resume: "+joinNames(missing)+o.approvalProblem())
 		}
 	}
-	return "The cluster runs without what is missing; " + strings.Join(parts, "; ")
+	return "Parts of the cluster are missing; " + strings.Join(parts, "; ")
 }
 
 func clusterUnreachable(o Observed) Plan {
@@ -181,13 +185,13 @@ func clusterUnreachable(o Observed) Plan {
 	})
 }
 
-// resumingPlan is for a cluster that does not run yet although it should: it hibernated, or something else has stopped all its
-// machines, which is mended as a resume of its own.
+// resumingPlan is the plan of a cluster that should run and does not run yet. The cluster hibernated, or all
+// its machines were stopped outside Torpor. The latter is repaired as a separate resume.
 func resumingPlan(o Observed, ready decision.Condition) Plan {
 	p := Plan{
 		Hibernating: decision.True(hivev1.ResumingHibernationReason, "The cluster is being resumed"),
 		Ready:       ready,
-		Unreachable: decision.True(hivev1.ClusterAsleepReason, "The cluster is waking and does not answer yet"),
+		Unreachable: decision.True(hivev1.ClusterAsleepReason, "The cluster is resuming and does not answer yet"),
 		Record:      resumeRecord(o),
 	}
 	if o.API == Reachable {
@@ -206,7 +210,7 @@ func startingCondition(o Observed) decision.Condition {
 	return decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Starting the cluster's %d machines%s", len(o.Machines), o.startOrderNote()))
 }
 
-// stalledCondition says that a hibernation or a resume does not come to its end, and where it hangs.
+// stalledCondition reports a hibernation or a resume that does not finish, and the step at which it is stuck.
 func (o Observed) stalledCondition(p Plan) decision.Condition {
 	var since time.Time
 	switch {
@@ -228,7 +232,7 @@ func reachableCondition() decision.Condition {
 	return decision.False(hivev1.ClusterReachableReason, "The API server answers")
 }
 
-// resumeRecord notes when the resume began.
+// resumeRecord returns the record with the start of the resume.
 func resumeRecord(o Observed) *hivev1.HibernationRecord {
 	if o.isResuming() {
 		return o.Record
@@ -241,7 +245,8 @@ func resumeRecord(o Observed) *hivev1.HibernationRecord {
 	if o.isInAftercare() {
 		return record
 	}
-	// Whoever can power one machine off must not get certificates approved by that.
+	// Invariant: a repair approves no certificate request, so powering off a machine gains none
+	// (TestApprovalsFollowTheSleep).
 	record.Repair = !o.isHibernationOpen()
 	switch {
 	case record.Repair:
@@ -249,13 +254,14 @@ func resumeRecord(o Observed) *hivev1.HibernationRecord {
 	case record.AsleepAt == nil && o.allMachinesAre(actuator.Stopped):
 		record.AsleepAt = new(metav1.NewTime(o.Now))
 	}
-	// The API keeps whole seconds. Rounded down, the time would lie before now, and a heartbeat from before the resume
-	// would count.
+	// The API stores whole seconds. A time that is rounded down lies before now, so a heartbeat from before the
+	// resume would count.
 	record.ResumeStartedAt = new(metav1.NewTime(o.Now.Truncate(time.Second).Add(time.Second)))
 	return record
 }
 
-// missingNodes returns the awaited nodes that have not been seen ready since the resume began; there must be one at all.
+// missingNodes returns the awaited nodes that have not been ready since the resume began. At least one node
+// must exist.
 func (o Observed) missingNodes() []string {
 	if len(o.Nodes) == 0 {
 		return []string{"any node"}
@@ -263,7 +269,8 @@ func (o Observed) missingNodes() []string {
 	record := resumeRecord(o)
 	var names []string
 	for _, node := range o.awaitedNodes() {
-		// A Node object keeps its Ready condition while its machine is off, so Ready alone is no sign of life.
+		// A Node object keeps its Ready condition while its machine is off, so Ready alone is not a sign of
+		// life.
 		if !node.Ready || !HasReported(record, node) {
 			names = append(names, node.Name)
 		}
@@ -271,7 +278,8 @@ func (o Observed) missingNodes() []string {
 	return names
 }
 
-// awaitedNodes returns the nodes that were ready when the cluster hibernated and still exist; if there are none, every node.
+// awaitedNodes returns the nodes that were ready when the cluster hibernated and still exist. If there are
+// none, it returns all nodes.
 func (o Observed) awaitedNodes() []ObservedNode {
 	wasReady := map[string]bool{}
 	for _, node := range o.Record.Nodes {

@@ -11,27 +11,29 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Spot machines that cannot be stopped are terminated, if the cluster itself makes new ones of them: after every other machine is
-// stopped, and only those that the saved record names (docs/adr/0024-spot-machines-are-terminated-last.md). One that a MachineSet makes
-// after the record was written is added to it as soon as the cluster answers, for which its other machines are started again.
+// Spot machines that cannot be stopped are terminated, if the cluster itself replaces them.
+// Invariant: they are terminated after every other machine is stopped, and only if the saved record names them
+// (docs/adr/0024-spot-machines-are-terminated-last.md, checked by TestEveryObservationHasAHarmlessPlan).
+// A spot machine that a MachineSet creates after the record was written is added to it as soon as the cluster
+// answers. The other machines are started again for that.
 
 const (
-	// maxSpotMachines is what the schema of the record allows.
+	// maxSpotMachines is the limit of the record's schema.
 	maxSpotMachines = 500
-	// maxReplacementsPerPass paces deletions, because each is two calls of the time of one look.
+	// maxReplacementsPerPass paces deletions, because each takes two calls of the time budget of a poll.
 	maxReplacementsPerPass = 10
 )
 
-// ReplaceableMachine is an OpenShift Machine of which the cluster makes a new one once it is deleted.
+// ReplaceableMachine is an OpenShift Machine that the cluster replaces when it is deleted.
 type ReplaceableMachine struct {
-	// ID is the cloud's own name of the machine.
+	// ID is the cloud's name of the machine.
 	ID string
 	// Name and UID are those of the Machine.
 	Name, UID string
 }
 
-// NeedsMachines reports whether the cluster's OpenShift Machines matter: which spot machines it would make anew, and which of those
-// that were terminated it still has.
+// NeedsMachines reports whether the OpenShift Machines must be read: to find the spot machines that the cluster
+// would replace, and the Machines of terminated ones that still exist.
 func NeedsMachines(o Observed) bool {
 	switch {
 	case !NeedsNodes(o):
@@ -43,8 +45,8 @@ func NeedsMachines(o Observed) bool {
 	}
 }
 
-// hasTerminatedMachines reports whether the record names machines that the cloud does not have any more. Without any machine nothing is
-// known of them.
+// hasTerminatedMachines reports whether the record names machines that the cloud no longer has. Nothing is
+// known of them if the cloud lists no machine at all.
 func (o Observed) hasTerminatedMachines() bool {
 	return o.Record != nil && len(o.Machines) > 0 && slices.ContainsFunc(o.Record.SpotMachines, func(id string) bool { return !o.isAtCloud(id) })
 }
@@ -53,7 +55,8 @@ func (o Observed) isAtCloud(id string) bool {
 	return slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool { return m.ID == id })
 }
 
-// spotMachinesToRecord are those that may be terminated, with those of a resume that is cancelled whose Machines may still be there.
+// spotMachinesToRecord are the machines that may be terminated. They include those of a cancelled resume whose
+// Machines may still exist.
 func (o Observed) spotMachinesToRecord() []string {
 	var ids []string
 	if o.hasNotResumed() {
@@ -75,25 +78,26 @@ func (o Observed) isReplaceable(id string) bool {
 	return slices.ContainsFunc(o.Replaceable, func(m ReplaceableMachine) bool { return m.ID == id })
 }
 
-// isTerminatedLast reports whether a machine is not to be stopped but terminated in a hibernation.
+// isTerminatedLast reports whether a hibernation terminates the machine instead of stopping it.
 func isTerminatedLast(m actuator.Machine, r *hivev1.HibernationRecord) bool {
 	return m.Spot && r != nil && slices.Contains(r.SpotMachines, m.ID)
 }
 
-// awaitsSpotRecord reports whether a spot machine runs that is not in the record of a saved hibernation: it came later, or the cluster
-// did not say that it makes a new one of it.
+// awaitsSpotRecord reports whether a spot machine runs that is not in the record of a saved hibernation: it was
+// created later, or the cluster did not report that it would replace it.
 func (o Observed) awaitsSpotRecord() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool {
 		return m.Spot && m.State == actuator.Running && !isTerminatedLast(m, o.Record)
 	})
 }
 
-// awaitsSpotRecordInPart reports whether the cluster is down in part meanwhile. One that runs whole is not stopped.
+// awaitsSpotRecordInPart reports whether other machines are off while a spot record is awaited. If all machines
+// run, none is stopped.
 func (o Observed) awaitsSpotRecordInPart() bool {
 	return o.awaitsSpotRecord() && !o.allMachinesAre(actuator.Running)
 }
 
-// spotMachinesToAdd are those that a saved hibernation may terminate and does not name.
+// spotMachinesToAdd returns the machines that may be terminated, but are not in the record of the hibernation yet.
 func (o Observed) spotMachinesToAdd() []string {
 	if !o.awaitsSpotRecord() {
 		return nil
@@ -110,8 +114,8 @@ func recordSpotMachines(o Observed) Plan {
 	return p
 }
 
-// startMachinesAgain takes a hibernation back that cannot be finished: only the cluster itself can say whether its spot machine may be
-// terminated. If it may not, the cluster stays whole.
+// startMachinesAgain reverts a hibernation that cannot be finished: only the running cluster can show whether
+// its spot machine may be terminated. If it may not, the cluster keeps running.
 func startMachinesAgain(o Observed) Plan {
 	p := awaitStopped(o)
 	p.Record = withAsleepAt(p.Record, nil)
@@ -122,7 +126,7 @@ func startMachinesAgain(o Observed) Plan {
 		}
 	}
 	p.Ready = decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Expected no spot machine that is not in the record of the hibernation, found %s; "+
-		"the other machines are started again, so that the cluster says whether it may be terminated", o.machineNames(late)))
+		"the other machines are started again, because only the running cluster can show whether it may be terminated", o.machineNames(late)))
 	p.RetryAfter, p.ProbeInterval = refusalRest(actuator.NoCapacity, o.Record.SleepStartedAt.Time, o.Now), minCloudInterval
 	if stopped := o.machineIDs(actuator.Stopped); len(stopped) > 0 {
 		p.Do = StartMachines{IDs: stopped}
@@ -130,7 +134,7 @@ func startMachinesAgain(o Observed) Plan {
 	return p
 }
 
-// machinesToTerminate are those that are terminated once every other machine is stopped.
+// machinesToTerminate are the machines that are terminated once every other machine is stopped.
 func (o Observed) machinesToTerminate() []string {
 	var ids []string
 	for _, m := range o.Machines {
@@ -141,8 +145,8 @@ func (o Observed) machinesToTerminate() []string {
 	return ids
 }
 
-// areOnlySpotMachinesLeft reports whether a saved hibernation has nothing left to do but to terminate: there are others, and all of
-// them are stopped.
+// areOnlySpotMachinesLeft reports whether termination is the only step left of a saved hibernation: other
+// machines exist, and all of them are stopped.
 func (o Observed) areOnlySpotMachinesLeft() bool {
 	stopped, left := 0, 0
 	for _, m := range o.Machines {
@@ -158,14 +162,16 @@ func (o Observed) areOnlySpotMachinesLeft() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && stopped > 0 && left > 0
 }
 
-// terminateMachines comes last because nothing takes it back: a hibernation that is cancelled before keeps the machines.
+// terminateMachines is the last step because it is irreversible: a hibernation that is cancelled earlier keeps
+// the machines.
 func terminateMachines(o Observed) Plan {
 	p := awaitStopped(o)
 	p.Do = TerminateMachines{IDs: o.machinesToTerminate()}
 	return o.restRefused(p)
 }
 
-// machinesToReplace are the Machines of what was terminated. One whose machine the cloud still has is never among them.
+// machinesToReplace are the Machines of terminated machines. A Machine whose machine still exists in the cloud
+// is never among them.
 func (o Observed) machinesToReplace() []ReplaceableMachine {
 	if !o.hasTerminatedMachines() {
 		return nil
@@ -179,16 +185,17 @@ func (o Observed) machinesToReplace() []ReplaceableMachine {
 	return machines
 }
 
-// awaitsReplacement reports whether a cluster has Machines of what was terminated, or whether that is not known in its resume.
+// awaitsReplacement reports whether Machines of terminated machines exist, or whether that is unknown during a
+// resume.
 func (o Observed) awaitsReplacement() bool {
 	return len(o.machinesToReplace()) > 0 || o.hasNotResumed() && o.hasTerminatedMachines() && !o.HasReadMachines
 }
 
-// replacementNote names what keeps new machines from being made.
+// replacementNote describes what prevents the creation of new machines.
 func (o Observed) replacementNote() string {
 	machines := o.machinesToReplace()
 	if len(machines) == 0 {
-		return "OpenShift Machines that could not be read, so that those of terminated spot machines may be left"
+		return "OpenShift Machines, which could not be read and may include those of terminated spot machines"
 	}
 	var names []string
 	for _, m := range machines {

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// withSpot puts the second machine of observedCluster, a spot machine, into a record.
+// withSpot adds the second machine of observedCluster, a spot machine, to a record.
 func withSpot(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
 	r.SpotMachines = []string{"i-1"}
 	return r
@@ -44,75 +44,75 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 	waitStop := expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
 	replace := ReplaceMachines{[]ReplaceableMachine{secondOpenShiftMachine()}}
 	waitNodes := func(do Action) expectedPlan {
-		return expectedPlan{"waking, nodes not back", do, starting, waitsForNodes, minProbeInterval}
+		return expectedPlan{"resuming, nodes not back", do, starting, waitsForNodes, minProbeInterval}
 	}
 	runs := expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minAftercareInterval}
 	for name, row := range map[string]struct {
 		in   Observed
 		want expectedPlan
 	}{
-		"the others are stopped first, with the rights to terminate": {
+		"other machines are stopped first, with the rights to terminate": {
 			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0"}, TerminatedLater: []string{"i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
-		"one that is not in the record keeps its cluster running": {
+		"spot machine that is not in the record keeps its cluster running": {
 			observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
-		"one that is no spot machine is never terminated, whatever the record says": {
+		"machine that is not a spot machine is never terminated, even if it is in the record": {
 			observedCluster(wantHibernating, withSpot(openRecord()), off, secondMachine(on)),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
-		"it is not terminated before the others are stopped": {observedCluster(wantHibernating, withSpot(openRecord()), goingOff, secondSpotMachine(on)), waitStop},
-		"it is terminated once the others are stopped":       {observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(on)), terminate},
-		"one that starts is terminated":                      {observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(goingOn)), terminate},
-		"one that goes is waited for": {
+		"spot machine is not terminated before the others are stopped": {observedCluster(wantHibernating, withSpot(openRecord()), goingOff, secondSpotMachine(on)), waitStop},
+		"spot machine is terminated once the others are stopped":       {observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(on)), terminate},
+		"starting spot machine is terminated":                          {observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(goingOn)), terminate},
+		"spot machine that is being terminated is awaited": {
 			observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(goingOff)),
 			expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.TerminatingSpotMachinesReason, machineWaitInterval},
 		},
-		"one that is gone lets its cluster hibernate": {
+		"cluster whose spot machine is gone hibernates": {
 			observedCluster(wantHibernating, withSpot(openRecord()), off, withoutSecondMachine),
-			expectedPlan{"asleep", NoAction{}, hivev1.HibernatingHibernationReason, hivev1.HibernatingHibernationReason, closeLookWindow},
+			expectedPlan{"hibernating", NoAction{}, hivev1.HibernatingHibernationReason, hivev1.HibernatingHibernationReason, closeLookWindow},
 		},
-		"without any other machine nothing is terminated": {
+		"only spot machine of a cluster is not terminated": {
 			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on), func(o *Observed) { o.Machines = o.Machines[1:] }), waitStop,
 		},
-		"one that came after the record was written is added to it while the cluster answers": {
+		"later spot machine is added to the record while the cluster answers": {
 			observedCluster(wantHibernating, openRecord(), goingOff, secondSpotMachine(on), both, apiWithMachines(secondOpenShiftMachine())),
-			expectedPlan{"write spot machines down", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately},
+			expectedPlan{"record spot machines", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately},
 		},
-		"one that came once the others were stopped has them started again, so that the cluster says what may become of it": {
+		"later spot machine of an unreachable cluster has the other machines started again": {
 			observedCluster(wantHibernating, openRecord(), off, secondSpotMachine(on), func(o *Observed) { o.API = Unreachable }),
 			expectedPlan{"start machines again", StartMachines{[]string{"i-0"}}, stopping, hivev1.StartingMachinesReason, minCloudInterval},
 		},
-		"one that came late is waited for while the others start": {
+		"later spot machine is awaited while the others start": {
 			observedCluster(wantHibernating, openRecord(), goingOn, secondSpotMachine(on), func(o *Observed) { o.API = Unreachable }),
 			expectedPlan{"start machines again", NoAction{}, stopping, hivev1.StartingMachinesReason, minCloudInterval},
 		},
-		"one of which the cluster makes no other keeps it whole": {
+		"spot machine that the cluster does not replace keeps all machines on": {
 			observedCluster(wantHibernating, openRecord(), off, secondSpotMachine(on), both, apiWithMachines()),
 			expectedPlan{"start machines again", StartMachines{[]string{"i-0"}}, stopping, hivev1.StartingMachinesReason, minCloudInterval},
 		},
-		"one that comes beyond what the schema allows is not added": {
+		"spot machine beyond the limit of the schema is not added": {
 			observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on), both, apiWithMachines(secondOpenShiftMachine()), func(o *Observed) {
 				for i := range maxSpotMachines {
 					o.Record.SpotMachines = append(o.Record.SpotMachines, fmt.Sprintf("i-%05d", i))
 				}
-				o.HasReadMachines = false // Those that are gone may have Machines still.
+				o.HasReadMachines = false // Machines of terminated machines may still exist.
 			}),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
 		"a hibernation that is cancelled terminates nothing": {
 			observedCluster("", withSpot(openRecord()), off, secondSpotMachine(on)),
-			expectedPlan{"write the wake-up down", NoAction{}, starting, hivev1.StartingMachinesReason, immediately},
+			expectedPlan{"record resume start", NoAction{}, starting, hivev1.StartingMachinesReason, immediately},
 		},
-		"its Machine is deleted as soon as the cluster answers": {
+		"Machine is deleted as soon as the cluster answers": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine())), waitNodes(replace),
 		},
-		"one that the cloud still has is not replaced": {
+		"spot machine that still exists in the cloud is not replaced": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on), both, apiWithMachines(secondOpenShiftMachine())), runs,
 		},
-		"of two that are in the record only the one that is gone is replaced": {
+		"only the missing one of two recorded spot machines is replaced": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on), both, apiWithMachines(secondOpenShiftMachine(), ReplaceableMachine{ID: "i-2", Name: "gone", UID: "uid-gone"}),
 				func(o *Observed) { o.Record.SpotMachines = append(o.Record.SpotMachines, "i-2") }),
 			waitNodes(ReplaceMachines{[]ReplaceableMachine{{ID: "i-2", Name: "gone", UID: "uid-gone"}}}),
@@ -120,7 +120,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 		"Machines of others are not replaced": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(ReplaceableMachine{ID: "i-2", Name: "other", UID: "uid"})), runs,
 		},
-		"Machines that could not be read are waited for": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both), waitNodes(NoAction{})},
+		"Machines that could not be read are awaited": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both), waitNodes(NoAction{})},
 		"Machines that could not be deleted rest for a while": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine()), func(o *Observed) {
 				o.ReplacementError, o.IsReplacementResting = "they cannot be deleted", true
@@ -130,7 +130,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine()), withRequests("csr-0")),
 			waitNodes(ApproveRequests{[]string{"csr-0"}}),
 		},
-		"a Machine that shows up in the aftercare is deleted, too": {
+		"Machine that is found in the aftercare is deleted, too": {
 			observedCluster("", withSpot(resumedRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine())),
 			expectedPlan{"running in part", replace, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minProbeInterval},
 		},
@@ -162,27 +162,27 @@ func TestSpotMachinesAreRecorded(t *testing.T) {
 		want  []string
 		count int
 	}{
-		"one that the cluster makes anew": {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines(secondOpenShiftMachine())), want: []string{"i-1"}},
-		"not one without such a Machine":  {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines())},
-		"not one that can be stopped":     {in: observedCluster(wantHibernating, nil, on, apiWithMachines(secondOpenShiftMachine()))},
-		"not one of an earlier hibernation, without a look": {
+		"spot machine that the cluster replaces": {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines(secondOpenShiftMachine())), want: []string{"i-1"}},
+		"no spot machine without a Machine":      {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines())},
+		"no machine that can be stopped":         {in: observedCluster(wantHibernating, nil, on, apiWithMachines(secondOpenShiftMachine()))},
+		"no machine of an earlier hibernation if Machines were not read": {
 			in: observedCluster(wantHibernating, withSpot(resumedRecord(time.Hour)), on, secondSpotMachine(on)),
 		},
-		"not one that runs on in a resume that is cancelled, without a look": {
+		"no running machine of a cancelled resume if Machines were not read": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)),
 		},
-		"one that was terminated, in a resume that is cancelled before its Machine is deleted": {
+		"terminated machine of a resume that is cancelled before its Machine is deleted": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), want: []string{"i-1"},
 		},
-		"not one that was terminated and whose Machine is gone": {
+		"no terminated machine whose Machine is gone": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, apiWithMachines()),
 		},
-		"as many as the schema allows": {in: observedCluster(wantHibernating, nil, on, apiWithMachines(), many), count: maxSpotMachines},
+		"at most the limit of the schema": {in: observedCluster(wantHibernating, nil, on, apiWithMachines(), many), count: maxSpotMachines},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Decide(row.in).Record.SpotMachines
 			if row.count == 0 && !slices.Equal(got, row.want) || row.count > 0 && len(got) != row.count {
-				t.Errorf("expected %v, or so many: %d; found %v", row.want, row.count, got)
+				t.Errorf("expected %v, or %d machines; found %v", row.want, row.count, got)
 			}
 		})
 	}
@@ -192,7 +192,7 @@ func TestWhatIsTerminatedAndReplacedIsTold(t *testing.T) {
 	const on, off = actuator.Running, actuator.Stopped
 	left := observedCluster("", withSpot(resumingRecord(partialResumeAfter+time.Second)), on, withoutSecondMachine, apiWithNodes(readyNode("n0")), apiWithMachines(secondOpenShiftMachine()),
 		func(o *Observed) { o.ReplacementError = "they cannot be deleted: no" })
-	want := decision.True(hivev1.MachinesMissingReason, "The cluster runs without what is missing; OpenShift Machines of terminated spot machines, "+
+	want := decision.True(hivev1.MachinesMissingReason, "Parts of the cluster are missing; OpenShift Machines of terminated spot machines, "+
 		"which are to be deleted so that new ones are made: worker; they cannot be deleted: no")
 	if diff := cmp.Diff(want, Decide(left).Degraded); diff != "" {
 		t.Errorf("degraded (-want +got):\n%s", diff)
@@ -204,7 +204,7 @@ func TestWhatIsTerminatedAndReplacedIsTold(t *testing.T) {
 	}
 	terminated := TransitionEvents(nil, Decide(observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(on))))
 	if !slices.ContainsFunc(terminated, func(e decision.Event) bool {
-		return e.Reason == hivev1.TerminatingSpotMachinesReason && e.Note == "Terminating spot machines, of which the cluster makes new ones at the resume: i-1"
+		return e.Reason == hivev1.TerminatingSpotMachinesReason && e.Note == "Terminating spot machines, which the cluster replaces at the resume: i-1"
 	}) {
 		t.Errorf("expected an event that names the machine, found %+v", terminated)
 	}
@@ -216,15 +216,15 @@ func TestMachinesAreReadWhereTheyMatter(t *testing.T) {
 		in   Observed
 		want bool
 	}{
-		"before a hibernation with a spot machine":           {observedCluster(wantHibernating, nil, on, secondSpotMachine(on)), true},
-		"not before a hibernation without":                   {observedCluster(wantHibernating, nil, on), false},
-		"not of a cluster that runs":                         {observedCluster("", nil, on, secondSpotMachine(on)), false},
-		"for one that is not in the record":                  {observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)), true},
-		"not once the record is written":                     {observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)), false},
-		"in a resume after a termination":                    {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
-		"not in a resume of a cluster that kept its machine": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)), false},
-		"in a hibernation that cancels a resume":             {observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
-		"not long after a resume":                            {observedCluster("", withSpot(resumedRecord(time.Hour)), on, withoutSecondMachine), false},
+		"read before a hibernation with a spot machine":          {observedCluster(wantHibernating, nil, on, secondSpotMachine(on)), true},
+		"no read before a hibernation without a spot machine":    {observedCluster(wantHibernating, nil, on), false},
+		"no read of a running cluster":                           {observedCluster("", nil, on, secondSpotMachine(on)), false},
+		"read for a spot machine that is not in the record":      {observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)), true},
+		"no read once the record is saved":                       {observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)), false},
+		"read in a resume after a termination":                   {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
+		"no read in a resume of a cluster that kept its machine": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)), false},
+		"read in a hibernation that cancels a resume":            {observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
+		"no read long after a resume":                            {observedCluster("", withSpot(resumedRecord(time.Hour)), on, withoutSecondMachine), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := NeedsMachines(row.in); got != row.want {

@@ -13,18 +13,20 @@ import (
 // maxDrainBudget bounds how long a stop waits for pods.
 const maxDrainBudget = time.Hour
 
-// StopOptions are how the owner of a cluster wants it to be stopped. They are annotations, because Hive's schema drops fields that it does
-// not know.
+// StopOptions are the owner's options for stopping a cluster. They are annotations, because Hive's schema drops
+// unknown fields.
 type StopOptions struct {
-	// WorkersFirst says that workers are stopped before the control plane, and started after it.
+	// WorkersFirst is whether workers are stopped before the control plane, and started after it.
 	WorkersFirst bool
-	// DrainBudget is for how long at most the workers are drained before machines are stopped; zero if they are not.
+	// DrainBudget is how long the workers are drained at most before machines are stopped; zero if they are not
+	// drained.
 	DrainBudget time.Duration
-	// Ignored says which of them make no sense; empty if none is ignored.
+	// Ignored describes the options that are malformed; empty if none is.
 	Ignored string
 }
 
-// ReadStopOptions reads the options of a ClusterDeployment. One that makes no sense is as good as none: it holds up nothing.
+// ReadStopOptions reads the options of a ClusterDeployment. A malformed option is ignored and never blocks a
+// stop.
 func ReadStopOptions(annotations map[string]string) StopOptions {
 	var o StopOptions
 	var ignored []string
@@ -47,7 +49,7 @@ func ReadStopOptions(annotations map[string]string) StopOptions {
 	return o
 }
 
-// ignoredNote ends a message.
+// ignoredNote returns the end of a message.
 func (o StopOptions) ignoredNote() string {
 	if o.Ignored == "" {
 		return ""

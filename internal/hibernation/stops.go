@@ -14,8 +14,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// EffectivePowerState returns what spec.powerState means: a stop that has ended by itself asks for nothing any more, and a Slumber may want
-// the cluster to hibernate all the same. The spec is never written, so that it stays what its owner, who may be a GitOps tool, says.
+// EffectivePowerState returns the meaning of spec.powerState: a stop that has expired has no effect any more,
+// and a Slumber can hibernate the cluster regardless. The spec is never written, because its owner may be a
+// GitOps tool.
 func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records, scheduled *torporv1alpha1.ScheduledStop) hivev1.PowerState {
 	if scheduled != nil {
 		return hivev1.PowerStateHibernating
@@ -26,23 +27,23 @@ func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records, sched
 	return spec
 }
 
-// IsStoppedWithoutSlumbers reports whether a cluster is to hibernate whatever Slumbers say.
+// IsStoppedWithoutSlumbers reports whether a cluster is to hibernate independent of Slumbers.
 func IsStoppedWithoutSlumbers(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	return desiredPowerStateOf(cd, nil, now) == hivev1.PowerStateHibernating
 }
 
-// desiredPowerStateOf does not wait for a report of what the object says.
+// desiredPowerStateOf reads the object only and does not wait for a report.
 func desiredPowerStateOf(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.ScheduledStop, now time.Time) hivev1.PowerState {
-	timer, _ := ReadTimer(cd) // A timer that makes no sense stops nothing.
+	timer, _ := ReadTimer(cd) // A malformed timer stops nothing.
 	return DesiredPowerState(EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled), timer, cd.Status.Hibernation, now)
 }
 
-// StopEvents are what has happened to the stops since the record before.
+// StopEvents returns the events of the stops since the previous record.
 func StopEvents(before, after stoprecord.Records) []decision.Event {
 	return stoprecord.Events(before, after, torporv1alpha1.UntilAnnotation, powerAction)
 }
 
-// stopNote says who asked for the hibernation, why and until when, and what is wrong with that.
+// stopNote describes the requester, reason and end of the hibernation, and what is wrong with them.
 func (o Observed) stopNote() string {
 	note := o.Stops.Describe()
 	if !o.Stops.Holds() && o.Scheduled != nil {
@@ -54,12 +55,12 @@ func (o Observed) stopNote() string {
 	return note
 }
 
-// endedStopNote says why a cluster runs whose spec.powerState is Hibernating.
+// endedStopNote explains why a cluster runs although spec.powerState is Hibernating.
 func (o Observed) endedStopNote() string {
 	if !o.Stops.HasExpired() {
 		return ""
 	}
-	return fmt.Sprintf("; spec.powerState is Hibernating, and that has ended by %s at %s: to hibernate it again, set a later time or remove the annotation",
+	return fmt.Sprintf("; spec.powerState is Hibernating, but %s ended that stop at %s: to hibernate the cluster again, set a later time or remove the annotation",
 		torporv1alpha1.UntilAnnotation, o.Stops.RequestedStop().Until.UTC().Format(time.RFC3339))
 }
 

@@ -27,11 +27,11 @@ func TestStopEnds(t *testing.T) {
 		stops stoprecord.Records
 		want  hivev1.PowerState
 	}{
-		"without an end the spec counts":       {hivev1.PowerStateHibernating, stoppedSince(""), hivev1.PowerStateHibernating},
-		"before the end the spec counts":       {hivev1.PowerStateHibernating, stoppedSince("61m"), hivev1.PowerStateHibernating},
-		"at the end the cluster should run":    {hivev1.PowerStateHibernating, stoppedSince("60m"), hivev1.PowerStateRunning},
-		"a spec that nobody recorded counts":   {hivev1.PowerStateHibernating, nil, hivev1.PowerStateHibernating},
-		"the record says nothing of a running": {hivev1.PowerStateRunning, stoppedSince("60m"), hivev1.PowerStateRunning},
+		"spec counts without an end":                     {hivev1.PowerStateHibernating, stoppedSince(""), hivev1.PowerStateHibernating},
+		"spec counts before the end":                     {hivev1.PowerStateHibernating, stoppedSince("61m"), hivev1.PowerStateHibernating},
+		"cluster should run at the end":                  {hivev1.PowerStateHibernating, stoppedSince("60m"), hivev1.PowerStateRunning},
+		"spec without a record counts":                   {hivev1.PowerStateHibernating, nil, hivev1.PowerStateHibernating},
+		"record does not affect spec.powerState Running": {hivev1.PowerStateRunning, stoppedSince("60m"), hivev1.PowerStateRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := EffectivePowerState(row.spec, row.stops, nil); found != row.want {
@@ -50,23 +50,23 @@ func TestStopOfASlumberHibernatesWhateverTheSpecSays(t *testing.T) {
 	}
 	note := Observed{Scheduled: scheduled}.stopNote()
 	if note != "; asked for by alice: a change of disks" {
-		t.Errorf("expected who and why, found %q", note)
+		t.Errorf("expected the requester and the reason, found %q", note)
 	}
 }
 
 func TestStopIsTold(t *testing.T) {
-	t.Run("a cluster that hibernates says who asked, why and until when, and is looked at then", func(t *testing.T) {
+	t.Run("hibernating cluster reports the requester, reason and end, and gets a pass then", func(t *testing.T) {
 		o := observedCluster(wantHibernating, &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(time.Hour)}, actuator.Stopped, func(o *Observed) {
 			o.Stops = stoppedSince("61m")
 		})
 		p := Decide(o)
 		if want := "asked for by alice: a change of disks; until " + o.Now.Add(time.Minute).UTC().Format(time.RFC3339); !strings.Contains(p.Ready.Message, want) || p.RequeueAfter > time.Minute {
-			t.Errorf("expected %q and a look within a minute, found %q and %s", want, p.Ready.Message, p.RequeueAfter)
+			t.Errorf("expected %q and a pass within a minute, found %q and %s", want, p.Ready.Message, p.RequeueAfter)
 		}
 	})
-	t.Run("a cluster whose stop has ended says why it runs", func(t *testing.T) {
+	t.Run("cluster whose stop has ended reports why it runs", func(t *testing.T) {
 		o := observedCluster(hivev1.PowerStateRunning, nil, actuator.Running, func(o *Observed) { o.API, o.Stops = Reachable, stoppedSince("60m") })
-		if p := Decide(o); !strings.Contains(p.Ready.Message, "that has ended by torpor.dev/until at ") {
+		if p := Decide(o); !strings.Contains(p.Ready.Message, "torpor.dev/until ended that stop at ") {
 			t.Errorf("found %q: %s", p.Rule, p.Ready.Message)
 		}
 	})

@@ -17,17 +17,17 @@ const (
 	maxVersionLength = 256
 )
 
-// IsVersionKnown reports whether one of the sources says anything.
+// IsVersionKnown reports whether one of the sources is not empty.
 func IsVersionKnown(sources ...string) bool { return strings.Join(sources, "") != "" }
 
-// IncompatibilityReason returns why a cluster of the first version given that is not empty cannot hibernate, or "" when
-// it can. A pre-release of the minimum is older than the minimum.
+// IncompatibilityReason returns why a cluster of the first non-empty version cannot hibernate, or "" if it can.
+// A pre-release of the minimum is older than the minimum.
 func IncompatibilityReason(sources ...string) string {
 	for _, v := range sources {
 		if v == "" {
 			continue
 		}
-		// Garbage is not parsed at length; what is cut off cannot make an old version new.
+		// The length of a malformed version is bounded. Cutting it off cannot make an old version new.
 		parsed, err := version.ParseSemantic(v[:min(len(v), maxVersionLength)])
 		if err != nil {
 			return fmt.Sprintf("Expected an OpenShift version such as %s, found %q; correct status.clusterVersionStatus or the version label",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install decides what becomes of Torpor's CustomResourceDefinitions on a hub. Those of another project are never replaced:
-// its own controllers need the fields that Torpor's schema has not.
+// Package install decides whether Torpor's CustomResourceDefinitions are installed, updated or left unchanged on a hub.
+// The definitions of another project are never replaced: its own controllers need fields that Torpor's schema lacks.
 package install
 
 import (
@@ -17,42 +17,42 @@ import (
 )
 
 const (
-	// PartOfLabel has the value Torpor on what Torpor has installed, and VersionLabel its version.
+	// PartOfLabel has the value Torpor on objects that Torpor has installed, and VersionLabel has the version.
 	PartOfLabel  = "app.kubernetes.io/part-of"
 	VersionLabel = "app.kubernetes.io/version"
 	// Torpor is the value of PartOfLabel.
 	Torpor = "torpor"
 )
 
-// State is what is known of a CustomResourceDefinition of Torpor's on a hub.
+// State is the state of one of Torpor's CustomResourceDefinitions on a hub.
 type State string
 
-// The states.
+// These are the states.
 const (
-	// Absent means that the hub does not have it.
+	// Absent means that the hub does not have the definition.
 	Absent State = "absent"
-	// Current means that it is Torpor's, as this version has it.
+	// Current means that the definition is Torpor's, of this version.
 	Current State = "current"
-	// Outdated means that it is Torpor's, of another version.
+	// Outdated means that the definition is Torpor's, of another version.
 	Outdated State = "another version"
-	// Foreign means that it is another project's.
+	// Foreign means that the definition is another project's.
 	Foreign State = "another project's"
 )
 
-// Judgement is what was found of one CustomResourceDefinition.
+// Judgement is the result for one CustomResourceDefinition.
 type Judgement struct {
 	Name  string
 	State State
-	// Managers are the field managers that wrote what is there.
+	// Managers are the field managers that wrote the served definition.
 	Managers []string
-	// Lacks are the fields of Torpor's schema that the one that is there has not, as paths.
+	// Lacks are the fields of Torpor's schema that the served definition lacks, as paths.
 	Lacks []string
 }
 
 // MayInstall reports whether Torpor's definition may be written.
 func (j Judgement) MayInstall() bool { return j.State == Absent || j.State == Outdated }
 
-// String describes the judgement in a line for people.
+// String describes the judgement in one line.
 func (j Judgement) String() string {
 	text := j.Name + ": " + string(j.State)
 	if j.State == Foreign {
@@ -64,7 +64,7 @@ func (j Judgement) String() string {
 	return text
 }
 
-// JudgeCRD compares Torpor's definition with what is served, nil if there is none.
+// JudgeCRD compares Torpor's definition with the served one, which is nil if it does not exist.
 func JudgeCRD(ours, served *apiextensionsv1.CustomResourceDefinition) (Judgement, error) {
 	j := Judgement{Name: ours.Name, State: Absent}
 	if served == nil {
@@ -98,7 +98,7 @@ func JudgeCRD(ours, served *apiextensionsv1.CustomResourceDefinition) (Judgement
 	return j, nil
 }
 
-// isTorpors goes by the label, and by the description of the kind for what was installed before there was a label.
+// isTorpors checks the label, or the description of the kind for a definition without a label.
 func isTorpors(ours, served *apiextensionsv1.CustomResourceDefinition) bool {
 	if served.Labels[PartOfLabel] == Torpor {
 		return true
@@ -120,7 +120,7 @@ func schemaOf(crd *apiextensionsv1.CustomResourceDefinition, version string) *ap
 	return nil
 }
 
-// missingFields returns the paths of one schema that another would drop. A field that is missing is named without what is in it.
+// missingFields returns the paths of one schema that the other lacks. A missing field is listed without its subfields.
 func missingFields(path string, ours, theirs *apiextensionsv1.JSONSchemaProps) []string {
 	if theirs.XPreserveUnknownFields != nil && *theirs.XPreserveUnknownFields {
 		return nil
@@ -143,11 +143,11 @@ func missingFields(path string, ours, theirs *apiextensionsv1.JSONSchemaProps) [
 	return missing
 }
 
-// PrepareCRD returns what is written: Torpor's definition with labels that tell whose it is, in place of what is served.
+// PrepareCRD returns the object to write: Torpor's definition with its labels, based on the metadata of the served one.
 func PrepareCRD(ours, served *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.CustomResourceDefinition {
 	prepared := ours.DeepCopy()
 	if served != nil {
-		// Labels, annotations and a conversion that others have added stay.
+		// Keep labels, annotations and a conversion that others have added.
 		prepared.ObjectMeta = *served.ObjectMeta.DeepCopy()
 		prepared.Spec.Conversion = served.Spec.Conversion
 	}
@@ -156,7 +156,7 @@ func PrepareCRD(ours, served *apiextensionsv1.CustomResourceDefinition, version 
 	return prepared
 }
 
-// contains reports whether a value has everything that another one has; what the API server filled in may come on top.
+// contains reports whether a value includes all fields of another one. The API server may have added defaults.
 func contains(has, wanted any) (bool, error) {
 	var plain [2]any
 	for i, value := range []any{has, wanted} {

@@ -44,13 +44,13 @@ func TestJudgeCRD(t *testing.T) {
 		want       State
 		mayInstall bool
 	}{
-		"none is absent":      {nil, Absent, true},
-		"the same is current": {served(func(*apiextensionsv1.CustomResourceDefinition) {}), Current, false},
-		"an older one is another version": {served(func(crd *apiextensionsv1.CustomResourceDefinition) {
+		"a missing definition is absent": {nil, Absent, true},
+		"an equal definition is current": {served(func(*apiextensionsv1.CustomResourceDefinition) {}), Current, false},
+		"an older definition is another version": {served(func(crd *apiextensionsv1.CustomResourceDefinition) {
 			delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "status")
 		}), Outdated, true},
-		"one from before labels is known":  {served(func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Labels = nil; crd.Spec.Names.ShortNames = nil }), Outdated, true},
-		"another project's is never taken": {hives, Foreign, false},
+		"an older definition without labels is recognized": {served(func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Labels = nil; crd.Spec.Names.ShortNames = nil }), Outdated, true},
+		"another project's definition is never replaced":   {hives, Foreign, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, err := JudgeCRD(ours, row.served)

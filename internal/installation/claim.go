@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installation lets one Torpor act on a cluster. The leader's Lease is in the namespace of each installation, so that a
-// second installation in another namespace has a leader too; the Lease of this package is one for the cluster.
+// Package installation lets only one Torpor act on a cluster. The Lease for leader election is in the namespace of the
+// installation, so a second installation in another namespace has a leader too. The Lease of this package exists once
+// per cluster.
 package installation
 
 import (
@@ -14,18 +15,12 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/conditional"
-)
-
-// The Lease of the installation that acts; its holder is the namespace of that installation.
-const (
-	LeaseNamespace = metav1.NamespaceSystem
-	LeaseName      = "torpor"
+	"github.com/torpor-dev/torpor/internal/installation/lease"
 )
 
 const (
@@ -35,24 +30,26 @@ const (
 	callTimeout   = 10 * time.Second
 )
 
-// Reasons of the condition while the installation does not act.
+// These are the reasons of the condition while the installation does not act.
 const (
 	standbyReason = "Standby"
 	otherReason   = "AnotherInstallation"
 	lostReason    = "LeaseLost"
 )
 
-// errTaken is that another installation acts.
+// errTaken reports that another installation acts.
 var errTaken = errors.New("another Torpor acts on this cluster")
 
 // Claim is the claim of an installation to act. It is a conditional.Condition that holds while the Lease is held.
 type Claim struct {
-	// Reader reads past any cache, and Client writes.
+	// Reader reads without a cache, and Client writes.
 	Reader client.Reader
 	Client client.Client
-	// Namespace is that of the installation.
+	// Namespace is the namespace of the installation.
 	Namespace string
-	Clock     clock.Clock
+	// Scope describes what this manager handles; the Lease records it.
+	Scope lease.Scope
+	Clock clock.Clock
 
 	mu      sync.Mutex
 	status  conditional.Status
@@ -64,13 +61,14 @@ type Claim struct {
 // String implements conditional.Condition.
 func (*Claim) String() string { return "Installation" }
 
-// NeedLeaderElection is true: the leader of the installation claims for all its replicas.
+// NeedLeaderElection returns true: the leader of the installation makes the claim for all its replicas.
 func (*Claim) NeedLeaderElection() bool { return true }
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,resourceNames=torpor,verbs=get;update
 
-// Start claims and renews until ctx ends. The Lease is kept then, because the next leader of this installation goes on with it.
+// Start acquires and renews the Lease until ctx ends. It does not release the Lease, because the next leader of this
+// installation continues with it.
 func (c *Claim) Start(ctx context.Context) error {
 	for {
 		err := c.renew(ctx)
@@ -102,7 +100,7 @@ func (c *Claim) Observe(ctx context.Context, _ conditional.Sources, report func(
 	}
 }
 
-// CheckClaim is for the readiness of the replica. One that does not lead is ready.
+// CheckClaim is a readiness check. A replica that does not lead is ready.
 func (c *Claim) CheckClaim(*http.Request) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +123,7 @@ func (c *Claim) current() (conditional.Status, <-chan struct{}) {
 	return c.status, c.changed
 }
 
-// note keeps what an attempt came to. A failed call changes nothing until the Lease has run out.
+// note records the result of an attempt. A failed call changes nothing until the Lease has expired.
 func (c *Claim) note(ctx context.Context, err error) {
 	before, _ := c.current()
 	now := c.Clock.Now()
@@ -147,59 +145,49 @@ func (c *Claim) note(ctx context.Context, err error) {
 	if after == before {
 		return
 	}
-	log.FromContext(ctx).Info("Whether this installation acts has changed", "acts", after.State == conditional.True, "reason", after.Reason, "why", after.Message)
+	log.FromContext(ctx).Info("The claim of this installation to act has changed",
+		"acts", after.State == conditional.True, "reason", after.Reason, "why", after.Message)
 	c.status = after
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-// renew takes or keeps the Lease.
+// renew acquires or renews the Lease.
 func (c *Claim) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: LeaseNamespace, Name: LeaseName}}
-	err := c.Reader.Get(ctx, client.ObjectKeyFromObject(lease), lease)
+	held := newLease()
+	err := c.Reader.Get(ctx, client.ObjectKeyFromObject(held), held)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("read the Lease %s/%s: %w", LeaseNamespace, LeaseName, err)
+		return fmt.Errorf("read the Lease %s/%s: %w", lease.Namespace, lease.Name, err)
 	}
 	now := c.Clock.Now()
-	if other := liveHolder(lease, now); other != "" && other != c.Namespace {
-		return fmt.Errorf("%w: the Lease %s/%s is held by the one in the namespace %s; this one, in %s, waits until that is uninstalled",
-			errTaken, LeaseNamespace, LeaseName, other, c.Namespace)
+	if acting := lease.Read(held, now); acting.Installation != "" && acting.Installation != c.Namespace {
+		return fmt.Errorf("%w: the Lease %s/%s is held by the one in the namespace %s; this one, in %s, waits until that is uninstalled%s",
+			errTaken, lease.Namespace, lease.Name, acting.Installation, c.Namespace, describeScopes(acting.Scope, c.Scope))
 	}
-	takeLease(lease, c.Namespace, now)
+	lease.Take(held, c.Namespace, c.Scope, leaseDuration, now)
 	if k8serrors.IsNotFound(err) {
-		err = c.Client.Create(ctx, lease)
+		err = c.Client.Create(ctx, held)
 	} else {
-		err = c.Client.Update(ctx, lease)
+		err = c.Client.Update(ctx, held)
 	}
 	if err != nil {
-		return fmt.Errorf("write the Lease %s/%s: %w", LeaseNamespace, LeaseName, err)
+		return fmt.Errorf("write the Lease %s/%s: %w", lease.Namespace, lease.Name, err)
 	}
 	return nil
 }
 
-// liveHolder is the installation that acts; empty if none does.
-func liveHolder(l *coordinationv1.Lease, now time.Time) string {
-	s := l.Spec
-	if s.HolderIdentity == nil || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
+// describeScopes describes the scopes of both installations, as far as they are known.
+func describeScopes(acting *lease.Scope, waiting lease.Scope) string {
+	if acting == nil {
 		return ""
 	}
-	if life := time.Duration(*s.LeaseDurationSeconds) * time.Second; !now.Before(s.RenewTime.Add(life)) {
-		return ""
-	}
-	return *s.HolderIdentity
+	return fmt.Sprintf("; that one handles %s, and this one would handle %s", acting, waiting)
 }
 
-func takeLease(l *coordinationv1.Lease, namespace string, now time.Time) {
-	s := &l.Spec
-	if s.HolderIdentity == nil || *s.HolderIdentity != namespace {
-		transitions := int32(1)
-		if s.LeaseTransitions != nil {
-			transitions += *s.LeaseTransitions
-		}
-		s.AcquireTime, s.LeaseTransitions = new(metav1.NewMicroTime(now)), &transitions
-	}
-	s.HolderIdentity, s.LeaseDurationSeconds = &namespace, new(int32(leaseDuration.Seconds()))
-	s.RenewTime = new(metav1.NewMicroTime(now))
+func newLease() *coordinationv1.Lease {
+	held := &coordinationv1.Lease{}
+	held.Namespace, held.Name = lease.Namespace, lease.Name
+	return held
 }

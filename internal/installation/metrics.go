@@ -4,10 +4,10 @@ package installation
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// NewMetric makes the metric of a claim, which is yet to be registered.
+// NewMetric returns the metric of a claim, to be registered by the caller.
 func NewMetric(c *Claim) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "torpor_installation_acts", Help: "1 while this replica leads and its installation is the one that acts on the cluster, 0 otherwise.",
+		Name: "torpor_installation_acts", Help: "1 if this replica leads and its installation is the active one of the cluster.",
 	}, func() float64 {
 		if c.IsHeld() {
 			return 1

@@ -2,8 +2,8 @@
 
 package installation
 
-// ListRecordNames returns the names of what notes who stops things: those of the policies of config/record and their bindings, which are those of the
-// webhook configurations of config/record/webhook, too.
+// ListRecordNames returns the names of the policies and bindings of config/record, which record the requesters of
+// stops. The webhook configurations of config/record/webhook have the same names.
 func ListRecordNames() []string {
 	return []string{"torpor-hibernation-record", "torpor-mysql-record", "torpor-slumber-record", "torpor-workloads-record"}
 }

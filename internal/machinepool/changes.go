@@ -14,10 +14,10 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// Namespace is where OpenShift has its MachineSets and MachineAutoscalers.
+// Namespace is the namespace of OpenShift's MachineSets and MachineAutoscalers.
 const Namespace = "openshift-machine-api"
 
-// Names of the APIs of a cluster.
+// The API versions and kinds in a cluster.
 const (
 	MachineSetKind     = "MachineSet"
 	MachineSetVersion  = "machine.openshift.io/v1beta1"
@@ -28,35 +28,37 @@ const (
 )
 
 const (
-	// defaultReplicas is upstream's.
+	// defaultReplicas is upstream's default.
 	defaultReplicas = 1
-	// platformsScalingFromZero are those whose autoscaler can start from a MachineSet without a machine.
+	// platformsScalingFromZero are the platforms whose autoscaler can start from a MachineSet without a machine.
 	platformsScalingFromZero = "aws azure gcp openstack"
 )
 
-// Change is one object of a cluster that is made to be as a pool says.
+// Change is the change of one object of a cluster.
 type Change struct {
 	Name string
-	// Manifest is for server-side apply.
+	// Manifest is applied with server-side apply.
 	Manifest []byte
-	// Differences are what is going to be different, for people; none if nothing that can be seen from here is.
+	// Differences describes the differences to users. It is empty if no difference is visible before the change.
 	Differences []string
 }
 
-// Changes are what makes a cluster be as a pool says, in this order: MachineAutoscalers are deleted before the number of replicas is set,
-// and applied after it.
+// Changes make a cluster match a pool. MachineAutoscalers are deleted before the number of replicas is set, and
+// applied after it.
 type Changes struct {
-	// DeleteAutoscalers are names of MachineAutoscalers.
+	// DeleteAutoscalers are the names of MachineAutoscalers to delete.
 	DeleteAutoscalers []string
-	// MachineSets are all those of the pool: what server-side apply takes away cannot be seen from here.
+	// MachineSets are all MachineSets of the pool, because the fields that server-side apply removes are not visible
+	// in advance.
 	MachineSets []Change
 	Autoscalers []Change
-	// Before and After are the MachineSets as they are, also where nothing is changed of them, and as they will be; in the order of
+	// Before and After are the MachineSets before and after the changes, including unchanged ones, in the order of
 	// MachineSets.
 	Before, After []hivev1.MachineSetStatus
 }
 
-// PlanChanges spreads a pool over its MachineSets. hasAutoscalers says that the cluster serves MachineAutoscalers.
+// PlanChanges distributes the replicas of a pool over its MachineSets. hasAutoscalers reports whether the cluster
+// serves MachineAutoscalers.
 func PlanChanges(job *Job, sets []MachineSet, autoscalers []Autoscaler, hasAutoscalers bool) (Changes, *Refusal) {
 	sets = slices.DeleteFunc(slices.Clone(sets), func(set MachineSet) bool { return set.IsDeleting || !job.Owns(&set) })
 	slices.SortFunc(sets, func(a, b MachineSet) int { return cmp.Compare(a.Name, b.Name) })
@@ -83,8 +85,8 @@ func refuse(job *Job, found int, hasAutoscalers bool) *Refusal {
 	name, scaling := job.Spec.Name, job.Spec.Autoscaling
 	switch {
 	case found == 0:
-		return &Refusal{hivev1.NoMachineSetsReason, fmt.Sprintf("Expected MachineSets in %s with the label %s: %s, or named %s-%s-ZONE, found none; "+
-			"make one: Torpor changes MachineSets, and makes none", Namespace, hivev1.MachinePoolNameLabel, name, job.InfraID, name)}
+		return &Refusal{hivev1.NoMachineSetsReason, fmt.Sprintf("Expected MachineSets in %s that have the label %s: %s or the name %s-%s-ZONE, found none; "+
+			"create one: Torpor does not create MachineSets", Namespace, hivev1.MachinePoolNameLabel, name, job.InfraID, name)}
 	case found > MaxMachineSets:
 		return &Refusal{hivev1.TooManyMachineSetsReason, fmt.Sprintf("Expected at most %d MachineSets of one pool, found %d; make several pools of them", MaxMachineSets, found)}
 	case scaling == nil:
@@ -107,10 +109,11 @@ func canScaleFromZero(platform []byte) bool {
 	return slices.ContainsFunc(strings.Fields(platformsScalingFromZero), func(name string) bool { return fields[name] != nil })
 }
 
-// replicaLimits bound what one MachineSet is to have.
+// replicaLimits bounds the replicas of one MachineSet.
 type replicaLimits struct{ minimum, maximum int32 }
 
-// limitsOf gives each MachineSet its share, and one of what is left over to the first ones, as Hive does.
+// limitsOf returns the share of a MachineSet. The first MachineSets get one more each if the number is not divisible,
+// as in Hive.
 func (j *Job) limitsOf(index, count int) replicaLimits {
 	share := func(total int64) int32 {
 		part := total / int64(count)
@@ -118,7 +121,7 @@ func (j *Job) limitsOf(index, count int) replicaLimits {
 			part++
 		}
 		if part < 0 || part > maxReplicas {
-			return 0 // No pool with such a number gets so far.
+			return 0 // Pools with such a number are refused earlier.
 		}
 		return int32(part)
 	}
@@ -144,8 +147,9 @@ func (s *MachineSet) status(limits replicaLimits) hivev1.MachineSetStatus {
 	return status
 }
 
-// changeMachineSet names the version that was looked at: a MachineSet that was changed or replaced since is refused as a conflict, and one that
-// is gone is not made. What the pool no longer names goes by itself, because the field manager owned it.
+// changeMachineSet names the version that was read. If the MachineSet was changed or replaced in the meantime, the
+// change fails with a conflict; a deleted MachineSet is not recreated. Labels and taints that left the pool are
+// removed automatically, because the field manager owned them.
 func changeMachineSet(job *Job, set *MachineSet, replicas int32) Change {
 	change := Change{Name: set.Name}
 	if set.Replicas == nil || *set.Replicas != replicas {
@@ -182,7 +186,7 @@ func changeMachineSet(job *Job, set *MachineSet, replicas int32) Change {
 	return change
 }
 
-// mergeTaints keeps the first of those with one key and effect, as upstream says it does.
+// mergeTaints keeps the first of several taints with the same key and effect, as upstream documents.
 func mergeTaints(all []corev1.Taint) []corev1.Taint {
 	var merged []corev1.Taint
 	for _, taint := range all {
@@ -193,8 +197,8 @@ func mergeTaints(all []corev1.Taint) []corev1.Taint {
 	return merged
 }
 
-// planAutoscalers gives each MachineSet that may have a machine one MachineAutoscaler, and none to those of a fixed number: it would
-// change the number again and again.
+// planAutoscalers gives one MachineAutoscaler to each MachineSet that may have machines under autoscaling. A
+// MachineSet with a fixed number gets none, because an autoscaler would keep changing the number.
 func (c *Changes) planAutoscalers(job *Job, found []Autoscaler) {
 	found = slices.Clone(found)
 	slices.SortFunc(found, func(a, b Autoscaler) int { return cmp.Compare(a.Name, b.Name) })
@@ -224,7 +228,7 @@ func (c *Changes) planAutoscalers(job *Job, found []Autoscaler) {
 	}
 }
 
-// changeAutoscaler changes the one that is there; one without a name is made.
+// changeAutoscaler changes an existing MachineAutoscaler, or creates one if found has no name.
 func changeAutoscaler(job *Job, set hivev1.MachineSetStatus, found Autoscaler) Change {
 	change := Change{Name: cmp.Or(found.Name, set.Name)}
 	if found.Name == "" || found.Min != set.MinReplicas || found.Max != set.MaxReplicas {
@@ -241,7 +245,7 @@ func changeAutoscaler(job *Job, set hivev1.MachineSetStatus, found Autoscaler) C
 	return change
 }
 
-// encode takes values of JSON, of which none fails.
+// encode encodes values that always have a JSON form.
 func encode(manifest map[string]any) []byte {
 	text, err := json.Marshal(manifest)
 	if err != nil {

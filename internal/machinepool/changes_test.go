@@ -14,7 +14,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// workerJob is a job for the pool worker of the cluster infra.
+// workerJob returns a job for the pool worker of the cluster infra.
 func workerJob(change ...func(*hivev1.MachinePoolSpec)) *Job {
 	job := &Job{InfraID: "infra", Generation: 1}
 	job.Spec.Name = "worker"
@@ -35,7 +35,8 @@ func withAutoscaling(least, most int32, platform string) func(*hivev1.MachinePoo
 	}
 }
 
-// machineSets are those of the pool worker in zones a, b and so on, with so many replicas; -1 is none.
+// machineSets returns MachineSets of the pool worker in zones a, b and so on, with these numbers of replicas; -1 means
+// no number.
 func machineSets(replicas ...int32) []MachineSet {
 	var sets []MachineSet
 	for i, n := range replicas {
@@ -54,20 +55,20 @@ func TestMachineSetsOfAPool(t *testing.T) {
 		set  MachineSet
 		want bool
 	}{
-		"one that the installer has named":                     {MachineSet{Name: "infra-worker-us-east-1a", Zone: "us-east-1a"}, true},
-		"one whose zone is not known":                          {MachineSet{Name: "infra-worker-0"}, true},
-		"one of a platform without zones":                      {MachineSet{Name: "infra-worker"}, true},
-		"one of Azure, which names the location and the zone":  {MachineSet{Name: "infra-worker-centralus1", Zone: "1", Location: "centralus"}, true},
-		"one of GCP, which names the end of the zone":          {MachineSet{Name: "infra-worker-b", Zone: "us-east1-b"}, true},
-		"one with the label, whatever its name":                {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
-		"one with the label of another pool":                   {MachineSet{Name: "infra-worker-us-east-1a", Labels: labelled("other")}, false},
-		"one of another cluster":                               {MachineSet{Name: "infra2-worker-us-east-1a"}, false},
-		"one of another pool":                                  {MachineSet{Name: "infra-infra-us-east-1a"}, false},
-		"one of another pool whose name begins the same":       {MachineSet{Name: "infra-worker-large-a"}, false},
-		"the only one of another pool whose name is the same":  {MachineSet{Name: "infra-worker-large"}, false},
-		"a copy by hand, which has more than a zone behind it": {MachineSet{Name: "infra-worker-gpu-us-east-1a", Zone: "us-east-1a"}, false},
-		"one without a zone in its name":                       {MachineSet{Name: "infra-worker-"}, false},
-		"one that is being deleted":                            {MachineSet{Name: "infra-worker-a", IsDeleting: true}, false},
+		"name from the installer":                         {MachineSet{Name: "infra-worker-us-east-1a", Zone: "us-east-1a"}, true},
+		"unknown zone":                                    {MachineSet{Name: "infra-worker-0"}, true},
+		"platform without zones":                          {MachineSet{Name: "infra-worker"}, true},
+		"Azure, with the location and the zone":           {MachineSet{Name: "infra-worker-centralus1", Zone: "1", Location: "centralus"}, true},
+		"GCP, with the end of the zone":                   {MachineSet{Name: "infra-worker-b", Zone: "us-east1-b"}, true},
+		"label with any name":                             {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
+		"label of another pool":                           {MachineSet{Name: "infra-worker-us-east-1a", Labels: labelled("other")}, false},
+		"another cluster":                                 {MachineSet{Name: "infra2-worker-us-east-1a"}, false},
+		"another pool":                                    {MachineSet{Name: "infra-infra-us-east-1a"}, false},
+		"another pool with the same prefix":               {MachineSet{Name: "infra-worker-large-a"}, false},
+		"only MachineSet of a pool with the same prefix":  {MachineSet{Name: "infra-worker-large"}, false},
+		"manual copy with more than a zone in its suffix": {MachineSet{Name: "infra-worker-gpu-us-east-1a", Zone: "us-east-1a"}, false},
+		"name that ends before the zone":                  {MachineSet{Name: "infra-worker-"}, false},
+		"MachineSet that is being deleted":                {MachineSet{Name: "infra-worker-a", IsDeleting: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := workerJob()
@@ -80,7 +81,7 @@ func TestMachineSetsOfAPool(t *testing.T) {
 	unknown := workerJob()
 	unknown.InfraID = ""
 	if unknown.Owns(&MachineSet{Name: "-worker-a"}) {
-		t.Error("expected no MachineSet by its name where the infraID is not known")
+		t.Error("expected no MachineSet to match by its name without an infraID")
 	}
 }
 
@@ -128,7 +129,7 @@ func checkAutoscaling(t *testing.T, least, most int32, sets []MachineSet) {
 	}
 }
 
-// checkSpread expects shares that differ by one at most, the larger ones first.
+// checkSpread expects shares that differ by at most one, the larger ones first.
 func checkSpread(t *testing.T, name string, sets []hivev1.MachineSetStatus, total int64, share func(hivev1.MachineSetStatus) int32) {
 	t.Helper()
 	sum, first, last := int64(0), share(sets[0]), share(sets[0])
@@ -154,30 +155,30 @@ func TestPlanChanges(t *testing.T) {
 		sets        []MachineSet
 		autoscalers []Autoscaler
 		noScaling   bool
-		// want are changes in their order, or a refusal: its reason and a word of its message.
+		// want lists the changes in their order, or a refusal: its reason and a part of its message.
 		want []string
 	}{
-		"replicas are set":                         {job: workerJob(withReplicas(3)), sets: machineSets(1, 1), want: []string{"a: replicas from 1 to 2", "b: "}},
-		"without a number there is one machine":    {job: workerJob(), sets: machineSets(0, 0), want: []string{"a: replicas from 0 to 1", "b: "}},
-		"a MachineSet without a number gets one":   {job: workerJob(withReplicas(2)), sets: machineSets(-1), want: []string{"a: replicas from none to 2"}},
-		"a pool without machines is one":           {job: workerJob(withReplicas(0)), sets: machineSets(2), want: []string{"a: replicas from 2 to 0"}},
-		"MachineSets that are being deleted go":    {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "infra-worker-a", IsDeleting: true, Labels: map[string]string{hivev1.MachinePoolNameLabel: "worker"}}}, want: []string{"NoMachineSets infra-worker-ZONE"}},
-		"a pool without MachineSets is refused":    {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "other"}}, want: []string{"NoMachineSets Torpor changes MachineSets, and makes none"}},
-		"a pool of too many MachineSets is":        {job: workerJob(withReplicas(1)), sets: machineSets(make([]int32, MaxMachineSets+1)...), want: []string{"TooManyMachineSets found 101"}},
-		"autoscaling needs MachineAutoscalers":     {job: workerJob(withAutoscaling(1, 2, `{}`)), sets: machineSets(1), noScaling: true, want: []string{"NoMachineAPI use spec.replicas"}},
-		"a floor below the MachineSets is refused": {job: workerJob(withAutoscaling(1, 2, `{"vsphere":{}}`)), sets: machineSets(1, 1), want: []string{"MinReplicasTooSmall at least 2"}},
-		"but not where a MachineSet may be empty":  {job: workerJob(withAutoscaling(1, 2, `{"aws":{}}`)), sets: machineSets(1, 1), want: []string{"a: ", "b: ", "a: autoscaling from 1 to 1", "b: autoscaling from 0 to 1"}},
-		"a number within the limits stays":         {job: workerJob(withAutoscaling(2, 8, `{}`)), sets: machineSets(3, 9), want: []string{"a: ", "b: replicas from 9 to 4", "a: autoscaling from 1 to 4", "b: autoscaling from 1 to 4"}},
+		"replicas are set":                           {job: workerJob(withReplicas(3)), sets: machineSets(1, 1), want: []string{"a: replicas from 1 to 2", "b: "}},
+		"without a number there is one machine":      {job: workerJob(), sets: machineSets(0, 0), want: []string{"a: replicas from 0 to 1", "b: "}},
+		"a MachineSet without a number gets one":     {job: workerJob(withReplicas(2)), sets: machineSets(-1), want: []string{"a: replicas from none to 2"}},
+		"zero replicas are accepted":                 {job: workerJob(withReplicas(0)), sets: machineSets(2), want: []string{"a: replicas from 2 to 0"}},
+		"MachineSets that are being deleted go":      {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "infra-worker-a", IsDeleting: true, Labels: map[string]string{hivev1.MachinePoolNameLabel: "worker"}}}, want: []string{"NoMachineSets infra-worker-ZONE"}},
+		"a pool without MachineSets is refused":      {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "other"}}, want: []string{"NoMachineSets Torpor does not create MachineSets"}},
+		"too many MachineSets are refused":           {job: workerJob(withReplicas(1)), sets: machineSets(make([]int32, MaxMachineSets+1)...), want: []string{"TooManyMachineSets found 101"}},
+		"autoscaling needs MachineAutoscalers":       {job: workerJob(withAutoscaling(1, 2, `{}`)), sets: machineSets(1), noScaling: true, want: []string{"NoMachineAPI use spec.replicas"}},
+		"a floor below the MachineSets is refused":   {job: workerJob(withAutoscaling(1, 2, `{"vsphere":{}}`)), sets: machineSets(1, 1), want: []string{"MinReplicasTooSmall at least 2"}},
+		"a floor below is fine if sets may be empty": {job: workerJob(withAutoscaling(1, 2, `{"aws":{}}`)), sets: machineSets(1, 1), want: []string{"a: ", "b: ", "a: autoscaling from 1 to 1", "b: autoscaling from 0 to 1"}},
+		"a number within the limits stays":           {job: workerJob(withAutoscaling(2, 8, `{}`)), sets: machineSets(3, 9), want: []string{"a: ", "b: replicas from 9 to 4", "a: autoscaling from 1 to 4", "b: autoscaling from 1 to 4"}},
 		"a MachineAutoscaler that is there is changed": {
 			job: workerJob(withAutoscaling(1, 3, `{}`)), sets: machineSets(1), autoscalers: []Autoscaler{autoscaler("theirs", "infra-worker-a", "")},
 			want: []string{"a: ", "theirs: autoscaling from 1 to 3"},
 		},
-		"a second one, one without its MachineSet and those of others are told apart": {
+		"duplicate, orphaned and foreign MachineAutoscalers are distinguished": {
 			job: workerJob(withAutoscaling(1, 2, `{}`)), sets: machineSets(1),
 			autoscalers: []Autoscaler{autoscaler("1", "infra-worker-a", "worker"), autoscaler("2", "infra-worker-a", ""), autoscaler("3", "gone", "worker"), autoscaler("4", "else", "other")},
 			want:        []string{"-2", "-3", "a: ", "1: "},
 		},
-		"without autoscaling there are none, whoever made them": {
+		"without autoscaling all MachineAutoscalers are deleted": {
 			job: workerJob(withReplicas(1)), sets: machineSets(1), autoscalers: []Autoscaler{autoscaler("1", "infra-worker-a", ""), autoscaler("2", "else", "")},
 			want: []string{"-1", "a: "},
 		},
@@ -240,15 +241,15 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 		want bool
 	}{
 		"a MachineSet":                      {`{"metadata":{"name":"a"},"spec":{"replicas":1,"template":{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}}}`, true},
-		"one of a provider unlike others":   {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"providerSpec":{"value":{"zone":["a"]}}}}}}`, true},
+		"an unknown form of providerSpec":   {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"providerSpec":{"value":{"zone":["a"]}}}}}}`, true},
 		"no object":                         {`7`, false},
-		"one without a name":                {`{}`, false},
+		"no name":                           {`{}`, false},
 		"a name that leads out of the path": {`{"metadata":{"name":"../secrets"}}`, false},
 		"a name of two lines":               {`{"metadata":{"name":"a\nb"}}`, false},
 		"a name without end":                {`{"metadata":{"name":"` + long + `"}}`, false},
-		"labels that are none":              {`{"metadata":{"name":"a","labels":[7]}}`, false},
+		"invalid labels":                    {`{"metadata":{"name":"a","labels":[7]}}`, false},
 		"taints without end":                {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"taints":[` + strings.Repeat("{},", 30_000) + `{}]}}}}`, false},
-		"a number that is none":             {`{"metadata":{"name":"a"},"spec":{"replicas":99999999999}}`, false},
+		"invalid number":                    {`{"metadata":{"name":"a"},"spec":{"replicas":99999999999}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := DecodeMachineSet([]byte(row.item)); (err == nil) != row.want {

@@ -15,21 +15,22 @@ import (
 )
 
 const (
-	// lookInterval is when a cluster is looked at again whose pool has not changed, because somebody may have changed its MachineSets; as in
-	// Hive. While machines are not ready it is startingInterval. Up to a tenth is added, so that a hub does not do it for all at once.
+	// lookInterval is the time after which a cluster is read again although its pool has not changed, because its
+	// MachineSets may have been edited. Hive uses the same interval. While machines are not ready, startingInterval
+	// applies. Up to a tenth is added, so that a hub does not read all clusters at once.
 	lookInterval     = 30 * time.Minute
 	startingInterval = 5 * time.Minute
 )
 
-// situation is what follows from an observation before anything is decided.
+// situation is derived from an observation before a decision.
 type situation struct {
 	Observed
 	fingerprint string
-	// problem is what the pool says that makes no sense by itself; nil if it does.
+	// problem is an error in the pool's spec alone, or nil.
 	problem *Refusal
 }
 
-// rules are all that there is to decide; the first that matches wins.
+// rules are all rules of the decision. The first that matches wins.
 func rules() []decision.Rule[*situation, Plan] {
 	return []decision.Rule[*situation, Plan]{
 		{Name: "the pool is being deleted", When: func(s *situation) bool { return s.IsDeleting }, Then: func(*situation) Plan {
@@ -38,20 +39,20 @@ func rules() []decision.Rule[*situation, Plan] {
 		{Name: "there is no cluster", When: func(s *situation) bool { return !s.HasCluster }, Then: func(s *situation) Plan {
 			return waitForEvent(hivev1.ClusterDeploymentMissingReason, fmt.Sprintf("Expected a ClusterDeployment %s in the namespace of the pool, found none", s.Spec.ClusterDeploymentRef.Name))
 		}},
-		{Name: "the pool makes no sense", When: func(s *situation) bool { return s.problem != nil }, Then: func(s *situation) Plan {
+		{Name: "the pool is invalid", When: func(s *situation) bool { return s.problem != nil }, Then: func(s *situation) Plan {
 			return waitForEvent(s.problem.Reason, s.problem.Message)
 		}},
-		{Name: "the cluster is as the pool says", When: func(s *situation) bool { return !s.isDue() }, Then: (*situation).rest},
+		{Name: "the cluster matches the pool", When: func(s *situation) bool { return !s.isDue() }, Then: (*situation).rest},
 		{Name: "paused", When: func(s *situation) bool { return s.IsPaused }, Then: func(*situation) Plan {
-			return waitForEvent(hivev1.MachinePoolPausedReason, "An annotation of the ClusterDeployment keeps its MachineSets from being changed")
+			return waitForEvent(hivev1.MachinePoolPausedReason, "An annotation of the ClusterDeployment pauses changes of its MachineSets")
 		}},
-		{Name: "the cluster is not to be dialled", When: func(s *situation) bool { return !s.MayDial }, Then: func(*situation) Plan {
-			return waitForEvent(hivev1.MachinePoolWaitingReason, "Waits until the cluster runs and answers")
+		{Name: "the cluster may not be dialled", When: func(s *situation) bool { return !s.MayDial }, Then: func(*situation) Plan {
+			return waitForEvent(hivev1.MachinePoolWaitingReason, "Waiting until the cluster runs and answers")
 		}},
-		{Name: "the next attempt has to wait", When: func(s *situation) bool {
+		{Name: "the next attempt must wait", When: func(s *situation) bool {
 			return s.Attempt.Fingerprint == s.fingerprint && s.Now.Before(s.Attempt.RetryAt)
 		}, Then: (*situation).awaitRetry},
-		{Name: "look and apply", When: decision.Always[*situation], Then: (*situation).apply},
+		{Name: "read and apply", When: decision.Always[*situation], Then: (*situation).apply},
 	}
 }
 
@@ -69,7 +70,7 @@ func Decide(seen Observed) Plan {
 	return plan
 }
 
-// recordAnswer writes down what became of the last job.
+// recordAnswer copies the result of the last job into the status.
 func (s *situation) recordAnswer() {
 	if s.Answer == nil {
 		return
@@ -86,7 +87,7 @@ func (s *situation) recordAnswer() {
 	}
 }
 
-// findProblem looks at what needs no cluster to be seen. Upstream's schema lets numbers through that contradict each other.
+// findProblem checks the pool without the cluster. Upstream's schema accepts numbers that contradict each other.
 func (s *situation) findProblem() *Refusal {
 	scaling := s.Spec.Autoscaling
 	switch {
@@ -103,8 +104,8 @@ func (s *situation) findProblem() *Refusal {
 	}
 }
 
-// isDue reports whether the cluster is to be looked at. That a long time has passed matters only where it may be dialled: a cluster that
-// sleeps changes nothing.
+// isDue reports whether the cluster must be read. The interval counts only if the cluster may be dialled, because
+// nothing changes in a cluster that hibernates.
 func (s *situation) isDue() bool {
 	return s.Status.LastSyncTime == nil || s.Status.ObservedGeneration != s.Generation || !s.Status.SyncedResume.Equal(s.Resume) ||
 		s.MayDial && !s.IsPaused && !s.Now.Before(s.nextLook())
@@ -121,11 +122,12 @@ func (s *situation) nextLook() time.Time {
 	return s.Status.LastSyncTime.Add(interval + interval/10*time.Duration(hash.Sum32()%spread)/spread)
 }
 
-// readFingerprint changes with what is to be in the cluster, and with each resume: then a failure from before is no reason to wait.
+// readFingerprint changes with the wanted state of the cluster, with the way it is dialled, and with each resume.
+// After a change, an earlier failure does not delay the next attempt.
 func (s *situation) readFingerprint() string {
 	hash := fnv.New64a()
-	// A cache lists the other pools in any order.
-	_, _ = fmt.Fprintf(hash, "%d %q %q", s.Generation, s.InfraID, slices.Sorted(slices.Values(s.OtherPools)))
+	// The cache lists the other pools in any order.
+	_, _ = fmt.Fprintf(hash, "%d %q %q %q", s.Generation, s.InfraID, s.Server, slices.Sorted(slices.Values(s.OtherPools)))
 	if s.Resume != nil {
 		_, _ = fmt.Fprint(hash, s.Resume.Unix())
 	}
@@ -133,14 +135,14 @@ func (s *situation) readFingerprint() string {
 }
 
 func (s *situation) rest() Plan {
-	plan := Plan{Synced: decision.True(hivev1.MachineSetsAsWishedReason, "The MachineSets were as the pool says when they were last looked at")}
+	plan := Plan{Synced: decision.True(hivev1.MachineSetsAsWishedReason, "The MachineSets matched the pool when they were last read")}
 	if s.MayDial && !s.IsPaused {
 		plan.RequeueAfter = s.nextLook().Sub(s.Now)
 	}
 	return plan
 }
 
-// waitForEvent leaves the cluster alone until something changes.
+// waitForEvent does nothing until an object changes.
 func waitForEvent(reason, message string) Plan {
 	return Plan{Synced: decision.False(reason, message)}
 }
@@ -148,7 +150,7 @@ func waitForEvent(reason, message string) Plan {
 func (s *situation) awaitRetry() Plan {
 	plan := Plan{RequeueAfter: s.Attempt.RetryAt.Sub(s.Now)}
 	if s.Attempt.NoAnswer != "" || s.Attempt.Refusal == nil {
-		plan.Synced = decision.False(hivev1.MachinePoolNoAnswerReason, fmt.Sprintf("The cluster did not answer while its MachineSets were looked at (%s)", s.Attempt.NoAnswer))
+		plan.Synced = decision.False(hivev1.MachinePoolNoAnswerReason, fmt.Sprintf("The cluster did not answer while its MachineSets were read (%s)", s.Attempt.NoAnswer))
 		return plan
 	}
 	plan.Synced = decision.False(s.Attempt.Refusal.Reason, s.Attempt.Refusal.Message)
@@ -161,21 +163,22 @@ func (s *situation) apply() Plan {
 			Spec: *s.Spec.DeepCopy(), Generation: s.Generation, InfraID: s.InfraID, OtherPools: s.OtherPools, Resume: s.Resume.DeepCopy(),
 			Fingerprint: s.fingerprint,
 		},
-		Synced: decision.False(hivev1.MachineSetsApplyingReason, "The cluster is being looked at"),
+		Synced: decision.False(hivev1.MachineSetsApplyingReason, "The MachineSets are being read"),
 	}
 }
 
-// judgeConfiguration says what is known of what the pool asks for. Nothing is, while nobody has looked at the cluster since it changed.
+// judgeConfiguration returns the conditions about the pool's configuration. They are unknown until the cluster has
+// been read after a change of the pool.
 func (s *situation) judgeConfiguration(synced decision.Condition) (notEnough, unsupported decision.Condition) {
 	notEnough = decision.False(hivev1.EnoughReplicasReason, "There are enough replicas for the MachineSets")
-	unsupported = decision.False(hivev1.ConfigurationSupportedReason, "Nothing is known that the cluster or Torpor cannot do")
+	unsupported = decision.False(hivev1.ConfigurationSupportedReason, "No setting is known that the cluster or Torpor does not support")
 	refusal := s.problem
 	if refusal == nil && s.Attempt.Fingerprint == s.fingerprint && s.isDue() {
 		refusal = s.Attempt.Refusal
 	}
 	switch {
 	case refusal == nil && s.Status.ObservedGeneration != s.Generation:
-		unknown := decision.Unknown(synced.Reason, "The cluster has not been looked at since the pool changed")
+		unknown := decision.Unknown(synced.Reason, "The cluster has not been read since the pool changed")
 		return unknown, unknown
 	case refusal == nil, refusal.Reason == hivev1.MachinePoolRefusedReason:
 		return notEnough, unsupported

@@ -19,7 +19,7 @@ var (
 	resume  = metav1.NewTime(now.Add(-time.Second))
 )
 
-// observed is a pool of a cluster that answers, which a job has made to be as the pool says a minute ago.
+// observed returns a pool whose cluster answers, and which a job applied a minute ago.
 func observed(changes ...func(*Observed)) Observed {
 	o := Observed{
 		Now: now, UID: "uid", Name: "pool", Generation: 1, HasCluster: true, MayDial: true, InfraID: "infra",
@@ -46,7 +46,7 @@ func besides(pools ...string) func(*Observed) {
 	return func(o *Observed) { o.OtherPools = pools }
 }
 
-// failing has had an attempt at what is wanted now, which is worth another one later.
+// failing adds a failed attempt for the current pool, with a later retry.
 func failing(refused *Refusal, noAnswer string) func(*Observed) {
 	return func(o *Observed) {
 		o.Attempt = Attempt{Fingerprint: (&situation{Observed: *o}).readFingerprint(), RetryAt: o.Now.Add(time.Minute), Refusal: refused, NoAnswer: noAnswer}
@@ -55,8 +55,8 @@ func failing(refused *Refusal, noAnswer string) func(*Observed) {
 
 func TestDecide(t *testing.T) {
 	const (
-		rest, deleting, missing, senseless = "the cluster is as the pool says", "the pool is being deleted", "there is no cluster", "the pool makes no sense"
-		pause, wait, retry, apply          = "paused", "the cluster is not to be dialled", "the next attempt has to wait", "look and apply"
+		rest, deleting, missing, senseless = "the cluster matches the pool", "the pool is being deleted", "there is no cluster", "the pool is invalid"
+		pause, wait, retry, apply          = "paused", "the cluster may not be dialled", "the next attempt must wait", "read and apply"
 	)
 	refused := &Refusal{hivev1.MachinePoolRefusedReason, "no"}
 	type decided struct {
@@ -68,36 +68,37 @@ func TestDecide(t *testing.T) {
 		seen Observed
 		want decided
 	}{
-		"a cluster that is as the pool says is left alone":         {observed(), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
-		"a pool that has changed is applied":                       {observed(changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"a new pool is applied":                                    {observed(func(o *Observed) { o.Status = hivev1.MachinePoolStatus{} }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"after half an hour the cluster is looked at again":        {observed(longAfter), decided{apply, "False Applying", fine, enough, true}},
-		"sooner while machines start":                              {observed(tenMinutes, starting), decided{apply, "False Applying", fine, enough, true}},
-		"but not without such machines":                            {observed(tenMinutes), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
-		"a cluster that sleeps for long stays as it was":           {observed(longAfter, asleep), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
-		"a pool that changes while its cluster sleeps waits":       {observed(changed, asleep), decided{wait, "False WaitingForCluster", "Unknown WaitingForCluster", "Unknown WaitingForCluster", false}},
-		"a cluster that is back is looked at":                      {observed(resumed), decided{apply, "False Applying", fine, enough, true}},
-		"one that was looked at since is not":                      {observed(resumed, func(o *Observed) { o.Status.SyncedResume = &resume }), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
-		"a cluster that resumes and does not answer yet waits":     {observed(resumed, asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
-		"a paused one waits":                                       {observed(changed, paused), decided{pause, "False Paused", "Unknown Paused", "Unknown Paused", false}},
-		"a paused one that has not changed stays as it was":        {observed(longAfter, paused), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
-		"a pool that is being deleted changes nothing":             {observed(changed, func(o *Observed) { o.IsDeleting = true }), decided{deleting, "False Deleting", "Unknown Deleting", "Unknown Deleting", false}},
-		"one without a ClusterDeployment waits for it":             {observed(func(o *Observed) { o.HasCluster, o.MayDial = false, false }), decided{missing, "False ClusterDeploymentMissing", fine, enough, false}},
-		"the younger of two pools of one name does nothing":        {observed(changed, func(o *Observed) { o.Namesake = "older" }), decided{senseless, "False AmbiguousPool", "True AmbiguousPool", enough, false}},
-		"a number and autoscaling contradict each other":           {observed(changed, func(o *Observed) { o.Spec.Replicas = new(int64(1)); withAutoscaling(1, 2, "")(&o.Spec) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
-		"limits the wrong way round make no sense":                 {observed(func(o *Observed) { withAutoscaling(3, 2, "")(&o.Spec) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
-		"fewer machines than none make no sense":                   {observed(func(o *Observed) { o.Spec.Replicas = new(int64(-1)) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
-		"more than anybody has make none either":                   {observed(func(o *Observed) { o.Spec.Replicas = new(int64(5001)) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
-		"what was refused waits":                                   {observed(changed, failing(refused, "")), decided{retry, "False Refused", fine, enough, false}},
-		"a cluster without an answer waits":                        {observed(changed, failing(nil, "no answer in time")), decided{retry, "False NoAnswer", "Unknown NoAnswer", "Unknown NoAnswer", false}},
-		"a pool without MachineSets is told":                       {observed(changed, failing(&Refusal{hivev1.NoMachineSetsReason, ""}, "")), decided{retry, "False NoMachineSets", "True NoMachineSets", enough, false}},
-		"too few replicas are told as Hive does":                   {observed(changed, failing(&Refusal{hivev1.MinReplicasTooSmallReason, ""}, "")), decided{retry, "False MinReplicasTooSmall", fine, "True MinReplicasTooSmall", false}},
-		"a look that is refused later is told too":                 {observed(longAfter, failing(&Refusal{hivev1.NoMachineAPIReason, ""}, "")), decided{retry, "False NoMachineAPI", "True NoMachineAPI", enough, false}},
-		"a pool that changes after a failure is applied at once":   {observed(failing(refused, ""), changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"a resume after a failure, too":                            {observed(changed, failing(refused, ""), resumed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"another pool of the cluster after a failure, too":         {observed(changed, failing(refused, ""), besides("gpu")), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"the same other pools in another order change nothing":     {observed(changed, besides("gpu", "large"), failing(refused, ""), besides("large", "gpu")), decided{retry, "False Refused", fine, enough, false}},
-		"what was refused waits for a cluster that sleeps instead": {observed(changed, failing(refused, ""), asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
+		"a cluster that matches the pool is left alone":          {observed(), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"a pool that has changed is applied":                     {observed(changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"a new pool is applied":                                  {observed(func(o *Observed) { o.Status = hivev1.MachinePoolStatus{} }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"the cluster is read again after half an hour":           {observed(longAfter), decided{apply, "False Applying", fine, enough, true}},
+		"the cluster is read sooner while machines start":        {observed(tenMinutes, starting), decided{apply, "False Applying", fine, enough, true}},
+		"ten minutes without starting machines cause no read":    {observed(tenMinutes), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"a long hibernation causes no read":                      {observed(longAfter, asleep), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"a pool that changes during hibernation waits":           {observed(changed, asleep), decided{wait, "False WaitingForCluster", "Unknown WaitingForCluster", "Unknown WaitingForCluster", false}},
+		"a resumed cluster is read":                              {observed(resumed), decided{apply, "False Applying", fine, enough, true}},
+		"a cluster read after its resume is not read again":      {observed(resumed, func(o *Observed) { o.Status.SyncedResume = &resume }), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"a cluster that resumes and does not answer yet waits":   {observed(resumed, asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
+		"a changed pool of a paused cluster waits":               {observed(changed, paused), decided{pause, "False Paused", "Unknown Paused", "Unknown Paused", false}},
+		"an unchanged pool of a paused cluster rests":            {observed(longAfter, paused), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"a pool that is being deleted changes nothing":           {observed(changed, func(o *Observed) { o.IsDeleting = true }), decided{deleting, "False Deleting", "Unknown Deleting", "Unknown Deleting", false}},
+		"a pool without a ClusterDeployment waits for it":        {observed(func(o *Observed) { o.HasCluster, o.MayDial = false, false }), decided{missing, "False ClusterDeploymentMissing", fine, enough, false}},
+		"the younger of two pools of one name does nothing":      {observed(changed, func(o *Observed) { o.Namesake = "older" }), decided{senseless, "False AmbiguousPool", "True AmbiguousPool", enough, false}},
+		"a number and autoscaling contradict each other":         {observed(changed, func(o *Observed) { o.Spec.Replicas = new(int64(1)); withAutoscaling(1, 2, "")(&o.Spec) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"a minimum above the maximum is invalid":                 {observed(func(o *Observed) { withAutoscaling(3, 2, "")(&o.Spec) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"a negative number is invalid":                           {observed(func(o *Observed) { o.Spec.Replicas = new(int64(-1)) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"a number above the maximum is invalid":                  {observed(func(o *Observed) { o.Spec.Replicas = new(int64(5001)) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"a refused pool waits":                                   {observed(changed, failing(refused, "")), decided{retry, "False Refused", fine, enough, false}},
+		"a cluster without an answer waits":                      {observed(changed, failing(nil, "no answer in time")), decided{retry, "False NoAnswer", "Unknown NoAnswer", "Unknown NoAnswer", false}},
+		"a pool without MachineSets is reported":                 {observed(changed, failing(&Refusal{hivev1.NoMachineSetsReason, ""}, "")), decided{retry, "False NoMachineSets", "True NoMachineSets", enough, false}},
+		"too few replicas are reported as in Hive":               {observed(changed, failing(&Refusal{hivev1.MinReplicasTooSmallReason, ""}, "")), decided{retry, "False MinReplicasTooSmall", fine, "True MinReplicasTooSmall", false}},
+		"a later refusal is reported too":                        {observed(longAfter, failing(&Refusal{hivev1.NoMachineAPIReason, ""}, "")), decided{retry, "False NoMachineAPI", "True NoMachineAPI", enough, false}},
+		"a pool that changes after a failure is applied at once": {observed(failing(refused, ""), changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"a resume after a failure applies at once":               {observed(changed, failing(refused, ""), resumed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"another server after a failure applies at once":         {observed(changed, failing(nil, "no answer in time"), func(o *Observed) { o.Server = "another" }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"another pool after a failure applies at once":           {observed(changed, failing(refused, ""), besides("gpu")), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"the same other pools in another order change nothing":   {observed(changed, besides("gpu", "large"), failing(refused, ""), besides("large", "gpu")), decided{retry, "False Refused", fine, enough, false}},
+		"a refused pool waits for a hibernating cluster":         {observed(changed, failing(refused, ""), asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(row.seen)
@@ -110,7 +111,7 @@ func TestDecide(t *testing.T) {
 			}
 			mustReturn := (plan.Rule == rest || plan.Rule == retry) && row.seen.MayDial && !row.seen.IsPaused
 			if mustReturn != (plan.RequeueAfter > 0) {
-				t.Errorf("expected another look: %t, found one after %s", mustReturn, plan.RequeueAfter)
+				t.Errorf("expected another read: %t, found one after %s", mustReturn, plan.RequeueAfter)
 			}
 		})
 	}
@@ -134,14 +135,14 @@ func TestAnswersAreWrittenDownAndTold(t *testing.T) {
 		generation int64
 		events     []string
 	}{
-		"a success":                     {answered(Answer{MachineSets: sets, Changes: []string{"MachineSet a: labels"}, IsComplete: true}, nil), 3, 2, []string{"MachineSetsChanged MachineSet a: labels", "MachinePoolCaughtUp"}},
-		"a success after a failure":     {answered(Answer{MachineSets: sets, IsComplete: true}, failure), 3, 2, []string{"MachinePoolRecovered", "MachinePoolCaughtUp"}},
-		"a failure":                     {answered(Answer{MachineSets: sets, Refusal: failure}, nil), 3, 1, []string{"MachinePoolFailed no"}},
-		"the same failure again":        {answered(Answer{MachineSets: sets, Refusal: &Refusal{failure.Reason, "no"}}, failure), 3, 1, nil},
-		"another failure":               {answered(Answer{Refusal: failure}, &Refusal{failure.Reason, "never"}), 0, 1, []string{"MachinePoolFailed no"}},
-		"no answer after a failure":     {answered(Answer{NoAnswer: "late"}, failure), 0, 1, nil},
-		"one that was cut short":        {answered(Answer{Changes: []string{"MachineSet a: labels"}}, nil), 0, 1, []string{"MachineSetsChanged"}},
-		"changes without end are named": {answered(Answer{Changes: strings.Split("1 2 3 4 5 6 7", " ")}, nil), 0, 1, []string{"MachineSetsChanged 1; 2; 3; 4; 5; and 2 more"}},
+		"a success":                  {answered(Answer{MachineSets: sets, Changes: []string{"MachineSet a: labels"}, IsComplete: true}, nil), 3, 2, []string{"MachineSetsChanged MachineSet a: labels", "MachinePoolCaughtUp"}},
+		"a success after a failure":  {answered(Answer{MachineSets: sets, IsComplete: true}, failure), 3, 2, []string{"MachinePoolRecovered", "MachinePoolCaughtUp"}},
+		"a failure":                  {answered(Answer{MachineSets: sets, Refusal: failure}, nil), 3, 1, []string{"MachinePoolFailed no"}},
+		"the same failure again":     {answered(Answer{MachineSets: sets, Refusal: &Refusal{failure.Reason, "no"}}, failure), 3, 1, nil},
+		"another failure":            {answered(Answer{Refusal: failure}, &Refusal{failure.Reason, "never"}), 0, 1, []string{"MachinePoolFailed no"}},
+		"no answer after a failure":  {answered(Answer{NoAnswer: "late"}, failure), 0, 1, nil},
+		"an interrupted job":         {answered(Answer{Changes: []string{"MachineSet a: labels"}}, nil), 0, 1, []string{"MachineSetsChanged"}},
+		"many changes are shortened": {answered(Answer{Changes: strings.Split("1 2 3 4 5 6 7", " ")}, nil), 0, 1, []string{"MachineSetsChanged 1; 2; 3; 4; 5; and 2 more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(row.seen)

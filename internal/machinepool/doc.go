@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package machinepool decides when a cluster is looked at for the MachineSets of a MachinePool, and what is changed of them. A cluster that
-// hibernates is never dialled; it is caught up with once after each resume. MachineSets are neither made nor deleted.
+// Package machinepool decides when the MachineSets of a cluster are read for a MachinePool, and what is changed in
+// them. A cluster that hibernates is never dialled; its MachineSets are read once after each resume. MachineSets are
+// neither created nor deleted.
 //
-// Reading order: observed.go → decide.go → machinesets.go (which MachineSets are a pool's) → changes.go (what becomes of them).
+// Reading order: observed.go → decide.go → machinesets.go (the MachineSets of a pool) → changes.go (their changes).
 package machinepool

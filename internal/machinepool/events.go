@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// EventMachineSetsChanged reports what was changed of the MachineSets and MachineAutoscalers of a cluster.
+	// EventMachineSetsChanged reports changes of the MachineSets and MachineAutoscalers of a cluster.
 	EventMachineSetsChanged = "MachineSetsChanged"
-	// EventMachinePoolFailed reports that a cluster is not as its pool says, or not for another reason than before.
+	// EventMachinePoolFailed reports that a cluster does not match its pool, or does not match for a new reason.
 	EventMachinePoolFailed = "MachinePoolFailed"
-	// EventMachinePoolRecovered reports that it is after that.
+	// EventMachinePoolRecovered reports that a cluster matches its pool after a failure.
 	EventMachinePoolRecovered = "MachinePoolRecovered"
-	// EventMachinePoolCaughtUp reports that a cluster was looked at, and is as its pool says, after it hibernated.
+	// EventMachinePoolCaughtUp reports that a cluster was read after a resume, and matches its pool.
 	EventMachinePoolCaughtUp = "MachinePoolCaughtUp"
 )
 
 const (
-	// applyAction is what was tried, as events name it.
+	// applyAction is the action in events.
 	applyAction = "ApplyMachinePool"
-	// maxNames is how many changes an event names.
+	// maxNames is the number of changes that an event lists.
 	maxNames = 5
 )
 
-// events are what has happened to the pool since the status was written.
+// events returns the events since the status was written.
 func (s *situation) events(saved hivev1.MachinePoolStatus) []decision.Event {
 	var events []decision.Event
 	note := func(isWarning bool, reason, text string) {
@@ -43,16 +43,16 @@ func (s *situation) events(saved hivev1.MachinePoolStatus) []decision.Event {
 		if before := s.Attempt.Before; a.Refusal != nil && (before == nil || *before != *a.Refusal) {
 			note(true, EventMachinePoolFailed, a.Refusal.Message)
 		} else if a.IsComplete && before != nil {
-			note(false, EventMachinePoolRecovered, "The MachineSets are as the pool says after a failure")
+			note(false, EventMachinePoolRecovered, "The MachineSets match the pool after a failure")
 		}
 	}
 	if synced := s.Status.SyncedResume; synced != nil && !synced.Equal(saved.SyncedResume) {
-		note(false, EventMachinePoolCaughtUp, "The MachineSets are as the pool says after the resume that began at "+synced.UTC().Format(time.RFC3339))
+		note(false, EventMachinePoolCaughtUp, "The MachineSets match the pool after the resume that began at "+synced.UTC().Format(time.RFC3339))
 	}
 	return events
 }
 
-// joinSome joins the first texts, and says how many there are beside them.
+// joinSome joins the first texts, and appends the number of the others.
 func joinSome(texts []string) string {
 	if more := len(texts) - maxNames; more > 0 {
 		texts = append(slices.Clone(texts[:maxNames]), fmt.Sprintf("and %d more", more))

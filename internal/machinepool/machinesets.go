@@ -17,45 +17,48 @@ import (
 )
 
 const (
-	// MaxMachineSets is how many MachineSets one pool has at most: they are all in its status.
+	// MaxMachineSets is the maximum number of MachineSets of one pool. The status lists all of them.
 	MaxMachineSets = 100
-	// maxReplicas is that of the schema: more nodes than Kubernetes supports.
+	// maxReplicas is the maximum in the schema: more nodes than Kubernetes supports.
 	maxReplicas = 5000
-	// maxPartBytes bounds labels and taints of a cluster. Short elements such as {} grow most when they are decoded.
+	// maxPartBytes bounds the labels and the taints that are decoded. Short elements such as {} grow most when they
+	// are decoded.
 	maxPartBytes = 64 << 10
-	// maxReasonBytes and maxMessageBytes are those of the schema.
+	// maxReasonBytes and maxMessageBytes are the limits in the schema.
 	maxReasonBytes, maxMessageBytes = 256, 1024
 )
 
-// ErrMalformed means that a cluster lists something that is no MachineSet, or no MachineAutoscaler.
-var ErrMalformed = errors.New("expected MachineSets and MachineAutoscalers, found something else or far too large")
+// ErrMalformed means that a cluster lists objects that are too large, or objects other than MachineSets and
+// MachineAutoscalers.
+var ErrMalformed = errors.New("expected MachineSets and MachineAutoscalers, found another object or one that is too large")
 
-// MachineSet is what matters of a MachineSet of a cluster.
+// MachineSet is the part of a cluster's MachineSet that Torpor reads.
 type MachineSet struct {
 	Name, UID, ResourceVersion string
 	Labels                     map[string]string
 	IsDeleting                 bool
-	// Replicas is nil where nobody has said how many there are.
+	// Replicas is nil if spec.replicas is not set.
 	Replicas      *int32
 	ReadyReplicas int32
-	// NodeLabels and Taints are those that its nodes come with.
+	// NodeLabels and Taints are those of its new nodes.
 	NodeLabels map[string]string
 	Taints     []corev1.Taint
-	// Zone and Location are where its machines are, as some clouds name it; empty if that is not known.
+	// Zone and Location are the place of its machines, in the terms of some clouds. They are empty if the place is
+	// unknown.
 	Zone, Location            string
 	ErrorReason, ErrorMessage string
 }
 
-// Autoscaler is what matters of a MachineAutoscaler of a cluster.
+// Autoscaler is the part of a cluster's MachineAutoscaler that Torpor reads.
 type Autoscaler struct {
 	Name   string
 	Labels map[string]string
-	// Target is the MachineSet that it scales.
+	// Target is the name of the MachineSet that it scales.
 	Target   string
 	Min, Max int32
 }
 
-// rawMetadata is what is read of an object's metadata.
+// rawMetadata is the part of an object's metadata that is decoded.
 type rawMetadata struct {
 	Name              string          `json:"name"`
 	UID               string          `json:"uid"`
@@ -64,7 +67,7 @@ type rawMetadata struct {
 	Labels            json.RawMessage `json:"labels"`
 }
 
-// DecodeMachineSet reads what matters of a MachineSet.
+// DecodeMachineSet decodes a MachineSet.
 func DecodeMachineSet(item []byte) (MachineSet, error) {
 	var raw struct {
 		Metadata rawMetadata `json:"metadata"`
@@ -107,7 +110,7 @@ func DecodeMachineSet(item []byte) (MachineSet, error) {
 	return set, nil
 }
 
-// DecodeAutoscaler reads what matters of a MachineAutoscaler.
+// DecodeAutoscaler decodes a MachineAutoscaler.
 func DecodeAutoscaler(item []byte) (Autoscaler, error) {
 	var raw struct {
 		Metadata rawMetadata `json:"metadata"`
@@ -130,7 +133,7 @@ func DecodeAutoscaler(item []byte) (Autoscaler, error) {
 	return autoscaler, decodePart(raw.Metadata.Labels, &autoscaler.Labels)
 }
 
-// decodePlace knows the names that AWS, GCP, Azure, OpenStack and IBM Cloud give to zones.
+// decodePlace reads the fields in which AWS, GCP, Azure, OpenStack and IBM Cloud name zones.
 func decodePlace(providerSpec json.RawMessage) (zone, location string) {
 	var raw struct {
 		Placement struct {
@@ -140,7 +143,7 @@ func decodePlace(providerSpec json.RawMessage) (zone, location string) {
 		Location string `json:"location"`
 	}
 	if json.Unmarshal(providerSpec, &raw) != nil {
-		return "", "" // A platform with a zone of another form.
+		return "", "" // The zone has another form on this platform.
 	}
 	return cmp.Or(raw.Placement.AvailabilityZone, raw.Zone), raw.Location
 }
@@ -155,13 +158,13 @@ func decodePart(raw json.RawMessage, into any) error {
 	return nil
 }
 
-// isName reports whether something can be part of a path, and of a message.
+// isName reports whether a text can be part of a path and of a message.
 func isName(name string) bool {
 	const maxNameBytes = 253
 	return name != "" && len(name) <= maxNameBytes && len(content.IsPathSegmentName(name)) == 0 && cutText(name, maxNameBytes) == name
 }
 
-// cutText is the beginning of a text of a cluster, in one line.
+// cutText returns the beginning of a text from a cluster, in one line.
 func cutText(text string, limit int) string {
 	text = strings.ToValidUTF8(text[:min(len(text), limit)], "")
 	return strings.Map(func(r rune) rune {
@@ -172,8 +175,8 @@ func cutText(text string, limit int) string {
 	}, text)
 }
 
-// Owns reports whether a MachineSet is one of the pool. Its label says so. One without is known by its name, which the installer makes
-// of the infraID, the pool and a zone.
+// Owns reports whether a MachineSet belongs to the pool, according to its label. A MachineSet without the label is
+// identified by its name, which the installer builds from the infraID, the pool and a zone.
 func (j *Job) Owns(set *MachineSet) bool {
 	if label := set.Labels[hivev1.MachinePoolNameLabel]; label != "" {
 		return label == j.Spec.Name
@@ -189,11 +192,12 @@ func (j *Job) Owns(set *MachineSet) bool {
 	if !isOwn || zone == "" || slices.ContainsFunc(j.OtherPools, func(other string) bool { return matchesLongerPoolName(other, j.Spec.Name, j.InfraID, set.Name) }) {
 		return false
 	}
-	// Whoever copies MachineSets by hand calls them worker-gpu-ZONE: they are none of the pool worker.
+	// Users who copy MachineSets name the copies INFRAID-worker-gpu-ZONE. Those do not belong to the pool "worker".
 	return set.Zone == "" || zone == set.Zone || zone == set.Location+set.Zone || strings.HasSuffix(set.Zone, "-"+zone)
 }
 
-// matchesLongerPoolName reports whether the name of a MachineSet is rather one of another pool, whose own name is longer than that of this one.
+// matchesLongerPoolName reports whether the name of a MachineSet fits another pool better, whose name is longer than
+// this pool's name.
 func matchesLongerPoolName(other, pool, infraID, name string) bool {
 	full := infraID + "-" + other
 	return len(other) > len(pool) && (name == full || strings.HasPrefix(name, full+"-"))

@@ -19,15 +19,16 @@ const (
 	maxFailures   = 2
 )
 
-// modelState is a pool, its cluster and a manager. Times are numbers of resumes, or of looks.
+// modelState is a pool, its cluster and a manager. Times are numbers of resumes or of reads.
 type modelState struct {
 	generation, observed int64
-	// target is the generation that the cluster has; 0 is what somebody has made of it.
+	// target is the generation that the cluster has; 0 stands for a manual edit.
 	target int64
-	// resumes is which resume of the cluster was the last, and synced which one was followed.
+	// resumes is the number of the cluster's last resume, and synced the last resume that was followed by a job.
 	resumes, synced   int
 	isAwake, isPaused bool
-	// isRunning says that a job of jobGeneration and jobResume is being done, which began while the cluster was awake.
+	// isRunning reports whether a job of jobGeneration and jobResume, which began while the cluster was running, is in
+	// progress.
 	isRunning                bool
 	jobGeneration            int64
 	jobResume                int
@@ -62,7 +63,7 @@ func (m modelState) observe() Observed {
 	return o
 }
 
-// step is one pass, or the end of the job that a pass waits for, or the end of an interval.
+// step is one pass, or the end of the job or of the interval that a pass waits for.
 func (m modelState) step() model.Move[modelState] {
 	if m.isRunning {
 		next := m
@@ -98,12 +99,12 @@ func (m modelState) disturb() []model.Move[modelState] {
 		}
 	}
 	move("the pool changes", m.generation < maxGeneration, func(s *modelState) { s.generation, s.mustWait = s.generation+1, false })
-	move("the cluster goes to sleep", m.isAwake, func(s *modelState) { s.isAwake = false })
-	move("the cluster comes back", !m.isAwake && m.resumes < maxResumes, func(s *modelState) { s.isAwake, s.resumes, s.mustWait = true, s.resumes+1, false })
-	move("somebody changes a MachineSet", m.isAwake && m.target != 0, func(s *modelState) { s.target = 0 })
+	move("the cluster hibernates", m.isAwake, func(s *modelState) { s.isAwake = false })
+	move("the cluster resumes", !m.isAwake && m.resumes < maxResumes, func(s *modelState) { s.isAwake, s.resumes, s.mustWait = true, s.resumes+1, false })
+	move("a user changes a MachineSet", m.isAwake && m.target != 0, func(s *modelState) { s.target = 0 })
 	move("half an hour passes", m.isAwake && m.was && !m.isLookDue && m.target != m.observed, func(s *modelState) { s.isLookDue = true })
-	move("it is paused", !m.isPaused, func(s *modelState) { s.isPaused = true })
-	move("it goes on", m.isPaused, func(s *modelState) { s.isPaused = false })
+	move("the cluster is paused", !m.isPaused, func(s *modelState) { s.isPaused = true })
+	move("the pause ends", m.isPaused, func(s *modelState) { s.isPaused = false })
 	move("the cluster refuses", m.isRunning && m.isAwake && m.failures < maxFailures, func(s *modelState) {
 		s.isRunning, s.hasAnswer, s.hasSucceeded, s.failures, s.mustWait = false, true, false, s.failures+1, true
 	})
@@ -113,27 +114,28 @@ func (m modelState) disturb() []model.Move[modelState] {
 	return moves
 }
 
-// check looks at a step, and at rest.
+// check checks a step, and the state at rest.
 func (m modelState) check(step model.Move[modelState]) []string {
 	var wrong []string
 	begins := step.To.isRunning && !m.isRunning
 	if begins && (!m.isAwake || m.isPaused) {
-		wrong = append(wrong, "a cluster is dialled that sleeps or is paused")
+		wrong = append(wrong, "a cluster is dialled that hibernates or is paused")
 	}
 	if begins && m.was && m.observed == m.generation && m.synced == m.resumes && !m.isLookDue {
-		wrong = append(wrong, "a cluster is dialled although it was looked at since its resume, and nothing has changed")
+		wrong = append(wrong, "a cluster is dialled although it was read since its resume, and nothing has changed")
 	}
 	isAtRest := step.To == m
 	if isAtRest && m.isAwake && !m.isPaused && (m.observed != m.generation || m.synced != m.resumes || m.isLookDue) {
-		wrong = append(wrong, "it rests although the cluster is to be looked at")
+		wrong = append(wrong, "the pool rests although the cluster must be read")
 	}
 	if isAtRest && m.isAwake && !m.isPaused && m.target != m.generation && m.target != 0 {
-		wrong = append(wrong, fmt.Sprintf("it rests although the cluster has the generation %d", m.target))
+		wrong = append(wrong, fmt.Sprintf("the pool rests although the cluster has the generation %d", m.target))
 	}
 	return wrong
 }
 
-// TestEveryHistoryEndsAsThePoolSays goes through every order of changes, sleeps, resumes, edits, refusals, pauses and deaths of the manager.
+// TestEveryHistoryEndsAsThePoolSays tries every order of changes, hibernations, resumes, edits, refusals, pauses and
+// crashes of the manager.
 func TestEveryHistoryEndsAsThePoolSays(t *testing.T) {
 	explorer := model.Explore(t, model.Model[modelState]{
 		Step: modelState.step, Disturb: modelState.disturb,
@@ -143,10 +145,10 @@ func TestEveryHistoryEndsAsThePoolSays(t *testing.T) {
 	t.Logf("%d states", len(states))
 	for _, rule := range rules() {
 		switch rule.Name {
-		case "the pool is being deleted", "there is no cluster", "the pool makes no sense": // They depend on nothing else.
+		case "the pool is being deleted", "there is no cluster", "the pool is invalid": // Independent of all other inputs.
 		default:
 			if explorer.Steps()[rule.Name] == 0 {
-				t.Errorf("expected the rule %q to be followed somewhere, found it nowhere", rule.Name)
+				t.Errorf("expected the rule %q to match in some state, found none", rule.Name)
 			}
 		}
 	}

@@ -11,65 +11,65 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Job is one look at a cluster, with what is changed of it. It is only read.
+// Job reads the MachineSets of a cluster and changes them. It is read-only.
 type Job struct {
 	Spec       hivev1.MachinePoolSpec
 	Generation int64
-	// InfraID begins the names of the MachineSets that the installer has made.
+	// InfraID is the prefix of the names of MachineSets that the installer has created.
 	InfraID string
 	// OtherPools are the names of the other pools of the cluster.
 	OtherPools []string
-	// Resume is when the last resume of the cluster began; nil if it never hibernated.
+	// Resume is the start of the last resume of the cluster; nil if it never hibernated.
 	Resume *metav1.Time
-	// Fingerprint tells whether another job is for the same.
+	// Fingerprint is equal for jobs with the same purpose.
 	Fingerprint string
 }
 
-// Refusal is why the MachineSets cannot be as the pool says: by its spec alone, or by what the cluster has.
+// Refusal reports why the MachineSets cannot match the pool, because of the pool's spec or of the cluster.
 type Refusal struct {
-	// Reason is that of the condition.
+	// Reason is the reason of the condition.
 	Reason  string
 	Message string
 }
 
-// Answer is what became of a job. One that was cut short, because its cluster went to sleep, is neither complete nor has it a Refusal or a
-// NoAnswer; its Changes and its MachineSets count.
+// Answer is the result of a job. A job that was interrupted because its cluster began to hibernate is not complete,
+// and has neither a Refusal nor a NoAnswer. Its Changes and MachineSets are valid.
 type Answer struct {
 	Job Job
 	At  time.Time
-	// MachineSets are as the job has left them; nil if they were not read.
+	// MachineSets is the state after the job; nil if it was not read.
 	MachineSets []hivev1.MachineSetStatus
-	// Changes are what was changed, for people.
+	// Changes describes the changes to users.
 	Changes []string
-	// IsComplete says that everything is as the pool says.
+	// IsComplete reports whether the MachineSets match the pool.
 	IsComplete bool
-	// Refusal is why not; nil for none.
+	// Refusal is the reason why they do not, or nil.
 	Refusal *Refusal
-	// NoAnswer says why the cluster did not answer; empty if it did.
+	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered.
 	NoAnswer string
 }
 
-// Attempt is the last one, as it is known since the process began.
+// Attempt is the last attempt since the process began.
 type Attempt struct {
-	// Fingerprint is that of its job, and RetryAt when the same is worth another one.
+	// Fingerprint is that of its job. RetryAt is the earliest time of another attempt for the same job.
 	Fingerprint string
 	RetryAt     time.Time
-	// NoAnswer says why the cluster did not answer; empty if it did.
+	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered.
 	NoAnswer string
-	// Refusal is the last one; nil since a success. Before is the one of the attempt before.
+	// Refusal is the last refusal; nil after a success. Before is that of the previous attempt.
 	Refusal, Before *Refusal
 }
 
-// NextAttempt returns the attempt that follows from an answer and the attempt before it.
+// NextAttempt returns the attempt that results from an answer and the previous attempt.
 func NextAttempt(before Attempt, answer *Answer, retryAt time.Time) Attempt {
 	attempt := Attempt{Fingerprint: answer.Job.Fingerprint, RetryAt: retryAt, NoAnswer: answer.NoAnswer, Refusal: answer.Refusal, Before: before.Refusal}
 	if answer.Refusal == nil && !answer.IsComplete {
-		attempt.Refusal = before.Refusal // A cluster that did not answer has not recovered.
+		attempt.Refusal = before.Refusal // A cluster that did not answer may still refuse.
 	}
 	return attempt
 }
 
-// Observed is everything that the decision looks at.
+// Observed holds all inputs of a decision.
 type Observed struct {
 	Now time.Time
 	// UID and Name are those of the MachinePool.
@@ -78,30 +78,33 @@ type Observed struct {
 	Generation int64
 	Status     hivev1.MachinePoolStatus
 	IsDeleting bool
-	// HasCluster says that there is the ClusterDeployment, MayDial that it answered and is to run, and IsPaused that an annotation keeps
-	// everything from being changed.
+	// HasCluster reports whether the ClusterDeployment exists. MayDial reports whether the cluster answered and should
+	// run. IsPaused reports whether an annotation pauses all changes.
 	HasCluster, MayDial, IsPaused bool
 	InfraID                       string
-	// Resume is when the last resume of the cluster began; nil if it never hibernated.
+	// Server identifies the connection settings of the cluster.
+	Server string
+	// Resume is the start of the last resume of the cluster; nil if it never hibernated.
 	Resume *metav1.Time
-	// Namesake is an older MachinePool of the same pool of the cluster; empty if there is none. OtherPools are the names of the other pools.
+	// Namesake is the name of an older MachinePool with the same spec.name in the cluster, or "". OtherPools are the
+	// names of the other pools.
 	Namesake   string
 	OtherPools []string
-	// Answer is of a job that has not been reported yet; nil if there is none.
+	// Answer is the answer of a job that has not been reported yet, or nil.
 	Answer  *Answer
 	Attempt Attempt
 }
 
-// Plan is what is done and reported.
+// Plan holds the actions and the reported status.
 type Plan struct {
 	// Rule names the decision, for the log.
 	Rule string
-	// Job is handed in; nil for none.
+	// Job is submitted to the runner; nil for none.
 	Job *Job
-	// Status is the new one, but for its conditions.
+	// Status is the new status, without its conditions.
 	Status                         hivev1.MachinePoolStatus
 	Synced, NotEnough, Unsupported decision.Condition
-	// Events are what has become of the pool.
+	// Events are the events of the pool.
 	Events       []decision.Event
 	RequeueAfter time.Duration
 }

@@ -26,24 +26,26 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord/recordwebhook"
 )
 
-// webhookService is the Service of config/webhook.
+// webhookService is the name of the Service in config/webhook.
 const webhookService = "torpor-webhook"
 
-// WebhookOptions are how the admission is served: that of apps, and that of who stops something.
+// WebhookOptions configure the admission webhooks: for apps, and for the requesters of stops.
 type WebhookOptions struct {
-	// Address is host:port; "0" serves nothing.
+	// Address is host:port; "0" disables the webhooks.
 	Address string
-	// CertFolder has tls.crt and tls.key; empty makes a certificate, and the authority of all replicas in a Secret.
+	// CertFolder contains tls.crt and tls.key. If it is empty, the manager issues a certificate, and stores the
+	// authority of all replicas in a Secret.
 	CertFolder string
-	// LeavesBundles leaves it to somebody else to write into the webhook configurations whom the API server trusts.
+	// LeavesBundles leaves the caBundle of the webhook configurations to another controller.
 	LeavesBundles bool
 }
 
 func (o WebhookOptions) isServed() bool { return o.Address != "" && o.Address != "0" }
 
-// addAdmission serves the admission of apps, and notes who stops something. It is no conditional group: groups run on the leader only, and the webhook's
-// Service leads to every replica. It needs no kind to be installed, and gets no request before config/webhook or config/record/webhook is. The context
-// that it returns is for the manager: it ends when the API server no longer asks this replica.
+// addAdmission serves the admission webhooks. They are not a conditional group, because groups run on the leader only,
+// and the webhook's Service routes to every replica. The server needs no kind to be installed, and gets no request
+// before config/webhook or config/record/webhook is applied. The returned context is for the manager: it ends once the
+// API server no longer calls this replica.
 func addAdmission(ctx context.Context, mgr manager.Manager, o Options) (context.Context, error) {
 	if !o.Webhook.isServed() {
 		return ctx, nil
@@ -64,7 +66,7 @@ func addAdmission(ctx context.Context, mgr manager.Manager, o Options) (context.
 	return ctx, nil
 }
 
-// buildAdmission adds the server and what keeps its certificate.
+// buildAdmission adds the webhook server and the rotation of its certificate.
 func buildAdmission(mgr manager.Manager, o Options) (*certrotation.Rotator, webhook.Server, error) {
 	host, text, err := net.SplitHostPort(o.Webhook.Address)
 	if err != nil {

@@ -4,6 +4,7 @@ package manager
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"k8s.io/client-go/rest"
@@ -14,20 +15,26 @@ import (
 
 	"github.com/torpor-dev/torpor/conditional"
 	"github.com/torpor-dev/torpor/internal/installation"
+	"github.com/torpor-dev/torpor/internal/installation/lease"
 )
 
-// addClaim returns what holds while this installation is the one that acts on the cluster. A manager without leader election, as
-// on a laptop, claims nothing.
-func addClaim(mgr manager.Manager, o Options) ([]conditional.Condition, error) {
+// addClaim returns the condition that holds while this installation is the active one of the cluster. A manager without
+// leader election, as on a laptop, makes no claim. enabled are the groups of controllers that run, which the Lease
+// records.
+func addClaim(mgr manager.Manager, o Options, enabled []string) ([]conditional.Condition, error) {
 	if !o.LeaderElection {
 		return nil, nil
 	}
-	claim := &installation.Claim{Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: cmp.Or(o.Namespace, defaultNamespace), Clock: clock.RealClock{}}
-	if err := mgr.Add(claim); err != nil {
+	claim := &installation.Claim{
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: cmp.Or(o.Namespace, defaultNamespace), Clock: clock.RealClock{},
+		Scope: lease.Scope{Controllers: enabled, Namespaces: o.WatchNamespaces, Deployment: lease.FindDeployment(o.PodName)},
+	}
+	standby := &installation.Standby{Claim: claim}
+	if err := errors.Join(mgr.Add(claim), mgr.Add(standby)); err != nil {
 		return nil, fmt.Errorf("add the claim to act: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("installation", claim.CheckClaim); err != nil {
-		return nil, fmt.Errorf("add readiness check of the installation: %w", err)
+	if err := errors.Join(mgr.AddReadyzCheck("installation", claim.CheckClaim), mgr.AddReadyzCheck("scope", standby.CheckScope)); err != nil {
+		return nil, fmt.Errorf("add readiness checks of the installation: %w", err)
 	}
 	if err := metrics.Registry.Register(installation.NewMetric(claim)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
@@ -35,7 +42,7 @@ func addClaim(mgr manager.Manager, o Options) ([]conditional.Condition, error) {
 	return []conditional.Condition{claim}, nil
 }
 
-// NewClient makes a client without a cache that knows every kind of Torpor.
+// NewClient makes a client without a cache, with the scheme of all kinds of Torpor.
 func NewClient(cfg *rest.Config) (client.Client, error) {
 	s, err := newScheme()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// ControllerNames are the names of the groups of controllers, in the order in which they are set up.
+// ControllerNames returns the names of the groups of controllers, in the order of their setup.
 func ControllerNames() []string {
 	var names []string
 	for _, f := range listFeatures(Options{}) {
@@ -17,8 +17,8 @@ func ControllerNames() []string {
 	return names
 }
 
-// SelectControllers returns the groups that a list such as "*,-hibernation" enables: a name enables a group, a name after a
-// minus disables it, and * enables those that the list does not name. An empty list is "*".
+// SelectControllers returns the groups that a list such as "*,-hibernation" enables: a name enables a group, a name
+// after a minus disables it, and * enables all groups that the list does not name. An empty list means "*".
 func SelectControllers(list []string) ([]string, error) {
 	known := ControllerNames()
 	for _, entry := range list {

@@ -3,10 +3,13 @@
 package manager
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/internal/cli/torpor"
 )
 
 func TestSelectControllers(t *testing.T) {
@@ -38,5 +41,17 @@ func TestSelectControllers(t *testing.T) {
 				t.Errorf("controllers (-want +found):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestCommandsKnowControllers checks that the groups of controllers named by kubectl torpor exist.
+func TestCommandsKnowControllers(t *testing.T) {
+	t.Parallel()
+	for _, k := range torpor.ListKinds() {
+		for _, name := range k.Controllers() {
+			if !slices.Contains(ControllerNames(), name) {
+				t.Errorf("expected a group of controllers of %s, found %q", k.Name(), name)
+			}
+		}
 	}
 }

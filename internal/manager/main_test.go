@@ -8,5 +8,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain looks for goroutines that the manager left behind.
+// TestMain checks that the manager leaves no goroutines behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -77,98 +77,110 @@ import (
 const (
 	defaultNamespace = "torpor-system"
 
-	// noLimit switches the client's own rate limit off. The API server has priorities and fairness, and each controller has few
-	// workers; with a limit here, a hundred apps that restart at once would wait for each other.
+	// noLimit disables the client's own rate limit. The API server has priority and fairness, and each controller has
+	// few workers. With a limit here, a hundred apps that restart at once would delay each other.
 	noLimit = -1
-	// shutdownTimeout bounds the wait for passes in flight; each of their effects is safe to cut off.
+	// shutdownTimeout limits the wait for running passes; each of their effects is safe to interrupt.
 	shutdownTimeout = 20 * time.Second
 )
 
-// DefaultRolloutsAtOnce lets a fleet be rolled out, and shows what is wrong with a new version in few of its clusters.
+// DefaultRolloutsAtOnce keeps a rollout of a fleet moving, and limits the clusters that a faulty version affects at
+// first.
 const DefaultRolloutsAtOnce = 2
 
-// DefaultInstanceStopDelay is above what usual gateways need until they send nothing more to an instance.
+// DefaultInstanceStopDelay exceeds the time in which common gateways stop sending requests to an instance.
 const DefaultInstanceStopDelay = 3 * time.Second
 
-// DefaultExporterImage has a mysqld_exporter that knows the flags of today.
+// DefaultExporterImage contains a mysqld_exporter that supports the flags in use.
 const DefaultExporterImage = "quay.io/prometheus/mysqld-exporter:v0.16.0"
 
-// Options are what the command line sets.
+// Options are set by the command line.
 type Options struct {
-	// MetricsAddress and ProbeAddress are host:port to serve on; "0" serves nothing.
+	// MetricsAddress and ProbeAddress are host:port to serve on; "0" disables them.
 	MetricsAddress, ProbeAddress string
-	// InsecureMetrics serves the metrics by plain http to everybody, instead of by TLS to who has the right to get /metrics.
+	// InsecureMetrics serves the metrics over unauthenticated HTTP, instead of HTTPS with RBAC authorization for
+	// /metrics.
 	InsecureMetrics bool
-	// PprofAddress is host:port of profiles, which ask nobody for rights; "0" and empty serve none.
+	// PprofAddress is host:port of the profiles, which are served without authorization; "0" and empty disable them.
 	PprofAddress string
-	// LeaderElection lets only one of several managers act; Namespace is where its Lease lives.
+	// LeaderElection lets only one of several managers act; Namespace is the namespace of its Lease.
 	LeaderElection bool
 	Namespace      string
-	// AWSEndpoint replaces the endpoint of EC2; empty means AWS's own.
+	// PodName is the name of the manager's own Pod, from which its Deployment follows; empty if unknown.
+	PodName string
+	// AWSEndpoint replaces the endpoint of EC2; empty means the endpoint of AWS.
 	AWSEndpoint string
-	// Controllers enables groups of controllers, as SelectControllers reads them; none means all.
+	// Controllers enables groups of controllers, in the form of SelectControllers; empty means all.
 	Controllers []string
-	// Webhook is the admission of apps.
+	// Webhook configures the admission webhooks.
 	Webhook WebhookOptions
-	// Page shows people what can be stopped.
+	// Page configures the web page of stoppable objects.
 	Page PageOptions
-	// AllowEndpoints are the endpoints that a Secret may name for a cloud; empty allows all but link-local ones.
+	// AllowEndpoints lists the cloud endpoints that a Secret may name; empty allows all except link-local ones.
 	AllowEndpoints []string
-	// LibvirtSocket is the socket of libvirt on the manager's machine that a Secret may choose; empty lets none be chosen.
+	// LibvirtSocket is the libvirt socket on the manager's machine that a Secret may select; empty allows none.
 	LibvirtSocket string
-	// AWSAssumeRoles are the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN; none allows none.
+	// AWSAssumeRoles lists the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN; empty allows none.
 	AWSAssumeRoles []string
-	// AzureWorkloadIdentities are the service principals as which the manager may log in by itself, as NAMESPACE=TENANT_ID/CLIENT_ID.
+	// AzureWorkloadIdentities lists the service principals that the manager may use with its own identity, as
+	// NAMESPACE=TENANT_ID/CLIENT_ID.
 	AzureWorkloadIdentities []string
-	// ContainerEngineSockets are the engines of the manager's own machine that ClusterDeployments may name, as NAMESPACE=PATH; none allows none.
+	// ContainerEngineSockets lists the container engines on the manager's machine that ClusterDeployments may name, as
+	// NAMESPACE=PATH; empty allows none.
 	ContainerEngineSockets []string
-	// AllowInsecureTargetClusters takes kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
+	// AllowInsecureTargetClusters accepts kubeconfigs with plain HTTP, unverified certificates, a proxy or
+	// impersonation.
 	AllowInsecureTargetClusters bool
-	// RolloutsAtOnce is how many MySQLClusters may have Pods replaced at a time that serve; 0 means any number.
+	// RolloutsAtOnce is the maximum number of MySQLClusters whose serving Pods are replaced at the same time; 0 means
+	// no limit.
 	RolloutsAtOnce int
-	// RouteGateway is the Gateway of apps' addresses as NAMESPACE/NAME; without it they become Ingresses of RouteIngressClass.
+	// RouteGateway is the Gateway for the routes of apps as NAMESPACE/NAME; if empty, routes become Ingresses of
+	// RouteIngressClass.
 	RouteGateway, RouteIngressClass string
-	// ExporterImage has mysqld_exporter, for MySQLClusters with collectors.
+	// ExporterImage contains mysqld_exporter, for MySQLClusters with collectors.
 	ExporterImage string
-	// FailoverWaits are for how long the primary of a MySQLCluster may not answer.
+	// FailoverWaits are the times for which the primary of a MySQLCluster may not answer.
 	FailoverWaits mysql.FailoverWaits
-	// IsolateSpaces gives each space a NetworkPolicy that keeps others' Pods out.
+	// IsolateSpaces creates a NetworkPolicy for each space that allows traffic only from the same space.
 	IsolateSpaces bool
-	// ImageRegistries are those that are asked what an image is, as imageregistry.ParsePolicy reads them; none asks nobody.
+	// ImageRegistries lists the registries that are queried about images, in the form of imageregistry.ParsePolicy;
+	// empty means none.
 	ImageRegistries []string
-	// TrustNodeImages runs what a node has of an app's image without asking its registry.
+	// TrustNodeImages runs images of apps that a node has cached without the registry's authorization.
 	TrustNodeImages bool
-	// InstanceStopDelay is how long an instance that listens serves on before it is told to end.
+	// InstanceStopDelay is how long an instance with a port keeps serving before it is terminated.
 	InstanceStopDelay time.Duration
-	// TakeOver names the groups of controllers that handle objects which another project writes.
+	// TakeOver lists the groups of controllers that also handle objects which another project writes.
 	TakeOver []string
 	guards   map[string]*reconcile.WriterGuard
-	// WatchNamespaces are the only namespaces whose objects are handled; none means all.
+	// WatchNamespaces lists the only namespaces whose objects are handled; empty means all.
 	WatchNamespaces []string
-	// Image is Torpor's own, for the Pods that bring its program to other containers; empty means that none can be made.
+	// Image is the image of Torpor, for Pods that copy its program into other containers; empty means that no such Pods
+	// can be created.
 	Image string
-	// Log gets one line per change.
+	// Log gets a line per change.
 	Log *slog.Logger
 
-	// endpoints are AllowEndpoints, assumableRoles AWSAssumeRoles, and engineSockets ContainerEngineSockets, parsed.
+	// endpoints, assumableRoles and engineSockets are the parsed AllowEndpoints, AWSAssumeRoles and
+	// ContainerEngineSockets.
 	endpoints      egress.Endpoints
 	assumableRoles []aws.AssumableRole
 	engineSockets  []containers.Socket
-	// workloadIdentities are AzureWorkloadIdentities, parsed.
+	// workloadIdentities are the parsed AzureWorkloadIdentities.
 	workloadIdentities []azure.WorkloadIdentity
-	// publisher is RouteGateway and RouteIngressClass, parsed.
+	// publisher is the parsed RouteGateway and RouteIngressClass.
 	publisher cfroute.Publisher
-	// podCache has the Pods of apps, for several features.
+	// podCache holds the Pods of apps. Several features share it.
 	podCache *podcache.Cache
-	// outer is the manager itself, which runs the controllers of StopAdapters.
+	// outer is the manager that runs the controllers of StopAdapters.
 	outer manager.Manager
-	// ends are the overdue ends of stops, which come first in all features.
+	// ends orders the overdue ends of stops before other work, in all features.
 	ends *reconcile.OverdueEnds
-	// registries are ImageRegistries, parsed.
+	// registries are the parsed ImageRegistries.
 	registries imageregistry.Policy
 }
 
-// Run runs the manager until ctx ends. None of the kinds that it handles needs to be installed.
+// Run runs the manager until ctx ends. The kinds that it handles need not be installed.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	logger := logr.FromSlogHandler(o.Log.Handler())
 	log.SetLogger(logger)
@@ -215,12 +227,12 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 type feature struct {
 	name  string
 	kinds featureKinds
-	// metrics are registered once for the life of the process, also while the feature does not run.
+	// metrics are registered once for the life of the process, even while the feature does not run.
 	metrics []prometheus.Collector
 	setup   conditional.SetupFunc
 }
 
-// listFeatures is everything that Torpor does, one row each.
+// listFeatures returns all features of Torpor, a row for each.
 func listFeatures(o Options) []feature {
 	now := clock.RealClock{}
 	hibernationController := hibernation.Controller{
@@ -265,7 +277,7 @@ func listFeatures(o Options) []feature {
 	}
 }
 
-// workloadKinds are those of Kubernetes itself that can be stopped.
+// workloadKinds returns the workload kinds of Kubernetes that can be stopped.
 func workloadKinds() (all featureKinds) {
 	for _, kind := range stoppable.ListWorkloads() {
 		all.required = append(all.required, kind.GVK)
@@ -273,7 +285,7 @@ func workloadKinds() (all featureKinds) {
 	return all
 }
 
-// switchWorkloads sets up a controller for each of them.
+// switchWorkloads sets up a controller for each workload kind.
 func switchWorkloads(o Options, now clock.PassiveClock, members *slumber.MemberKinds, metrics *stopadapter.Metrics) conditional.SetupFunc {
 	var setups []conditional.SetupFunc
 	for _, kind := range stoppable.ListWorkloads() {
@@ -282,7 +294,7 @@ func switchWorkloads(o Options, now clock.PassiveClock, members *slumber.MemberK
 	return setupAll(setups...)
 }
 
-// podOptions are those of all instances.
+// podOptions returns the options for the Pods of all instances.
 func (o *Options) podOptions() cflrp.PodOptions {
 	options := cflrp.PodOptions{PullPolicy: corev1.PullAlways, StopDelay: o.InstanceStopDelay}
 	if o.TrustNodeImages {
@@ -291,7 +303,7 @@ func (o *Options) podOptions() cflrp.PodOptions {
 	return options
 }
 
-// routeKinds has the kind that routes become, if it is one that clusters may lack.
+// routeKinds returns the kinds of the feature, including the kind that routes become if clusters may lack it.
 func routeKinds(publisher cfroute.Publisher) featureKinds {
 	all := kinds(korifiv1alpha1.CFRouteKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind())
 	if publisher.UsesGateway() {
@@ -300,7 +312,7 @@ func routeKinds(publisher cfroute.Publisher) featureKinds {
 	return all
 }
 
-// watchedNamespaces is nil for all.
+// watchedNamespaces returns the namespaces of the cache; nil means all.
 func watchedNamespaces(list []string) map[string]cache.Config {
 	if len(list) == 0 {
 		return nil
@@ -312,8 +324,8 @@ func watchedNamespaces(list []string) map[string]cache.Config {
 	return watched
 }
 
-// trimWrittenFields takes from the field managers of the objects of apps which fields each has written: only who wrote, and when, is looked
-// at. There are tens of thousands, and the lists are a third of what each takes.
+// trimWrittenFields removes the lists of written fields from the managedFields of apps' objects. Only the writer and
+// the time are read. There are tens of thousands of such objects, and the lists are a third of the memory of each.
 func trimWrittenFields(o any) (any, error) {
 	switch o := o.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -331,7 +343,7 @@ func trimWrittenFields(o any) (any, error) {
 	return o, nil
 }
 
-// featureKinds are those that a feature needs, and those that it can do without.
+// featureKinds are the required and the optional kinds of a feature.
 type featureKinds struct {
 	required []schema.GroupVersionKind
 	optional []client.Object
@@ -354,13 +366,13 @@ func (k featureKinds) groupOptions(name string) []conditional.Option {
 
 func collectors(list ...prometheus.Collector) []prometheus.Collector { return list }
 
-// addFeatures adds the features with their metrics and readiness.
+// addFeatures adds the features with their metrics and readiness checks.
 func addFeatures(mgr manager.Manager, o Options) error {
 	enabled, err := SelectControllers(o.Controllers)
 	if err != nil {
 		return err
 	}
-	claim, err := addClaim(mgr, o)
+	claim, err := addClaim(mgr, o, enabled)
 	if err != nil {
 		return err
 	}
@@ -392,7 +404,7 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		if err != nil {
 			return fmt.Errorf("set up %s: %w", f.name, err)
 		}
-		// A feature is ready once it is known whether its kinds are served, also if they are not.
+		// A feature is ready once it is known whether its kinds are served, even if they are not.
 		if err := mgr.AddReadyzCheck(f.name, group.Checker(conditional.RequireResolved)); err != nil {
 			return fmt.Errorf("add readiness check of %s: %w", f.name, err)
 		}
@@ -403,7 +415,7 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	return nil
 }
 
-// parse reads what the command line gives as text.
+// parse parses the options that the command line gives as text.
 func (o *Options) parse(reader client.Reader) (err error) {
 	if o.endpoints, err = egress.ParseEndpoints(o.AllowEndpoints); err != nil {
 		return fmt.Errorf("--allow-endpoints: %w", err)
@@ -421,7 +433,7 @@ func (o *Options) parse(reader client.Reader) (err error) {
 		return fmt.Errorf("--image-registries: %w", err)
 	}
 	if o.TrustNodeImages {
-		// What nodes have beforehand has a name there and no digest, and no registry needs to know it.
+		// Images that were loaded into nodes have a name and no digest, and may not exist in a registry.
 		o.registries = imageregistry.Policy{}
 	}
 	if o.publisher, err = cfroute.ParsePublisher(o.RouteGateway, o.RouteIngressClass); err != nil {
@@ -445,7 +457,7 @@ func setupAll(setups ...conditional.SetupFunc) conditional.SetupFunc {
 	}
 }
 
-// listPlatforms is the list of clouds. The next cloud is one more line, in the order of their names.
+// listPlatforms returns the actuators of all platforms, in the order of their names. A new platform is a new line here.
 func listPlatforms(o Options) []actuator.Describer {
 	return []actuator.Describer{
 		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),

@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestRun follows one manager. There is only one such test, because the process has one registry of metrics.
+// TestRun follows one manager. It is the only such test, because the process has one metrics registry.
 func TestRun(t *testing.T) {
 	env, watches := testenv.StartAPIServer(t).CountWatches()
 	o := Options{InsecureMetrics: true, MetricsAddress: testenv.FreeAddress(t), ProbeAddress: testenv.FreeAddress(t), Page: PageOptions{Address: testenv.FreeAddress(t)}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("the page without CRDs: %v", err)
 	}
 
-	t.Log("Each time that the CRD is installed the controller starts, and when it is removed the controller stops.")
+	t.Log("The controller starts each time the CRD is installed, and stops when it is removed.")
 	for _, name := range []string{"first", "second"} {
 		env.InstallCRDs(t)
 		cd := &hivev1.ClusterDeployment{
@@ -68,17 +68,17 @@ func TestRun(t *testing.T) {
 			t.Errorf("after the removal: %v", err)
 		}
 		if text, err := readURL(t, "http://"+o.MetricsAddress+"/metrics"); err != nil || strings.Contains(text, "torpor_cluster_power_state{") {
-			t.Errorf("the state of a cluster is shown whose kind is gone (%v)", err)
+			t.Errorf("found the metrics of a cluster whose kind was removed (%v)", err)
 		}
 	}
 	select {
 	case <-ended:
-		t.Fatal("the manager ended by itself")
+		t.Fatal("the manager ended unexpectedly")
 	default:
 	}
 }
 
-// expectOneWatchOfPods waits until the controllers of processes and of LRPs watch what they need.
+// expectOneWatchOfPods waits until the controllers of processes and of LRPs have started their watches.
 func expectOneWatchOfPods(t *testing.T, watches *testenv.WatchCounter, o Options) {
 	t.Helper()
 	waitForMetric(t, o, `torpor_gate_state{group="restart",state="Running"} 1`)

@@ -35,7 +35,7 @@ func readConfig(t *testing.T, path string) string {
 	return string(data)
 }
 
-// Each group of controllers has a role, a binding of it, a component that enables it, and a row in docs/install.md.
+// Each group of controllers needs a role, a binding, a component that enables it, and a row in docs/install.md.
 func TestEveryGroupOfControllersIsInOneFeature(t *testing.T) {
 	install, found := readConfig(t, "../docs/install.md"), []string{}
 	for _, feature := range []string{"hibernation", "mysql", "cf", "slumber", "workloads"} {
@@ -65,6 +65,40 @@ func TestEveryGroupOfControllersIsInOneFeature(t *testing.T) {
 	}
 }
 
+// TestDefaultsInstallEveryFeature compares what config/default and the chart install with the folders of features.
+func TestDefaultsInstallEveryFeature(t *testing.T) {
+	var want []string
+	folders, err := os.ReadDir(filepath.Join(configFolder, "features"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		if folder.IsDir() && folder.Name() != "record" { // The record has a value of its own.
+			want = append(want, folder.Name())
+		}
+	}
+	var values struct {
+		Features []string `json:"features"`
+		Record   string   `json:"record"`
+	}
+	if err := yaml.Unmarshal([]byte(readConfig(t, "../charts/torpor/values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	var components []string
+	for _, found := range regexp.MustCompile(`(?m)^  - \.\./features/(\S+)$`).FindAllStringSubmatch(readConfig(t, "default/kustomization.yaml"), -1) {
+		components = append(components, found[1])
+	}
+	for name, found := range map[string][]string{"the chart's features": values.Features, "the components of config/default": components} {
+		slices.Sort(found)
+		if diff := cmp.Diff(want, found); diff != "" {
+			t.Errorf("%s (-want +found):\n%s", name, diff)
+		}
+	}
+	if values.Record != "auto" {
+		t.Errorf("expected the chart's record to be auto, found %q", values.Record)
+	}
+}
+
 func TestBackupsHaveTheImageOfTheManager(t *testing.T) {
 	var d appsv1.Deployment
 	if err := yaml.UnmarshalStrict([]byte(readConfig(t, "manager/deployment.yaml")), &d); err != nil {
@@ -79,7 +113,7 @@ func TestBackupsHaveTheImageOfTheManager(t *testing.T) {
 	t.Errorf("expected TORPOR_IMAGE to be %s, found %v", c.Image, c.Env)
 }
 
-// Go knows its limit whatever memory the containers are given.
+// GOMEMLIMIT must follow the memory limit of the container.
 func TestContainersTellGoTheirMemory(t *testing.T) {
 	for _, file := range []string{"manager/deployment.yaml", "cf-api/deployment.yaml"} {
 		documents := strings.Split(readConfig(t, file), "\n---\n")
@@ -100,7 +134,7 @@ func TestContainersTellGoTheirMemory(t *testing.T) {
 	}
 }
 
-// The signs of other projects are looked for by name, so the role has each name and no other object of those kinds.
+// Other projects are looked for by name, so the role must grant exactly these names.
 func TestManagerMayLookForOtherProjects(t *testing.T) {
 	want := map[string][]string{"leases": nil, "deployments": nil, "mutatingwebhookconfigurations": nil}
 	for _, u := range []otherwriter.Upstream{otherwriter.Hive(), otherwriter.MOCO(), otherwriter.Korifi(), otherwriter.Eirini()} {
@@ -139,7 +173,7 @@ func TestRightsAreAskedForInEachNamespace(t *testing.T) {
 	}
 }
 
-// Every kind that has a switch is known to the policies that note who sets it, and to those of the examples.
+// The policies that record requesters, and the example policies, must match every kind with a switch.
 func TestPoliciesKnowEveryKindWithASwitch(t *testing.T) {
 	want := []string{"apps/deployments", "apps/statefulsets", "batch/cronjobs"}
 	if kinds := stoppable.ListWorkloads(); len(kinds) != len(want) {
@@ -174,7 +208,7 @@ func TestPoliciesKnowEveryKindWithASwitch(t *testing.T) {
 	}
 }
 
-// What the manager starts, once the time of a stop is over, it may start also where verbs are asked for.
+// The manager starts objects when their stops end. The example policies for verbs must allow it to.
 func TestTheManagerMayStartWhatItEnds(t *testing.T) {
 	var wanted, granted []string
 	for document := range strings.SplitSeq(readConfig(t, "../examples/policies/verbs.yaml"), "\n---\n") {
@@ -208,7 +242,7 @@ func TestTheManagerMayStartWhatItEnds(t *testing.T) {
 	}
 }
 
-// listSwitchedResources returns what rules are about, if that is Deployments among others.
+// listSwitchedResources returns the resources of rules that match Deployments.
 func listSwitchedResources(rules []admissionv1.NamedRuleWithOperations) (all []string) {
 	for _, rule := range rules {
 		for _, resource := range rule.Resources {
@@ -221,7 +255,7 @@ func listSwitchedResources(rules []admissionv1.NamedRuleWithOperations) (all []s
 	return all
 }
 
-// The policies and the webhooks that note who stops things have the names by which they are looked for, and taken away.
+// The policies and webhooks that record requesters must have the names that uninstall and check use.
 func TestWhatNotesWhoStopsThingsIsKnownByName(t *testing.T) {
 	for _, folder := range []string{"record", "record/webhook"} {
 		names := []string{}

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// reviewLifetime is how long the answer about a token and a path is used again.
+	// reviewLifetime is how long the result of a review of a token and a path is reused.
 	reviewLifetime = 10 * time.Second
 	reviewTimeout  = 5 * time.Second
-	// maxReviews bounds what is remembered, and so what strangers can make the API server answer.
+	// maxReviews limits the cached results, and so the reviews that unauthenticated callers can cause.
 	maxReviews = 100
 )
 
-// errTooManyReviews ends a request when strangers ask with ever new tokens.
-var errTooManyReviews = errors.New("expected fewer callers, found too many of late: ask again")
+// errTooManyReviews is returned if callers use too many different tokens.
+var errTooManyReviews = errors.New("expected fewer callers, found too many recently; try again")
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// metricsOptions has TLS and asks the API server who may read, unless plain http was asked for. controller-runtime has such a
-// filter; it brings 168 packages of k8s.io/apiserver for two calls.
+// metricsOptions enables TLS and authorization by the API server, unless plain HTTP is requested. The equivalent filter
+// of controller-runtime depends on 168 packages of k8s.io/apiserver for two calls.
 func metricsOptions(o Options) server.Options {
 	options := server.Options{BindAddress: o.MetricsAddress}
 	if !o.InsecureMetrics {
@@ -54,7 +54,7 @@ func metricsOptions(o Options) server.Options {
 	return options
 }
 
-// reviewKey does not hold the token itself.
+// reviewKey holds a hash instead of the token.
 type reviewKey struct {
 	token [sha256.Size]byte
 	path  string
@@ -65,7 +65,7 @@ type reviewAnswer struct {
 	until  time.Time
 }
 
-// metricsGuard lets through who has the right to get the path, as kubectl auth can-i get /metrics has it.
+// metricsGuard allows callers with the right to get the path, as in kubectl auth can-i get /metrics.
 type metricsGuard struct {
 	review func(ctx context.Context, token, path string) (status int, err error)
 	clock  clock.PassiveClock
@@ -84,8 +84,8 @@ func (g *metricsGuard) filter(log logr.Logger, next http.Handler) (http.Handler,
 		status, err := g.decide(r.Context(), token, r.URL.Path)
 		switch {
 		case err != nil:
-			log.V(1).Info("who may read the metrics is not known", "error", err.Error())
-			http.Error(w, "the API server could not be asked", http.StatusServiceUnavailable)
+			log.V(1).Info("cannot review the access to the metrics", "error", err.Error())
+			http.Error(w, "the API server could not review the token", http.StatusServiceUnavailable)
 		case status != http.StatusOK:
 			http.Error(w, "expected a token with the right to get "+r.URL.Path, status)
 		default:
@@ -111,7 +111,7 @@ func (g *metricsGuard) decide(ctx context.Context, token, path string) (int, err
 	return status, nil
 }
 
-// recall forgets what is old, and refuses a new question when there is too much that is not.
+// recall returns a cached result and removes expired ones. It returns an error if the cache is full of valid results.
 func (g *metricsGuard) recall(key reviewKey) (status int, ok bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,7 +128,7 @@ func (g *metricsGuard) recall(key reviewKey) (status int, ok bool, err error) {
 	return a.status, ok, nil
 }
 
-// reviewWith asks the API server whose token it is and whether that user may get the path.
+// reviewWith reviews the token, and whether its user may get the path.
 func reviewWith(c kubernetes.Interface) func(ctx context.Context, token, path string) (int, error) {
 	return func(ctx context.Context, token, path string) (int, error) {
 		who, err := c.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})

@@ -12,15 +12,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/page"
 )
 
-// PageOptions are how the page of what can be stopped is served.
+// PageOptions configure the web page of stoppable objects.
 type PageOptions struct {
-	// Address is host:port; "0" and empty serve none.
+	// Address is host:port; "0" and empty disable the page.
 	Address string
-	// CertFolder has tls.crt and tls.key.
+	// CertFolder contains tls.crt and tls.key.
 	CertFolder string
 }
 
-// addPage serves the page on every replica. What it shows it watches itself, by the rights of the features: they run on the leader only.
+// addPage serves the page on every replica. The page has its own watches, with the rights of the features, because the
+// features run on the leader only.
 func addPage(mgr manager.Manager, o Options) error {
 	if o.Page.Address == "" || o.Page.Address == "0" {
 		return nil

@@ -14,13 +14,13 @@ import (
 
 const (
 	cloudsFolder = "../../docs/clouds"
-	// generatedTable and generatedTableEnd enclose what the code says, in docs/clouds/README.md.
+	// generatedTable and generatedTableEnd enclose the generated table in docs/clouds/README.md.
 	generatedTable    = "<!-- generated from the code by make generate -->\n"
 	generatedTableEnd = "<!-- end of what is generated -->\n"
 )
 
-// TestPlatformsAreDocumented compares the table of platforms with what their actuators say of themselves; TORPOR_UPDATE=1 writes it anew.
-// Each platform has a page, too.
+// TestPlatformsAreDocumented compares the table of platforms with the descriptions of their actuators; TORPOR_UPDATE=1
+// writes it again. Each platform must have a page, too.
 func TestPlatformsAreDocumented(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| platform | machines are found by | stopped means | credentials | calls |\n|---|---|---|---|---|\n")
@@ -54,6 +54,6 @@ func TestPlatformsAreDocumented(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(want, string(text)); diff != "" {
-		t.Errorf("expected docs/clouds/README.md to be what the code says, found it stale; run make generate (-want +found):\n%s", diff)
+		t.Errorf("expected docs/clouds/README.md to match the code, found it stale; run make generate (-want +found):\n%s", diff)
 	}
 }

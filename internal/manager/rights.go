@@ -14,10 +14,11 @@ import (
 	"github.com/torpor-dev/torpor/config"
 )
 
-// rightsInterval is how often rights that were there are asked for again.
+// rightsInterval is how often granted rights are checked again.
 const rightsInterval = time.Minute
 
-// listRights returns what the role of a group of controllers grants, in each of the namespaces, or in all if there are none.
+// listRights returns the rights that the role of a group of controllers grants, in each namespace, or in all if none is
+// given.
 func listRights(controllers string, namespaces []string) ([]authorizationv1.ResourceAttributes, error) {
 	data, err := config.ReadRole(controllers)
 	if err != nil {
@@ -39,7 +40,7 @@ func listRights(controllers string, namespaces []string) ([]authorizationv1.Reso
 	return rights, nil
 }
 
-// expandRule is a rule as single questions. Rules of controllers name one thing of each at least.
+// expandRule splits a rule into single rights. Rules of controllers name at least one group, resource and verb.
 func expandRule(rule rbacv1.PolicyRule, namespace string) (rights []authorizationv1.ResourceAttributes) {
 	for _, group := range rule.APIGroups {
 		for _, resource := range rule.Resources {

@@ -11,13 +11,13 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// drainTime is for how long the admission serves on after the replica has said that it is not ready: every node learns that in
-// its own time, and until then the API server asks this replica.
+// drainTime is how long the admission webhooks keep serving after the replica became unready. Nodes learn of that at
+// different times, and until then the API server may call this replica.
 const drainTime = 5 * time.Second
 
 var errEnding = errors.New("this replica is ending")
 
-// extendContext returns a context that ends drainTime after another one, and a check that is red in between.
+// extendContext returns a context that ends drainTime after ctx, and a readiness check that fails in between.
 func extendContext(ctx context.Context, now clock.Clock) (extended context.Context, check func(*http.Request) error) {
 	extended, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {

@@ -13,14 +13,15 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// Who wrote an app, and when, says whether another project handles it; which fields a cluster's stop was written among says who asked.
+// The writer of an app shows whether another project handles it. The written fields of a MySQLCluster show who
+// requested a stop.
 func TestWhoWroteIsCached(t *testing.T) {
 	for name, test := range map[string]struct {
 		object     client.Object
 		wantFields bool
 	}{
-		"of an app without the fields": {&korifiv1alpha1.CFApp{}, false},
-		"of a cluster with the fields": {&mocov1beta2.MySQLCluster{}, true},
+		"an app is cached without the written fields":      {&korifiv1alpha1.CFApp{}, false},
+		"a MySQLCluster is cached with the written fields": {&mocov1beta2.MySQLCluster{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := metav1.NewTime(time.Unix(1000, 0))

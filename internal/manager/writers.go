@@ -14,12 +14,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// What shows that another project runs, by name. Without these rights Torpor goes by what is written on its objects.
+// These rights allow to look for other projects by name. Without them Torpor relies on the metadata of the objects.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=hive-controllers-leader;moco;13c200ec.cloudfoundry.org;eirini-controller-leader,verbs=get
 // +kubebuilder:rbac:groups=apps,resources=deployments,resourceNames=hive-controllers;moco-controller;korifi-controllers-controller-manager;eirini-controller,verbs=get
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=clusterdeploymentvalidators.admission.hive.openshift.io;moco-mutating-webhook-configuration;moco-validating-webhook-configuration;korifi-controllers-mutating-webhook-configuration;korifi-controllers-validating-webhook-configuration,verbs=get
 
-// newWriterGuards returns the guards of the features whose kinds another project handles too, by feature.
+// newWriterGuards returns the guards of the features whose kinds another project handles as well, by feature.
 func newWriterGuards(reader client.Reader, takeOver []string) (map[string]*reconcile.WriterGuard, error) {
 	guards := map[string]*reconcile.WriterGuard{}
 	for upstream, features := range map[*otherwriter.Upstream][]string{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otherwriter decides whether an object is another project's to write: Hive, MOCO and Korifi have controllers for the
-// kinds that Torpor handles, and two controllers for one object undo each other's work.
+// Package otherwriter decides whether another project manages an object: Hive, MOCO and Korifi have
+// controllers for the kinds that Torpor handles, and two controllers for one object undo each other's work.
 package otherwriter
 
 import (
@@ -13,26 +13,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FieldManager is under which Torpor reports another writer. What it writes is no sign that Torpor handles the object.
+// FieldManager is the field manager with which Torpor reports another writer. Its entries are no sign that
+// Torpor handles the object.
 const FieldManager = "torpor-observer"
 
-// ownPrefix begins the names of all of Torpor's field managers.
+// ownPrefix is the prefix of all of Torpor's field managers.
 const ownPrefix = "torpor"
 
 // Upstream is a project that writes the same kinds.
 type Upstream struct {
 	Name string
-	// Managers are the names of its field managers; one that ends in a dash begins several.
+	// Managers are the names of its field managers; a name that ends in a dash is a prefix.
 	Managers []string
 	// Finalizers are those that only its controllers add.
 	Finalizers []string
 	// Lease is the name of its leader's Lease, and Deployment that of its controllers.
 	Lease, Deployment string
-	// Namespaces are those that its own manuals install it in; its webhooks tell of others.
+	// Namespaces are those in which its own manuals install it; its webhooks reveal others.
 	Namespaces []string
 	// Webhooks are the names of its webhook configurations for the kinds.
 	Webhooks []string
-	// SharesFinalizer says that its finalizer has the name of Torpor's, so that it deletes what belongs to an object.
+	// SharesFinalizer reports that its finalizer has the name of Torpor's, so that it deletes the objects
+	// that belong to an object.
 	SharesFinalizer bool
 }
 
@@ -52,7 +54,8 @@ func MOCO() Upstream {
 	}
 }
 
-// Korifi handles orgs, spaces, apps and what belongs to them. Its controllers are called manager, as kubebuilder calls them.
+// Korifi handles orgs, spaces, apps and the objects that belong to them. Its controllers are called manager,
+// the default of kubebuilder.
 func Korifi() Upstream {
 	return Upstream{
 		Name: "Korifi", Managers: []string{"manager", "korifi-"}, Lease: "13c200ec.cloudfoundry.org", Deployment: "korifi-controllers-controller-manager",
@@ -72,7 +75,7 @@ func Eirini() Upstream {
 	}
 }
 
-// IsManager reports whether a field manager is one of the project's.
+// IsManager reports whether a field manager belongs to the project.
 func (u Upstream) IsManager(name string) bool {
 	return slices.ContainsFunc(u.Managers, func(own string) bool {
 		return name == own || strings.HasSuffix(own, "-") && strings.HasPrefix(name, own)
@@ -84,20 +87,22 @@ func (u Upstream) HasWritten(fields []metav1.ManagedFieldsEntry) bool {
 	return slices.ContainsFunc(fields, func(f metav1.ManagedFieldsEntry) bool { return u.IsManager(f.Manager) })
 }
 
-// Observed is everything that the decision looks at.
+// Observed holds all inputs of the decision.
 type Observed struct {
 	Upstream   Upstream
 	Fields     []metav1.ManagedFieldsEntry
 	Finalizers []string
 	IsDeleting bool
-	// Running says how it is known that the upstream runs, and Webhook is the name of its webhook configuration; empty without such a sign.
+	// Running describes how it is known that the upstream runs, and Webhook is the name of its webhook
+	// configuration; empty without such a sign.
 	Running, Webhook string
-	// IsTakenOver says that somebody has decided that Torpor handles the object.
+	// IsTakenOver reports that a user has decided that Torpor handles the object.
 	IsTakenOver bool
 }
 
-// FindWriter says who writes the object, and how that is known; it is empty if Torpor may write. What the upstream wrote before
-// Torpor's own first entry is of the past: its entries stay for ever after it is uninstalled.
+// FindWriter returns the writer of the object, and the evidence; it is empty if Torpor may write. Entries of
+// the upstream that are older than Torpor's first entry do not count: they stay forever after it is
+// uninstalled.
 func FindWriter(o Observed) string {
 	manager, written := lastEntry(o)
 	own := firstOwnEntry(o.Fields)
@@ -106,7 +111,7 @@ func FindWriter(o Observed) string {
 	case o.IsTakenOver:
 		return ""
 	case o.IsDeleting && !o.Upstream.SharesFinalizer:
-		return "" // What Torpor has made is Torpor's to delete, whoever else writes.
+		return "" // Torpor deletes its own objects, whatever other writers there are.
 	case o.Running != "":
 		return fmt.Sprintf("%s runs: %s", o.Upstream.Name, o.Running)
 	case manager != "" && (own.IsZero() || !written.Before(own)):
@@ -120,7 +125,7 @@ func FindWriter(o Observed) string {
 	}
 }
 
-// lastEntry is the upstream's newest.
+// lastEntry returns the upstream's newest entry.
 func lastEntry(o Observed) (manager string, written time.Time) {
 	for _, f := range o.Fields {
 		if o.Upstream.IsManager(f.Manager) && (manager == "" || timeOf(f).After(written)) {
@@ -130,7 +135,7 @@ func lastEntry(o Observed) (manager string, written time.Time) {
 	return manager, written
 }
 
-// firstOwnEntry is when Torpor wrote first; zero if it never did.
+// firstOwnEntry returns when Torpor wrote first; zero if it never did.
 func firstOwnEntry(fields []metav1.ManagedFieldsEntry) (written time.Time) {
 	for _, f := range fields {
 		if strings.HasPrefix(f.Manager, ownPrefix) && f.Manager != FieldManager && (written.IsZero() || timeOf(f).Before(written)) {

@@ -26,33 +26,33 @@ func TestFind(t *testing.T) {
 		observed Observed
 		want     string
 	}{
-		"a new object is Torpor's":                                   {Observed{Upstream: Hive(), Fields: fields(user)}, ""},
-		"what only Torpor wrote is Torpor's":                         {Observed{Upstream: Hive(), Fields: fields(user, entry("torpor", 5))}, ""},
-		"what the upstream wrote is not":                             {Observed{Upstream: Hive(), Fields: fields(user, hive)}, hiveWrites},
-		"another controller of it counts too":                        {Observed{Upstream: Hive(), Fields: fields(entry("hive-controllers", 1))}, "Hive has written it: its field manager is hive-controllers"},
-		"a report of another writer is no entry of Torpor's":         {Observed{Upstream: Hive(), Fields: fields(hive, entry(FieldManager, 20))}, hiveWrites},
-		"what the upstream wrote before Torpor is of the past":       {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11))}, ""},
-		"the first entry of Torpor counts":                           {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11), entry("torpor-provisioning", 3))}, hiveWrites},
-		"the last entry of the upstream counts":                      {Observed{Upstream: Hive(), Fields: fields(hive, entry("hive2-machinepool", 30), entry("torpor", 11))}, "Hive has written it: its field manager is hive2-machinepool"},
-		"an upstream that writes after Torpor is another writer":     {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 9), hive)}, hiveWrites},
-		"in one second nobody knows who was first":                   {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 10), hive)}, hiveWrites},
-		"an entry without a time is of the past":                     {Observed{Upstream: Hive(), Fields: fields(metav1.ManagedFieldsEntry{Manager: "hive1-hibernation"}, entry("torpor", 1))}, ""},
-		"an upstream that runs will write":                           {Observed{Upstream: Hive(), Fields: fields(user), Running: "its Lease hive/hive-controllers-leader is held"}, hiveRuns},
-		"an upstream that runs is another writer of Torpor's object": {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 11)), Running: "its Lease hive/hive-controllers-leader is held"}, hiveRuns},
-		"what is taken over is Torpor's while the upstream runs":     {Observed{Upstream: Hive(), Fields: fields(hive), Running: "its Lease hive/hive-controllers-leader is held", IsTakenOver: true}, ""},
-		"a webhook shows before the first write":                     {Observed{Upstream: MOCO(), Fields: fields(user), Webhook: "w"}, "MOCO is installed: its webhook configuration is w"},
-		"a webhook that was left behind is of the past":              {Observed{Upstream: MOCO(), Fields: fields(user, entry("torpor", 5)), Webhook: "w"}, ""},
-		"a webhook does not end a take-over":                         {Observed{Upstream: MOCO(), Fields: fields(user), Webhook: "w", IsTakenOver: true}, ""},
-		"what is taken over is Torpor's":                             {Observed{Upstream: Hive(), Fields: fields(hive), IsTakenOver: true}, ""},
-		"the deletion of what Torpor made goes on":                   {Observed{Upstream: Korifi(), Running: "its Lease korifi/13c200ec.cloudfoundry.org is held", IsDeleting: true}, ""},
-		"a deletion by a shared finalizer waits for the upstream":    {Observed{Upstream: MOCO(), Fields: fields(entry("moco-controller", 1)), IsDeleting: true}, "MOCO has written it: its field manager is moco-controller"},
-		"the plugin of MOCO is a person's":                           {Observed{Upstream: MOCO(), Fields: fields(entry("kubectl-moco", 1))}, ""},
-		"a finalizer tells who made it":                              {Observed{Upstream: Korifi(), Fields: fields(entry("api", 1)), Finalizers: []string{"a", "cfApp.korifi.cloudfoundry.org"}}, "Korifi has made it: it has the finalizer cfApp.korifi.cloudfoundry.org"},
-		"a finalizer that was left behind is of the past":            {Observed{Upstream: Korifi(), Fields: fields(entry("torpor-restart", 1)), Finalizers: []string{"cfApp.korifi.cloudfoundry.org"}}, ""},
-		"a finalizer of Torpor's tells nothing":                      {Observed{Upstream: Korifi(), Finalizers: []string{"korifi.cloudfoundry.org/cfApp"}}, ""},
-		"eirini-controller writes LRPs":                              {Observed{Upstream: Eirini(), Fields: fields(entry("torpor-restart", 1), entry("eirini-controller", 2))}, "eirini-controller has written it: its field manager is eirini-controller"},
-		"another program's name begins alike":                        {Observed{Upstream: Korifi(), Fields: fields(entry("manager.test", 1), entry("managers", 1))}, ""},
-		"the manager of Korifi is called manager":                    {Observed{Upstream: Korifi(), Fields: fields(entry("manager", 1))}, "Korifi has written it: its field manager is manager"},
+		"a new object is Torpor's":                                         {Observed{Upstream: Hive(), Fields: fields(user)}, ""},
+		"an object that only Torpor wrote is Torpor's":                     {Observed{Upstream: Hive(), Fields: fields(user, entry("torpor", 5))}, ""},
+		"an object that the upstream wrote is not Torpor's":                {Observed{Upstream: Hive(), Fields: fields(user, hive)}, hiveWrites},
+		"another controller of the upstream counts too":                    {Observed{Upstream: Hive(), Fields: fields(entry("hive-controllers", 1))}, "Hive has written it: its field manager is hive-controllers"},
+		"a report of another writer is no entry of Torpor's":               {Observed{Upstream: Hive(), Fields: fields(hive, entry(FieldManager, 20))}, hiveWrites},
+		"an entry of the upstream older than Torpor's does not count":      {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11))}, ""},
+		"the first entry of Torpor counts":                                 {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11), entry("torpor-provisioning", 3))}, hiveWrites},
+		"the last entry of the upstream counts":                            {Observed{Upstream: Hive(), Fields: fields(hive, entry("hive2-machinepool", 30), entry("torpor", 11))}, "Hive has written it: its field manager is hive2-machinepool"},
+		"an upstream that writes after Torpor is another writer":           {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 9), hive)}, hiveWrites},
+		"entries of the same second count for the upstream":                {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 10), hive)}, hiveWrites},
+		"an entry without a time does not count":                           {Observed{Upstream: Hive(), Fields: fields(metav1.ManagedFieldsEntry{Manager: "hive1-hibernation"}, entry("torpor", 1))}, ""},
+		"an upstream that runs will write":                                 {Observed{Upstream: Hive(), Fields: fields(user), Running: "its Lease hive/hive-controllers-leader is held"}, hiveRuns},
+		"an upstream that runs is another writer of Torpor's object":       {Observed{Upstream: Hive(), Fields: fields(entry("torpor", 11)), Running: "its Lease hive/hive-controllers-leader is held"}, hiveRuns},
+		"an object that is taken over is Torpor's while the upstream runs": {Observed{Upstream: Hive(), Fields: fields(hive), Running: "its Lease hive/hive-controllers-leader is held", IsTakenOver: true}, ""},
+		"a webhook shows before the first write":                           {Observed{Upstream: MOCO(), Fields: fields(user), Webhook: "w"}, "MOCO is installed: its webhook configuration is w"},
+		"a webhook that was left behind does not count":                    {Observed{Upstream: MOCO(), Fields: fields(user, entry("torpor", 5)), Webhook: "w"}, ""},
+		"a webhook does not end a take-over":                               {Observed{Upstream: MOCO(), Fields: fields(user), Webhook: "w", IsTakenOver: true}, ""},
+		"an object that is taken over is Torpor's":                         {Observed{Upstream: Hive(), Fields: fields(hive), IsTakenOver: true}, ""},
+		"the deletion of Torpor's object goes on":                          {Observed{Upstream: Korifi(), Running: "its Lease korifi/13c200ec.cloudfoundry.org is held", IsDeleting: true}, ""},
+		"a deletion by a shared finalizer waits for the upstream":          {Observed{Upstream: MOCO(), Fields: fields(entry("moco-controller", 1)), IsDeleting: true}, "MOCO has written it: its field manager is moco-controller"},
+		"an entry of MOCO's plugin is a user's":                            {Observed{Upstream: MOCO(), Fields: fields(entry("kubectl-moco", 1))}, ""},
+		"a finalizer shows the upstream's object":                          {Observed{Upstream: Korifi(), Fields: fields(entry("api", 1)), Finalizers: []string{"a", "cfApp.korifi.cloudfoundry.org"}}, "Korifi has made it: it has the finalizer cfApp.korifi.cloudfoundry.org"},
+		"a finalizer that was left behind does not count":                  {Observed{Upstream: Korifi(), Fields: fields(entry("torpor-restart", 1)), Finalizers: []string{"cfApp.korifi.cloudfoundry.org"}}, ""},
+		"a finalizer of Torpor's does not count":                           {Observed{Upstream: Korifi(), Finalizers: []string{"korifi.cloudfoundry.org/cfApp"}}, ""},
+		"eirini-controller writes LRPs":                                    {Observed{Upstream: Eirini(), Fields: fields(entry("torpor-restart", 1), entry("eirini-controller", 2))}, "eirini-controller has written it: its field manager is eirini-controller"},
+		"a program with a similar name does not count":                     {Observed{Upstream: Korifi(), Fields: fields(entry("manager.test", 1), entry("managers", 1))}, ""},
+		"the manager of Korifi is called manager":                          {Observed{Upstream: Korifi(), Fields: fields(entry("manager", 1))}, "Korifi has written it: its field manager is manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := FindWriter(row.observed); found != row.want {
@@ -71,15 +71,15 @@ func TestTakeFields(t *testing.T) {
 	user, status := managed("kubectl-edit", update, "", `{"f:spec":{"f:replicas":{}}}`), managed("moco-controller", update, "status", `{"f:status":{}}`)
 	theirs := managed("moco-controller", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`)
 	for name, row := range map[string]struct{ entries, want []metav1.ManagedFieldsEntry }{
-		"nothing of the project changes nothing": {[]metav1.ManagedFieldsEntry{user, status}, nil},
-		"what it applied is the owner's": {
+		"entries of other managers stay as they are": {[]metav1.ManagedFieldsEntry{user, status}, nil},
+		"fields that the project applied become the owner's": {
 			[]metav1.ManagedFieldsEntry{user, theirs, status}, []metav1.ManagedFieldsEntry{user, managed("own", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`), status},
 		},
-		"what it updated and what the owner applied are one": {
+		"fields that the project updated are merged with the owner's applied ones": {
 			[]metav1.ManagedFieldsEntry{theirs, managed("moco-controller", update, "", `{"f:spec":{"f:template":{"f:b":{}}}}`), managed("own", apply, "", `{"f:metadata":{}}`)},
 			[]metav1.ManagedFieldsEntry{managed("own", apply, "", `{"f:metadata":{},"f:spec":{".":{},"f:template":{"f:a":{},"f:b":{}}}}`)},
 		},
-		"what the owner updated stays beside": {
+		"fields that the owner updated stay separate": {
 			[]metav1.ManagedFieldsEntry{theirs, managed("own", update, "", `{"f:metadata":{}}`)},
 			[]metav1.ManagedFieldsEntry{managed("own", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`), managed("own", update, "", `{"f:metadata":{}}`)},
 		},

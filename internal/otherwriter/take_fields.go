@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TakeFields returns the field managers of an object with what the project has applied or updated as applied by the owner; nil if there is
-// nothing of the project. Subresources such as the status stay as they are.
+// TakeFields returns the field managers of an object, with the fields that the project has applied or updated
+// as applied by the owner; nil if the project has no entry. Subresources such as the status stay as they are.
 func TakeFields(entries []metav1.ManagedFieldsEntry, from Upstream, owner string) ([]metav1.ManagedFieldsEntry, error) {
 	isTheirs := func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == "" && from.IsManager(e.Manager) }
 	if !slices.ContainsFunc(entries, isTheirs) {

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(suite.Run(m))
 }
 
-// pageEnv is an API server and a page that looks at it with the rights of the manager.
+// pageEnv is an API server and a page with the rights of the manager.
 type pageEnv struct {
 	*testenv.Environment
 	url string
@@ -44,7 +45,14 @@ type pageEnv struct {
 
 func newPageEnv(t testing.TB) *pageEnv {
 	t.Helper()
+	return newPageEnvWith(t)
+}
+
+// newPageEnvWith creates the objects before it starts the page.
+func newPageEnvWith(t testing.TB, objects ...client.Object) *pageEnv {
+	t.Helper()
 	e := &pageEnv{Environment: testenv.Start(t)}
+	e.ExpectCreated(t, objects...)
 	manager := e.ApplyManagerRoles(t, metav1.NamespaceDefault)
 	e.ApplyManifest(t, "record/hibernation.yaml")
 	e.url = "http://" + e.startPage(t, e.ImpersonateUser(manager))
@@ -67,7 +75,8 @@ func (e *pageEnv) startPage(t testing.TB, cfg *rest.Config) (address string) {
 	return address
 }
 
-// createAccount makes a service account and returns its token. verbs are what it may do with all that can be stopped in a namespace.
+// createAccount creates a service account and returns its token. verbs are granted on all stoppable kinds in the
+// namespace.
 func (e *pageEnv) createAccount(t testing.TB, namespace, name string, verbs ...string) (user, token string) {
 	t.Helper()
 	user = "system:serviceaccount:" + namespace + ":" + name
@@ -85,7 +94,7 @@ func (e *pageEnv) createAccount(t testing.TB, namespace, name string, verbs ...s
 	return user, request.Status.Token
 }
 
-// browser is what somebody looks at the page with; it keeps cookies.
+// browser is an HTTP client that keeps cookies.
 type browser struct {
 	http.Client
 	url string
@@ -133,7 +142,7 @@ func (b *browser) send(t testing.TB, request *http.Request) (status int, text st
 	return answer.StatusCode, string(data)
 }
 
-// openStream follows what changes; next returns the next event.
+// openStream opens the stream of changes; next returns the next event.
 func (b *browser) openStream(t testing.TB, query string) (status int, next func() streamEvent) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+"/events?"+query, http.NoBody)

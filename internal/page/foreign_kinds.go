@@ -27,22 +27,22 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
 )
 
-// maxForeignKinds bounds the kinds of StopAdapters that are watched.
+// maxForeignKinds limits the kinds of StopAdapters that are watched.
 const maxForeignKinds = 50
 
-// listedAdapter is what is kept of a StopAdapter.
+// listedAdapter is the part of a StopAdapter that is kept in memory.
 type listedAdapter struct {
 	metav1.ObjectMeta
-	// kind is nil of one that makes no sense, which its own status says.
+	// kind is nil for an invalid StopAdapter, whose own status reports the error.
 	kind *torpor.Kind
-	// ready is the reason of its condition, which changes when the kind comes or goes, or the right to it.
+	// ready is the reason of the condition Ready. It changes when the kind, or the right to list it, comes or goes.
 	ready string
 }
 
-// GetObjectKind and DeepCopyObject make it something that informers take.
+// GetObjectKind implements runtime.Object, as informers require.
 func (a *listedAdapter) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject returns the adapter itself, which nobody changes.
+// DeepCopyObject implements runtime.Object. It returns the adapter itself, which is never changed.
 func (a *listedAdapter) DeepCopyObject() runtime.Object { return a }
 
 func listAdapter(a *torporv1alpha1.StopAdapter) *listedAdapter {
@@ -56,8 +56,8 @@ func listAdapter(a *torporv1alpha1.StopAdapter) *listedAdapter {
 	return listed
 }
 
-// foreignKinds keeps the kinds of StopAdapters in the inventory. The controllers that stop their objects run on the leader only, so that every
-// replica watches them itself. One goroutine uses it.
+// foreignKinds keeps the kinds of StopAdapters in the inventory. It watches the StopAdapters on every replica, because
+// their controllers run only on the leader. It is used by one goroutine.
 type foreignKinds struct {
 	config     *rest.Config
 	http       *http.Client
@@ -68,13 +68,13 @@ type foreignKinds struct {
 	watched    map[string]*foreignWatch
 }
 
-// foreignWatch are the watches of one StopAdapter's kind.
+// foreignWatch is the running watch of one StopAdapter's kind.
 type foreignWatch struct {
 	of   *listedAdapter
 	stop func()
 }
 
-// run follows the StopAdapters until ctx ends. Where nobody may list them, or nobody has installed them, there are none.
+// run follows the StopAdapters until ctx ends. If they are not served or may not be listed, there are none.
 func (f *foreignKinds) run(ctx context.Context, kube client.WithWatch) {
 	f.watched = map[string]*foreignWatch{}
 	var known cache.Store
@@ -103,7 +103,8 @@ func (f *foreignKinds) run(ctx context.Context, kube client.WithWatch) {
 	f.follow(ctx, nil)
 }
 
-// noteAnswer tells callers when the StopAdapters cannot be read. Where the feature is not installed there are none to read.
+// noteAnswer records whether the StopAdapters can be read, for the warnings. A missing kind or a missing right is not
+// an error.
 func (f *foreignKinds) noteAnswer(err error) error {
 	why := ""
 	if err != nil && !connection.IsKindNotServed(err) && !k8serrors.IsForbidden(err) {
@@ -113,7 +114,7 @@ func (f *foreignKinds) noteAnswer(err error) error {
 	return err
 }
 
-// follow has the watches be those of the adapters that there are.
+// follow starts and stops watches, so that they match the known adapters.
 func (f *foreignKinds) follow(ctx context.Context, known []any) {
 	wanted, surplus := chooseAdapters(known)
 	f.inventory.setUnwatched(surplus)
@@ -133,8 +134,8 @@ func (f *foreignKinds) follow(ctx context.Context, known []any) {
 	}
 }
 
-// chooseAdapters returns those that make sense, by name, and how many more there are than are watched. A kind of which the manager says that it is
-// not served is not asked for again and again.
+// chooseAdapters returns the valid adapters by name, and the number of adapters beyond the limit. It leaves out kinds
+// that are not served according to the manager, to avoid requests that would fail again and again.
 func chooseAdapters(known []any) (wanted map[string]*listedAdapter, surplus int) {
 	var all []*listedAdapter
 	for _, obj := range known {
@@ -151,13 +152,13 @@ func chooseAdapters(known []any) (wanted map[string]*listedAdapter, surplus int)
 	return wanted, surplus
 }
 
-// needsRestart reports whether an adapter is another one by now. A kind that could not be seen is looked for again, too, when the manager reports
-// that it may be read: an informer would find that out half a minute later.
+// needsRestart reports whether the adapter has changed. It also restarts the watch of an unseen kind when the manager
+// reports that the kind can be read, because the informer would notice only half a minute later.
 func (f *foreignKinds) needsRestart(is, next *listedAdapter) bool {
 	return is.UID != next.UID || is.Generation != next.Generation || is.ready != next.ready && f.inventory.isUnseen(is.kind)
 }
 
-// watch begins to watch the kind of an adapter.
+// watch starts the watches of an adapter's kind.
 func (f *foreignKinds) watch(ctx context.Context, a *listedAdapter) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	a.kind.AddToMapper(mapper)
@@ -172,14 +173,14 @@ func (f *foreignKinds) watch(ctx context.Context, a *listedAdapter) {
 	for _, namespace := range f.namespaces {
 		watches.Go(func() { f.inventory.watchKind(ctx, kube, a.kind, namespace) })
 	}
-	of := *a // What the informer keeps is not changed.
+	of := *a // The informer's object must not be changed.
 	f.watched[a.Name] = &foreignWatch{of: &of, stop: func() {
 		cancel()
 		watches.Wait()
 	}}
 }
 
-// newMapper returns a mapper of the kinds that callers read and write now.
+// newMapper returns a mapper of the kinds that callers can read and write at present.
 func (i *inventory) newMapper() *meta.DefaultRESTMapper {
 	var own []schema.GroupVersionKind
 	var foreign []*torpor.Kind

@@ -48,7 +48,7 @@ func (e *pageEnv) startStopAdapters(t *testing.T) {
 	t.Cleanup(stop)
 }
 
-// TestKindsOfStopAdaptersComeAndGo has one adapter from the time when its kind is not served to when it is not any more.
+// TestKindsOfStopAdaptersComeAndGo follows one adapter from before its kind is served until after it is removed.
 func TestKindsOfStopAdaptersComeAndGo(t *testing.T) {
 	e := newPageEnv(t)
 	e.startStopAdapters(t)
@@ -66,7 +66,7 @@ func TestKindsOfStopAdaptersComeAndGo(t *testing.T) {
 		return strings.Contains(text, "Nothing to show") && !strings.Contains(text, "StopAdapter")
 	})
 
-	t.Log("A kind that torpor manager may not see is told, and shows when the role is there.")
+	t.Log("A kind that torpor manager may not list causes a warning, and is shown once the role exists.")
 	e.InstallCRDs(t, "../foreignswitch/controller/testdata/crds.yaml")
 	e.WaitForCondition(t, adapter, torporv1alpha1.StopAdapterReadyCondition, metav1.ConditionFalse, torporv1alpha1.StopAdapterForbiddenReason)
 	operator.expectShown(t, "/", []string{kustomizations + ": torpor manager may not list them"}, nil)
@@ -76,14 +76,14 @@ func TestKindsOfStopAdaptersComeAndGo(t *testing.T) {
 	e.ExpectCreated(t, shop, buildKustomization(ours, "untouched"))
 	operator.expectShown(t, "/", []string{"Nothing to show"}, nil)
 
-	t.Log("What is stopped for the first time shows on a page that is open.")
+	t.Log("An object that is stopped for the first time is added to an open page.")
 	_, next := operator.openStream(t, "")
 	if first := next(); len(first.Rows) != 0 {
-		t.Fatalf("expected no row of what nobody ever stopped, found %+v", first.Rows)
+		t.Fatalf("expected no row of an object that was never stopped, found %+v", first.Rows)
 	}
 	operator.stopUntilNoted(t, e, shop, user)
 	row := ""
-	for !strings.Contains(row, user) { // The row may come before what its controller writes down.
+	for !strings.Contains(row, user) { // The row may appear before its controller records the requester.
 		if event := next(); len(event.Rows) == 1 {
 			row = event.Rows[0].HTML
 		}
@@ -98,7 +98,7 @@ func TestKindsOfStopAdaptersComeAndGo(t *testing.T) {
 	stranger.expectShown(t, "/", []string{"Nothing to show"}, []string{"shop", kustomizations})
 	form := url.Values{"verb": {"start"}, "kind": {kustomizations}, "namespace": {ours}, "name": {"shop"}, "part": {"switch"}}
 	if status, text := stranger.post(t, "/switch", form, nil); status != http.StatusForbidden {
-		t.Errorf("a start by somebody without rights: expected 403, found %d: %s", status, text)
+		t.Errorf("a start without rights: expected 403, found %d: %s", status, text)
 	}
 	if status, text := operator.post(t, "/switch", form, nil); status != http.StatusNoContent {
 		t.Fatalf("a start: expected 204, found %d: %s", status, text)
@@ -108,7 +108,7 @@ func TestKindsOfStopAdaptersComeAndGo(t *testing.T) {
 	})
 	operator.expectShown(t, "/", []string{">shop<", `data-verb="stop"`, user}, nil)
 
-	t.Log("A kind that is gone takes its rows with it, and nothing else.")
+	t.Log("The rows of a removed kind disappear, and no others.")
 	e.ExpectCreated(t, buildCluster(ours, "fleet"))
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kustomizations}}
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), crd))
@@ -117,11 +117,11 @@ func TestKindsOfStopAdaptersComeAndGo(t *testing.T) {
 	})
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), adapter))
 	if status, text := operator.post(t, "/switch", form, nil); status == http.StatusNoContent {
-		t.Errorf("a start of what is gone: expected a refusal, found %d: %s", status, text)
+		t.Errorf("a start of a removed object: expected a refusal, found %d: %s", status, text)
 	}
 }
 
-// expectSoon waits until the page is as it should be.
+// expectSoon waits until the page satisfies a condition.
 func (b *browser) expectSoon(t *testing.T, what string, holds func(text string) bool) {
 	t.Helper()
 	testenv.Eventually(t, what, func() error {
@@ -130,7 +130,7 @@ func (b *browser) expectSoon(t *testing.T, what string, holds func(text string) 
 	})
 }
 
-// stopUntilNoted stops an object, again until the API server follows the policy that notes who did.
+// stopUntilNoted stops an object, and retries until the API server applies the policy that records the requester.
 func (b *browser) stopUntilNoted(t *testing.T, e *pageEnv, u *unstructured.Unstructured, user string) {
 	t.Helper()
 	testenv.Eventually(t, "the policy is followed", func() error {
@@ -139,14 +139,14 @@ func (b *browser) stopUntilNoted(t *testing.T, e *pageEnv, u *unstructured.Unstr
 		err := e.Client.Create(t.Context(), tried, client.DryRunAll)
 		return testenv.ErrorIf(err != nil || tried.GetAnnotations()[torporv1alpha1.RequestedByAnnotation] == "", "found %v: %v", tried.GetAnnotations(), err)
 	})
-	// What nobody ever stopped has no row to press a button on; kubectl torpor stop writes this.
+	// An object that was never stopped has no row with a button; kubectl torpor stop writes this patch.
 	asUser, err := client.New(e.ImpersonateUser(user), client.Options{Scheme: e.Client.Scheme(), Mapper: e.Client.RESTMapper()})
 	testenv.ExpectNoError(t, err)
 	patch := `{"metadata": {"annotations": {"torpor.dev/stopped": "true", "torpor.dev/reason": "no budget"}}}`
 	testenv.ExpectNoError(t, asUser.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// expectSaidByPlugin has kubectl torpor status say the same.
+// expectSaidByPlugin expects kubectl torpor status to report the same.
 func (e *pageEnv) expectSaidByPlugin(t *testing.T, namespace, name, state, by, reason string) {
 	t.Helper()
 	var out, stderr strings.Builder
@@ -157,14 +157,14 @@ func (e *pageEnv) expectSaidByPlugin(t *testing.T, namespace, name, state, by, r
 	}
 	for _, r := range rows {
 		if r.Name == name {
-			testenv.ExpectEqual(t, "what kubectl torpor status says", fmt.Sprint(state, by, reason), fmt.Sprint(r.State, r.By, r.Reason))
+			testenv.ExpectEqual(t, "the row of kubectl torpor status", fmt.Sprint(state, by, reason), fmt.Sprint(r.State, r.By, r.Reason))
 			return
 		}
 	}
 	t.Errorf("kubectl torpor status: expected %s, found %+v", name, rows)
 }
 
-// TestAKindUnseenInOneNamespaceStaysSo has a kind that is watched in two namespaces, of which one does not answer.
+// TestAKindUnseenInOneNamespaceStaysSo watches a kind in two namespaces, one of which does not answer.
 func TestAKindUnseenInOneNamespaceStaysSo(t *testing.T) {
 	t.Parallel()
 	all := newInventory()
@@ -194,16 +194,16 @@ func TestForeignRowsHaveAnEnd(t *testing.T) {
 	everything := func(kindNamespace) bool { return true }
 	testenv.ExpectEqual(t, "rows", maxForeignRows, len(all.listSwitches(everything)))
 	sees := &visibility{everywhere: map[string]bool{k.Name(): true}}
-	if found := listWarnings(all.listGaps(), sees); len(found) != 1 || !strings.Contains(found[0], "only 1000 that are or were stopped are shown") {
-		t.Errorf("expected to be told what is left out, found %q", found)
+	if found := listWarnings(all.listGaps(), sees); len(found) != 1 || !strings.Contains(found[0], "only 1000 objects that are or were stopped are shown") {
+		t.Errorf("expected a warning about the objects left out, found %q", found)
 	}
 	if found := listWarnings(all.listGaps(), &visibility{}); len(found) != 0 {
-		t.Errorf("who sees none of them: expected to be told nothing, found %q", found)
+		t.Errorf("a caller who sees none of them: expected no warning, found %q", found)
 	}
 	for _, gone := range []int{maxForeignRows, 0} {
 		all.remove(k, build(gone))
 	}
-	all.put(k, build(maxForeignRows+1)) // One that has changed takes the place that is free.
+	all.put(k, build(maxForeignRows+1)) // A changed object takes a place that has become free.
 	testenv.ExpectEqual(t, "rows after some have gone", maxForeignRows, len(all.listSwitches(everything)))
 	if found := listWarnings(all.listGaps(), sees); len(found) != 0 {
 		t.Errorf("expected nothing to be left out, found %q", found)
@@ -221,11 +221,11 @@ func TestForeignRowsHaveAnEnd(t *testing.T) {
 	dormant.Status.Conditions = []metav1.Condition{{Type: torporv1alpha1.StopAdapterReadyCondition, Reason: torporv1alpha1.StopAdapterDormantReason}}
 	wanted, surplus := chooseAdapters(append(known, listAdapter(broken), listAdapter(dormant)))
 	if len(wanted) != maxForeignKinds || surplus != 3 || wanted["k000.example.com"] == nil || wanted[broken.Name] != nil || wanted[dormant.Name] != nil {
-		t.Errorf("expected the first %d that make sense, and 3 more, found %d and %d", maxForeignKinds, len(wanted), surplus)
+		t.Errorf("expected the first %d valid ones, and 3 more, found %d and %d", maxForeignKinds, len(wanted), surplus)
 	}
 	all.setUnwatched(surplus)
 	if found := listWarnings(all.listGaps(), sees); len(found) != 1 || !strings.Contains(found[0], "there are 3 more") {
-		t.Errorf("expected to be told of three StopAdapters, found %q", found)
+		t.Errorf("expected a warning about three StopAdapters, found %q", found)
 	}
 }
 

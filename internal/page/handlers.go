@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-	"path"
 	"strings"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,11 +18,11 @@ import (
 
 const (
 	cookieName = "torpor-token"
-	// maxTokenBytes is what a cookie has room for; browsers drop larger ones without a word.
+	// maxTokenBytes fits into a cookie. Browsers drop larger cookies silently.
 	maxTokenBytes = 2900
-	// policy lets the browser run and load nothing but what this server has in its program.
+	// policy lets the browser load and run only what this server embeds.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-	// fieldManager is who writes, beside the user whose token it is.
+	// fieldManager is the field manager of writes, which are made with the user's token.
 	fieldManager = "torpor-page"
 )
 
@@ -37,7 +36,7 @@ func (s *Server) newHandler() http.Handler {
 	mux.HandleFunc("POST /login", s.logIn)
 	mux.HandleFunc("POST /logout", s.logOut)
 	mux.HandleFunc("POST /switch", s.flipSwitch)
-	// A browser says from which page a request comes. What another page has it send is refused, with the cookie or without.
+	// Refuse requests that a browser sends for a page of another origin, with and without the cookie.
 	sameOrigin := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -48,23 +47,20 @@ func (s *Server) newHandler() http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
-		// Who reads nothing is not waited for. Streams bound each write instead.
+		// Limit the time for a client that does not read the response. Streams limit each write instead.
 		if err := http.NewResponseController(w).SetWriteDeadline(s.Clock.Now().Add(2 * requestTimeout)); err != nil {
-			s.Log.Error(err, "an answer of the page cannot be bounded")
+			s.Log.Error(err, "cannot limit the time of a response")
 		}
 		sameOrigin.ServeHTTP(w, r)
 	})
 }
 
 func serveAsset(w http.ResponseWriter, r *http.Request) {
-	if path.Ext(r.PathValue("name")) == ".html" { // A template is no page.
-		http.NotFound(w, r)
-		return
-	}
 	http.ServeFileFS(w, r, assets, "assets/"+r.PathValue("name"))
 }
 
-// identify returns who asks: by the Authorization header, as a proxy before the page may send it, or by the cookie.
+// identify returns the caller, by the Authorization header, which a proxy in front of the page may set, or by the
+// cookie.
 func (s *Server) identify(ctx context.Context, r *http.Request) (*authorization.Caller, error) {
 	header := r.Header.Get("Authorization")
 	if cookie, err := r.Cookie(cookieName); err == nil && header == "" {
@@ -95,38 +91,32 @@ func (s *Server) serveBoard(w http.ResponseWriter, r *http.Request) {
 	}
 	v := composeView(ctx, s.inventory, sees, q, s.Clock.Now())
 	v.User = caller.Name
-	s.writeHTML(w, http.StatusOK, "board", v)
+	writeHTML(w, http.StatusOK, renderBoard(v))
 }
 
-func (s *Server) writeHTML(w http.ResponseWriter, status int, name string, data any) {
-	text, err := s.renderPart(name, data)
-	if err != nil {
-		s.Log.Error(err, "the page could not be made")
-		http.Error(w, "the page could not be made; see the log of torpor manager", http.StatusInternalServerError)
-		return
-	}
+func writeHTML(w http.ResponseWriter, status int, text markup) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // Who goes away needs no answer.
+	_, _ = w.Write([]byte(text)) // The client may have disconnected.
 }
 
-// refuse shows the form to log in to who is nobody yet, and to others what went wrong.
+// refuse shows the login form to a caller without a valid token, and the error to others.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errNotLoggedIn):
-		s.writeHTML(w, http.StatusUnauthorized, "login", loginView{})
+		writeHTML(w, http.StatusUnauthorized, renderLogin(loginView{}))
 	case apierrors.HasStatus(err, http.StatusUnauthorized):
 		s.setCookie(w, "", -1)
-		s.writeHTML(w, http.StatusUnauthorized, "login", loginView{Error: "Kubernetes does not know this token, or not any more. Log in with another one."})
+		writeHTML(w, http.StatusUnauthorized, renderLogin(loginView{Error: "The API server does not accept this token. Log in with another one."}))
 	default:
 		status, text := describeError(err)
-		s.writeHTML(w, status, "login", loginView{Error: text})
+		writeHTML(w, status, renderLogin(loginView{Error: text}))
 	}
 }
 
 type loginView struct{ Error string }
 
-// describeError says to the caller what went wrong, and nothing of what is not the caller's.
+// describeError returns the status and the text of an error. It hides errors that are not caused by the caller.
 func describeError(err error) (status int, text string) {
 	if api := k8serrors.APIStatus(nil); errors.As(err, &api) && api.Status().Code < http.StatusInternalServerError {
 		return int(api.Status().Code), api.Status().Message
@@ -146,7 +136,7 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, errNotLoggedIn)
 		return
 	case len(token) > maxTokenBytes:
-		s.writeHTML(w, http.StatusBadRequest, "login", loginView{Error: "Expected a token that fits into a cookie, found a larger one. Use one of a service account, or a proxy that sends it as Authorization header."})
+		writeHTML(w, http.StatusBadRequest, renderLogin(loginView{Error: "Expected a token that fits into a cookie, found a larger one. Use one of a service account, or a proxy that sends it as Authorization header."}))
 		return
 	}
 	caller, err := s.authenticator.Authenticate(ctx, "Bearer "+token, r.RemoteAddr)
@@ -164,19 +154,19 @@ func (s *Server) logOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "./", http.StatusSeeOther)
 }
 
-// setCookie sets one that no script reads, no other site sends and no disk keeps; an age below zero removes it.
+// setCookie sets a session cookie that scripts cannot read and that other sites cannot send. A negative age removes it.
 func (s *Server) setCookie(w http.ResponseWriter, value string, age int) {
 	cookie := http.Cookie{Name: cookieName, Value: value, MaxAge: age, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: true}
 	text := cookie.String()
-	if s.certificate == nil { // It is for an address of the machine itself, to which not every browser returns a secure one.
+	if s.certificate == nil { // Some browsers do not return a secure cookie to a loopback address without TLS.
 		text = strings.Replace(text, "; Secure", "", 1)
 	}
 	w.Header().Add("Set-Cookie", text)
 }
 
-// flipSwitch stops or starts something with the caller's own token, so that admission notes the caller.
+// flipSwitch stops or starts an object with the caller's own token, so that admission records the caller.
 func (s *Server) flipSwitch(w http.ResponseWriter, r *http.Request) {
-	// What was asked for is finished even if the browser goes away.
+	// Finish the request even if the browser disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout)
 	defer cancel()
 	caller, err := s.identify(ctx, r)

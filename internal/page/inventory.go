@@ -23,92 +23,71 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
+	"github.com/torpor-dev/torpor/internal/installation/lease"
 )
 
-// listedSwitch is one switch of an object as it was seen last. It is not changed after it was listed.
+// listedSwitch is one switch of an object, as last observed. It is immutable.
 type listedSwitch struct {
 	torpor.Switch
-	kind      *torpor.Kind
-	key       string
-	canFlip   bool
-	savings   sleepSavings
-	attention int
+	kind *torpor.Kind
+	key  string
+	// title is the display name of the object, or its name.
+	title   string
+	canFlip bool
+	savings sleepSavings
 }
 
-// listing is what is kept of an object: the few fields that the page shows, a hundredth of its memory.
+// listing is the part of an object that is kept in memory: only the fields that the page shows, about a hundredth of
+// the object.
 type listing struct {
 	metav1.ObjectMeta
 	switches []*listedSwitch
 }
 
-// GetObjectKind and DeepCopyObject make a listing something that informers take.
+// GetObjectKind implements runtime.Object, as informers require.
 func (l *listing) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject returns the listing itself, which nobody changes.
+// DeepCopyObject implements runtime.Object. It returns the listing itself, which is never changed.
 func (l *listing) DeepCopyObject() runtime.Object { return l }
 
 func newListing(k *torpor.Kind, obj client.Object) *listing {
 	l := &listing{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion()}}
-	if !k.HasSwitches(obj) { // No StopAdapter's questions are asked of what nobody ever stopped.
+	if !k.HasSwitches(obj) { // Do not evaluate a StopAdapter's expressions for objects that were never stopped.
 		return l
 	}
 	for _, s := range k.DescribeSwitches(obj) {
 		s = s.WithoutHistory()
-		listed := &listedSwitch{Switch: s, kind: k, key: k.Name() + "/" + s.Namespace + "/" + s.Name + "/" + s.Part, canFlip: k.CanFlip(s.Part) && !s.IsAsleepBySchedule(), savings: readSleepSavings(obj)}
-		listed.attention = listed.rankAttention()
-		l.switches = append(l.switches, listed)
+		l.switches = append(l.switches, &listedSwitch{
+			Switch: s, kind: k, key: k.Name() + "/" + s.Namespace + "/" + s.Name + "/" + s.Part,
+			title: s.ShownName(), canFlip: k.CanFlip(s.Part) && !s.IsAsleepBySchedule(), savings: readSleepSavings(obj),
+		})
 	}
 	return l
 }
 
-// The order in which things want to be looked at.
-const (
-	attentionStuck = iota
-	attentionChanging
-	attentionStopped
-	attentionRunning
-)
-
-func (s *listedSwitch) rankAttention() int {
-	switch {
-	case s.IsStuck():
-		return attentionStuck
-	case s.isChanging():
-		return attentionChanging
-	case s.Stopped:
-		return attentionStopped
-	default:
-		return attentionRunning
-	}
-}
-
-// isChanging compares what is asked for with what is reported.
-func (s *listedSwitch) isChanging() bool {
-	rests := slices.Contains([]string{"Hibernating", "stopped"}, s.State)
-	runs := slices.Contains([]string{"Running", "running"}, s.State)
-	return s.Stopped && !rests || !s.Stopped && !runs && s.State != "unknown" && s.State != "Unknown"
-}
-
-// maxForeignRows bounds the objects of one StopAdapter's kind that are kept: a namespace's people make as many as they like.
+// maxForeignRows limits the objects per kind of a StopAdapter, because the users of a namespace can create any number.
 const maxForeignRows = 1000
 
-// kindNamespace is where objects of a kind, by its name, are seen together, and where one may or may not see them.
+// kindNamespace is a kind, by its name, in a namespace. It is the unit of watches and of visibility.
 type kindNamespace struct{ kind, namespace string }
 
-// inventory has what can be stopped, as watches have told last.
+// inventory holds the stoppable objects, as last reported by the watches.
 type inventory struct {
 	mu sync.RWMutex
-	// kinds are those that need no StopAdapter, and then the others by name.
+	// kinds lists the kinds that need no StopAdapter, and then the others by name.
 	kinds   []*torpor.Kind
 	objects map[kindNamespace]map[string]*listing
-	// places counts the kinds and namespaces that have come since the start.
+	// places counts the pairs of kind and namespace that have been added since the start.
 	places int
-	// counts are the objects that are kept of a kind, and surplus has those that are not, because there are too many.
+	// counts holds the number of kept objects per kind, and surplus the objects beyond the limit.
 	counts  map[string]int
 	surplus map[string]map[types.NamespacedName]bool
-	// unseen has where a kind cannot be watched, and why; the namespace is empty for all. unwatched is how many StopAdapters are left out, because there are too many.
+	// unseen holds the reasons why kinds cannot be watched; the namespace is empty for all namespaces. unwatched is the
+	// number of StopAdapters beyond the limit.
 	unseen    map[kindNamespace]string
 	unwatched int
+	// acting is the manager that acts, if known.
+	acting lease.Acting
 	// changed is closed at the next change.
 	changed chan struct{}
 }
@@ -124,14 +103,14 @@ func newInventory() *inventory {
 	return i
 }
 
-// listKinds returns those that are watched now.
+// listKinds returns the kinds that are watched at present.
 func (i *inventory) listKinds() []*torpor.Kind {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.kinds
 }
 
-// findKind returns one of them by its name.
+// findKind returns a watched kind by its name.
 func (i *inventory) findKind(name string) (*torpor.Kind, error) {
 	kinds := i.listKinds()
 	if at := slices.IndexFunc(kinds, func(k *torpor.Kind) bool { return k.Name() == name }); at >= 0 {
@@ -140,7 +119,7 @@ func (i *inventory) findKind(name string) (*torpor.Kind, error) {
 	return nil, fmt.Errorf("expected a kind that can be stopped, found %q", name)
 }
 
-// addKind lets callers see the kind of a StopAdapter. The list that others hold stays as it is.
+// addKind adds the kind of a StopAdapter. It replaces the slice, because callers may hold the old one.
 func (i *inventory) addKind(k *torpor.Kind) {
 	i.change(func() {
 		kinds := append(slices.Clone(i.kinds), k)
@@ -154,7 +133,7 @@ func (i *inventory) addKind(k *torpor.Kind) {
 	})
 }
 
-// removeKind forgets a kind and its objects.
+// removeKind removes a kind and its objects.
 func (i *inventory) removeKind(k *torpor.Kind) {
 	i.change(func() {
 		i.kinds = slices.DeleteFunc(slices.Clone(i.kinds), func(one *torpor.Kind) bool { return one == k })
@@ -163,7 +142,7 @@ func (i *inventory) removeKind(k *torpor.Kind) {
 	})
 }
 
-// clear forgets the objects of a kind, in one namespace or in all; the lock is held.
+// clear removes the objects of a kind, in one namespace or in all. The caller holds the lock.
 func (i *inventory) clear(kind, namespace string) {
 	isThere := func(found string) bool { return namespace == "" || namespace == found }
 	for at, objects := range i.objects {
@@ -175,7 +154,7 @@ func (i *inventory) clear(kind, namespace string) {
 	maps.DeleteFunc(i.surplus[kind], func(name types.NamespacedName, _ bool) bool { return isThere(name.Namespace) })
 }
 
-// changeChannel returns what is closed when something is no longer as it is now.
+// changeChannel returns a channel that is closed at the next change.
 func (i *inventory) changeChannel() <-chan struct{} {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -190,7 +169,7 @@ func (i *inventory) change(apply func()) {
 	i.changed = make(chan struct{})
 }
 
-// put keeps what has switches. Most Deployments and their like have none, and their changes are nobody's matter.
+// put stores an object that has switches. Most Deployments and similar objects have none, and do not cause a change.
 func (i *inventory) put(k *torpor.Kind, l *listing) {
 	if len(l.switches) == 0 {
 		if i.has(k, l) {
@@ -220,7 +199,7 @@ func (i *inventory) put(k *torpor.Kind, l *listing) {
 	})
 }
 
-// has reports whether an object is kept, or left out.
+// has reports whether an object is kept or was left out because of the limit.
 func (i *inventory) has(k *torpor.Kind, l metav1.Object) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -241,8 +220,8 @@ func (i *inventory) remove(k *torpor.Kind, l metav1.Object) {
 	})
 }
 
-// setUnseen notes why a kind is not seen in a namespace, or in all; empty if it is. What was seen is forgotten where it cannot be there any more, or
-// nobody may look.
+// setUnseen stores the reason why a kind is not seen in a namespace, or in all; empty if it is seen. It removes the
+// objects if the kind is gone or may not be listed.
 func (i *inventory) setUnseen(kind, namespace, why string) {
 	at := kindNamespace{kind, namespace}
 	i.mu.RLock()
@@ -261,7 +240,7 @@ func (i *inventory) setUnseen(kind, namespace, why string) {
 	})
 }
 
-// isUnseen reports whether a kind cannot be watched somewhere.
+// isUnseen reports whether a kind cannot be watched in some namespace.
 func (i *inventory) isUnseen(k *torpor.Kind) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -273,14 +252,14 @@ func (i *inventory) isUnseen(k *torpor.Kind) bool {
 	return false
 }
 
-// setUnwatched notes how many StopAdapters there are too many.
+// setUnwatched stores the number of StopAdapters beyond the limit.
 func (i *inventory) setUnwatched(n int) {
 	if i.listGaps().unwatched != n {
 		i.change(func() { i.unwatched = n })
 	}
 }
 
-// inventoryGaps is what of the inventory is not shown, or not as it is now.
+// inventoryGaps describes which parts of the inventory are missing or outdated.
 type inventoryGaps struct {
 	unseen    map[kindNamespace]string
 	crowded   []string
@@ -300,14 +279,14 @@ func (i *inventory) listGaps() inventoryGaps {
 	return gaps
 }
 
-// placesVersion changes when objects of a kind are somewhere where none were before.
+// placesVersion changes when a kind appears in a namespace for the first time.
 func (i *inventory) placesVersion() int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.places
 }
 
-// listNamespaces returns where objects of a kind are, in order.
+// listNamespaces returns the namespaces with objects of a kind, sorted.
 func (i *inventory) listNamespaces(kind string) []string {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -321,7 +300,7 @@ func (i *inventory) listNamespaces(kind string) []string {
 	return namespaces
 }
 
-// listSwitches returns the switches in all places that a function lets through.
+// listSwitches returns the switches in all places for which isVisible returns true.
 func (i *inventory) listSwitches(isVisible func(kindNamespace) bool) []*listedSwitch {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
@@ -337,7 +316,7 @@ func (i *inventory) listSwitches(isVisible func(kindNamespace) bool) []*listedSw
 	return all
 }
 
-// watchKind keeps the objects of a kind in the inventory until ctx ends, also where the kind comes later.
+// watchKind keeps the objects of a kind in the inventory until ctx ends. The kind may be installed later.
 func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *torpor.Kind, namespace string) {
 	options := func(o metav1.ListOptions) *client.ListOptions {
 		return &client.ListOptions{Namespace: namespace, Raw: &o}
@@ -364,7 +343,7 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *tor
 		ObjectType: k.NewObject(),
 		Transform: func(obj any) (any, error) {
 			o, ok := obj.(client.Object)
-			if _, isListed := obj.(*listing); !ok || isListed { // A transform may see what it has returned before.
+			if _, isListed := obj.(*listing); !ok || isListed { // A transform may get an object that it has already returned.
 				return obj, nil
 			}
 			return newListing(k, o), nil
@@ -382,17 +361,18 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *tor
 			},
 		},
 	})
-	// What goes wrong is on the page; the informer would log it again and again.
+	// Errors are shown on the page; the informer would log them again and again.
 	informer.RunWithContext(klog.NewContext(ctx, logr.Discard()))
 }
 
 const (
-	// notInstalled is why a kind is not seen that the API server does not serve, which is nothing to worry about.
+	// notInstalled is the reason of a kind that the API server does not serve. It causes no warning.
 	notInstalled = "not installed"
-	// noRole is why that of a StopAdapter is not seen: somebody has to give the rights.
-	noRole = "torpor manager may not list them; make the ClusterRole that their StopAdapter needs"
-	// noAnswer is why what is shown may be another thing than what is there.
-	noAnswer = "the API server did not answer as expected; what is shown may be old"
+	// noRole is the reason of a StopAdapter's kind that the manager may not list: an administrator has to grant the
+	// rights.
+	noRole = "torpor manager may not list them; create the ClusterRole that their StopAdapter needs"
+	// noAnswer is the reason of a failed list or watch, after which the rows may be outdated.
+	noAnswer = "the API server did not answer as expected; the rows may be outdated"
 )
 
 func describeUnseen(k *torpor.Kind, err error) string {
@@ -401,7 +381,7 @@ func describeUnseen(k *torpor.Kind, err error) string {
 		return ""
 	case k.IsForeign() && k8serrors.IsForbidden(err):
 		return noRole
-	case connection.IsKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err): // Workloads are stopped where that is asked for.
+	case connection.IsKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err): // The feature workloads is optional.
 		return notInstalled
 	case k8serrors.IsForbidden(err):
 		return "torpor manager may not list them; install the feature that they belong to"

@@ -4,17 +4,17 @@ package page
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics count who looks on. They have no label of a user.
+// Metrics count the connected browsers. They have no label for the user.
 type Metrics struct {
 	streams prometheus.Gauge
 	refused prometheus.Counter
 }
 
-// NewMetrics counts from 0.
+// NewMetrics returns metrics that start at zero.
 func NewMetrics() *Metrics {
 	return &Metrics{
-		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "torpor_page_streams", Help: "Browsers that look at the page now."}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "torpor_page_streams_refused_total", Help: "Browsers that were shown the page without what changes, because too many look on."}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "torpor_page_streams", Help: "Number of browsers that are connected to the page."}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "torpor_page_streams_refused_total", Help: "Number of browsers that got the page without live updates because too many were connected."}),
 	}
 }
 

@@ -37,7 +37,7 @@ func buildApp(namespace, name string) *korifiv1alpha1.CFApp {
 	return app
 }
 
-// expectShown waits until a page has some words and lacks others.
+// expectShown waits until a page contains some texts and not others.
 func (b *browser) expectShown(t *testing.T, path string, shown, hidden []string) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%s shows %q", path, shown), func() error {
@@ -67,10 +67,10 @@ func TestPageShowsWhatItsCallerMayList(t *testing.T) {
 	b := e.openBrowser(t)
 	for _, path := range []string{"/", "/events"} {
 		if status, text := b.get(t, path); status != http.StatusUnauthorized || strings.Contains(text, "ours") {
-			t.Errorf("%s without a token: expected 401 and nothing of anybody, found %d: %s", path, status, text)
+			t.Errorf("%s without a token: expected 401 and no object, found %d: %s", path, status, text)
 		}
 	}
-	if status, text := b.post(t, "/login", url.Values{"token": {"nobody"}}, nil); status != http.StatusUnauthorized || !strings.Contains(text, "does not know this token") {
+	if status, text := b.post(t, "/login", url.Values{"token": {"nobody"}}, nil); status != http.StatusUnauthorized || !strings.Contains(text, "does not accept this token") {
 		t.Errorf("a wrong token: expected 401, found %d: %s", status, text)
 	}
 	b.logIn(t, token)
@@ -83,7 +83,8 @@ func TestPageShowsWhatItsCallerMayList(t *testing.T) {
 	}
 }
 
-// TestPageShowsWorkloadsThatAreStopped has one that a Slumber holds asleep, one that is asked to stop, and one that nobody ever stopped.
+// TestPageShowsWorkloadsThatAreStopped has a Deployment that a Slumber stops, one with a requested stop, and one that
+// was never stopped.
 func TestPageShowsWorkloadsThatAreStopped(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -109,7 +110,7 @@ func TestPageShowsWorkloadsThatAreStopped(t *testing.T) {
 	b.expectShown(t, "/?kind=Deployment", []string{">sleepy<", ">asked<", "nobody works at night", "slumber/nights"}, []string{">busy<"})
 	start := url.Values{"verb": {"start"}, "kind": {"Deployment"}, "namespace": {namespace}, "name": {"asked"}, "part": {"replicas"}}
 	if status, text := b.post(t, "/switch", start, nil); status != http.StatusNoContent {
-		t.Errorf("start what was asked to stop: expected 204, found %d: %s", status, text)
+		t.Errorf("start of an object with a requested stop: expected 204, found %d: %s", status, text)
 	}
 	asked := &appsv1.Deployment{}
 	testenv.ExpectNoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "asked"}, asked))
@@ -140,16 +141,16 @@ func TestButtonsActAsTheirCaller(t *testing.T) {
 		status int
 		words  string
 	}{
-		"nobody is asked to log in":           {e.openBrowser(t), stop, nil, http.StatusUnauthorized, "Log in again"},
-		"who may only look is refused":        {viewer, stop, nil, http.StatusForbidden, "cannot patch resource"},
-		"another site's form is refused":      {operator, stop, map[string]string{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden, "cross-origin"},
-		"another origin's form is refused":    {operator, stop, map[string]string{"Origin": "http://evil.example"}, http.StatusForbidden, "cross-origin"},
-		"an end that has passed is refused":   {operator, with("until", "2020-01-01T00:00:00Z"), nil, http.StatusBadRequest, "which has passed"},
-		"an end that is no time is refused":   {operator, with("until", "tomorrow"), nil, http.StatusBadRequest, `found "tomorrow"`},
-		"a switch that is not is refused":     {operator, with("part", "wheels"), nil, http.StatusBadRequest, `found "wheels"`},
-		"a kind without switches is refused":  {operator, with("kind", "Secret"), nil, http.StatusBadRequest, `found "Secret"`},
-		"a verb that is not is refused":       {operator, with("verb", "delete"), nil, http.StatusBadRequest, "stop or start"},
-		"an object that is not there is told": {operator, with("name", "none"), nil, http.StatusServiceUnavailable, ""},
+		"a request without a token is refused": {e.openBrowser(t), stop, nil, http.StatusUnauthorized, "Log in again"},
+		"a viewer is refused":                  {viewer, stop, nil, http.StatusForbidden, "cannot patch resource"},
+		"another site's form is refused":       {operator, stop, map[string]string{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden, "cross-origin"},
+		"another origin's form is refused":     {operator, stop, map[string]string{"Origin": "http://evil.example"}, http.StatusForbidden, "cross-origin"},
+		"an end that has passed is refused":    {operator, with("until", "2020-01-01T00:00:00Z"), nil, http.StatusBadRequest, "which has passed"},
+		"a malformed end is refused":           {operator, with("until", "tomorrow"), nil, http.StatusBadRequest, `found "tomorrow"`},
+		"an unknown switch is refused":         {operator, with("part", "wheels"), nil, http.StatusBadRequest, `found "wheels"`},
+		"a kind without switches is refused":   {operator, with("kind", "Secret"), nil, http.StatusBadRequest, `found "Secret"`},
+		"an unknown verb is refused":           {operator, with("verb", "delete"), nil, http.StatusBadRequest, "stop or start"},
+		"a missing object is reported":         {operator, with("name", "none"), nil, http.StatusServiceUnavailable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if status, text := test.by.post(t, "/switch", test.form, test.header); status != test.status || !strings.Contains(text, test.words) {
@@ -159,13 +160,13 @@ func TestButtonsActAsTheirCaller(t *testing.T) {
 	}
 	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd))
 	if cd.Spec.PowerState == hivev1.PowerStateHibernating {
-		t.Fatal("expected that nothing which was refused stops anything, found it hibernating")
+		t.Fatal("expected the refused requests to stop nothing, found a hibernating cluster")
 	}
 	operator.expectShown(t, "/", []string{`data-verb="stop"`}, nil)
 	viewer.expectShown(t, "/", []string{">fleet<"}, []string{`data-verb="stop"`})
 
-	// The API server follows its policies a moment after they are made.
-	testenv.Eventually(t, "the stop names who asked for it", func() error {
+	// The API server applies new policies only after a moment.
+	testenv.Eventually(t, "the stop names the requester", func() error {
 		for _, form := range []url.Values{with("verb", "start"), stop} {
 			if status, text := operator.post(t, "/switch", form, nil); status != http.StatusNoContent {
 				return fmt.Errorf("expected 204, found %d: %s", status, text)
@@ -195,7 +196,7 @@ func TestStreamSendsWhatChanges(t *testing.T) {
 	_, next := b.openStream(t, "sort=name")
 	first := next()
 	if len(first.Rows) != 2 || first.Rows[0].HTML == "" || first.Rows[1].HTML == "" || first.Parts["summary"] == "" {
-		t.Fatalf("expected both rows and what is around them, found %+v", first)
+		t.Fatalf("expected both rows and the other parts, found %+v", first)
 	}
 	cd.Status.Conditions = []metav1.Condition{{
 		Type: hivev1.ClusterStalledCondition, Status: metav1.ConditionTrue, Reason: "FailedToStop", Message: "i-1 <script>alert(1)</script> does not stop", LastTransitionTime: metav1.NewTime(time.Now()),
@@ -206,11 +207,12 @@ func TestStreamSendsWhatChanges(t *testing.T) {
 	text, err := json.Marshal(second)
 	testenv.ExpectNoError(t, err)
 	if len(second.Rows) != 2 || !strings.Contains(second.Rows[0].HTML, "Stuck:") || second.Rows[1].HTML != "" || strings.Contains(string(text), "<script") || second.Parts["columns"] != "" {
-		t.Errorf("expected the row that has changed, escaped, and nothing that has not, found %s", text)
+		t.Errorf("expected only the changed row, escaped, found %s", text)
 	}
 }
 
-// TestOnlyABadTokenEndsThePage has an API server that does not answer for a moment: the browser connects anew, and does not ask for a token.
+// TestOnlyABadTokenEndsThePage checks that the browser connects again after an error of the API server, and asks for a
+// new token only if the token is refused.
 func TestOnlyABadTokenEndsThePage(t *testing.T) {
 	for name, row := range map[string]struct {
 		err  error
@@ -218,7 +220,7 @@ func TestOnlyABadTokenEndsThePage(t *testing.T) {
 	}{
 		"none":                            {nil, false},
 		"no token":                        {fmt.Errorf("read the request: %w", errNotLoggedIn), true},
-		"a token that is good no more":    {k8serrors.NewUnauthorized("expired"), true},
+		"an expired token":                {k8serrors.NewUnauthorized("expired"), true},
 		"an API server that is down":      {errors.New("connection refused"), false},
 		"an API server that is busy":      {k8serrors.NewTooManyRequests("later", 1), false},
 		"an API server without an answer": {k8serrors.NewInternalError(context.DeadlineExceeded), false},
@@ -285,13 +287,13 @@ func TestMachineHours(t *testing.T) {
 		want    float64
 		isKnown bool
 	}{
-		"a cluster that has not slept saves nothing that is known":      {nil, 0, false},
-		"a sleep saves its machines for as long as it goes on":          {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10)}, 60, true},
-		"a sleep that is over saved them until they were started":       {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), ResumeStartedAt: at(4)}, 36, true},
-		"machines that have not all stopped save nothing that is known": {&hivev1.HibernationRecord{Nodes: nodes}, 0, false},
-		"machines of which nobody knows how many are not guessed":       {&hivev1.HibernationRecord{AsleepAt: at(10)}, 0, false},
-		"a repair is no sleep":                 {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), Repair: true}, 0, false},
-		"a clock that is behind saves nothing": {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(-1)}, 0, true},
+		"a cluster without a hibernation has no known savings":    {nil, 0, false},
+		"a current hibernation saves its machines until now":      {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10)}, 60, true},
+		"an ended hibernation saved its machines until the start": {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), ResumeStartedAt: at(4)}, 36, true},
+		"partly stopped machines have no known savings":           {&hivev1.HibernationRecord{Nodes: nodes}, 0, false},
+		"an unknown number of machines is not guessed":            {&hivev1.HibernationRecord{AsleepAt: at(10)}, 0, false},
+		"a repair is not a hibernation":                           {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), Repair: true}, 0, false},
+		"a clock that is behind saves nothing":                    {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(-1)}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -329,18 +331,24 @@ func TestSwitchesAreSorted(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	list := func() []*listedSwitch {
-		running, stopped, stuck := buildCluster("ns", "c"), buildCluster("ns", "b"), buildCluster("ns", "a")
+		running, stopped, stuck, late := buildCluster("ns", "c"), buildCluster("ns", "b"), buildCluster("ns", "a"), buildCluster("ns", "d")
 		running.Status.PowerState = "Running"
 		stopped.Spec.PowerState, stopped.Status.PowerState = hivev1.PowerStateHibernating, "Hibernating"
 		stopped.Status.Stops = []torporv1alpha1.StopRecord{{Since: metav1.NewTime(now), By: "zoe", Requested: true}}
 		stuck.Status.PowerState, stuck.Status.Conditions = "Starting", []metav1.Condition{{Type: hivev1.ClusterStalledCondition, Status: metav1.ConditionTrue}}
+		late.Spec.PowerState, late.Status.PowerState = hivev1.PowerStateHibernating, "Hibernating"
+		late.Status.Stops = []torporv1alpha1.StopRecord{{
+			Since: metav1.NewTime(now.Add(-10 * time.Hour)), By: "ann", Until: new(metav1.NewTime(now.Add(-2 * time.Hour))), Requested: true,
+		}}
 		var all []*listedSwitch
-		for _, cd := range []*hivev1.ClusterDeployment{running, stopped, stuck} {
+		for _, cd := range []*hivev1.ClusterDeployment{running, stopped, stuck, late} {
 			all = append(all, newListing(clusterDeployments(t), cd).switches...)
 		}
 		return all
 	}
-	for text, want := range map[string]string{"": "a b c", "sort=name": "a b c", "sort=-name": "c b a", "sort=since": "b a c", "sort=-by": "b a c", "sort=state": "b c a"} {
+	for text, want := range map[string]string{
+		"": "a d b c", "sort=name": "a b c d", "sort=-name": "d c b a", "sort=since": "d b a c", "sort=-by": "b d a c", "sort=state": "b d c a",
+	} {
 		values, err := url.ParseQuery(text)
 		testenv.ExpectNoError(t, err)
 		all := list()
@@ -355,7 +363,69 @@ func TestSwitchesAreSorted(t *testing.T) {
 
 func clusterDeployments(t *testing.T) *torpor.Kind {
 	t.Helper()
-	k, err := newInventory().findKind("ClusterDeployment")
+	return findKind(t, "ClusterDeployment")
+}
+
+func findKind(t *testing.T, name string) *torpor.Kind {
+	t.Helper()
+	k, err := newInventory().findKind(name)
 	testenv.ExpectNoError(t, err)
 	return k
+}
+
+// TestRowsNameAppsAsUsersDo has apps with display names that are shown and with others that are not. Buttons refer to
+// the object's name.
+func TestRowsNameAppsAsUsersDo(t *testing.T) {
+	t.Parallel()
+	for displayName, want := range map[string]string{
+		"shop":                  `<span class="name">shop</span><span class="quiet">5a3c</span><span class="quiet">CFApp</span>`,
+		"5a3c":                  `<span class="name">5a3c</span><span class="quiet">CFApp</span>`,
+		"":                      `<span class="name">5a3c</span><span class="quiet">CFApp</span>`,
+		"a b":                   `<span class="name">5a3c</span><span class="quiet">CFApp</span>`,
+		"sh\u202eop\x1b[2J":     `<span class="name">5a3c</span><span class="quiet">CFApp</span>`,
+		strings.Repeat("x", 65): `<span class="name">5a3c</span><span class="quiet">CFApp</span>`,
+	} {
+		app := buildApp("ns", "5a3c")
+		app.Spec.DisplayName = displayName
+		row := newRowView(newListing(findKind(t, "CFApp"), app).switches[0], time.Now())
+		row.Verb = "stop"
+		text := string(renderRow(row))
+		if !strings.Contains(text, want) || strings.Contains(text, "\x1b") {
+			t.Errorf("%q: expected %s, found %s", displayName, want, text)
+		}
+		button := fmt.Sprintf(`data-name="5a3c" data-title="%[1]s" data-part="app" aria-label="Stop cfapp %[1]s in ns: app"`, row.Title)
+		if !strings.Contains(text, button) {
+			t.Errorf("%q: expected a button with %s, found %s", displayName, button, text)
+		}
+	}
+}
+
+// TestSearchFindsAppsByBothNames searches for the display name and the GUID of an app.
+func TestSearchFindsAppsByBothNames(t *testing.T) {
+	t.Parallel()
+	app := buildApp("ns", "5a3c")
+	app.Spec.DisplayName = "shop"
+	s := newListing(findKind(t, "CFApp"), app).switches[0]
+	for text, want := range map[string]bool{"shop": true, "SHO": true, "5a3c": true, "shop cfapp": true, "cart": false} {
+		testenv.ExpectEqual(t, text, want, viewQuery{Text: text}.isAbout(s))
+	}
+}
+
+// TestRowsSayWhatIsOverdue has stops whose end is in the future, has just passed, and passed two hours ago.
+func TestRowsSayWhatIsOverdue(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	for passed, want := range map[time.Duration]string{
+		-time.Hour:    "<td class=\"text\">starts by itself</td>",
+		time.Minute:   "<td class=\"text\">starts by itself</td>",
+		2 * time.Hour: `<span class="next">should have started by itself: see whether the manager runs</span>`,
+	} {
+		app := buildApp("ns", "shop")
+		app.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: korifiv1alpha1.StoppedReason}}
+		app.Status.Stops = []torporv1alpha1.StopRecord{{Since: metav1.NewTime(now.Add(-24 * time.Hour)), Until: new(metav1.NewTime(now.Add(-passed))), Requested: true}}
+		text := string(renderRow(newRowView(newListing(findKind(t, "CFApp"), app).switches[0], now)))
+		if !strings.Contains(text, want) || strings.Contains(text, "overdue") != (passed == 2*time.Hour) {
+			t.Errorf("%s after the end: expected %s, found %s", passed, want, text)
+		}
+	}
 }

@@ -5,9 +5,9 @@ package page
 import (
 	"context"
 	"crypto/tls"
+	"embed"
 	"errors"
 	"fmt"
-	"html/template"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -17,6 +17,7 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -31,55 +32,59 @@ import (
 
 const (
 	headerTimeout = 5 * time.Second
-	// requestTimeout bounds everything but streams, which bound each of their writes.
+	// requestTimeout limits all requests except streams, which limit each write.
 	requestTimeout = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
-	// maxHeaderBytes has room for a token of the largest cookie, and maxBodyBytes for one in a form.
+	// maxHeaderBytes fits the largest cookie with a token, and maxBodyBytes fits a token in a form.
 	maxHeaderBytes, maxBodyBytes = 32 << 10, 32 << 10
 	shutdownTimeout              = 5 * time.Second
-	// callerRate is far above what a person with a browser needs, failureRate lets a few people behind one address mistype.
+	// callerRate is far above the needs of a user with a browser. failureRate lets several users behind one address
+	// mistype.
 	callerRate, failureRate = 20, 5
 )
 
-// Options are how the page is served.
+// Options configure the page.
 type Options struct {
-	// Address is host:port. Without CertFolder it is one of this machine, or of a Pod's own, which kubectl port-forward reaches.
+	// Address is host:port. Without CertFolder it must be a loopback address of the machine or the Pod, which kubectl
+	// port-forward reaches.
 	Address string
-	// CertFolder has tls.crt and tls.key, which are read again when they change.
+	// CertFolder contains tls.crt and tls.key, which are read again when they change.
 	CertFolder string
-	// Config has the credentials with which the page looks at what it shows to who may see it.
+	// Config has the credentials with which the page watches the objects. What a user sees depends on the user's own
+	// rights.
 	Config *rest.Config
-	// Namespaces are the only ones that are looked at; none means all.
+	// Namespaces limits the watched namespaces; empty means all.
 	Namespaces []string
 	Clock      clock.WithTicker
 	Log        logr.Logger
 	Metrics    *Metrics
 }
 
-// Server serves the page on every replica, whoever leads.
+//go:embed assets
+var assets embed.FS
+
+// Server serves the page on every replica, on the leader and on the others.
 type Server struct {
 	Options
 	kube          client.WithWatch
 	authenticator *authorization.Authenticator
 	inventory     *inventory
 	foreign       *foreignKinds
-	templates     *template.Template
 	streams       *streamSlots
 	certificate   *certwatcher.CertWatcher
 }
 
-// New returns a server that listens when it is started.
+// New returns a server, which listens once it is started.
 func New(o Options) (*Server, error) {
 	s := &Server{Options: o, inventory: newInventory(), streams: newStreamSlots(o.Metrics)}
 	err := errors.Join(s.checkAddress(), s.loadCertificate(), s.connect())
 	if err != nil {
 		return nil, err
 	}
-	s.templates, err = parseTemplates()
-	return s, err
+	return s, nil
 }
 
-// checkAddress refuses plain HTTP, which shows tokens to whoever listens, unless the address is of this machine alone.
+// checkAddress refuses plain HTTP except on a loopback address, because it would expose tokens on the network.
 func (s *Server) checkAddress() error {
 	host, _, err := net.SplitHostPort(s.Address)
 	if err != nil {
@@ -110,7 +115,7 @@ func (s *Server) connect() error {
 	if s.authenticator, err = authorization.NewAuthenticator(authorization.Options{
 		Config: s.Config, Scheme: known, Mapper: func() meta.RESTMapper { return s.inventory.newMapper() }, Clock: s.Clock, RequestsPerSecond: callerRate, FailuresPerSecond: failureRate, Metrics: authorization.NewCallerMetrics(),
 	}); err != nil {
-		return fmt.Errorf("let callers in: %w", err)
+		return fmt.Errorf("make authenticator: %w", err)
 	}
 	connections, err := rest.HTTPClientFor(s.Config)
 	if err != nil {
@@ -125,13 +130,13 @@ func (s *Server) connect() error {
 	return nil
 }
 
-// newScheme knows what the page reads and asks. Objects of StopAdapters need none.
+// newScheme returns a scheme of the kinds that the page reads and creates. Objects of StopAdapters are unstructured.
 func newScheme() (*runtime.Scheme, error) {
 	known, err := torpor.NewScheme()
 	if err != nil {
 		return nil, err
 	}
-	for _, add := range []func(*runtime.Scheme) error{torporv1alpha1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{torporv1alpha1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, coordinationv1.AddToScheme} {
 		if err := add(known); err != nil {
 			return nil, fmt.Errorf("register kinds: %w", err)
 		}
@@ -139,10 +144,10 @@ func newScheme() (*runtime.Scheme, error) {
 	return known, nil
 }
 
-// NeedLeaderElection is false: the page shows what others do.
+// NeedLeaderElection returns false: the page runs on every replica.
 func (s *Server) NeedLeaderElection() bool { return false }
 
-// Start serves until ctx ends.
+// Start serves the page until ctx ends.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
 	if err != nil {
@@ -152,19 +157,20 @@ func (s *Server) Start(ctx context.Context) error {
 	defer cancel()
 	var watches sync.WaitGroup
 	defer watches.Wait()
-	defer cancel()                              // Before the watches are waited for.
-	for _, k := range s.inventory.listKinds() { // Those that need no StopAdapter.
+	defer cancel()                              // Cancel before the watches are waited for.
+	for _, k := range s.inventory.listKinds() { // These are the kinds that need no StopAdapter.
 		for _, namespace := range s.watchedNamespaces() {
 			watches.Go(func() { s.inventory.watchKind(ctx, s.kube, k, namespace) })
 		}
 	}
 	watches.Go(func() { s.foreign.run(ctx, s.kube) })
+	watches.Go(func() { s.inventory.followActing(ctx, s.kube, s.Clock) })
 	web := &http.Server{
 		Handler: s.newHandler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // Streams end with the server.
 	}
 	if s.certificate != nil {
-		watches.Go(func() { _ = s.certificate.Start(ctx) }) // It ends with ctx, and what it cannot read again it logs.
+		watches.Go(func() { _ = s.certificate.Start(ctx) }) // It ends with ctx and logs its errors.
 		listener = tls.NewListener(listener, &tls.Config{GetCertificate: s.certificate.GetCertificate, MinVersion: tls.VersionTLS13})
 	}
 	ended := make(chan error, 1)

@@ -11,13 +11,15 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// sleepSavings are what the last sleep of an object saves: only what its status vouches for is counted.
+// sleepSavings describes what the last hibernation of a cluster saves. Only figures that the status confirms are
+// counted.
 type sleepSavings struct {
-	// hasMachines is false for kinds that run on machines of others.
+	// hasMachines is false for kinds without machines of their own.
 	hasMachines bool
-	// machines is how many were recorded when the sleep began; 0 if that is not known.
+	// machines is the number of machines recorded when the hibernation began; 0 if unknown.
 	machines int
-	// from is when all of them were seen stopped, and to when they were started again; nil if that is not known, or not yet.
+	// from is when all machines were observed stopped, and to is when they were started again; nil if unknown or not
+	// yet.
 	from, to *metav1.Time
 }
 
@@ -27,14 +29,15 @@ func readSleepSavings(obj client.Object) sleepSavings {
 		return sleepSavings{}
 	}
 	s := sleepSavings{hasMachines: true}
-	// A repair starts machines that somebody else switched off, which is no sleep.
+	// A repair starts machines that were switched off outside Torpor, which is not a hibernation.
 	if record := cd.Status.Hibernation; record != nil && !record.Repair {
 		s.machines, s.from, s.to = len(record.Nodes), record.AsleepAt.DeepCopy(), record.ResumeStartedAt.DeepCopy()
 	}
 	return s
 }
 
-// machineHours is machines times hours asleep, until now if the sleep goes on; false if the status does not say.
+// machineHours returns the number of machines times the hours of the hibernation, until now if it continues. isKnown is
+// false if the status lacks a figure.
 func (s sleepSavings) machineHours(now time.Time) (hours float64, isKnown bool) {
 	if s.machines == 0 || s.from == nil {
 		return 0, false

@@ -19,21 +19,23 @@ import (
 )
 
 const (
-	// maxStreams and maxStreamsOfCaller bound who looks on at a time, in several windows.
+	// maxStreams limits the streams of all callers, and maxStreamsOfCaller those of one caller, who may use several
+	// windows.
 	maxStreams, maxStreamsOfCaller = 64, 6
-	// coalesceTime is how long changes are gathered before they are sent, and settleTime how long before the first.
+	// coalesceTime is how long changes are gathered before they are sent, and settleTime is the same for the first
+	// changes.
 	coalesceTime, settleTime = time.Second, 50 * time.Millisecond
-	// rightsLifetime is how long a token and what it may see count.
+	// rightsLifetime is how long a token and its visibility are valid before they are checked again.
 	rightsLifetime = 30 * time.Second
-	// heartbeat keeps proxies from ending what is silent, and shows what only time changes.
+	// heartbeat keeps proxies from closing an idle connection, and updates rows that change only with time.
 	heartbeat = 15 * time.Second
-	// writeTimeout ends a stream whose reader takes nothing.
+	// writeTimeout ends a stream whose client does not read.
 	writeTimeout = 10 * time.Second
-	// maxStreamAge ends streams; the browser opens another.
+	// maxStreamAge ends a stream; the browser opens a new one.
 	maxStreamAge = 30 * time.Minute
 )
 
-// streamSlots count who looks on.
+// streamSlots counts the open streams per user.
 type streamSlots struct {
 	metrics *Metrics
 
@@ -44,7 +46,7 @@ type streamSlots struct {
 
 func newStreamSlots(m *Metrics) *streamSlots { return &streamSlots{metrics: m, of: map[string]int{}} }
 
-// take returns what gives the slot back; false if there is none.
+// take reserves a slot and returns the function that releases it; false if no slot is free.
 func (s *streamSlots) take(user string) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,20 +68,20 @@ func (s *streamSlots) take(user string) (release func(), ok bool) {
 	}, true
 }
 
-// streamRow is a row of an event: HTML is empty if the browser has it already.
+// streamRow is a row of an event. HTML is empty if the browser already has the row.
 type streamRow struct {
 	Key  string `json:"key"`
 	Sum  string `json:"sum"`
 	HTML string `json:"html,omitempty"`
 }
 
-// streamEvent is how the page looks now: all of its rows in order, and the parts around them that have changed.
+// streamEvent describes the present page: all rows in order, and the other parts that have changed.
 type streamEvent struct {
 	Rows  []streamRow       `json:"rows"`
 	Parts map[string]string `json:"parts,omitempty"`
 }
 
-// stream sends one browser what changes of its page.
+// stream sends the changes of the page to one browser.
 type stream struct {
 	*Server
 	request *http.Request
@@ -88,15 +90,15 @@ type stream struct {
 	query   viewQuery
 	caller  *authorization.Caller
 	sees    *visibility
-	// rightsUntil is when the token and the rights are looked at again.
+	// rightsUntil is when the token and the rights are checked again.
 	rightsUntil time.Time
-	// sums are the rows, order their keys, and parts the rest, that the browser has.
+	// sums, order and parts describe what the browser has: the rows, the order of their keys, and the other parts.
 	sums, parts map[string]string
 	order       []string
 }
 
 func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
-	// A refusal is no page: the browser's script reads the status.
+	// An error is not rendered as a page: the browser's script reads the status.
 	st := &stream{Server: s, request: r, writer: w, control: http.NewResponseController(w), query: parseViewQuery(r.URL.Query()), sums: map[string]string{}, parts: map[string]string{}}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -116,7 +118,7 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	// A stream lasts longer than a request may take to be read.
+	// A stream lasts longer than the read timeout of a request.
 	if err := st.control.SetReadDeadline(time.Time{}); err != nil {
 		s.Log.Error(err, "a stream of the page cannot be kept open")
 		return
@@ -128,7 +130,8 @@ func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// renewRights looks at the token and at what it may see again, so that who is no longer let in sees nothing more.
+// renewRights checks the token and its visibility again, so that a caller whose access was revoked sees no further
+// changes.
 func (st *stream) renewRights(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -147,12 +150,12 @@ func (st *stream) renewRights(ctx context.Context) error {
 	return nil
 }
 
-// isLoggedOut reports whether only another token helps.
+// isLoggedOut reports whether the error requires another token.
 func isLoggedOut(err error) bool {
 	return errors.Is(err, errNotLoggedIn) || apierrors.HasStatus(err, http.StatusUnauthorized) || k8serrors.IsUnauthorized(err)
 }
 
-// run sends the page as it is and then what changes, until the browser goes.
+// run sends the present page and then its changes, until the browser disconnects.
 func (st *stream) run(ctx context.Context) error {
 	end := st.Clock.NewTimer(maxStreamAge)
 	defer end.Stop()
@@ -166,7 +169,7 @@ func (st *stream) run(ctx context.Context) error {
 				return errors.Join(err, st.send("event: ended\ndata: {}\n\n"))
 			}
 			if err != nil {
-				return err // The browser connects anew.
+				return err // The browser connects again.
 			}
 		}
 		if err := st.sendChanges(ctx); err != nil {
@@ -180,7 +183,7 @@ func (st *stream) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		// What changes together is sent together.
+		// Gather changes, to send them in one event.
 		gather := st.Clock.NewTimer(pause)
 		select {
 		case <-gather.C():
@@ -190,16 +193,13 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// sendChanges sends the page if it is no longer as the browser has it, and a comment otherwise.
+// sendChanges sends the parts of the page that have changed, or a comment if nothing has changed.
 func (st *stream) sendChanges(ctx context.Context) error {
 	if err := st.sees.reviewPlaces(ctx, st.inventory, st.query); err != nil {
 		return err
 	}
 	v := composeView(ctx, st.inventory, st.sees, st.query, st.Clock.Now())
-	event, err := st.compare(v)
-	if err != nil {
-		return err
-	}
+	event := st.compare(v)
 	if event == nil {
 		return st.send(": nothing has changed\n\n")
 	}
@@ -210,18 +210,14 @@ func (st *stream) sendChanges(ctx context.Context) error {
 	return st.send("data: " + string(data) + "\n\n")
 }
 
-// compare returns what the browser lacks of a page; nil if that is nothing.
-func (st *stream) compare(v view) (*streamEvent, error) {
+// compare returns the parts of a page that the browser does not have yet; nil if there are none.
+func (st *stream) compare(v view) *streamEvent {
 	event := &streamEvent{Rows: []streamRow{}, Parts: map[string]string{}}
 	sums, order, isChanged := map[string]string{}, []string{}, false
 	for _, r := range v.Rows {
 		row := streamRow{Key: r.Key, Sum: r.Sum}
 		if st.sums[r.Key] != r.Sum {
-			html, err := st.renderPart("row", r)
-			if err != nil {
-				return nil, err
-			}
-			row.HTML, isChanged = html, true
+			row.HTML, isChanged = string(renderRow(r)), true
 		}
 		sums[r.Key] = r.Sum
 		order = append(order, r.Key)
@@ -229,19 +225,17 @@ func (st *stream) compare(v view) (*streamEvent, error) {
 	}
 	isChanged = isChanged || !slices.Equal(order, st.order)
 	st.sums, st.order = sums, order
-	for _, name := range []string{"summary", "columns", "pager"} {
-		html, err := st.renderPart(name, v)
-		if err != nil {
-			return nil, err
-		}
-		if st.parts[name] != html {
-			st.parts[name], event.Parts[name], isChanged = html, html, true
+	for name, rendered := range map[string]markup{
+		"summary": renderSummary(v), "columns": renderColumns(v), "pager": renderPager(v),
+	} {
+		if text := string(rendered); st.parts[name] != text {
+			st.parts[name], event.Parts[name], isChanged = text, text, true
 		}
 	}
 	if !isChanged {
-		return nil, nil
+		return nil
 	}
-	return event, nil
+	return event
 }
 
 func (st *stream) send(text string) error {

@@ -15,23 +15,23 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 const (
-	// overdueGrace is how long after its end a stop may go on before that is called overdue: starting takes its time.
-	overdueGrace = 5 * time.Minute
-	// maxChoices bounds the namespaces that are offered; others are typed into the address.
+	// maxChoices limits the namespaces in the select element. Others can be set in the address.
 	maxChoices = 300
-	// sumLength is enough to tell two versions of a row apart.
+	// sumLength is the length of the checksum that distinguishes two versions of a row.
 	sumLength = 8
 )
 
-// view is what the page shows of everything that a caller may see.
+// view is the content of the page for one caller.
 type view struct {
 	Query viewQuery
 	User  string
 	Rows  []rowView
-	// Matching is how many rows there are on all pages.
+	// Matching is the number of rows on all pages.
 	Matching, Pages int
 	Summary         summaryView
 	Columns         []columnView
@@ -40,47 +40,48 @@ type view struct {
 	Warnings        []string
 }
 
-// FirstRow and LastRow are the numbers of the rows that are shown.
+// FirstRow is the number of the first row on this page.
 func (v view) FirstRow() int { return (v.Query.Page-1)*rowsPerPage + 1 }
 
-// LastRow is the number of the last row that is shown.
+// LastRow is the number of the last row on this page.
 func (v view) LastRow() int { return (v.Query.Page-1)*rowsPerPage + len(v.Rows) }
 
-// PreviousPage and NextPage are the queries of the pages beside this one.
+// PreviousPage is the query of the page before this one.
 func (v view) PreviousPage() viewQuery { return v.Query.onPage(v.Query.Page - 1) }
 
 // NextPage is the query of the page after this one.
 func (v view) NextPage() viewQuery { return v.Query.onPage(v.Query.Page + 1) }
 
-// summaryView counts what the caller may see, whatever the page shows of it.
+// summaryView counts all switches that the caller may see, whatever the filter is.
 type summaryView struct {
 	Total, Stopped, Changing, Stuck, Overdue int
-	// SavedHours are of the sleeps that go on; Unknown is of how many sleeping clusters the status does not say it.
+	// SavedHours sums the current hibernations. Unknown is the number of hibernating clusters whose savings are
+	// unknown.
 	SavedHours string
 	Unknown    int
 }
 
 type columnView struct {
 	Title string
-	// Link is the address that sorts by it; empty if nothing does. AriaSort says how it is sorted.
+	// Link is the address that sorts by the column; empty if it cannot be sorted. AriaSort is the present order.
 	Link, AriaSort string
 }
 
 type rowView struct {
 	Key, Sum                          string
 	Kind, APIGroup, KindName          string
-	Namespace, Name, Part             string
+	Namespace, Name, Title, Part      string
 	State, Badge, Symbol              string
 	Stopped                           bool
 	Since, Until                      *timeView
 	By, Reason, UntilBy, Next, Detail string
 	IsStuck, IsOverdue, StartsItself  bool
 	Saved, SavedNote                  string
-	// Verb is what the button does; empty without one.
+	// Verb is the action of the button; empty without a button.
 	Verb string
 }
 
-// timeView is a time for people and for programs.
+// timeView is a time in a form for users and in one for programs.
 type timeView struct{ Machine, Human string }
 
 func newTimeView(at *metav1.Time) *timeView {
@@ -91,13 +92,16 @@ func newTimeView(at *metav1.Time) *timeView {
 	return &timeView{Machine: utc.Format(time.RFC3339), Human: utc.Format("2006-01-02 15:04 UTC")}
 }
 
-// composeView selects, counts, sorts and cuts to one page.
+// composeView filters, counts and sorts the switches, and selects one page.
 func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQuery, now time.Time) view {
 	v := view{Query: q, Kinds: listKindNames(all, sees), Columns: listColumns(q)}
 	namespaces := map[string]bool{}
 	var saved float64
 	var matching []*listedSwitch
+	acting, gaps := all.readActing(), gapReasons{}
 	for _, s := range all.listSwitches(sees.isVisible) {
+		s = s.withGap(acting)
+		gaps.add(s)
 		namespaces[s.Namespace] = true
 		v.Summary.count(s, now)
 		if hours, isKnown := s.savings.machineHours(now); s.savings.isOngoing() && isKnown {
@@ -118,14 +122,14 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 		r := newRowView(s, now)
 		if s.canFlip && sees.mayPatch(ctx, s) {
 			r.Verb = map[bool]string{true: "start", false: "stop"}[s.Stopped]
-			if strings.HasPrefix(r.Next, "kubectl ") { // The button does it.
+			if strings.HasPrefix(r.Next, "kubectl ") { // The button replaces the command.
 				r.Next = ""
 			}
 		}
 		r.Sum = sumOf(r)
 		v.Rows = append(v.Rows, r)
 	}
-	v.Warnings = listWarnings(all.listGaps(), sees)
+	v.Warnings = append(gaps.list(acting), listWarnings(all.listGaps(), sees)...)
 	return v
 }
 
@@ -134,13 +138,13 @@ func (s *summaryView) count(l *listedSwitch, now time.Time) {
 	if l.Stopped {
 		s.Stopped++
 	}
-	if l.isChanging() {
+	if l.IsChanging() {
 		s.Changing++
 	}
 	if l.IsStuck() {
 		s.Stuck++
 	}
-	if isOverdue(l, now) {
+	if l.IsOverdue(now) {
 		s.Overdue++
 	}
 	if _, isKnown := l.savings.machineHours(now); l.savings.hasMachines && l.State == "Hibernating" && !isKnown {
@@ -148,13 +152,9 @@ func (s *summaryView) count(l *listedSwitch, now time.Time) {
 	}
 }
 
-func isOverdue(s *listedSwitch, now time.Time) bool {
-	return s.Stopped && s.Until != nil && now.After(s.Until.Add(overdueGrace))
-}
-
 func listWarnings(gaps inventoryGaps, sees *visibility) []string {
 	var warnings []string
-	// In which namespaces is left out: not everybody may know their names.
+	// Do not name the namespaces: not every caller may know them.
 	for at, why := range gaps.unseen {
 		if why != notInstalled {
 			warnings = append(warnings, at.kind+": "+why)
@@ -164,19 +164,20 @@ func listWarnings(gaps inventoryGaps, sees *visibility) []string {
 	warnings = slices.Compact(warnings)
 	for _, kind := range gaps.crowded {
 		if sees.seesSomeOf(kind) {
-			warnings = append(warnings, fmt.Sprintf("%s: only %d that are or were stopped are shown, and there are more; kubectl torpor status has all of them", kind, maxForeignRows))
+			warnings = append(warnings, fmt.Sprintf("%s: only %d objects that are or were stopped are shown, and there are more; kubectl torpor status lists all of them", kind, maxForeignRows))
 		}
 	}
 	if gaps.unwatched > 0 {
-		warnings = append(warnings, fmt.Sprintf("StopAdapters: only the first %d by name are shown, and there are %d more; kubectl torpor status has all of them", maxForeignKinds, gaps.unwatched))
+		warnings = append(warnings, fmt.Sprintf("StopAdapters: only the first %d by name are shown, and there are %d more; kubectl torpor status lists all of them", maxForeignKinds, gaps.unwatched))
 	}
 	if sees.unreviewed > 0 {
-		warnings = append(warnings, fmt.Sprintf("You may not list everything, and there are too many namespaces to ask about each: %d were left out. Choose one.", sees.unreviewed))
+		warnings = append(warnings, fmt.Sprintf("You may not list all namespaces, and there are too many to check each: %d were left out. Choose one.", sees.unreviewed))
 	}
 	return warnings
 }
 
-// listKindNames offers the kinds of StopAdapters to who sees some of them.
+// listKindNames returns the kinds for the filter. Kinds of StopAdapters are listed only if the caller may see some of
+// their objects.
 func listKindNames(all *inventory, sees *visibility) []string {
 	var names []string
 	for _, k := range all.listKinds() {
@@ -189,7 +190,15 @@ func listKindNames(all *inventory, sees *visibility) []string {
 
 func listColumns(q viewQuery) []columnView {
 	titles := []struct{ title, sort string }{
-		{"Name", "name"}, {"State", "state"}, {"Since", "since"}, {"By", "by"}, {"Why", ""}, {"Until", "until"}, {"What now", ""}, {"Machine-hours", "saved"}, {"Switch", ""},
+		{"Name", "name"},
+		{"State", "state"},
+		{"Since", "since"},
+		{"By", "by"},
+		{"Why", ""},
+		{"Until", "until"},
+		{"Next step", ""},
+		{"Machine-hours", "saved"},
+		{"Switch", ""},
 	}
 	var columns []columnView
 	for _, t := range titles {
@@ -208,28 +217,26 @@ func listColumns(q viewQuery) []columnView {
 
 func newRowView(s *listedSwitch, now time.Time) rowView {
 	r := rowView{
-		Key: s.key, Kind: s.Kind, APIGroup: s.APIGroup, KindName: s.kind.Name(), Namespace: s.Namespace, Name: s.Name, Part: s.Part, State: s.State, Stopped: s.Stopped,
-		Since: newTimeView(s.Since), Until: newTimeView(s.Until), By: s.By, Reason: s.Reason, Next: s.Next,
-		IsStuck: s.IsStuck(), IsOverdue: isOverdue(s, now), StartsItself: s.Next == "starts by itself",
+		Key: s.key, Kind: s.Kind, APIGroup: s.APIGroup, KindName: s.kind.Name(),
+		Namespace: s.Namespace, Name: s.Name, Title: s.title, Part: s.Part, State: s.State, Stopped: s.Stopped,
+		Since: newTimeView(s.Since), Until: newTimeView(s.Until), By: s.By, Reason: s.Reason, Next: s.NextAt(now),
+		IsStuck: s.IsStuck(), IsOverdue: s.IsOverdue(now), StartsItself: s.NextAt(now) == stoprecord.StartsByItself,
 	}
 	if s.UntilBy != s.By {
 		r.UntilBy = s.UntilBy
 	}
-	switch {
-	case r.StartsItself && r.IsOverdue:
-		r.StartsItself, r.Next = false, "should have started by itself: see whether the manager runs"
-	case r.StartsItself:
+	if r.StartsItself {
 		r.Next = ""
 	}
 	if s.Message != "" && !strings.Contains(r.Next, s.Message) {
 		r.Detail = s.Message
 	}
-	switch s.attention {
-	case attentionStuck:
+	switch {
+	case r.IsStuck:
 		r.Badge, r.Symbol = "stuck", "!"
-	case attentionChanging:
+	case s.IsChanging():
 		r.Badge, r.Symbol = "changing", "↻"
-	case attentionStopped:
+	case s.Stopped:
 		r.Badge, r.Symbol = "stopped", "◼"
 	default:
 		r.Badge, r.Symbol = "running", "▶"
@@ -246,7 +253,7 @@ func describeSavings(s *listedSwitch, now time.Time) (saved, note string) {
 	case isKnown && s.savings.isOngoing():
 		return formatHours(hours), fmt.Sprintf("%d machines off", s.savings.machines)
 	case isKnown:
-		return formatHours(hours), fmt.Sprintf("%d in its last sleep", s.savings.machines)
+		return formatHours(hours), fmt.Sprintf("%d machines in the last hibernation", s.savings.machines)
 	case s.Stopped:
 		return "not known", ""
 	default:
@@ -254,7 +261,7 @@ func describeSavings(s *listedSwitch, now time.Time) (saved, note string) {
 	}
 }
 
-// formatHours is exact enough to see something grow, and steady enough not to flicker.
+// formatHours is precise enough to show growth, and coarse enough not to change at every update.
 func formatHours(hours float64) string {
 	if hours < 100 {
 		return strconv.FormatFloat(hours, 'f', 1, 64)
@@ -266,9 +273,9 @@ func formatHours(hours float64) string {
 	return text
 }
 
-// sumOf tells two versions of a row apart.
+// sumOf returns a checksum that distinguishes two versions of a row.
 func sumOf(r rowView) string {
-	text, _ := json.Marshal(r) // Texts, numbers and truths can be encoded.
+	text, _ := json.Marshal(r) // A row contains only types that can be encoded.
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:sumLength])
 }

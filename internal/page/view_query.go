@@ -11,24 +11,26 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/internal/cli/torpor"
 )
 
 const (
-	// rowsPerPage keeps a page small, whatever the number of objects is.
+	// rowsPerPage limits the size of a page.
 	rowsPerPage = 100
-	// maxQueryText bounds what is searched for.
+	// maxQueryText limits the length of the search text.
 	maxQueryText = 200
 )
 
-// viewQuery is which switches somebody looks at, and in which order. It is the query of the page's address.
+// viewQuery selects and orders the switches of a page. It is encoded in the query of the page's address.
 type viewQuery struct {
-	// Text is in the name, namespace, requester, reason or message.
+	// Text is searched for in the name, namespace, requester, reason and message.
 	Text string
-	// Kind, by its name, and Namespace choose one; empty means all.
+	// Kind, by its name, and Namespace select one each; empty means all.
 	Kind, Namespace string
 	// State is stopped, changing, stuck or running; empty means all.
 	State string
-	// Sort is the column; empty puts first what wants to be looked at.
+	// Sort is a column; empty orders by attention.
 	Sort         string
 	IsDescending bool
 	// Page counts from 1.
@@ -39,7 +41,7 @@ func sortableColumns() []string { return []string{"name", "state", "since", "by"
 
 func viewStates() []string { return []string{"stopped", "changing", "stuck", "running"} }
 
-// parseViewQuery takes what it knows; the address of a page is nothing to be refused for.
+// parseViewQuery ignores values that it does not know, so that every address shows a page.
 func parseViewQuery(values url.Values) viewQuery {
 	q := viewQuery{Text: clip(strings.TrimSpace(values.Get("q"))), Kind: clip(values.Get("kind")), Namespace: clip(values.Get("namespace")), Page: 1}
 	if state := values.Get("state"); slices.Contains(viewStates(), state) {
@@ -56,7 +58,7 @@ func parseViewQuery(values url.Values) viewQuery {
 
 func clip(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxQueryText)], "") }
 
-// encode is the query of an address, without what it says anyway.
+// encode returns the query without default values.
 func (q viewQuery) encode() string {
 	values := url.Values{}
 	set := func(name, value string) {
@@ -77,7 +79,7 @@ func (q viewQuery) encode() string {
 	return values.Encode()
 }
 
-// Encoded is encode for the page.
+// Encoded returns the query without default values.
 func (q viewQuery) Encoded() string { return q.encode() }
 
 func (q viewQuery) onPage(page int) viewQuery {
@@ -85,13 +87,13 @@ func (q viewQuery) onPage(page int) viewQuery {
 	return q
 }
 
-// InState is the query of another state.
+// InState returns the query for another state.
 func (q viewQuery) InState(state string) viewQuery {
 	q.State, q.Page = state, 1
 	return q
 }
 
-// sortedBy is what a click on a column's head asks for: that column, then the other way round, then the usual order.
+// sortedBy returns the query after a click on a column's heading: ascending, then descending, then the default order.
 func (q viewQuery) sortedBy(column string) viewQuery {
 	switch {
 	case q.Sort != column:
@@ -105,7 +107,7 @@ func (q viewQuery) sortedBy(column string) viewQuery {
 	return q
 }
 
-// isAbout reports whether somebody looks at a switch, whatever its state is.
+// isAbout reports whether the kind, namespace and text of the query match the switch, whatever its state.
 func (q viewQuery) isAbout(s *listedSwitch) bool {
 	if q.Kind != "" && s.kind.Name() != q.Kind || q.Namespace != "" && s.Namespace != q.Namespace {
 		return false
@@ -113,7 +115,9 @@ func (q viewQuery) isAbout(s *listedSwitch) bool {
 	if q.Text == "" {
 		return true
 	}
-	words := strings.ToLower(strings.Join([]string{s.Kind, s.APIGroup, s.Namespace, s.Name, s.Part, s.State, s.By, s.Reason, s.Next, s.Message}, " "))
+	words := strings.ToLower(strings.Join([]string{
+		s.Kind, s.APIGroup, s.Namespace, s.Name, s.DisplayName, s.Part, s.State, s.By, s.Reason, s.Next, s.Message,
+	}, " "))
 	for word := range strings.FieldsSeq(strings.ToLower(q.Text)) {
 		if !strings.Contains(words, word) {
 			return false
@@ -127,25 +131,40 @@ func (q viewQuery) hasState(s *listedSwitch) bool {
 	case "stopped":
 		return s.Stopped
 	case "changing":
-		return s.isChanging()
+		return s.IsChanging()
 	case "stuck":
 		return s.IsStuck()
 	case "running":
-		return s.attention == attentionRunning
+		return !s.IsStuck() && !s.IsChanging() && !s.Stopped
 	default:
 		return true
 	}
 }
 
-// sortSwitches puts switches into the order that is asked for. What has no value for a column comes last either way.
+// sortSwitches sorts the switches as requested. Switches without a value for the column come last in both directions.
 func (q viewQuery) sortSwitches(all []*listedSwitch, now time.Time) {
-	slices.SortFunc(all, func(a, b *listedSwitch) int { return cmp.Or(q.compare(a, b, now), compareNames(a, b)) })
+	ranked := make([]rankedSwitch, 0, len(all))
+	for _, s := range all {
+		ranked = append(ranked, rankedSwitch{s, s.Attention(now)})
+	}
+	slices.SortFunc(ranked, func(a, b rankedSwitch) int {
+		return cmp.Or(q.compare(a, b, now), compareNames(a.listedSwitch, b.listedSwitch))
+	})
+	for i, s := range ranked {
+		all[i] = s.listedSwitch
+	}
 }
 
-func (q viewQuery) compare(a, b *listedSwitch, now time.Time) int {
+// rankedSwitch caches the attention of a switch during a sort.
+type rankedSwitch struct {
+	*listedSwitch
+	attention torpor.Attention
+}
+
+func (q viewQuery) compare(a, b rankedSwitch, now time.Time) int {
 	switch q.Sort {
 	case "name":
-		return q.directed(compareNames(a, b))
+		return q.directed(compareNames(a.listedSwitch, b.listedSwitch))
 	case "state":
 		return q.directed(cmp.Compare(a.State, b.State))
 	case "since":
@@ -189,5 +208,7 @@ func compareEmpty(isEmpty, isOtherEmpty bool) int {
 }
 
 func compareNames(a, b *listedSwitch) int {
-	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.kind.Name(), b.kind.Name()), cmp.Compare(a.Part, b.Part))
+	return cmp.Or(
+		cmp.Compare(a.title, b.title), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace),
+		cmp.Compare(a.kind.Name(), b.kind.Name()), cmp.Compare(a.Part, b.Part))
 }

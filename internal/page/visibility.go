@@ -11,29 +11,32 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
 )
 
-// maxReviewedNamespaces bounds the reviews that one look costs who may not list a kind everywhere: two for each, of each kind.
+// maxReviewedNamespaces limits the access reviews for a caller who may not list a kind in all namespaces: two for each
+// namespace and kind.
 const maxReviewedNamespaces = 200
 
-// visibility is what one caller may see and change. It counts for rightsLifetime; one goroutine uses it.
+// visibility describes what one caller may see and change. It is valid for rightsLifetime, and used by one goroutine.
 type visibility struct {
 	caller *authorization.Caller
-	// everywhere has whether the caller may list a kind in all namespaces, places whether in one, of what was asked.
+	// everywhere holds whether the caller may list a kind in all namespaces, and places whether in one namespace, as
+	// far as reviewed.
 	everywhere map[string]bool
 	places     map[kindNamespace]bool
 	// reviewed is the placesVersion of the inventory at the last review; -1 before the first.
 	reviewed int
-	// unreviewed is how many namespaces were left out, because there are too many to ask about.
+	// unreviewed is the number of namespaces beyond the limit of reviews.
 	unreviewed int
 	canPatch   map[kindNamespace]bool
 }
 
-// reviewVisibility asks the API server, as the caller, what the caller may list.
+// reviewVisibility asks the API server, with the caller's token, which kinds the caller may list.
 func reviewVisibility(ctx context.Context, caller *authorization.Caller, all *inventory, q viewQuery) (*visibility, error) {
 	v := &visibility{caller: caller, everywhere: map[string]bool{}, places: map[kindNamespace]bool{}, reviewed: -1, canPatch: map[kindNamespace]bool{}}
 	return v, v.reviewPlaces(ctx, all, q)
 }
 
-// reviewPlaces asks about what has come since it was asked last: the first object of a kind or of a namespace shows when it comes.
+// reviewPlaces reviews the places that were added since the last review, so that the first object of a kind in a
+// namespace is shown at once.
 func (v *visibility) reviewPlaces(ctx context.Context, all *inventory, q viewQuery) error {
 	places := all.placesVersion()
 	if places == v.reviewed {
@@ -45,7 +48,7 @@ func (v *visibility) reviewPlaces(ctx context.Context, all *inventory, q viewQue
 			continue
 		}
 		if err := v.reviewKind(ctx, k, all.listNamespaces(k.Name()), q.Namespace); err != nil {
-			return fmt.Errorf("ask what may be seen: %w", err)
+			return fmt.Errorf("review the rights to list: %w", err)
 		}
 	}
 	v.reviewed = places
@@ -90,7 +93,7 @@ func (v *visibility) reviewKind(ctx context.Context, k *torpor.Kind, namespaces 
 
 func (v *visibility) isVisible(at kindNamespace) bool { return v.everywhere[at.kind] || v.places[at] }
 
-// seesSomeOf reports whether the caller may list a kind anywhere.
+// seesSomeOf reports whether the caller may list a kind in any namespace.
 func (v *visibility) seesSomeOf(kind string) bool {
 	if v.everywhere[kind] {
 		return true
@@ -103,14 +106,15 @@ func (v *visibility) seesSomeOf(kind string) bool {
 	return false
 }
 
-// mayPatch reports whether the caller may flip the switches of a kind in a namespace, as far as RBAC says; policies may refuse it still.
+// mayPatch reports whether RBAC lets the caller flip the switches of a kind in a namespace. Admission policies may
+// still refuse it.
 func (v *visibility) mayPatch(ctx context.Context, s *listedSwitch) bool {
 	at := kindNamespace{s.kind.Name(), s.Namespace}
 	if may, isKnown := v.canPatch[at]; isKnown {
 		return may
 	}
 	allowed, err := v.caller.AllowedNamespaces(ctx, []string{s.Namespace}, authorization.Permission{Verb: "patch", Group: s.kind.GVK().Group, Resource: s.kind.Resource()})
-	if err != nil { // Without an answer there is no button; the next look asks again.
+	if err != nil { // After an error there is no button until the next update.
 		return false
 	}
 	v.canPatch[at] = allowed[s.Namespace]

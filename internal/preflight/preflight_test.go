@@ -21,7 +21,7 @@ import (
 
 func now() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC) }
 
-// bundleUntil returns the certificate of an authority.
+// bundleUntil returns the certificate of an authority that expires at a time.
 func bundleUntil(t *testing.T, ends time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -47,44 +47,50 @@ func TestJudge(t *testing.T) {
 		want   CheckState
 		says   string
 	}{
-		"an old Kubernetes fails":                                                {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
-		"the oldest one that does passes":                                        {func(o *Observed) { o.Version = "v1.33.0-eks-1a2b" }, KubernetesCheck, Passed, "v1.33.0-eks-1a2b"},
-		"a version that nobody can read is told":                                 {func(o *Observed) { o.Version = "main" }, KubernetesCheck, Warned, `found "main"`},
-		"a kind that is not served fails":                                        {func(o *Observed) { o.Served = o.Served[1:] }, APIsCheck, Failed, "v1 namespaces"},
-		"without mutating policies the record is less":                           {func(o *Observed) { o.Served = NeededResources() }, RecordCheck, Warned, "there is no webhook"},
-		"policies that nobody has applied are told of an installation that acts": {func(o *Observed) { o.Acting = o.Namespace }, RecordCheck, Warned, "nothing notes who stops"},
-		"policies are named":                                                     {func(o *Observed) { o.RecordPolicies = []string{"torpor-mysql-record"} }, RecordCheck, Passed, "policies note who stops things: torpor-mysql-record"},
-		"a webhook that is trusted notes in place of policies": {func(o *Observed) {
+		"an old Kubernetes fails":                       {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
+		"the oldest supported Kubernetes passes":        {func(o *Observed) { o.Version = "v1.33.0-eks-1a2b" }, KubernetesCheck, Passed, "v1.33.0-eks-1a2b"},
+		"an unparsable version warns":                   {func(o *Observed) { o.Version = "main" }, KubernetesCheck, Warned, `found "main"`},
+		"a kind that is not served fails":               {func(o *Observed) { o.Served = o.Served[1:] }, APIsCheck, Failed, "v1 namespaces"},
+		"a hub without mutating policies warns":         {func(o *Observed) { o.Served = NeededResources() }, RecordCheck, Warned, "there is no webhook"},
+		"an active installation without policies warns": {func(o *Observed) { o.Acting = o.Namespace }, RecordCheck, Warned, "are not recorded"},
+		"policies are named":                            {func(o *Observed) { o.RecordPolicies = []string{"torpor-mysql-record"} }, RecordCheck, Passed, "policies record the requesters of stops: torpor-mysql-record"},
+		"a trusted webhook replaces policies": {func(o *Observed) {
 			o.Served, o.RecordWebhooks = NeededResources(), []WebhookClient{{Name: "torpor-mysql-record", CABundle: bundleUntil(t, now().AddDate(0, 1, 0))}}
-		}, RecordCheck, Passed, "a webhook notes who stops things while the manager answers: torpor-mysql-record"},
-		"a webhook that is not trusted notes nothing": {func(o *Observed) {
+		}, RecordCheck, Passed, "a webhook records the requesters of stops while the manager is available: torpor-mysql-record"},
+		"an untrusted webhook warns": {func(o *Observed) {
 			o.Served, o.RecordWebhooks = NeededResources(), []WebhookClient{{Name: "torpor-mysql-record"}}
-		}, RecordCheck, Warned, "torpor-mysql-record: expected a certificate in the caBundle, found 0 bytes of something else; who stops something stays unknown"},
-		"a webhook whose authority has ended notes nothing": {func(o *Observed) {
+		}, RecordCheck, Warned, "webhook torpor-mysql-record: expected a certificate in the caBundle, found it empty; the requesters of stops are not recorded"},
+		"a webhook with an expired authority warns": {func(o *Observed) {
 			o.RecordWebhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}}
 		}, RecordCheck, Warned, "found one that ended at 2026-11-24T11:00:00Z"},
-		"definitions that are missing are no trouble": {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
-		"an older definition is told":                 {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
-		"a foreign definition is told with whose it is": {
+		"missing definitions pass":  {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
+		"an older definition warns": {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
+		"a foreign definition warns and names its writer": {
 			func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Foreign)} }, DefinitionsCheck, Warned,
 			"another project's, written by hive-operator; left as it is; Torpor lacks status.stops",
 		},
-		"the installation itself may act":              {func(o *Observed) { o.Acting, o.RecordPolicies = "torpor-system", []string{"a"} }, InstallationCheck, Passed, "torpor-system acts"},
-		"another installation fails":                   {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one of namespace elsewhere acts"},
-		"a missing right fails and is named":           {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "none to create namespaces"},
-		"who cannot grant more than they have is told": {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
-		"a webhook without a caBundle fails":           {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found 0 bytes"},
-		"a webhook with something else fails":          {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},
-		"a caBundle that has ended fails":              {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "ended at 2026-11-24T11:00:00Z"},
-		"a caBundle that ends soon is told":            {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
+		"the installation itself may act": {func(o *Observed) { o.Acting, o.RecordPolicies = "torpor-system", []string{"a"} }, InstallationCheck, Passed, "torpor-system acts"},
+		"another installation fails":      {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one of namespace elsewhere acts"},
+		"a ready Deployment passes":       {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 2} }, DeploymentCheck, Passed, "2 of 2 Pods"},
+		"a Deployment without a ready Pod fails and names the reason": {func(o *Observed) {
+			o.Deployment = &ManagerDeployment{Desired: 2, Problems: []string{"torpor-manager-a: ImagePullBackOff: not found"}}
+		}, DeploymentCheck, Failed, "expected 2 ready Pods of the manager, found 0: torpor-manager-a: ImagePullBackOff: not found"},
+		"a Deployment with one of two Pods warns":   {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 1} }, DeploymentCheck, Warned, "found 1"},
+		"a Deployment that is scaled to zero fails": {func(o *Observed) { o.Deployment = &ManagerDeployment{} }, DeploymentCheck, Failed, "expected 1 ready Pods"},
+		"a missing right fails and is named":        {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "none to create namespaces"},
+		"missing rights to grant warn":              {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
+		"a webhook without a caBundle fails":        {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found it empty"},
+		"a webhook with a malformed caBundle fails": {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},
+		"a caBundle that has ended fails":           {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "ended at 2026-11-24T11:00:00Z"},
+		"a caBundle that ends soon warns":           {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
 		"the later of two authorities counts": {func(o *Observed) {
 			o.Webhooks = []WebhookClient{{CABundle: slices.Concat(bundleUntil(t, now().Add(-time.Hour)), bundleUntil(t, now().AddDate(0, 1, 0)))}}
 		}, WebhookCheck, Passed, "2026-12-24"},
-		"a second is no skew, since the header has none": {func(o *Observed) { o.ServerTime = now().Add(-5900 * time.Millisecond) }, ClockCheck, Passed, "agree"},
-		"the way of the answer is no skew":               {func(o *Observed) { o.ServerTime = now().Add(-20 * time.Second); o.Travel = 15 * time.Second }, ClockCheck, Passed, "agree"},
-		"some seconds are told":                          {func(o *Observed) { o.ServerTime = now().Add(21 * time.Second) }, ClockCheck, Warned, "20s apart"},
-		"minutes fail":                                   {func(o *Observed) { o.ServerTime = now().Add(-3 * time.Minute) }, ClockCheck, Failed, "2m59s apart"},
-		"a server without a clock is told":               {func(o *Observed) { o.ServerTime = time.Time{} }, ClockCheck, Warned, "did not say"},
+		"a skew below the header's precision passes": {func(o *Observed) { o.ServerTime = now().Add(-5900 * time.Millisecond) }, ClockCheck, Passed, "agree"},
+		"a slow response is not a skew":              {func(o *Observed) { o.ServerTime = now().Add(-20 * time.Second); o.Travel = 15 * time.Second }, ClockCheck, Passed, "agree"},
+		"a skew of some seconds warns":               {func(o *Observed) { o.ServerTime = now().Add(21 * time.Second) }, ClockCheck, Warned, "20s apart"},
+		"a skew of minutes fails":                    {func(o *Observed) { o.ServerTime = now().Add(-3 * time.Minute) }, ClockCheck, Failed, "2m59s apart"},
+		"a response without a date warns":            {func(o *Observed) { o.ServerTime = time.Time{} }, ClockCheck, Warned, "has no date"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := Observed{
@@ -106,7 +112,7 @@ func TestJudge(t *testing.T) {
 					t.Errorf("expected nothing else, found %+v", f)
 				}
 				if f.State != Passed && f.Remedy == "" {
-					t.Errorf("expected what to do, found %+v", f)
+					t.Errorf("expected a remedy, found %+v", f)
 				}
 			}
 		})

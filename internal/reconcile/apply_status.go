@@ -11,8 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ApplyStatus writes fields of the status of an object that is not that of the pass, and becomes what the API server answers. What the owner
-// applied before and leaves out now is taken away; the rest is other field managers'.
+// ApplyStatus writes fields of the status of an object other than that of the pass; applied then holds the answer of
+// the API server. Fields that the owner applied before and now omits are removed. All other fields belong to other
+// field managers.
 func ApplyStatus(ctx context.Context, c client.Client, applied *unstructured.Unstructured, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
@@ -22,8 +23,8 @@ func ApplyStatus(ctx context.Context, c client.Client, applied *unstructured.Uns
 	return nil
 }
 
-// ApplyObserved writes fields of an object that was observed, by its UID: one that is gone is not made anew. What the owner applied before and
-// leaves out now is taken away.
+// ApplyObserved writes fields of an observed object, identified by its UID: an object that is gone is not created
+// again. Fields that the owner applied before and now omits are removed.
 func ApplyObserved(ctx context.Context, c client.Client, applied *unstructured.Unstructured, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()

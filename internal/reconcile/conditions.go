@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// maxMessage keeps a condition's message within what the API accepts.
+// maxMessage is the API's limit for the message of a condition.
 const maxMessage = 32768
 
 // SetConditions sets the conditions that a controller owns, by type, in the order of their types.
@@ -24,7 +24,8 @@ func SetConditions(conditions *[]metav1.Condition, owned map[string]decision.Con
 	}
 }
 
-// SetCondition sets a condition for the observed generation. The transition time changes with the status, not with the reason.
+// SetCondition sets a condition for the observed generation. The transition time changes with the status, not with
+// the reason.
 func SetCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64, now clock.PassiveClock) {
 	c.ObservedGeneration = generation
 	c.Message = truncate(c.Message, maxMessage)

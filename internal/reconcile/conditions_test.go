@@ -26,22 +26,22 @@ func TestSetCondition(t *testing.T) {
 		set    metav1.Condition
 		want   []metav1.Condition
 	}{
-		"a new one comes after those of others": {
+		"a new condition comes after those of others": {
 			[]metav1.Condition{other},
 			condition("True", "Runs", "It runs", 0, time.Time{}),
 			[]metav1.Condition{other, condition("True", "Runs", "It runs", 7, second)},
 		},
-		"another reason keeps the time": {
+		"a changed reason keeps the time": {
 			[]metav1.Condition{condition("False", "Starting", "", 6, first)},
 			condition("False", "Waiting", "", 0, time.Time{}),
 			[]metav1.Condition{condition("False", "Waiting", "", 7, first)},
 		},
-		"another status has its own time": {
+		"a changed status sets the time": {
 			[]metav1.Condition{condition("False", "Starting", "", 6, first), other},
 			condition("True", "Runs", "", 0, time.Time{}),
 			[]metav1.Condition{condition("True", "Runs", "", 7, second), other},
 		},
-		"a message is cut to what the API accepts": {
+		"a message is cut to the limit of the API": {
 			nil, condition("True", "Runs", strings.Repeat("m", maxMessage+1), 0, time.Time{}),
 			[]metav1.Condition{condition("True", "Runs", strings.Repeat("m", maxMessage), 7, second)},
 		},
@@ -60,6 +60,6 @@ func TestLongNotesAreCut(t *testing.T) {
 	EmitEvents(&events, &corev1.Pod{}, []decision.Event{{Reason: "Talks", Note: strings.Repeat("é", maxNote)}})
 	note := strings.TrimPrefix(events[0], "Normal Talks: ")
 	if len(note) > maxNote || strings.ToValidUTF8(note, "?") != note {
-		t.Errorf("a note of %d bytes, want at most %d and no half letters", len(note), maxNote)
+		t.Errorf("a note of %d bytes, want at most %d and no split characters", len(note), maxNote)
 	}
 }

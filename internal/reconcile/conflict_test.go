@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// conflictingWrites answers every write of some objects as an admission webhook would that refuses with a conflict.
+// conflictingWrites answers every write of some objects like an admission webhook that refuses with a conflict.
 type conflictingWrites struct {
 	http.RoundTripper
 	path    string
@@ -45,7 +45,7 @@ func (c conflictingWrites) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// TestAConflictThatStays counts, in virtual time, what a write costs that nothing but a conflict is ever answered to.
+// TestAConflictThatStays counts, in virtual time, the cost of a write that is always answered with a conflict.
 func TestAConflictThatStays(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
@@ -53,8 +53,8 @@ func TestAConflictThatStays(t *testing.T) {
 		path string
 		acts func(ctx context.Context, c client.Client, pod *corev1.Pod) error
 	}{
-		"of the status": {path: "/status"},
-		"of an object that the pass changes": {path: "/configmaps/child", acts: func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
+		"a write of the status": {path: "/status"},
+		"a write of another object": {path: "/configmaps/child", acts: func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
 			var child corev1.ConfigMap
 			if err := c.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "child"}, &child); err != nil {
 				return err
@@ -102,7 +102,7 @@ func TestAConflictThatStays(t *testing.T) {
 					limiter.Forget(request)
 				}
 				if after == 0 {
-					t.Fatal("expected the pass to come back, found it content")
+					t.Fatal("expected the pass to run again, found no requeue")
 				}
 				now.SetTime(now.Now().Add(after))
 			}
@@ -124,7 +124,8 @@ func TestAConflictThatStays(t *testing.T) {
 	}
 }
 
-// TestWhatIsStoredIsTold has somebody change an object between the write of its status and that of the annotation that remembers it.
+// TestWhatIsStoredIsTold has another client change an object between the write of its status and that of the
+// annotation that remembers it.
 func TestWhatIsStoredIsTold(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)

@@ -8,11 +8,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// statusDebounce is for how long something has to go on before it is worth a write.
+// statusDebounce is how long an operation must be in progress before it is worth a write.
 const statusDebounce = 100 * time.Millisecond
 
-// debounce returns for how long a report is held back; zero saves it now. It is kept in memory only: after a restart of the
-// process the interval begins again.
+// debounce returns how long a report is held back; zero saves it now. The state is kept in memory only: after a
+// restart of the process the interval begins again.
 func (p *Pass[T, S, P]) debounce(req ctrl.Request, isTransient bool) time.Duration {
 	if !isTransient {
 		p.transients.Delete(req)
@@ -31,7 +31,7 @@ func (p *Pass[T, S, P]) debounce(req ctrl.Request, isTransient bool) time.Durati
 	return 0
 }
 
-// minNonZero is the shorter of two waits, of which zero is none.
+// minNonZero returns the shorter of two waits; zero means no wait.
 func minNonZero(a, b time.Duration) time.Duration {
 	if b == 0 {
 		return a

@@ -5,6 +5,7 @@ package reconcile
 import (
 	"strings"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -16,7 +17,7 @@ import (
 // maxNote is the API's limit for the note of an event.
 const maxNote = 1024
 
-// EmitEvents tells of what has happened to an object.
+// EmitEvents emits events about an object.
 func EmitEvents(r events.EventRecorder, obj runtime.Object, list []decision.Event) {
 	for _, e := range list {
 		eventType := corev1.EventTypeNormal
@@ -27,7 +28,14 @@ func EmitEvents(r events.EventRecorder, obj runtime.Object, list []decision.Even
 	}
 }
 
-// lostFieldsEvents is the event about fields that were found to be lost, once for each field and process.
+// logEvents logs one line for each event: a stop, a start or a problem, with the requester in the text. The logger has the kind and the name.
+func logEvents(logger logr.Logger, list []decision.Event) {
+	for _, e := range list {
+		logger.Info(truncate(e.Note, maxNote), "reason", e.Reason, "warning", e.Warning)
+	}
+}
+
+// lostFieldsEvents returns the event about newly lost fields, which is emitted once for each field and process.
 func lostFieldsEvents(lost []string) []decision.Event {
 	if len(lost) == 0 {
 		return nil
@@ -35,7 +43,7 @@ func lostFieldsEvents(lost []string) []decision.Event {
 	return []decision.Event{{Warning: true, Reason: torporv1alpha1.SchemaLacksFieldReason, Action: "SaveStatus", Note: describeLostFields(lost)}}
 }
 
-// truncate shortens a text to so many bytes without leaving half a letter.
+// truncate shortens a text to a number of bytes without splitting a character.
 func truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text

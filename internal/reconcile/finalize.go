@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// prepareOrFinalize does what comes before the first look at an object and after the last. It reports whether that was all.
+// prepareOrFinalize handles an object before its first observation and after its deletion. It reports whether the
+// pass is done.
 func (p *Pass[T, S, P]) prepareOrFinalize(ctx context.Context, req ctrl.Request, before, obj T) (bool, ctrl.Result, error) {
 	if !obj.GetDeletionTimestamp().IsZero() {
 		if p.Finalizer == nil {
@@ -54,7 +55,7 @@ func (p *Pass[T, S, P]) finalize(ctx context.Context, req ctrl.Request, before, 
 	return p.replace(ctx, req, before, released)
 }
 
-// replace writes the object itself. A conflict is no error: the next pass looks at the newer version.
+// replace writes the object itself. A conflict is not an error: the next pass reads the newer version.
 func (p *Pass[T, S, P]) replace(ctx context.Context, req ctrl.Request, before, after T) (ctrl.Result, error) {
 	err := PatchObserved(ctx, p.Client, before, after, p.Owner)
 	if errors.Is(err, ErrStale) {

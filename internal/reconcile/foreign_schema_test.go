@@ -28,7 +28,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// countedWrites counts requests that write.
+// countedWrites counts write requests.
 type countedWrites struct {
 	http.RoundTripper
 	writes *atomic.Int64
@@ -54,7 +54,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 	}
 	cd := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: env.CreateNamespace(t), Name: "test"}, "keys", "kubeconfig")
 	env.ExpectCreated(t, cd)
-	// What another controller wrote: Torpor's type of conditions can hold neither of them as it is.
+	// Conditions of another controller. Torpor's type cannot represent either of them without a change.
 	theirs := []any{
 		map[string]any{"type": "Provisioned", "status": "True"},
 		map[string]any{"type": "DNSNotReady", "status": "False", "reason": "", "lastProbeTime": "2026-01-01T00:00:00Z"},
@@ -122,7 +122,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 	}
 	env.WaitForCondition(t, cd, "StatusFullyStored", metav1.ConditionFalse, "SchemaLacksField")
 
-	// The next passes, also those of a manager that was restarted, know it and write nothing that is lost again and again.
+	// The next passes, including those of a restarted manager, know of the loss and do not repeat the write.
 	writes.Store(0)
 	for range 3 {
 		reconcileOnce(first)
@@ -135,7 +135,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 		t.Errorf("expected the record to be remembered and at most one more write, found %v and %d", seen, writes.Load())
 	}
 
-	// A report that is kept nowhere does not set the pace.
+	// A report that is not stored anywhere does not set the interval.
 	loses := pass()
 	loses.Remember = nil
 	report := loses.Report
@@ -146,11 +146,11 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 	}
 	for _, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
 		if result := reconcileOnce(loses); result.RequeueAfter != want {
-			t.Errorf("expected to look again after %s, found %s", want, result.RequeueAfter)
+			t.Errorf("expected a pass after %s, found %s", want, result.RequeueAfter)
 		}
 	}
 
-	// What is too large for an annotation is kept nowhere, and the condition says so.
+	// A record that is too large for an annotation is not stored anywhere, and the condition reports that.
 	huge := pass()
 	huge.Report = func(cd *hivev1.ClusterDeployment, _, _ int, _ *reconcile.RefusedError) reconcile.FollowUp {
 		cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: sleepStartedAt}
@@ -162,15 +162,15 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 	writes.Store(0)
 	for _, want := range []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
 		if result := reconcileOnce(huge); result.RequeueAfter != want {
-			t.Errorf("expected to look again after %s at what is too large, found %s", want, result.RequeueAfter)
+			t.Errorf("expected a pass after %s for a record that is too large, found %s", want, result.RequeueAfter)
 		}
 	}
 	env.WaitForCondition(t, cd, "StatusFullyStored", metav1.ConditionFalse, "TooLargeToRemember")
 	if n := writes.Load(); n > 4 {
-		t.Errorf("expected at most 4 writes of what is too large, found %d", n)
+		t.Errorf("expected at most 4 writes of a record that is too large, found %d", n)
 	}
 
-	// The schema is replaced by Torpor's: the status has the record again.
+	// Torpor's schema replaces the other one: the status has the record again.
 	env.InstallCRDs(t)
 	testenv.Eventually(t, "the status has the record", func() error {
 		p := pass()
@@ -183,7 +183,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 		t.Errorf("expected the record in the status, found %v", cd.Status.Hibernation)
 	}
 
-	// What is found out again once it is lost is no reason to write the annotation, but must not stay there either.
+	// A recoverable field does not cause a write of the annotation, but must not stay there either.
 	lazy, record := pass(), &hivev1.HibernationRecord{SleepStartedAt: sleepStartedAt, RequestedBy: "carol"}
 	lazy.RemembersAlways, lazy.Recoverable = true, []string{"hibernation.asleepAt", "hibernation.resumeStartedAt"}
 	isHurried := false
@@ -215,10 +215,10 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 		}
 	}
 
-	// Where the schema does not keep it, nothing waits.
+	// If the schema does not keep the field, the annotation is written at once.
 	env.InstallCRDs(t, filepath.Join("..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
 	isHurried = true
-	testenv.Eventually(t, "the annotation has what the schema drops by now", func() error {
+	testenv.Eventually(t, "the annotation has the fields that the schema drops now", func() error {
 		record.RequestedBy += "."
 		reconcileOnce(lazy)
 		err := env.Client.Get(t.Context(), request.NamespacedName, u)

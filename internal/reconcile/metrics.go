@@ -10,23 +10,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// scrapeTimeout bounds the reading of one list. A cache that has not been filled yet would be waited for.
+// scrapeTimeout limits the reading of one list, which would otherwise wait for a cache that is not filled yet.
 const scrapeTimeout = 5 * time.Second
 
-// ScrapedCache is where a collector of metrics reads objects: in the cache of a manager, once there is one. The zero ScrapedCache has none.
+// ScrapedCache is the cache of a manager from which a collector of metrics reads objects. The zero ScrapedCache has
+// no cache yet.
 type ScrapedCache struct{ reader atomic.Pointer[client.Reader] }
 
-// Use has objects read from a manager's cache.
+// Use sets the cache.
 func (s *ScrapedCache) Use(cache client.Reader) { s.reader.Store(&cache) }
 
-// List reads all objects of a kind, and reports whether it could. They are the cache's own: there may be thousands, of each of which a scrape
-// wants a few numbers, and nobody may change them.
+// List reads all objects of a kind, and reports whether it succeeded. The objects are shared with the cache and must
+// not be changed: there may be thousands, and a scrape needs only a few numbers of each.
 func (s *ScrapedCache) List(list client.ObjectList) bool {
 	reader := s.reader.Load()
 	if reader == nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) // A collector is given no context.
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) // A collector receives no context.
 	defer cancel()
 	return (*reader).List(ctx, list, client.UnsafeDisableDeepCopy) == nil
 }

@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// APITimeout bounds one call to the hub's API server.
+// APITimeout limits one call to the hub's API server.
 const APITimeout = 10 * time.Second
 
-// PatchObserved writes what differs between an object as it was observed and as it should be. It returns ErrStale if
-// somebody else has written or deleted the object since.
+// PatchObserved writes the differences between an observed object and the wanted one. It returns ErrStale if the
+// object was written or deleted since.
 func PatchObserved(ctx context.Context, c client.Client, before, after client.Object, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
@@ -34,8 +34,8 @@ func PatchObserved(ctx context.Context, c client.Client, before, after client.Ob
 	return nil
 }
 
-// DeleteObserved deletes an object unless it is being deleted, and never another one of its name. What depends on the
-// object is deleted after it. That it is gone already is no error.
+// DeleteObserved deletes an object unless it is being deleted, and never another object of the same name. Its
+// dependents are deleted after it. An object that is already gone is not an error.
 func DeleteObserved(ctx context.Context, c client.Client, obj client.Object) error {
 	if !obj.GetDeletionTimestamp().IsZero() {
 		return nil
@@ -52,8 +52,8 @@ func DeleteObserved(ctx context.Context, c client.Client, obj client.Object) err
 	return nil
 }
 
-// RequireUnchanged returns ErrStale unless the API server still knows the version of an object that was observed. It
-// leaves the live object in live, an empty one of the same type.
+// RequireUnchanged returns ErrStale unless the API server still has the version of an observed object. It stores the
+// live object in live, an empty one of the same type.
 func RequireUnchanged(ctx context.Context, reader client.Reader, observed, live client.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()

@@ -17,40 +17,41 @@ import (
 )
 
 const (
-	// endsLimit is for how long overdue ends hold other work back, and progressLimit for how long they do while none of them comes to its end:
-	// one that is refused must not for ever.
+	// endsLimit is the longest time for which overdue ends delay other work. progressLimit is the longest time for
+	// which they do so while none of them completes: a refused one must not delay the others forever.
 	endsLimit, progressLimit = 2 * time.Minute, 10 * time.Second
-	// yieldInterval is how often a pass that yields looks whether it is its turn.
+	// yieldInterval is how often a yielding pass checks whether it may run.
 	yieldInterval = 500 * time.Millisecond
 )
 
-// OverdueEnds are the stops of all controllers of a process that should have ended by now. An outage may have outlasted a thousand, and what
-// they wait for are writes: passes that only follow up on something, and events, come after them. Nothing of that is stored, and nothing but
-// the order depends on it. One lives as long as the process; nil holds nothing back.
+// OverdueEnds are the stops of all controllers of a process that should have ended by now. An outage may outlast a
+// thousand of them, and each needs writes: follow-up passes and events come after them. The set is not stored, and
+// affects nothing but the order. One lives as long as the process; nil delays nothing.
 type OverdueEnds struct {
 	clock clock.PassiveClock
 
 	mu   sync.Mutex
 	ends map[overdueEnd]bool
-	// heldSince is since when there have been some, and progressAt when the last of them came or went; zero while there are none.
+	// heldSince is the time since which there have been overdue ends, and progressAt when the last of them was added
+	// or removed; zero while there are none.
 	heldSince, progressAt time.Time
-	// untold are what is done once nothing is held back, and isAwaited is whether a timer looks after them.
+	// untold are the functions to call once nothing is delayed; isAwaited is true while a timer is set for that.
 	untold    []func()
 	isAwaited bool
 }
 
-// overdueEnd is an object of a controller.
+// overdueEnd names an object of a controller.
 type overdueEnd struct {
 	controller string
 	name       types.NamespacedName
 }
 
-// NewOverdueEnds makes an empty one.
+// NewOverdueEnds returns an empty set.
 func NewOverdueEnds(now clock.PassiveClock) *OverdueEnds {
 	return &OverdueEnds{clock: now, ends: map[overdueEnd]bool{}}
 }
 
-// Start implements manager.Runnable: what is untold is told before the process ends.
+// Start implements manager.Runnable: it calls the delayed functions before the process ends.
 func (o *OverdueEnds) Start(ctx context.Context) error {
 	<-ctx.Done()
 	o.mu.Lock()
@@ -61,7 +62,7 @@ func (o *OverdueEnds) Start(ctx context.Context) error {
 	return nil
 }
 
-// note says whether a stop of an object is overdue.
+// note records whether a stop of an object is overdue.
 func (o *OverdueEnds) note(end overdueEnd, isOverdue bool) {
 	o.mu.Lock()
 	if o.ends[end] != isOverdue {
@@ -82,7 +83,7 @@ func (o *OverdueEnds) note(end overdueEnd, isOverdue bool) {
 	tellAll(untold)
 }
 
-// isHolding reports whether others wait. It is called with the lock held.
+// isHolding reports whether other work is delayed. The caller holds the lock.
 func (o *OverdueEnds) isHolding() bool {
 	if len(o.ends) == 0 {
 		o.heldSince = time.Time{}
@@ -91,7 +92,7 @@ func (o *OverdueEnds) isHolding() bool {
 	return o.clock.Since(o.heldSince) < endsLimit && o.clock.Since(o.progressAt) < progressLimit
 }
 
-// takeUntold returns what may be told now. It is called with the lock held.
+// takeUntold removes and returns the functions that may be called now. The caller holds the lock.
 func (o *OverdueEnds) takeUntold() (untold []func()) {
 	if !o.isHolding() {
 		untold, o.untold = o.untold, nil
@@ -99,7 +100,7 @@ func (o *OverdueEnds) takeUntold() (untold []func()) {
 	return untold
 }
 
-// tell calls a function once nothing is held back, which may be at once.
+// tell calls a function once nothing is delayed, possibly at once.
 func (o *OverdueEnds) tell(f func()) {
 	if o == nil {
 		f()
@@ -113,8 +114,9 @@ func (o *OverdueEnds) tell(f func()) {
 	tellAll(untold)
 }
 
-// awaitRelease has what is untold be told once it is held back no more, for perhaps nobody notes anything by then. What becomes overdue meanwhile holds
-// it back for longer, so that the timer looks again. It is called with the lock held.
+// awaitRelease sets a timer that calls the delayed functions when the delay expires, in case no further change
+// triggers that. An end that becomes overdue in the meantime extends the delay, and the timer is set again. The
+// caller holds the lock.
 func (o *OverdueEnds) awaitRelease() {
 	if len(o.untold) == 0 || o.isAwaited || !o.isHolding() {
 		return
@@ -137,7 +139,7 @@ func tellAll(untold []func()) {
 	}
 }
 
-// EndTracker has the ends of one controller come first; nil does nothing.
+// EndTracker gives the overdue ends of one controller priority; nil does nothing.
 type EndTracker[T client.Object] struct {
 	all        *OverdueEnds
 	controller string
@@ -145,8 +147,8 @@ type EndTracker[T client.Object] struct {
 	mayYield   func(context.Context, T) bool
 }
 
-// TrackEnds makes one, for a controller of whose objects some have a stop that is overdue. While there are any in the process, passes of those
-// objects wait that may yield; nil of either is none.
+// TrackEnds returns a tracker for a controller some of whose objects may have an overdue stop. While any stop in the
+// process is overdue, passes for which mayYield returns true wait. Either function may be nil.
 func TrackEnds[T client.Object](all *OverdueEnds, controller string, isOverdue func(T) bool, mayYield func(context.Context, T) bool) *EndTracker[T] {
 	if all == nil {
 		return nil
@@ -154,7 +156,8 @@ func TrackEnds[T client.Object](all *OverdueEnds, controller string, isOverdue f
 	return &EndTracker[T]{all, controller, isOverdue, mayYield}
 }
 
-// EnqueueOverdue has the passes of objects run first of which a stop is overdue as a manager starts, or has become so by a change.
+// EnqueueOverdue runs a pass first if a stop of its object is overdue at the start of the manager, or becomes overdue
+// by a change.
 func (e *EndTracker[T]) EnqueueOverdue() handler.EventHandler {
 	type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	return handler.Funcs{
@@ -180,7 +183,8 @@ func (e *EndTracker[T]) enqueueOverdue(before, after client.Object, queue workqu
 	Enqueue(queue, ctrl.Request{NamespacedName: name}, UrgentPriority)
 }
 
-// awaitTurn notes whether a stop of an object is overdue, and returns when to look again if its pass has to wait for others; zero otherwise.
+// awaitTurn records whether a stop of an object is overdue. If the pass has to wait for others, it returns when to
+// try again; otherwise zero.
 func (e *EndTracker[T]) awaitTurn(ctx context.Context, name types.NamespacedName, obj T) time.Duration {
 	if e == nil {
 		return 0
@@ -207,14 +211,14 @@ func (e *EndTracker[T]) hasOverdue(obj T) bool {
 	return e != nil && e.isOverdue != nil && obj.GetDeletionTimestamp().IsZero() && e.isOverdue(obj)
 }
 
-// forget says that an object is none of them any more: its stop has ended, it is gone, or something keeps it that takes longer.
+// forget removes an object: its stop has ended, it is gone, or it waits for something that takes longer.
 func (e *EndTracker[T]) forget(name types.NamespacedName) {
 	if e != nil && e.isOverdue != nil {
 		e.all.note(overdueEnd{e.controller, name}, false)
 	}
 }
 
-// tell calls a function once no overdue end is waited for.
+// tell calls a function once no overdue end delays it.
 func (e *EndTracker[T]) tell(f func()) {
 	if e == nil {
 		f()

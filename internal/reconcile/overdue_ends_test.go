@@ -25,7 +25,7 @@ func podOf(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.Obje
 
 func nameOf(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
 
-// trackPods has Pods of some names be overdue; all others may yield.
+// trackPods makes Pods of some names overdue; all others may yield.
 func trackPods(all *OverdueEnds, controller string, overdue ...string) *EndTracker[*corev1.Pod] {
 	return TrackEnds(all, controller,
 		func(p *corev1.Pod) bool { return slices.Contains(overdue, p.Name) },
@@ -37,7 +37,7 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})
 		one, other := trackPods(all, "one", "a", "b"), trackPods(all, "other")
 		waits := func() bool { return other.awaitTurn(t.Context(), nameOf("x"), podOf("x")) > 0 }
-		var told atomic.Int32 // A timer tells, too.
+		var told atomic.Int32 // A timer calls it, too.
 		tell := func() { other.tell(func() { told.Add(1) }) }
 		expect := func(when string, isWaiting bool, isTold int32) {
 			t.Helper()
@@ -53,25 +53,25 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 			}
 		}
 		tell()
-		expect("two are overdue", true, 1)
+		expect("two stops are overdue", true, 1)
 		one.forget(nameOf("a"))
-		expect("one has ended", true, 1)
+		expect("a stop has ended", true, 1)
 		deleted := podOf("y")
 		deleted.DeletionTimestamp = new(metav1.NewTime(all.clock.Now()))
 		if wait := other.awaitTurn(t.Context(), nameOf("y"), deleted); wait > 0 {
 			t.Error("expected a deletion not to wait, found that it does")
 		}
 		one.forget(nameOf("b"))
-		expect("both have ended", false, 2)
+		expect("both stops have ended", false, 2)
 
 		one.awaitTurn(t.Context(), nameOf("a"), podOf("a"))
 		tell()
-		expect("one is overdue again", true, 2)
+		expect("a stop is overdue again", true, 2)
 		<-time.After(progressLimit)
 		synctest.Wait()
-		expect("it comes to no end", false, 3)
+		expect("the stop does not end", false, 3)
 		one.awaitTurn(t.Context(), nameOf("a"), podOf("a"))
-		expect("it still comes to none", false, 3)
+		expect("the stop still does not end", false, 3)
 		for range endsLimit / time.Second {
 			one.awaitTurn(t.Context(), nameOf("b"), podOf("b"))
 			one.forget(nameOf("b"))
@@ -80,7 +80,7 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 		expect("others come and go for long", false, 3)
 		one.forget(nameOf("a"))
 		one.awaitTurn(t.Context(), nameOf("b"), podOf("b"))
-		expect("there was none for a moment", true, 3)
+		expect("no stop was overdue for a moment", true, 3)
 		tell()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -111,7 +111,7 @@ func TestOverdueObjectsComeFirst(t *testing.T) {
 	for _, name := range []string{"fine", "overdue"} {
 		tracker.EnqueueOverdue().Create(t.Context(), event.CreateEvent{Object: podOf(name), IsInInitialList: true}, queue)
 	}
-	for _, name := range []string{"fine", "overdue"} { // The change of one that was overdue before is nothing new.
+	for _, name := range []string{"fine", "overdue"} { // The change of one that was overdue before is not news.
 		tracker.EnqueueOverdue().Update(t.Context(), event.UpdateEvent{ObjectOld: podOf(name), ObjectNew: podOf(name)}, queue)
 		tracker.EnqueueOverdue().Update(t.Context(), event.UpdateEvent{ObjectOld: podOf("before"), ObjectNew: podOf(name)}, queue)
 	}
@@ -125,18 +125,19 @@ func TestOverdueObjectsComeFirst(t *testing.T) {
 	}
 }
 
-// TestAPassEndsWhatIsOverdue counts as ended what a pass does not go on with.
+// TestAPassEndsWhatIsOverdue expects an object to be removed from the overdue ends if its pass does not continue at
+// once.
 func TestAPassEndsWhatIsOverdue(t *testing.T) {
 	for name, row := range map[string]struct {
 		out     FollowUp
 		looks   error
 		isAhead bool
 	}{
-		"it goes on at once":         {out: FollowUp{RequeueAfter: StaleCacheRetry}, isAhead: true},
-		"it looks again later":       {out: FollowUp{RequeueAfter: time.Minute}},
-		"it waits for an event":      {},
-		"what it needs is not known": {looks: ErrPending},
-		"its view is stale":          {looks: ErrStale, isAhead: true},
+		"the pass continues at once":  {out: FollowUp{RequeueAfter: StaleCacheRetry}, isAhead: true},
+		"the pass runs again later":   {out: FollowUp{RequeueAfter: time.Minute}},
+		"the pass waits for an event": {},
+		"an answer is missing":        {looks: ErrPending},
+		"the cache is stale":          {looks: ErrStale, isAhead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, events := NewOverdueEnds(clock.RealClock{}), eventList{}
@@ -159,7 +160,8 @@ func TestAPassEndsWhatIsOverdue(t *testing.T) {
 	}
 }
 
-// TestWhatIsUntoldIsToldThoughMoreIsOverdue has another end become overdue shortly before the first look at what is untold, and nobody note anything later.
+// TestWhatIsUntoldIsToldThoughMoreIsOverdue has another end become overdue shortly before the timer fires, and no
+// change after that.
 func TestWhatIsUntoldIsToldThoughMoreIsOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})
@@ -178,7 +180,7 @@ func TestWhatIsUntoldIsToldThoughMoreIsOverdue(t *testing.T) {
 		}
 		all.tell(func() { told.Add(1) })
 		if told.Load() != 3 || len(all.untold) > 0 {
-			t.Errorf("expected what comes later to be told at once, and nothing to be left, found %d and %d", told.Load(), len(all.untold))
+			t.Errorf("expected a later function to be called at once, and none to be left, found %d and %d", told.Load(), len(all.untold))
 		}
 	})
 }

@@ -22,26 +22,28 @@ import (
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
-// KeyRule is the key of structured log lines under which the rule stands that was followed.
+// KeyRule is the key of structured log lines that holds the name of the rule that was followed.
 const KeyRule = "rule"
 
-// ErrStale is returned by Observe and Act when the cache is behind what the API server knows. Nothing is reported, and
-// the pass is run again soon. What a cache does not mend in time is an error.
+// ErrStale is returned by Observe and Act when the cache is behind the API server. Nothing is reported, and the pass
+// runs again soon. If the cache does not catch up in time, the pass fails.
 var ErrStale = errors.New("the cache is behind the API server")
 
-// ErrPending is returned by Observe when what it needs is not known yet, and the object is enqueued once it is. Nothing is reported.
-var ErrPending = errors.New("what the pass needs is not known yet")
+// ErrPending is returned by Observe when a needed answer is still missing; the object is enqueued when the answer
+// arrives. Nothing is reported.
+var ErrPending = errors.New("an answer that the pass needs is still missing")
 
-// pendingLimit is when a pass runs again that was not enqueued.
+// pendingLimit is when a pass runs again if no answer has enqueued it.
 const pendingLimit = 2 * time.Minute
 
-// RefusedError is an effect that was refused. The pass reports it and ends normally; the report says when to try again.
+// RefusedError is an action that was rejected. The pass reports it and ends normally; the report defines when to try
+// again.
 type RefusedError struct {
-	// Class is the feature's own word for the kind of refusal; empty if it has none.
+	// Class is the feature's own name for the kind of refusal; empty if it has none.
 	Class string
-	// Message is for people: what was expected, what was found, what to do.
+	// Message is for users: expected, found, next step.
 	Message string
-	// Err is what was returned by Act.
+	// Err is the error that Act returned.
 	Err error
 }
 
@@ -56,23 +58,24 @@ func (r *RefusedError) Error() string {
 // Unwrap implements the interface of errors.Is and errors.As.
 func (r *RefusedError) Unwrap() error { return r.Err }
 
-// FollowUp is what a report asks for beside the status: what happens after it is saved.
+// FollowUp is the part of a report that takes effect after the status is saved.
 type FollowUp struct {
-	// Rule names the decision, for the log.
+	// Rule names the decision in the log.
 	Rule string
-	// RequeueAfter is when to look again; zero waits for an event.
+	// RequeueAfter is when to run the next pass; zero waits for an event.
 	RequeueAfter time.Duration
-	// IsUrgent has that look come before those of objects that are not.
+	// IsUrgent gives that pass priority over passes that are not urgent.
 	IsUrgent bool
 	// Events are emitted after the status is saved.
 	Events []decision.Event
 	// AfterSave runs after the status is saved, for counters.
 	AfterSave func()
-	// IsTransient says that the report is of something that goes on. It is saved only if something still goes on after
-	// statusDebounce, and then once in each; what is over sooner is never written. A report with events is saved at once.
+	// IsTransient is true for a report of an operation in progress. It is saved only if an operation is still in
+	// progress after statusDebounce, and then once in each such interval. Shorter operations are never written. A
+	// report with events is saved at once.
 	IsTransient bool
-	// RemembersLater says that a later pass, which comes by itself, may write the annotation of what is remembered, as long as the status
-	// keeps it: the write is out of the way while something is in a hurry.
+	// RemembersLater allows a later pass, which is sure to come, to write the annotation of remembered fields, as
+	// long as the status keeps them. It avoids that write while a stop or start is urgent.
 	RemembersLater bool
 }
 
@@ -82,50 +85,53 @@ type Pass[T client.Object, S, P any] struct {
 	Client client.Client
 	// Recorder emits events.
 	Recorder events.EventRecorder
-	// Clock tells the time, for the debounce of transient reports.
+	// Clock is the source of the current time for the debounce of transient reports.
 	Clock clock.PassiveClock
-	// New makes an empty object.
+	// New returns an empty object.
 	New func() T
-	// Owner is the field manager of what the pass itself writes; empty leaves it to the client.
+	// Owner is the field manager of the pass's own writes; empty leaves it to the client.
 	Owner string
 
 	// Guard, if set, keeps the pass away from objects that another project writes.
 	Guard *WriterGuard
-	// Prepare, if set, fills in what a webhook would, and reports whether it changed anything. It is written before the
-	// object is observed. Without it, a finalizer is all that is filled in.
+	// Prepare, if set, sets the defaults that a webhook would set, and reports whether it changed anything. They are
+	// written before the object is observed. Without Prepare, only the finalizer is added.
 	Prepare func(obj T) (changed bool)
 	// Finalizer, if set, keeps a deleted object until its Finalize is done.
 	Finalizer *Finalizer[T]
-	// Forget, if set, is called when the object is gone: what is kept of it in memory goes too.
+	// Forget, if set, is called when the object is gone, to free what is held of it in memory.
 	Forget func(name types.NamespacedName)
 
-	// Observe reads everything that the decision may look at. It only reads, and may return ErrStale or ErrPending.
+	// Observe reads everything that the decision may use. It only reads, and may return ErrStale or ErrPending.
 	Observe func(ctx context.Context, obj T) (S, error)
 	// Release, if set, closes what Observe opened, at the end of the pass.
 	Release func(seen S)
-	// Decide is pure and total.
+	// Decide returns the plan. It has no side effects, and handles every observation.
 	Decide func(seen S) P
-	// Act, if set, carries out the plan: idempotent, bounded, and not waited for. It returns ErrStale, a *RefusedError, or another error,
-	// which is reported as a *RefusedError too and then returned, so that the queue backs off.
+	// Act, if set, carries out the plan. It is idempotent, limited in time, and does not wait for effects. It returns
+	// ErrStale, a *RefusedError, or another error, which is also reported as a *RefusedError and then returned, so
+	// that the queue backs off.
 	Act func(ctx context.Context, seen S, plan P) error
 	// Report writes into the status of obj.
 	Report func(obj T, seen S, plan P, refused *RefusedError) FollowUp
 
-	// Ends, if set, has passes in which an overdue stop ends come before others of the process, and events after them.
+	// Ends, if set, gives passes that end an overdue stop priority over other passes of the process; events come
+	// after them.
 	Ends *EndTracker[T]
 
-	// SharesStatus says that several controllers write this status, each its own fields and conditions: a write of another one
-	// is no conflict.
+	// SharesStatus is true if several controllers write this status, each its own fields and conditions: a write of
+	// another controller is not a conflict.
 	SharesStatus bool
-	// Conditions, if set, are where fields are reported that the served schema does not keep; an event tells of them anyway.
+	// Conditions, if set, returns the conditions in which to report fields that the served schema does not keep. An
+	// event reports them in any case.
 	Conditions func(obj T) *[]metav1.Condition
-	// Remember, if set, returns the fields of the status that later passes decide by. They are kept in an annotation of Owner
-	// where the served schema drops them, and are back in the status before Observe.
+	// Remember, if set, returns the fields of the status that later decisions use. Where the served schema drops
+	// them, they are kept in an annotation of Owner, and restored into the status before Observe.
 	Remember func(obj T) map[string]any
-	// RemembersAlways keeps them there whatever the schema, which may be replaced at any time.
+	// RemembersAlways keeps the annotation under every schema, because the schema may be replaced at any time.
 	RemembersAlways bool
-	// Recoverable are paths of the status that later passes find out again once they are lost: where the schema keeps them, the
-	// annotation need not have them.
+	// Recoverable are paths of the status that later passes can find out again. Where the schema keeps them, the
+	// annotation need not contain them.
 	Recoverable []string
 
 	versions   versionTracker
@@ -133,15 +139,15 @@ type Pass[T client.Object, S, P any] struct {
 	schema     servedSchema
 }
 
-// Finalizer keeps a deleted object until what belongs to it is gone.
+// Finalizer keeps a deleted object until its dependents are gone.
 type Finalizer[T client.Object] struct {
 	Name string
-	// Finalize deletes what belongs to obj and returns when to look again; the finalizer is removed when that is zero.
-	// What it writes into the status of obj is saved while the finalizer stays.
+	// Finalize deletes the dependents of obj and returns when to try again; the finalizer is removed when that is
+	// zero. Its changes to the status of obj are saved while the finalizer stays.
 	Finalize func(ctx context.Context, obj T) (lookAgainAfter time.Duration, err error)
 }
 
-// Reconcile implements reconcile.Reconciler. An effect that fails does not keep its report from being saved.
+// Reconcile implements reconcile.Reconciler. A failed action does not prevent its report from being saved.
 func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	obj := p.New()
 	if err := p.Client.Get(ctx, req.NamespacedName, obj); err != nil {
@@ -150,7 +156,7 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// A pass on a version that is known to be outdated would observe the world for nothing and lose the race.
+	// A pass on an outdated version would observe in vain and lose the race for the write.
 	if wait := p.versions.awaitNewer(req, obj.GetResourceVersion(), p.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
@@ -160,7 +166,7 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	before, _ := obj.DeepCopyObject().(T)
 	statusannotation.RestoreStatus(obj)
-	// What other controllers remember is not for this one to write.
+	// This controller must not write the remembered fields of other controllers.
 	statusannotation.RestoreStatus(before, statusannotation.KeyOf(p.Owner))
 	if wait := p.Ends.awaitTurn(ctx, req.NamespacedName, obj); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait, Priority: new(UsualPriority)}, nil
@@ -174,27 +180,27 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	p.versions.noteFresh(req)
 	if errors.Is(failure, ErrPending) {
-		p.Ends.forget(req.NamespacedName) // What it waits for may take long.
+		p.Ends.forget(req.NamespacedName) // The answer may take long.
 		return ctrl.Result{RequeueAfter: pendingLimit}, nil
 	}
 	result, err := p.save(ctx, req, versions[T]{before, obj}, out, failure)
 	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > goesOnWithin || !p.Ends.hasOverdue(obj) {
-		p.Ends.forget(req.NamespacedName) // It has ended, or waits for something that others must not.
+		p.Ends.forget(req.NamespacedName) // The stop has ended, or waits for something that must not delay others.
 	}
 	return result, err
 }
 
-// goesOnWithin is the longest interval of a pass that goes on with what the last one has written.
+// goesOnWithin is the longest interval after which a pass counts as continuing at once.
 const goesOnWithin = time.Second
 
-// versions are an object as it was read, and as a pass has left it.
+// versions are an object as it was read, and as the pass has left it.
 type versions[T client.Object] struct{ before, after T }
 
 func (v versions[T]) isReplaced() bool {
 	return v.before.GetResourceVersion() != v.after.GetResourceVersion()
 }
 
-// observeAndAct is the pass between the read of the object and the write of its status.
+// observeAndAct is the part of the pass between the read of the object and the write of its status.
 func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, error) {
 	seen, err := p.Observe(ctx, obj)
 	if err != nil {
@@ -211,7 +217,7 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 		return FollowUp{}, err
 	}
 	if ended := ctx.Err(); ended != nil {
-		// What an effect says that was cut off by the end of its pass is not about the effect.
+		// An error of an interrupted action describes the interruption, not the action.
 		return FollowUp{}, &unreportedError{fmt.Errorf("pass ended early: %w", ended)}
 	}
 	if err == nil {
@@ -223,22 +229,22 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 	return p.Report(obj, seen, plan, &RefusedError{Message: err.Error(), Err: err}), err
 }
 
-// goneRetry is when an object is looked for again that could not be written because it is not there.
+// goneRetry is when to read an object again that was not found when it was written.
 const goneRetry = time.Second
 
-// unreportedError is an error that came before there was anything to report.
+// unreportedError is an error from before there was a report.
 type unreportedError struct{ error }
 
 // Unwrap implements the interface of errors.Is and errors.As.
 func (u *unreportedError) Unwrap() error { return u.error }
 
-// save writes the status once, then emits events and counts.
+// save writes the status once, then emits events and updates counters.
 func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions[T], out FollowUp, failure error) (ctrl.Result, error) {
 	if u, ok := errors.AsType[*unreportedError](failure); ok {
 		return ctrl.Result{}, u.error
 	}
 	if obj.isReplaced() {
-		// The effect has changed the object itself, so that a report on the version before it would be refused.
+		// The action has changed the object itself, so that a report on its earlier version would be refused.
 		p.noteWritten(req, obj)
 		return ctrl.Result{RequeueAfter: retryUnless(failure)}, failure
 	}
@@ -248,18 +254,18 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 		}
 	}
 	written, err := p.writeStatus(ctx, obj.before, obj.after, out.RemembersLater)
-	if err == nil || written.isStored { // The next pass finds no news in what is stored.
-		p.tell(obj.after, out, written)
+	if err == nil || written.isStored { // The next pass finds no difference to the stored status.
+		p.tell(ctx, obj.after, out, written)
 	}
 	switch {
 	case k8serrors.IsConflict(err):
 		return p.loseRace(req, obj.before, err)
-	case k8serrors.IsNotFound(err): // It is gone, or an API server does not serve its kind for a moment.
+	case k8serrors.IsNotFound(err): // The object is gone, or an API server does not serve its kind for a moment.
 		return ctrl.Result{RequeueAfter: goneRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("save status: %w", err)
 	case written.changed:
-		log.FromContext(ctx).Info("Status changed", KeyRule, out.Rule)
+		log.FromContext(ctx).V(1).Info("Status changed", KeyRule, out.Rule)
 	}
 	if obj.isReplaced() {
 		p.noteWritten(req, obj)
@@ -276,9 +282,10 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(priorityOf(out))}, nil
 }
 
-// tell emits events, once no stop is waited for that is overdue, and counts.
-func (p *Pass[T, S, P]) tell(obj T, out FollowUp, written statusWrite) {
+// tell emits events, after all overdue ends, and updates counters.
+func (p *Pass[T, S, P]) tell(ctx context.Context, obj T, out FollowUp, written statusWrite) {
 	if events := append(out.Events, lostFieldsEvents(written.firstLost)...); len(events) > 0 {
+		logEvents(log.FromContext(ctx), events)
 		p.Ends.tell(func() { EmitEvents(p.Recorder, obj, events) })
 	}
 	if out.AfterSave != nil {
@@ -286,7 +293,8 @@ func (p *Pass[T, S, P]) tell(obj T, out FollowUp, written statusWrite) {
 	}
 }
 
-// loseRace waits for the version that has won. One that was refused before and is still the newest has not lost to another.
+// loseRace waits for the version that has won. If the same version is refused a second time while it is still the
+// newest, it has not lost to another.
 func (p *Pass[T, S, P]) loseRace(req ctrl.Request, obj T, conflict error) (ctrl.Result, error) {
 	if isFirst := p.versions.noteLost(req, obj.GetResourceVersion(), p.Clock.Now()); isFirst {
 		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
@@ -296,7 +304,7 @@ func (p *Pass[T, S, P]) loseRace(req ctrl.Request, obj T, conflict error) (ctrl.
 		req, obj.GetResourceVersion(), staleCacheLimit, conflict)
 }
 
-// awaitCache looks again at what a cache was behind with, until that is no reason any more.
+// awaitCache runs the pass again soon, until the limit for a late cache is reached.
 func (p *Pass[T, S, P]) awaitCache(req ctrl.Request, stale error) (ctrl.Result, error) {
 	waited := p.versions.noteStale(req, p.Clock.Now())
 	if waited < staleCacheLimit {
@@ -320,7 +328,7 @@ func (p *Pass[T, S, P]) forget(req ctrl.Request) {
 	}
 }
 
-// retryUnless is the interval after a write of the object itself; an error has its own, the queue's back-off.
+// retryUnless returns the interval after a write of the object itself; after an error, the queue's back-off applies.
 func retryUnless(failure error) time.Duration {
 	if failure != nil {
 		return 0

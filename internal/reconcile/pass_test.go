@@ -31,7 +31,7 @@ import (
 // firstVersion is the resource version of the first object that is stored.
 const firstVersion = 100
 
-// fakeServer is an API server with one Pod and a cache that may be behind it.
+// fakeServer is an API server with one Pod, and a cache that may be behind it.
 type fakeServer struct {
 	client.Client
 	stored, cached int
@@ -39,7 +39,7 @@ type fakeServer struct {
 	refuse         error
 	finalizers     []string
 	deleting       bool
-	// patches are writes of the status, and replaced those of the object.
+	// patches are writes of the status, and replaced are writes of the object.
 	patches, replaced []string
 }
 
@@ -79,7 +79,7 @@ func (s *fakeServer) write(obj client.Object, patch client.Patch) (string, error
 		return "", k8serrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("outdated"))
 	}
 	s.stored++
-	if err := json.Unmarshal(data, obj); err != nil { // The answer has what was written.
+	if err := json.Unmarshal(data, obj); err != nil { // The answer has the written values.
 		return "", err
 	}
 	obj.SetResourceVersion(fmt.Sprint(firstVersion + s.stored))
@@ -100,14 +100,14 @@ func (w fakeStatusWriter) Patch(_ context.Context, obj client.Object, patch clie
 	return err
 }
 
-// eventList is what was emitted.
+// eventList holds the emitted events.
 type eventList []string
 
 func (l *eventList) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
 	*l = append(*l, kind+" "+reason+": "+fmt.Sprintf(note, args...))
 }
 
-// newPodPass returns a pass over Pods that looks at nothing and does nothing.
+// newPodPass returns a pass over Pods that observes nothing and does nothing.
 func newPodPass(s *fakeServer, events *eventList) *Pass[*corev1.Pod, int, int] {
 	return &Pass[*corev1.Pod, int, int]{
 		Client: s, Recorder: events, Clock: clock.RealClock{}, Owner: "tester",
@@ -175,8 +175,8 @@ func TestPass(t *testing.T) {
 		"an effect on a stale view is not reported": {acts: fmt.Errorf("create: %w", ErrStale), passes: 1, want: result{
 			RequeueAfter: StaleCacheRetry, Observed: 1, ReleasedAsOftenAsItWasAllocated: true,
 		}},
-		"a stale view is not decided on":           {looks: ErrStale, passes: 1, want: result{RequeueAfter: StaleCacheRetry, Observed: 1}},
-		"an observation that fails is tried again": {looks: diskFull, passes: 1, want: result{Failed: true, Observed: 1}},
+		"a stale view is not decided on":   {looks: ErrStale, passes: 1, want: result{RequeueAfter: StaleCacheRetry, Observed: 1}},
+		"a failed observation is repeated": {looks: diskFull, passes: 1, want: result{Failed: true, Observed: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, got, events, allocated := row.server, result{}, eventList(nil), 0
@@ -355,15 +355,15 @@ func TestTransientReportsAreDebounced(t *testing.T) {
 		want   writes
 	}{
 		"a settled report is written at once": {[]pass{{}}, writes{Patches: 1, Saves: 1}},
-		"what is over within the debounce is written when it ends": {
+		"an operation shorter than the debounce is written when it ends": {
 			[]pass{{transient: true}, {after: short, transient: true}, {after: short}}, writes{Patches: 1, Saves: 1},
 		},
-		"what goes on is written after the debounce": {[]pass{{transient: true}, {after: statusDebounce, transient: true}}, writes{Patches: 1, Saves: 1}},
-		"what goes on for long is written once in each debounce": {[]pass{
+		"an operation in progress is written after the debounce": {[]pass{{transient: true}, {after: statusDebounce, transient: true}}, writes{Patches: 1, Saves: 1}},
+		"a long operation is written once in each debounce": {[]pass{
 			{transient: true}, {after: statusDebounce, transient: true}, {after: short, transient: true}, {after: short, transient: true}, {after: statusDebounce, transient: true},
 		}, writes{Patches: 2, Saves: 2}},
-		"a report with an event is written at once":           {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},
-		"a report that asks for less is looked at again then": {[]pass{{transient: true, requeueAfter: short}}, writes{}},
+		"a report with an event is written at once":             {[]pass{{transient: true, hasEvent: true}}, writes{Patches: 1, Events: 1, Saves: 1}},
+		"a report with a shorter interval is repeated after it": {[]pass{{transient: true, requeueAfter: short}}, writes{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -387,7 +387,7 @@ func TestTransientReportsAreDebounced(t *testing.T) {
 					}
 					limit := minNonZero(statusDebounce, now.requeueAfter)
 					if held := len(s.patches) == patches; held && (result.RequeueAfter == 0 || result.RequeueAfter > limit) {
-						t.Errorf("expected at most %s until the next look at what is held back, found %s", limit, result.RequeueAfter)
+						t.Errorf("expected the next pass of a delayed report within %s, found %s", limit, result.RequeueAfter)
 					}
 				}
 				if diff := cmp.Diff(row.want, writes{Patches: len(s.patches), Events: len(events), Saves: saves}); diff != "" {

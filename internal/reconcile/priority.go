@@ -8,13 +8,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// The priorities of passes. Objects that are listed as a manager starts have a lower one than either, which is controller-runtime's own.
+// The priorities of passes. Objects that are listed when a manager starts have controller-runtime's priority for
+// that, which is lower than both.
 const (
 	UsualPriority  = 0
 	UrgentPriority = 10
 )
 
-// priorityOf is that of the next pass. Without one, it would have that of the last for ever.
+// priorityOf returns the priority of the next pass. Without one, the next pass would have the priority of the last
+// one forever.
 func priorityOf(out FollowUp) int {
 	if out.IsUrgent {
 		return UrgentPriority
@@ -22,7 +24,7 @@ func priorityOf(out FollowUp) int {
 	return UsualPriority
 }
 
-// Enqueue has the pass of an object run at once.
+// Enqueue runs a pass of the object at once.
 func Enqueue(queue workqueue.TypedRateLimitingInterface[ctrl.Request], request ctrl.Request, priority int) {
 	if prioritized, ok := queue.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
 		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(priority)}, request)

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// TestUrgentObjectsComeFirst lists a hundred objects, as at the start of a manager, before one that is urgent, and one whose pass has said
-// that it is not in a hurry.
+// TestUrgentObjectsComeFirst lists a hundred objects, as at the start of a manager, before an urgent one, and one
+// whose pass was not urgent.
 func TestUrgentObjectsComeFirst(t *testing.T) {
 	queue := priorityqueue.New[ctrl.Request]("test")
 	defer queue.ShutDown()

@@ -12,23 +12,24 @@ import (
 )
 
 const (
-	// schemaRetry is how long a field that was lost is not sent again. Then one write finds out whether the schema keeps it now.
+	// schemaRetry is how long a lost field is not sent again. Then one write checks whether the schema keeps it now.
 	schemaRetry = 10 * time.Minute
-	// hotInterval is the interval of rules that do not wait for the world, but for what they have reported themselves.
+	// hotInterval is the interval of rules that wait only for their own report.
 	hotInterval = time.Second
-	// minUnkeptBackoff and maxUnkeptBackoff bound the interval of passes that decide the same again, because what they
-	// reported is not kept anywhere.
+	// minUnkeptBackoff and maxUnkeptBackoff limit the interval of passes that repeat a decision because their report
+	// is not stored anywhere.
 	minUnkeptBackoff = 200 * time.Millisecond
 	maxUnkeptBackoff = 10 * time.Minute
 )
 
-// servedSchema is what the answers to writes have shown of a kind's schema. The zero value is ready.
+// servedSchema describes a kind's schema, as far as the answers to writes have shown it. The zero value is ready.
 type servedSchema struct {
 	mu sync.Mutex
-	// lost are paths of the status that were not kept, and when that was tried last; kept are fields that were.
+	// lost maps paths of the status that were not stored to the time of the last attempt; kept are fields that were
+	// stored.
 	lost map[string]time.Time
 	kept map[string]bool
-	// waits are the intervals of passes whose report is not kept.
+	// waits are the intervals of passes whose report is not stored.
 	waits map[ctrl.Request]unkeptWait
 }
 
@@ -37,7 +38,7 @@ type unkeptWait struct {
 	after time.Duration
 }
 
-// lostFields returns the paths that are not worth sending now, sorted.
+// lostFields returns the paths that are not to be sent now, sorted.
 func (s *servedSchema) lostFields(now time.Time) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,14 +46,14 @@ func (s *servedSchema) lostFields(now time.Time) []string {
 	return slices.DeleteFunc(paths, func(path string) bool { return now.Sub(s.lost[path]) >= schemaRetry })
 }
 
-// report returns every path that was lost when it was last sent, sorted, and whether anything was sent at all.
+// report returns every path that was lost when it was last sent, sorted, and whether any field was sent at all.
 func (s *servedSchema) report() (lost []string, isTried bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.lost)), len(s.lost)+len(s.kept) > 0
 }
 
-// learn takes in what became of a write, and returns the paths that were not known to be lost.
+// learn records the result of a write, and returns the paths that were not known to be lost.
 func (s *servedSchema) learn(written map[string]any, lost []string, now time.Time) (news []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +69,7 @@ func (s *servedSchema) learn(written map[string]any, lost []string, now time.Tim
 	}
 	for field := range written {
 		s.kept[field] = !slices.ContainsFunc(lost, func(path string) bool { return topLevelField(path) == field })
-		// A path of this field that was sent again and is not lost is kept now.
+		// A path of this field that was sent again and was not lost is kept now.
 		maps.DeleteFunc(s.lost, func(path string, tried time.Time) bool {
 			return topLevelField(path) == field && now.Sub(tried) >= schemaRetry && !slices.Contains(lost, path)
 		})
@@ -76,8 +77,8 @@ func (s *servedSchema) learn(written map[string]any, lost []string, now time.Tim
 	return news
 }
 
-// mayDrop reports whether a field has to be remembered elsewhere. What was remembered before stays so until the schema was seen
-// to keep it.
+// mayDrop reports whether a field has to be remembered in the annotation. A remembered field stays there until the
+// schema is seen to keep it.
 func (s *servedSchema) mayDrop(field string, isRemembered bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,15 +94,15 @@ func (s *servedSchema) isLost(field string) bool {
 	return false
 }
 
-// keepsAll reports whether no path is known to be lost.
+// keepsAll reports whether none of the paths is known to be lost.
 func (s *servedSchema) keepsAll(paths []string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !slices.ContainsFunc(paths, func(path string) bool { return s.isLost(topLevelField(path)) })
 }
 
-// backoff returns the shortest interval of a pass that looks again at once and whose report is not kept: a rule that waits for its
-// own report would be followed again and again.
+// backoff returns the minimum interval of a pass that runs again at once and whose report is not stored. Without it,
+// a rule that waits for its own report would be followed again and again.
 func (s *servedSchema) backoff(req ctrl.Request, rule string, isHot bool) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

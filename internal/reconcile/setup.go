@@ -26,17 +26,17 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// WorkerOptions is how a controller's passes are run.
+// WorkerOptions define how a controller's passes run.
 type WorkerOptions struct {
-	// Count is how many passes run at once.
+	// Count is the number of passes that run at once.
 	Count int
-	// PassTimeout bounds one pass.
+	// PassTimeout limits one pass.
 	PassTimeout time.Duration
-	// MinBackoff and MaxBackoff bound the interval after a pass that failed; zero leaves both to controller-runtime.
+	// MinBackoff and MaxBackoff limit the interval after a failed pass; zero leaves both to controller-runtime.
 	MinBackoff, MaxBackoff time.Duration
 }
 
-// Options returns them in the words of controller-runtime.
+// Options converts w to the options of controller-runtime.
 func (w WorkerOptions) Options() controller.Options {
 	options := controller.Options{MaxConcurrentReconciles: w.Count, ReconciliationTimeout: w.PassTimeout}
 	if w.MinBackoff > 0 {
@@ -45,8 +45,8 @@ func (w WorkerOptions) Options() controller.Options {
 	return options
 }
 
-// NewLabelledCache adds a cache to the manager that holds only the objects of these kinds that the selector matches: a hub
-// has many Pods and Jobs that are not Torpor's. No namespaces mean all.
+// NewLabelledCache adds a cache to the manager that holds only the objects of these kinds that the selector matches:
+// a hub has many Pods and Jobs that are not Torpor's. An empty list of namespaces means all.
 func NewLabelledCache(mgr manager.Manager, namespaces []string, selector labels.Selector, kinds ...client.Object) (cache.Cache, error) {
 	labelled, err := BuildTrimmedCache(mgr, namespaces, selector, cache.TransformStripManagedFields(), kinds...)
 	if err != nil {
@@ -58,7 +58,8 @@ func NewLabelledCache(mgr manager.Manager, namespaces []string, selector labels.
 	return labelled, nil
 }
 
-// BuildTrimmedCache makes such a cache, which somebody else starts, of objects without what trim takes from them.
+// BuildTrimmedCache returns a cache like that of NewLabelledCache, but neither adds it to the manager nor starts it.
+// The function trim removes unneeded fields from the objects.
 func BuildTrimmedCache(mgr manager.Manager, namespaces []string, selector labels.Selector, trim toolscache.TransformFunc, kinds ...client.Object) (cache.Cache, error) {
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range kinds {
@@ -80,7 +81,8 @@ func BuildTrimmedCache(mgr manager.Manager, namespaces []string, selector labels
 	return labelled, nil
 }
 
-// RequestByLabel maps an object to the one of its namespace whose name its label has; without the label to none.
+// RequestByLabel maps an object to the object that its label names, in the same namespace. An object without the
+// label maps to none.
 func RequestByLabel(label string) handler.MapFunc {
 	return func(_ context.Context, obj client.Object) []ctrl.Request {
 		name := obj.GetLabels()[label]
@@ -91,7 +93,7 @@ func RequestByLabel(label string) handler.MapFunc {
 	}
 }
 
-// AnnotationChangedByOthers lets through changes of annotations, but for those in which controllers remember a status.
+// AnnotationChangedByOthers passes on changes of annotations, except those in which controllers remember a status.
 func AnnotationChangedByOthers() predicate.Predicate {
 	others := func(o client.Object) map[string]string {
 		annotations := maps.Clone(o.GetAnnotations())
@@ -101,7 +103,7 @@ func AnnotationChangedByOthers() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(others(e.ObjectOld), others(e.ObjectNew)) }}
 }
 
-// FieldChanged lets through updates after which something that is read from the object differs.
+// FieldChanged passes on updates that change the value that read returns.
 func FieldChanged[T client.Object](read func(T) any) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(T)

@@ -21,10 +21,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// writer is a controller that owns one condition of a MySQLCluster, and one field.
+// writer is a controller that owns one condition and one field of a MySQLCluster.
 type writer struct {
 	name string
-	// condition is nil when the controller has nothing to say.
+	// condition is nil if the controller has nothing to report.
 	condition *decision.Condition
 	cloned    bool
 }
@@ -49,7 +49,7 @@ func (w *writer) pass(env *testenv.Environment) *reconcile.Pass[*mocov1beta2.MyS
 	}
 }
 
-// reasons are those of all conditions, by type, as the API server stores them.
+// reasons returns the reasons of all conditions, by type, as the API server stores them.
 func reasons(t *testing.T, env *testenv.Environment, cluster *mocov1beta2.MySQLCluster) map[string]string {
 	t.Helper()
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil {
@@ -67,7 +67,8 @@ func TestControllersWriteTheirOwnPartOfOneStatus(t *testing.T) {
 	env := testenv.Start(t)
 	cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: env.CreateNamespace(t), Name: "test"}, 3)
 	env.ExpectCreated(t, cluster)
-	// An older version of Torpor has written the whole status, one condition of which nobody reports any more.
+	// An older version of Torpor has written the whole status, with one condition that no controller reports any
+	// more.
 	before := cluster.DeepCopy()
 	cluster.Status.Conditions = []metav1.Condition{
 		{Type: "First", Status: "True", Reason: "Old", LastTransitionTime: metav1.Unix(1, 0)},

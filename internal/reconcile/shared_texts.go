@@ -8,8 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ShareTexts lets the labels and field managers of an object that is about to be cached, and the names of its annotations, use the memory of
-// equal texts in other objects: thousands of objects of apps have the same names, and a dozen objects the GUID of one app.
+// ShareTexts makes an object that is about to be cached share memory with other objects for equal texts: labels,
+// field managers, and the names of annotations. Thousands of objects of apps have the same names, and a dozen objects
+// the GUID of one app.
 func ShareTexts(obj metav1.Object) {
 	if labels := obj.GetLabels(); labels != nil {
 		shared := make(map[string]string, len(labels))

@@ -15,10 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Two objects that were decoded one after the other keep equal texts once, and say the same as before.
+// TestObjectsShareTexts has two objects that were decoded one after the other: they share equal texts, and their
+// contents stay the same.
 func TestObjectsShareTexts(t *testing.T) {
 	decode := func() *corev1.Pod {
-		// Texts of a decoder are never those of another object.
+		// A decoder never shares texts between objects.
 		text := func(s string) string { return strings.Clone(s) }
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Labels: map[string]string{text("app"): text("guid")}, Annotations: map[string]string{text("note"): text("of one object")},

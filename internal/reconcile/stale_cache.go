@@ -11,31 +11,32 @@ import (
 )
 
 const (
-	// StaleCacheRetry is when the cache is asked again for an object whose newer version is on its way to it.
+	// StaleCacheRetry is when to read the cache again for an object whose newer version is on its way.
 	StaleCacheRetry = 5 * time.Millisecond
-	// staleRetryShare is the part of the wait so far that the next interval takes.
+	// staleRetryShare is the divisor of the elapsed wait that gives the next interval.
 	staleRetryShare = 4
-	// staleCacheLimit is for how long a cached version may be taken for outdated. A hub that was restored from a backup
-	// serves lower versions than before, and would otherwise be waited for without an end.
+	// staleCacheLimit is how long a cached version may be considered outdated. A hub that was restored from a backup
+	// serves lower versions than before, and the wait for a newer one would never end.
 	staleCacheLimit = 10 * time.Second
 )
 
-// versionTracker knows, by request, versions that must not be decided on. The zero value is ready.
+// versionTracker stores, for each request, versions that must not be decided on. The zero value is ready.
 type versionTracker struct {
 	byRequest sync.Map
-	// staleSince is from when on all passes of a request have found the cache behind.
+	// staleSince is the time since which all passes of a request have found the cache behind.
 	staleSince sync.Map
 }
 
 type knownVersions struct {
-	// lost is a version that lost a race or was replaced; written is the one that replaced it, empty if unknown.
+	// lost is a version that lost a race or was replaced; written is its successor, empty if unknown.
 	lost, written string
 	at            time.Time
-	// isRefusedAgain says that lost was refused when it should have been replaced long ago: the queue's back-off is what is left.
+	// isRefusedAgain is true if lost was refused although it should have been replaced long ago: only the queue's
+	// back-off is left.
 	isRefusedAgain bool
 }
 
-// staleRetry grows with the wait, so that a cache that is late is noticed soon and a conflict that stays costs little.
+// staleRetry grows with the wait, so that a late cache is noticed soon and a persistent conflict costs little.
 func staleRetry(waited time.Duration) time.Duration {
 	return max(StaleCacheRetry, waited/staleRetryShare)
 }
@@ -44,7 +45,7 @@ func (t *versionTracker) noteWritten(req ctrl.Request, replaced, written string,
 	t.byRequest.Store(req, knownVersions{lost: replaced, written: written, at: now})
 }
 
-// noteLost reports whether it is the first time that this version is refused.
+// noteLost reports whether this version was refused for the first time.
 func (t *versionTracker) noteLost(req ctrl.Request, lost string, now time.Time) (isFirst bool) {
 	known := t.find(req)
 	isFirst = known.lost != lost || known.written != ""
@@ -52,7 +53,7 @@ func (t *versionTracker) noteLost(req ctrl.Request, lost string, now time.Time) 
 	return isFirst
 }
 
-// noteStale returns for how long passes have found the cache behind, and no other came in between.
+// noteStale returns how long all passes have found the cache behind.
 func (t *versionTracker) noteStale(req ctrl.Request, now time.Time) time.Duration {
 	since, _ := t.staleSince.LoadOrStore(req, now)
 	began, _ := since.(time.Time)
@@ -72,7 +73,7 @@ func (t *versionTracker) find(req ctrl.Request) knownVersions {
 	return known
 }
 
-// awaitNewer returns when to look again if a newer version than this one is known, and otherwise zero.
+// awaitNewer returns when to read again if a newer version is known to exist, and otherwise zero.
 func (t *versionTracker) awaitNewer(req ctrl.Request, version string, now time.Time) time.Duration {
 	known := t.find(req)
 	waited := now.Sub(known.at)
@@ -86,8 +87,8 @@ func (k knownVersions) isNewerThan(version string) bool {
 	if version == k.lost {
 		return true
 	}
-	// Several controllers write one object, so versions between the one that was replaced and the one that was written pass
-	// through the cache too. They are comparable since Kubernetes 1.35 (KEP-5504), and in etcd always were.
+	// Several controllers write one object, so versions between the replaced one and the written one also pass
+	// through the cache. They are comparable since Kubernetes 1.35 (KEP-5504), and always were in etcd.
 	order, err := resourceversion.CompareResourceVersion(version, k.written)
 	return err == nil && order < 0
 }

@@ -22,15 +22,17 @@ type patchOperation struct {
 	Value any    `json:"value"`
 }
 
-// statusPatch is what differs between two statuses. Conditions are written one by one, because those of others may hold what
-// Torpor's type does not know, or lack what it would fill in.
+// statusPatch holds the differences between two statuses. Conditions are written one by one: a condition of another
+// controller may have fields that Torpor's type lacks, or lack fields that the type would fill in.
 type statusPatch struct {
 	operations []patchOperation
-	// merge is the same as a merge patch, which needs no status to be there; written is what should stand afterwards.
+	// merge is the same change as a merge patch, which needs no existing status; written holds the values that should
+	// be stored afterwards.
 	merge, written map[string]any
-	// hadConditions is whether the status had conditions before.
+	// hadConditions is true if the status had conditions before.
 	hadConditions bool
-	// replacesMaps is whether a whole map is added or removed, of which another controller may write its own part meanwhile.
+	// replacesMaps is true if a whole map is added or removed, while another controller may write its own part of the
+	// map.
 	replacesMaps bool
 }
 
@@ -42,8 +44,8 @@ func buildStatusPatch(before, after map[string]any) statusPatch {
 	return patch
 }
 
-// pickChanges returns what is new in a map, and in the maps inside it. Their other fields may be another controller's, who takes them away
-// meanwhile.
+// pickChanges returns the new values in a map, and in the maps inside it. Other fields may belong to another
+// controller, which may remove them in the meantime.
 func pickChanges(before, after map[string]any) map[string]any {
 	changes := map[string]any{}
 	for name, value := range after {
@@ -60,7 +62,7 @@ func pickChanges(before, after map[string]any) map[string]any {
 	return changes
 }
 
-// diffFields adds operations for what differs, in the order of names.
+// diffFields adds operations for the differences, in the order of names.
 func (p *statusPatch) diffFields(path string, before, after map[string]any) {
 	union := maps.Clone(before)
 	maps.Copy(union, after)
@@ -87,7 +89,7 @@ func (p *statusPatch) diffFields(path string, before, after map[string]any) {
 	}
 }
 
-// diffConditions touches only conditions that differ. Each is tested to be still where it was.
+// diffConditions changes only conditions that differ. Each is first tested to be still at its index.
 func (p *statusPatch) diffConditions(path string, before, after []any) {
 	var removals []patchOperation
 	next := 0
@@ -96,7 +98,7 @@ func (p *statusPatch) diffConditions(path string, before, after []any) {
 		isSame := patchOperation{"test", at + "/type", typeOf(old)}
 		switch {
 		case next == len(after) || typeOf(after[next]) != typeOf(old):
-			// From the end, so that what is left stays where it is.
+			// From the end, so that the remaining conditions keep their index.
 			removals = append([]patchOperation{isSame, {Op: "remove", Path: at}}, removals...)
 		case !reflect.DeepEqual(old, after[next]):
 			p.operations = append(p.operations, isSame, patchOperation{"replace", at, after[next]})
@@ -117,18 +119,19 @@ func (p *statusPatch) noteWritten(condition any) {
 	p.written[conditionsField] = append(asList(p.written[conditionsField]), condition)
 }
 
-// hasTests reports whether the patch finds out by itself that another controller has changed what it relies on. Of a map it
-// cannot: the stored one may hold what Torpor's type takes for nothing, such as a null, and a test of it would fail for ever.
+// hasTests reports whether the patch itself detects that another controller has changed what it relies on. It cannot
+// do so for a map: the stored map may hold values that Torpor's type ignores, such as a null, and a test of it would
+// fail forever.
 func (p *statusPatch) hasTests() bool { return p.hadConditions && !p.replacesMaps }
 
-// encode returns the patch and its type. It fails with a conflict if the object has another version than this one, unless
-// that is empty.
+// encode returns the patch and its type. The patch fails with a conflict if the object has another version than this
+// one, unless that is empty.
 func (p *statusPatch) encode(version string) ([]byte, types.PatchType, error) {
 	var patch any
 	form := types.JSONPatchType
 	switch {
 	case !p.hadConditions:
-		// Perhaps there is no status yet, to which a JSON patch could add a field.
+		// The status may not exist yet, so that a JSON patch could not add a field to it.
 		patch, form = map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": p.merge}, types.MergePatchType
 	case version == "":
 		patch = p.operations
@@ -142,8 +145,8 @@ func (p *statusPatch) encode(version string) ([]byte, types.PatchType, error) {
 	return data, form, nil
 }
 
-// mergePatch returns a merge patch (RFC 7386) that makes one map of the other. Values that stay are sent too: a schema may ask for
-// them, and the stored object may lack them.
+// mergePatch returns a merge patch (RFC 7386) from one map to another. Unchanged values are sent, too: a schema may
+// require them, and the stored object may lack them.
 func mergePatch(before, after map[string]any) map[string]any {
 	patch := map[string]any{}
 	for name := range before {
@@ -167,8 +170,8 @@ func mergePatch(before, after map[string]any) map[string]any {
 	return patch
 }
 
-// findLostFields returns the paths of what was written and does not stand, sorted. What the server has added is no loss, and the
-// items of a list share one path.
+// findLostFields returns the paths of the values that were written and are not stored, sorted. Values that the server
+// has added are not a loss, and the items of a list share one path.
 func findLostFields(path string, written, stands any) []string {
 	var lost []string
 	switch written := written.(type) {
@@ -201,7 +204,7 @@ func findLostFields(path string, written, stands any) []string {
 	return lost
 }
 
-// findItem returns the item of the same type, such as a condition, and otherwise the one at the same place.
+// findItem returns the item of the same type, such as a condition, and otherwise the one at the same index.
 func findItem(list []any, i int, like any) any {
 	if kind := typeOf(like); kind != nil {
 		if at := slices.IndexFunc(list, func(item any) bool { return typeOf(item) == kind }); at >= 0 {
@@ -215,7 +218,7 @@ func findItem(list []any, i int, like any) any {
 	return nil
 }
 
-// removeField takes the field of a path out of a status, in every item of the lists on its way.
+// removeField removes the field of a path from a status, in every item of the lists on the path.
 func removeField(fields map[string]any, path string) {
 	name, rest, isNested := strings.Cut(path, ".")
 	list, isList := strings.CutSuffix(name, "[]")
@@ -235,13 +238,13 @@ func removeField(fields map[string]any, path string) {
 	}
 }
 
-// topLevelField is the field of the status that a path leads into.
+// topLevelField returns the field of the status that a path begins with.
 func topLevelField(path string) string {
 	name, _, _ := strings.Cut(path, ".")
 	return strings.TrimSuffix(name, "[]")
 }
 
-// typeOf is what tells items of a list of conditions apart; nil for items without a type.
+// typeOf returns the type that identifies an item in a list of conditions; nil for an item without a type.
 func typeOf(item any) any {
 	fields, _ := item.(map[string]any)
 	kind, _ := fields["type"].(string)

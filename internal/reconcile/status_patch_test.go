@@ -24,8 +24,8 @@ func TestFindLostFields(t *testing.T) {
 		written, stands string
 		want            []string
 	}{
-		"what stands is not lost":                        {`{"a":1,"b":{"c":"d"}}`, `{"a":1,"b":{"c":"d"}}`, nil},
-		"what the server adds is no loss":                {`{"a":{"b":1}}`, `{"a":{"b":1,"default":2},"other":3}`, nil},
+		"a stored field is not lost":                     {`{"a":1,"b":{"c":"d"}}`, `{"a":1,"b":{"c":"d"}}`, nil},
+		"an addition by the server is not a loss":        {`{"a":{"b":1}}`, `{"a":{"b":1,"default":2},"other":3}`, nil},
 		"a field that is missing is lost":                {`{"a":1,"b":2}`, `{"b":2}`, []string{"a"}},
 		"a field that became another is lost":            {`{"a":1}`, `{"a":2}`, []string{"a"}},
 		"a map that is missing is lost as a whole":       {`{"a":{"b":1,"c":2}}`, `{}`, []string{"a"}},
@@ -46,7 +46,7 @@ func TestFindLostFields(t *testing.T) {
 	}
 }
 
-// TestWhatAnotherControllerTakesAwayIsNoLoss has two that share a map of the status.
+// TestWhatAnotherControllerTakesAwayIsNoLoss has two controllers that share a map of the status.
 func TestWhatAnotherControllerTakesAwayIsNoLoss(t *testing.T) {
 	before := parseFields(t, `{"pause":{"clustering":{"by":"a"},"reconciliation":{"by":"b"},"observedAt":1}}`)
 	after := parseFields(t, `{"pause":{"clustering":{"by":"a"},"reconciliation":{"by":"b"},"observedAt":2}}`)

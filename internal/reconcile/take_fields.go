@@ -15,9 +15,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 )
 
-// TakeFieldsOver makes what the other project has written of an object the owner's, so that the owner's next apply takes away what it does not
-// want. It changes nothing else, and nothing at all if there is no such object or the project has written nothing of it. It reads past any
-// cache, because caches keep no field managers.
+// TakeFieldsOver makes the owner the field manager of all fields of an object that the other project has written, so
+// that the owner's next apply removes the unwanted ones. It changes nothing else, and nothing at all if the object
+// does not exist or the project has not written it. It reads past any cache, because caches keep no field managers.
 func (g *WriterGuard) TakeFieldsOver(ctx context.Context, c client.Client, obj client.Object, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()

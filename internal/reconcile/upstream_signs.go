@@ -19,29 +19,29 @@ import (
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 )
 
-// signsInterval is how old an answer about the upstream may be.
+// signsInterval is the longest time for which an answer about the upstream is used.
 const signsInterval = 30 * time.Second
 
-// signsRetry is how old one may be that is not known, because the API server did not answer.
+// signsRetry is that time if the API server did not answer.
 const signsRetry = time.Second
 
-// UpstreamSigns look whether another project runs on the hub. One serves all features of the project's kinds.
+// UpstreamSigns check whether another project runs on the hub. One serves all features of the project's kinds.
 type UpstreamSigns struct {
 	Upstream otherwriter.Upstream
-	// Reader reads past any cache; nil sees nothing.
+	// Reader reads past any cache; nil finds nothing.
 	Reader client.Reader
 
 	mu sync.Mutex
-	// next is when it is asked again.
+	// next is when to check again.
 	next    time.Time
 	running string
 	webhook string
 	isSaid  bool
 }
 
-// read says how it is known that the upstream runs, and names its webhook configuration. Without the right to look, or an answer, the
-// last one counts. It looks only where the project's administrators write: a Lease of its name in a tenant's namespace must not end
-// Torpor's work for everybody.
+// read returns the sign that the upstream runs, and the name of its webhook configuration. Without the right to read,
+// or without an answer, the last result counts. It reads only where the project's administrators write: a Lease of
+// its name in a tenant's namespace must not end Torpor's work for all users.
 func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webhook string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webho
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
 	webhook, namespaces, err := s.findWebhook(ctx)
-	if err == nil || webhook != "" { // What was found is there, whatever else could not be looked at.
+	if err == nil || webhook != "" { // Found signs count, even if others could not be read.
 		s.webhook = webhook
 	}
 	s.note(ctx, err, now)
@@ -63,22 +63,22 @@ func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webho
 	return s.running, s.webhook
 }
 
-// note says once that something cannot be looked at. What is not for want of a right is looked at again soon.
+// note logs once that something cannot be read. Unless a right is missing, it is read again soon.
 func (s *UpstreamSigns) note(ctx context.Context, err error, now time.Time) {
 	if err != nil && !k8serrors.IsForbidden(err) {
 		s.next = now.Add(signsRetry)
 	}
 	if err != nil && !s.isSaid {
 		s.isSaid = true
-		log.FromContext(ctx).Info("Whether another project runs is not known; what it has written on an object still counts", "project", s.Upstream.Name, "error", err.Error())
+		log.FromContext(ctx).Info("Whether another project runs is not known; its field managers on objects still count", "project", s.Upstream.Name, "error", err.Error())
 	}
 }
 
-// findWebhook also returns the namespaces of the Services that the webhooks are served by.
+// findWebhook also returns the namespaces of the Services that serve the webhooks.
 func (s *UpstreamSigns) findWebhook(ctx context.Context) (found string, namespaces []string, err error) {
 	note := func(name string, c admissionregistrationv1.WebhookClientConfig) {
 		found = name
-		// Hive is asked through the API server, whose Service is not Hive's.
+		// Hive's webhook is served through the API server, whose Service is not Hive's.
 		if c.Service != nil && c.Service.Namespace != "default" {
 			namespaces = append(namespaces, c.Service.Namespace)
 		}
@@ -123,7 +123,7 @@ func (s *UpstreamSigns) findRunning(ctx context.Context, namespaces []string, no
 	return "", err
 }
 
-// get leaves an object that does not exist empty.
+// get leaves the given object empty if it does not exist.
 func (s *UpstreamSigns) get(ctx context.Context, namespace, name string, into client.Object) error {
 	err := s.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, into)
 	if err == nil || k8serrors.IsNotFound(err) {

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 )
 
-// stumblingAPI answers from the second time on, with a Deployment that has ready Pods.
+// stumblingAPI answers from the second call on, with a Deployment that has ready Pods.
 type stumblingAPI struct {
 	client.Reader
 
@@ -34,7 +34,7 @@ func (s *stumblingAPI) Get(_ context.Context, _ client.ObjectKey, into client.Ob
 	return nil
 }
 
-// TestALookWithoutAnAnswerIsMadeAgainSoon has an API server that is busy when it is asked first.
+// TestALookWithoutAnAnswerIsMadeAgainSoon has an API server that is busy at the first call.
 func TestALookWithoutAnAnswerIsMadeAgainSoon(t *testing.T) {
 	api, now := &stumblingAPI{}, time.Now()
 	signs := &UpstreamSigns{Upstream: otherwriter.MOCO(), Reader: api}
@@ -66,7 +66,7 @@ func (partialAPI) Get(_ context.Context, _ client.ObjectKey, into client.Object,
 	return errors.New("no answer")
 }
 
-// TestAWebhookThatWasFoundCounts has a later question without an answer.
+// TestAWebhookThatWasFoundCounts has a later read without an answer.
 func TestAWebhookThatWasFoundCounts(t *testing.T) {
 	upstream := otherwriter.MOCO()
 	signs := &UpstreamSigns{Upstream: upstream, Reader: partialAPI{}}

@@ -23,20 +23,20 @@ import (
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
-// statusWrite is what became of a status.
+// statusWrite is the result of writing a status.
 type statusWrite struct {
-	// changed is whether anything was written.
+	// changed is true if anything was written.
 	changed bool
-	// isStored is whether the status was written and keeps everything, whatever has become of the annotation.
+	// isStored is true if the status was written and keeps everything, regardless of the annotation.
 	isStored bool
-	// firstLost are the fields that were found to be lost by this write and were not known before.
+	// firstLost are the fields that this write lost and that were not known to be lost.
 	firstLost []string
 	// unkept are the fields that neither the status nor an annotation keeps.
 	unkept []string
 }
 
-// writeStatus writes what differs from the stored object, looks whether the answer has it, and remembers what it has not. The
-// resource version of after becomes that of the last write.
+// writeStatus writes the differences from the stored object, checks the answer for them, and remembers the fields
+// that it lacks. The resource version of after becomes that of the last write.
 func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T, remembersLater bool) (statusWrite, error) {
 	var done statusWrite
 	for {
@@ -49,7 +49,7 @@ func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T, rememb
 		if len(write.firstLost) == 0 {
 			break
 		}
-		// Once more, to report the loss. What is lost is no longer sent, so that this ends.
+		// Write again, to report the loss. Lost fields are no longer sent, so that this ends.
 		done.firstLost = append(done.firstLost, write.firstLost...)
 		stored, _ = after.DeepCopyObject().(T)
 	}
@@ -62,10 +62,11 @@ func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T, rememb
 	return done, err
 }
 
-// patchStatus writes only if nobody else wrote since the object was read, or, where controllers share the status, what they share.
+// patchStatus writes only if the object was not written since it was read. If controllers share the status, this
+// applies only to what they share.
 func (p *Pass[T, S, P]) patchStatus(ctx context.Context, stored, after T) (statusWrite, error) {
 	if statusannotation.HasSameStatus(stored, after) {
-		return statusWrite{}, nil // Most passes wait for something and have no news.
+		return statusWrite{}, nil // Most passes wait for something and change nothing.
 	}
 	old, err := statusannotation.FieldsOf(stored)
 	if err != nil {
@@ -111,7 +112,8 @@ func (p *Pass[T, S, P]) patchStatus(ctx context.Context, stored, after T) (statu
 	return write, nil
 }
 
-// newLike is an empty object of the same name, for an answer: one that was decoded over what was written would seem to have it all.
+// newLike returns an empty object of the same name for an answer: an answer that is decoded into the written object
+// would seem to have all of its fields.
 func (p *Pass[T, S, P]) newLike(obj T) T {
 	empty := p.New()
 	empty.SetNamespace(obj.GetNamespace())
@@ -119,7 +121,7 @@ func (p *Pass[T, S, P]) newLike(obj T) T {
 	return empty
 }
 
-// asConflict returns a conflict for a patch that does not fit the object any more: somebody else has written.
+// asConflict returns a conflict for a patch that no longer fits the object: another client has written it.
 func asConflict(err error) error {
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
 	// An object that the schema refuses is Invalid too, and named.
@@ -129,8 +131,8 @@ func asConflict(err error) error {
 	return err
 }
 
-// reportLostFields says in a condition which fields the schema drops. What nobody has tried since the start of the process is
-// left as it was reported.
+// reportLostFields reports in a condition which fields the schema drops. While no pass has tried since the start of
+// the process, the earlier report stays.
 func (p *Pass[T, S, P]) reportLostFields(obj T) {
 	if p.Conditions == nil {
 		return
@@ -155,12 +157,13 @@ func describeLostFields(lost []string) string {
 }
 
 func describeOversize(lost []string, size int) string {
-	return fmt.Sprintf("Expected what the served CustomResourceDefinition drops of the status to fit into an annotation of %d KiB, found %d KiB of status.%s: "+
-		"nothing is done that depends on it; install Torpor's CustomResourceDefinition, see docs/install-beside-upstream.md",
+	return fmt.Sprintf("Expected the status fields that the served CustomResourceDefinition drops to fit into an annotation of %d KiB, found %d KiB in status.%s: "+
+		"actions that depend on them are not taken; install Torpor's CustomResourceDefinition, see docs/install-beside-upstream.md",
 		statusannotation.MaxSize>>10, size>>10, strings.Join(lost, ", status."))
 }
 
-// sizeToRemember is how large the annotation would be that keeps what the schema drops; zero if it drops nothing of that.
+// sizeToRemember returns the size of the annotation for the remembered fields that the schema drops; zero if it drops
+// none.
 func (p *Pass[T, S, P]) sizeToRemember(obj T, lost []string) int {
 	if p.Remember == nil {
 		return 0
@@ -176,8 +179,9 @@ func (p *Pass[T, S, P]) sizeToRemember(obj T, lost []string) int {
 	return len(data)
 }
 
-// rememberStatus writes into the controller's annotation what later passes decide by, if the schema does not keep it, and returns
-// the fields that the annotation has. What may be later waits for another pass as long as the status keeps it.
+// rememberStatus writes the remembered fields that the schema does not keep into the controller's annotation, and
+// returns the fields in the annotation. A write that may come later waits for another pass as long as the status
+// keeps the fields.
 func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T, mayBeLater bool) (changed bool, kept []string, err error) {
 	if p.Remember == nil {
 		return false, nil, nil
@@ -226,7 +230,7 @@ func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T, mayBeLater bo
 	return true, kept, nil
 }
 
-// lacksOnly reports whether the fields of a JSON object are what is wanted without these paths.
+// lacksOnly reports whether the fields of a JSON object are the wanted ones without these paths.
 func lacksOnly(fields map[string]any, wanted string, paths []string) bool {
 	var wantedFields map[string]any
 	if len(fields) == 0 || len(paths) == 0 || json.Unmarshal([]byte(wanted), &wantedFields) != nil {

@@ -24,27 +24,29 @@ import (
 )
 
 const (
-	// OtherWriterInterval is when an object of another writer is looked at again.
+	// OtherWriterInterval is when an object of another writer is checked again.
 	OtherWriterInterval = time.Minute
-	// reportInterval is when a report may be written again that the other writer has taken away.
+	// reportInterval is when a report that the other writer has removed may be written again.
 	reportInterval = 10 * time.Minute
 )
 
-// WriterGuard keeps the passes of a feature away from objects that another project writes. One serves all passes of a feature.
+// WriterGuard keeps the passes of a feature away from objects that another project writes. One serves all passes of a
+// feature.
 type WriterGuard struct {
 	// Feature is the name of the group of controllers.
 	Feature string
 	// Signs show whether the other project runs.
 	Signs *UpstreamSigns
-	// TakesOver lets the feature handle every object, whoever else writes it.
+	// TakesOver lets the feature handle every object, even one that another project writes.
 	TakesOver bool
 
 	mu       sync.Mutex
 	reported map[types.UID]time.Time
 }
 
-// yield reports whether the pass has to leave the object alone, and says so in a condition. That condition is the only write,
-// under a field manager of its own, and comes again only after reportInterval: it must not be a new fight.
+// yield reports whether the pass has to leave the object alone, and sets a condition in that case. That condition is
+// the only write, under its own field manager, and is repeated only after reportInterval: it must not start another
+// fight.
 func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, error) {
 	if p.Guard == nil {
 		return false, ctrl.Result{}, nil
@@ -76,7 +78,7 @@ func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, er
 	return true, wait, nil
 }
 
-// FindOther says who else writes an object, and how that is known; it is empty if Torpor may write.
+// FindOther describes the other writer of an object and the evidence; it is empty if Torpor may write.
 func (g *WriterGuard) FindOther(ctx context.Context, obj client.Object, now time.Time) string {
 	if g == nil {
 		return ""
@@ -91,14 +93,14 @@ func (g *WriterGuard) FindOther(ctx context.Context, obj client.Object, now time
 	return otherwriter.FindWriter(o)
 }
 
-// HasUpstreamWritten reports whether the other project has ever written an object, also before it was taken over.
+// HasUpstreamWritten reports whether the other project has ever written an object, even before it was taken over.
 func (g *WriterGuard) HasUpstreamWritten(obj client.Object) bool {
 	return g != nil && g.Signs.Upstream.HasWritten(obj.GetManagedFields())
 }
 
-// clearReport takes the condition of this feature away once Torpor handles the object.
+// clearReport removes the condition of this feature once Torpor handles the object.
 func (p *Pass[T, S, P]) clearReport(ctx context.Context, obj T) (bool, ctrl.Result, error) {
-	// Nearly every object has no such entry, and is not read any further.
+	// Nearly every object lacks such an entry, and is not read any further.
 	if !slices.ContainsFunc(obj.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == otherwriter.FieldManager }) {
 		return false, ctrl.Result{}, nil
 	}
@@ -114,11 +116,12 @@ func (p *Pass[T, S, P]) clearReport(ctx context.Context, obj T) (bool, ctrl.Resu
 	return true, ctrl.Result{RequeueAfter: otherWriterRetry}, err
 }
 
-// otherWriterRetry is when the pass is run that a report was taken away for, or that was too late to write one.
+// otherWriterRetry is when a pass runs again after it removed a report, or after a conflict when it wrote one.
 const otherWriterRetry = time.Second
 
-// patchReport adds, replaces or, without a report, removes the one condition. It names its place, because what Torpor does not know
-// of the other writer's conditions must stay as it is, and the version, because another feature may report at the same time.
+// patchReport adds, replaces or, without a report, removes the one condition. It uses the condition's index, because
+// the other writer's conditions may have fields that Torpor does not know. It also uses the version, because another
+// feature may report at the same time.
 func (p *Pass[T, S, P]) patchReport(ctx context.Context, obj T, conditions []metav1.Condition, report *metav1.Condition) error {
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
@@ -134,7 +137,7 @@ func (p *Pass[T, S, P]) patchReport(ctx context.Context, obj T, conditions []met
 	case len(conditions) > 0:
 		operations = append(operations, map[string]any{"op": "add", "path": "/status/conditions/-", "value": report})
 	default:
-		// A status may be missing as a whole; a merge patch makes it, with what its schema requires.
+		// The whole status may be missing; a merge patch creates it, with the fields that its schema requires.
 		var err error
 		if patch, err = firstStatus(obj, report); err != nil {
 			return err
@@ -155,7 +158,7 @@ func (p *Pass[T, S, P]) patchReport(ctx context.Context, obj T, conditions []met
 	return nil
 }
 
-// firstStatus is the status as it is with its first condition. Fields that are always encoded are those that a schema may require.
+// firstStatus returns the status with its first condition. A schema may require the fields that are always encoded.
 func firstStatus(obj client.Object, report *metav1.Condition) (map[string]any, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
@@ -169,7 +172,7 @@ func firstStatus(obj client.Object, report *metav1.Condition) (map[string]any, e
 	return map[string]any{"metadata": map[string]any{"resourceVersion": obj.GetResourceVersion()}, "status": status}, nil
 }
 
-// copyOf keeps the answer of a patch out of an object of the cache.
+// copyOf copies an object, so that the answer of a patch does not change the cached one.
 func copyOf[T client.Object](obj T) T {
 	c, _ := obj.DeepCopyObject().(T)
 	return c
@@ -195,10 +198,10 @@ func indexOfReport(conditions []metav1.Condition) int {
 	return slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == torporv1alpha1.AnotherWriterCondition })
 }
 
-// reportPrefix tells the reports of features of one kind apart.
+// reportPrefix distinguishes the reports of features of one kind.
 func (g *WriterGuard) reportPrefix() string { return "Torpor's " + g.Feature }
 
-// mayReport reports whether the condition is to be written. The report of another feature of the kind says enough.
+// mayReport reports whether the condition is to be written. The report of another feature of the kind is enough.
 func (g *WriterGuard) mayReport(uid types.UID, conditions []metav1.Condition, message string, now time.Time) bool {
 	if at := indexOfReport(conditions); at >= 0 && (conditions[at].Message == message || !strings.Contains(conditions[at].Message, g.reportPrefix())) {
 		return false

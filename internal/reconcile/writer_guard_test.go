@@ -30,7 +30,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// guarded is a controller that only counts its passes, beside an upstream controller.
+// guarded is a controller that only counts its passes, next to an upstream controller.
 type guarded struct {
 	env      *testenv.Environment
 	clock    *clocktesting.FakeClock
@@ -54,7 +54,7 @@ func newGuarded(env *testenv.Environment) *guarded {
 	return g
 }
 
-// reconcile runs passes and returns how often the object was written and the controller acted meanwhile, and the report.
+// reconcile runs passes and returns the number of writes of the object and of actions, and the report.
 func (g *guarded) reconcile(t *testing.T, cluster *mocov1beta2.MySQLCluster, passes int) (writes, acts int, report *metav1.Condition) {
 	t.Helper()
 	read := func() string {
@@ -105,7 +105,7 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 	}
 	const written = "MOCO has written it: its field manager is moco-controller. Torpor's clustering does nothing"
 
-	t.Run("one report is all that is written", func(t *testing.T) {
+	t.Run("only one report is written", func(t *testing.T) {
 		g, cluster := newGuarded(env), createByMOCO("written")
 		setHealthy(cluster)
 		g.expect(t, cluster, 1, written)
@@ -115,7 +115,7 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 		if !meta.IsStatusConditionTrue(cluster.Status.Conditions, "Healthy") {
 			t.Error("expected the other writer's condition to stay, found it gone")
 		}
-		t.Log("A report that the other writer takes away comes again after ten minutes, not at once.")
+		t.Log("A report that the other writer removes is repeated after ten minutes, not at once.")
 		setHealthy(cluster)
 		if writes, acts, report := g.reconcile(t, cluster, 5); writes != 0 || acts != 0 || report != nil {
 			t.Errorf("expected nothing to be written, found %d writes, %d acts and %v", writes, acts, report)
@@ -126,7 +126,7 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 		other := newGuarded(env)
 		other.pass.Guard.Feature = "provisioning"
 		other.expect(t, cluster, 0, written)
-		t.Log("The annotation hands the object over, and takes the report away.")
+		t.Log("The annotation hands the object over, and removes the report.")
 		env.ExpectAnnotated(t, cluster, map[string]string{torporv1alpha1.TakeOverAnnotation: "true"})
 		if writes, acts, report := g.reconcile(t, cluster, 3); writes != 1 || acts != 2 || report != nil {
 			t.Errorf("expected one write, two acts and no report, found %d, %d and %v", writes, acts, report)
@@ -141,7 +141,8 @@ func TestObjectOfAnotherWriterIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestSignsOfAnotherProject has what a running MOCO leaves on a hub, in the order in which an administrator takes it away.
+// TestSignsOfAnotherProject has the signs of a running MOCO on a hub, in the order in which an administrator removes
+// them.
 func TestSignsOfAnotherProject(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t)
@@ -193,14 +194,14 @@ func TestSignsOfAnotherProject(t *testing.T) {
 	handled := newCluster("handled")
 	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), handled, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["moco.cybozu.com/mysqlcluster"]}}`)), client.FieldOwner("torpor-provisioning")))
 
-	t.Log("Torpor's own, and what a tenant has given the names of another project, are no signs.")
+	t.Log("Torpor's own objects, and a tenant's objects with the names of another project, are not signs.")
 	startDeployment("torpor-system", "torpor-manager", 2)
 	addWebhook("torpor", "torpor-system")
 	holdLease(tenant)
 	startDeployment(tenant, "moco-controller", 1)
 	expectActs(newGuarded(env), newCluster("tenants"))
 
-	t.Log("A Lease that is held, until it has run out.")
+	t.Log("A Lease that is held, until it expires.")
 	lease, cluster, g := holdLease("moco-system"), newCluster("lease"), newGuarded(env)
 	g.expect(t, cluster, 1, "MOCO runs: its Lease moco-system/moco is held. Torpor's clustering does nothing")
 	g.clock.Step(time.Minute)
@@ -220,7 +221,7 @@ func TestSignsOfAnotherProject(t *testing.T) {
 	expectActs(g, cluster)
 	expectActs(g, handled)
 
-	t.Log("A webhook configuration tells of another namespace; without running Pods it counts until Torpor's first write.")
+	t.Log("A webhook configuration names another namespace; without running Pods it counts until Torpor's first write.")
 	webhook, elsewhere := addWebhook("moco-mutating-webhook-configuration", "databases"), startDeployment("databases", "moco-controller", 1)
 	cluster, g = newCluster("webhook"), newGuarded(env)
 	g.expect(t, cluster, 1, "MOCO runs: its Deployment databases/moco-controller has ready Pods")
@@ -231,7 +232,7 @@ func TestSignsOfAnotherProject(t *testing.T) {
 	env.ExpectAnnotated(t, cluster, map[string]string{torporv1alpha1.TakeOverAnnotation: "true"})
 	expectActs(g, cluster)
 
-	t.Log("Without the right to look Torpor says so once, and goes by what is written on its objects.")
+	t.Log("Without the right to read, Torpor logs that once, and uses the field managers of its objects.")
 	nobody := env.ImpersonateUser("nobody")
 	reader, err := client.New(nobody, client.Options{Scheme: env.Client.Scheme()})
 	testenv.ExpectNoError(t, err)

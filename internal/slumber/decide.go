@@ -17,55 +17,59 @@ import (
 )
 
 const (
-	// defaultWaveTimeout is that of the schema, where none is set.
+	// defaultWaveTimeout equals the default of the schema; it applies where none is set.
 	defaultWaveTimeout = 30 * time.Minute
-	// maxNames is how many members a message names.
+	// maxNames is the number of members that a message names.
 	maxNames = 5
-	// lookInterval is how often a Slumber is reconciled without an event: whatever it waits for triggers a pass, too.
+	// lookInterval is how often a Slumber is reconciled without an event. Everything that it waits for also triggers
+	// a pass.
 	lookInterval = 10 * time.Minute
-	// KindsGrace is for how long a manager that has begun waits for kinds whose controllers are about to begin. Without that, a wave of them alone
-	// would count as asleep, and the next one would not wait for it.
+	// KindsGrace is how long a newly started manager waits for kinds whose controllers are about to start. Without
+	// it, a wave that consists only of such kinds would count as asleep, and the next wave would not wait for it.
 	KindsGrace = time.Minute
-	// unreadableInterval is when kinds are listed again that could not be.
+	// unreadableInterval is the time after which kinds that could not be listed are listed again.
 	unreadableInterval = 30 * time.Second
-	// immediately asks for another pass at once; zero would ask for none.
+	// immediately requests another pass at once; zero would request none.
 	immediately = time.Millisecond
 )
 
-// MemberVerb is what is to become of a member.
+// MemberVerb is what the Slumber does with a member.
 type MemberVerb int
 
 const (
-	// Keep leaves its stop as it is.
+	// Keep leaves the stop of the member as it is.
 	Keep MemberVerb = iota
 	// Stop and Start begin and end a stop.
 	Stop
 	Start
 )
 
-// MemberWish is what is to become of a member. StartedBy is who or what starts it if that is not the Slumber.
+// MemberWish is the intended action for a member. StartedBy is the user or annotation that starts it, if the Slumber
+// does not.
 type MemberWish struct {
 	Verb      MemberVerb
 	StartedBy string
 }
 
-// Plan is what follows from what was observed.
+// Plan is the result of a decision.
 type Plan struct {
 	// Status is the next status, without conditions.
 	Status torporv1alpha1.SlumberStatus
-	// Wishes are what is to become of each member of each wave; nil of a wave that is left as it is.
+	// Wishes are the intended actions for each member of each wave; nil for a wave that is left unchanged.
 	Wishes [][]MemberWish
-	// WindowEnd is when the window ends that holds; zero if none does or it has no end.
+	// WindowEnd is the end of the current window; zero if there is no current window, or if it has no end.
 	WindowEnd      time.Time
 	Ready, Stalled decision.Condition
 	isWaking       bool
-	// windowSince is when the window began that holds; zero if none does, or it always has.
+	// windowSince is the beginning of the current window; zero if there is no current window, or if it has no
+	// beginning.
 	windowSince  time.Time
 	Events       []decision.Event
 	RequeueAfter time.Duration
 }
 
-// Decide returns what a Slumber does. A spec that makes no sense changes nothing: what slept sleeps on until its stop expires.
+// Decide returns what a Slumber does. An invalid spec changes nothing: sleeping members stay asleep until their stops
+// expire.
 func Decide(o Observed) Plan {
 	schedule, err := ParseSchedule(o.Slumber.Spec)
 	if err != nil {
@@ -108,7 +112,8 @@ func keepAll(o Observed, err error) Plan {
 	return p
 }
 
-// checkMissedWindow finds out whether a window was noticed too late. One that held already when the Slumber was made or changed is not missed.
+// checkMissedWindow checks whether a window was noticed too late. A window that had already begun when the Slumber
+// was created or changed is not missed.
 func (p *Plan) checkMissedWindow(o Observed, phase SchedulePhase) {
 	before := o.Slumber.Status
 	if !phase.IsAsleep {
@@ -123,12 +128,13 @@ func (p *Plan) checkMissedWindow(o Observed, phase SchedulePhase) {
 	case o.Now.Sub(phase.Since) > time.Duration(*deadline)*time.Second:
 		p.Status.IsWindowMissed = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWindowMissed, Action: "Sleep", Note: fmt.Sprintf(
-			"Expected to notice the window of %s within %d s, as spec.startingDeadlineSeconds says, found it %s later; everything stays awake until the next one",
+			"Expected to notice the window of %s within %d s (spec.startingDeadlineSeconds), found it %s later; everything stays awake until the next one",
 			formatTime(phase.Since), *deadline, o.Now.Sub(phase.Since).Round(time.Second))})
 	}
 }
 
-// advanceWaves stops the first wave that may be, or starts the last. A wave waits for the one before it, and no longer than the timeout.
+// advanceWaves stops the first wave that may be stopped, or starts the last wave that may be started. A wave waits
+// for its predecessor, at most for the timeout.
 func (p *Plan) advanceWaves(o Observed, phase SchedulePhase, shouldSleep bool) {
 	for _, wave := range o.Slumber.Spec.Waves {
 		p.Status.Waves = append(p.Status.Waves, waveOf(o, wave.Name))
@@ -145,7 +151,8 @@ func (p *Plan) advanceWaves(o Observed, phase SchedulePhase, shouldSleep bool) {
 			wave.ShouldSleep, wave.Since, wave.WaitsSince = shouldSleep, new(metav1.NewTime(o.Now)), nil
 			wave.IsTimedOut, wave.IsSettled = false, false
 		} else if shouldSleep && wave.Since != nil && wave.Since.Time.Before(phase.Since) {
-			// Nobody saw the time between the windows: who has resumed something in the last one, has not in this one, and what slept may have woken.
+			// No pass ran between the two windows. A resume in the last window does not count in this one, and
+			// members that slept may have woken.
 			wave.Since, wave.WaitsSince = new(metav1.NewTime(phase.Since)), new(metav1.NewTime(o.Now))
 			wave.IsTimedOut, wave.IsSettled = false, false
 		}
@@ -161,7 +168,7 @@ func (p *Plan) advanceWaves(o Observed, phase SchedulePhase, shouldSleep bool) {
 	}
 }
 
-// waveOf is a wave as the status has it. One that is new is awake.
+// waveOf returns a wave as recorded in the status. A new wave is awake.
 func waveOf(o Observed, name string) torporv1alpha1.SlumberWaveStatus {
 	at := slices.IndexFunc(o.Slumber.Status.Waves, func(w torporv1alpha1.SlumberWaveStatus) bool { return w.Name == name })
 	if at < 0 {
@@ -171,7 +178,7 @@ func waveOf(o Observed, name string) torporv1alpha1.SlumberWaveStatus {
 	return torporv1alpha1.SlumberWaveStatus{Name: name, ShouldSleep: w.ShouldSleep, Since: w.Since, WaitsSince: w.WaitsSince, IsSettled: w.IsSettled, IsTimedOut: w.IsTimedOut}
 }
 
-// observeWave counts the members of a wave, and names those that it waits for.
+// observeWave counts the members of a wave and lists those that the wave waits for.
 func (p *Plan) observeWave(o Observed, i int) {
 	wave := &p.Status.Waves[i]
 	wave.Members, wave.Asleep, wave.Skipped, wave.WaitsFor = 0, 0, 0, ""
@@ -190,7 +197,7 @@ func (p *Plan) observeWave(o Observed, i int) {
 		p.requeueAt(o.Now, m.SkippedUntil)
 	}
 	if wave.IsSettled && !wave.ShouldSleep {
-		return // What becomes of what is awake is not for a Slumber to tell.
+		return // A settled wave that is awake is not observed any further.
 	}
 	wave.WaitsFor = JoinNames(waiting)
 	timeout := waveTimeoutOf(o.Slumber)
@@ -209,14 +216,14 @@ func (p *Plan) observeWave(o Observed, i int) {
 	if end := waitsSince.Add(timeout); !wave.IsTimedOut && !o.Now.Before(end) {
 		wave.IsTimedOut = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWaveTimedOut, Action: "Wait", Note: fmt.Sprintf(
-			"The wave %s was not as it should be after %s: %s; the next one goes on without it", wave.Name, timeout, wave.WaitsFor)})
+			"Wave %s did not settle within %s: %s; the next wave does not wait for it any longer", wave.Name, timeout, wave.WaitsFor)})
 	} else {
 		p.requeueAt(o.Now, end)
 	}
 }
 
-// isLeftFromEarlierWindow reports whether a wave still has its ShouldSleep from an earlier window, whose end no pass has seen, and was not stopped
-// in this one yet.
+// isLeftFromEarlierWindow reports whether a wave still has its ShouldSleep from an earlier window, whose end no pass
+// has seen, and was not stopped in this window yet.
 func (p *Plan) isLeftFromEarlierWindow(wave torporv1alpha1.SlumberWaveStatus) bool {
 	return !p.isWaking && wave.ShouldSleep && wave.Since != nil && wave.Since.Time.Before(p.windowSince)
 }
@@ -235,7 +242,7 @@ func describeMember(m Member) string {
 	return m.Name + " (" + m.Message + ")"
 }
 
-// JoinNames sorts names and joins them; of many it shows the first and says how many more there are.
+// JoinNames sorts names and joins them. It shows the first few of a long list, and the number of the others.
 func JoinNames(names []string) string {
 	slices.Sort(names)
 	if len(names) > maxNames {
@@ -244,7 +251,7 @@ func JoinNames(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// wish says of each member whether it is to be stopped.
+// wish decides for each member whether to stop it, to start it or to leave it.
 func (p *Plan) wish(o Observed) {
 	p.Wishes = make([][]MemberWish, len(o.Waves))
 	for i, members := range o.Waves {
@@ -259,8 +266,8 @@ func (p *Plan) wish(o Observed) {
 	}
 }
 
-// isSaved reports whether the status says already what is wanted of a wave. Nothing is stopped or started before that: a manager that
-// dies in between would begin the stop anew, and later.
+// isSaved reports whether the status already records the intended state of a wave. Nothing is stopped or started
+// before that: after a crash in between, the next manager would begin the stop again, with a later time.
 func isSaved(wave torporv1alpha1.SlumberWaveStatus, saved []torporv1alpha1.SlumberWaveStatus) bool {
 	i := slices.IndexFunc(saved, func(w torporv1alpha1.SlumberWaveStatus) bool { return w.Name == wave.Name })
 	return i < 0 && wave.Since == nil || i >= 0 && saved[i].ShouldSleep == wave.ShouldSleep && saved[i].Since.Equal(wave.Since)
@@ -277,7 +284,7 @@ func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now time.
 	case now.Before(m.SkippedUntil):
 		return MemberWish{Verb: Start, StartedBy: by}
 	case p.isWaking:
-		return MemberWish{Verb: Keep} // It sleeps on until it is its turn, as it was told when it was stopped.
+		return MemberWish{Verb: Keep} // It sleeps until its turn; its stop expires late enough for that.
 	case p.isLeftFromEarlierWindow(wave):
 		return MemberWish{Verb: Keep} // Its last stop may have expired.
 	default:
@@ -285,7 +292,7 @@ func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now time.
 	}
 }
 
-// conclude says what the Slumber does as a whole.
+// conclude computes the state, the conditions and the events of the Slumber as a whole.
 func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldSleep bool) {
 	var waiting, late []string
 	isDone := true
@@ -311,9 +318,9 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	if len(waiting) > 0 {
 		p.Ready = decision.False(torporv1alpha1.SlumberInTransitionReason, fmt.Sprintf("%s: %s; %s", p.Status.State, strings.Join(waiting, "; "), next))
 	}
-	p.Stalled = decision.False(torporv1alpha1.SlumberAsExpectedReason, "Nothing needs anybody")
+	p.Stalled = decision.False(torporv1alpha1.SlumberAsExpectedReason, "No action is needed")
 	if o.lacksKinds() {
-		p.Stalled = decision.True(torporv1alpha1.SlumberKindMissingReason, "Expected kinds that are served and that Torpor may stop, found none of "+
+		p.Stalled = decision.True(torporv1alpha1.SlumberKindMissingReason, "Expected every selected kind to be served and stoppable by Torpor, found that these are not: "+
 			strings.Join(o.MissingKinds, ", ")+"; install the kind, its feature or its StopAdapter, and the rights")
 	}
 	if len(o.UnreadableKinds) > 0 {
@@ -322,14 +329,15 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 			unreadable = append(unreadable, name+" ("+why+")")
 		}
 		p.Stalled = decision.True(torporv1alpha1.SlumberKindUnreadableReason, "Expected the API server to list the kinds of the members, found that it does not list "+
-			JoinNames(unreadable)+"; their objects stay as they are until it does: see what serves or converts them")
+			JoinNames(unreadable)+"; their objects stay as they are until it does: check their API service or conversion webhook")
 	}
 	if len(late) > 0 {
-		p.Stalled = decision.True(torporv1alpha1.SlumberWaveTimedOutReason, strings.Join(late, "; ")+"; see what keeps it")
+		p.Stalled = decision.True(torporv1alpha1.SlumberWaveTimedOutReason, strings.Join(late, "; ")+"; check these objects")
 	}
 }
 
-// lacksKinds reports whether kinds are missing that are not about to come: a manager that has just begun says no more of that than the last one did.
+// lacksKinds reports whether kinds are missing that are not about to be announced. A newly started manager repeats
+// the verdict of the previous one.
 func (o Observed) lacksKinds() bool {
 	if len(o.MissingKinds) == 0 || !o.Now.Before(o.KindsAwaitedUntil) {
 		return len(o.MissingKinds) > 0
@@ -338,13 +346,9 @@ func (o Observed) lacksKinds() bool {
 	return before != nil && before.Reason == torporv1alpha1.SlumberKindMissingReason
 }
 
-// NoteRefusal says that members could not be stopped or started. A class names a member whose schema drops what was written.
-func (p *Plan) NoteRefusal(class, message string) {
-	reason := torporv1alpha1.SlumberWriteFailedReason
-	if class == torporv1alpha1.SlumberSchemaLacksFieldReason {
-		reason = class
-		message = "Expected status.scheduledStops in the schema of every member, found that it is dropped from " + message + "; install Torpor's CustomResourceDefinitions"
-	}
+// NoteRefusal reports that members could not be stopped or started.
+func (p *Plan) NoteRefusal(message string) {
+	const reason = torporv1alpha1.SlumberWriteFailedReason
 	p.Ready, p.Stalled = decision.False(reason, message), decision.True(reason, message)
 }
 
@@ -361,7 +365,7 @@ func stateOf(shouldSleep, isDone bool) torporv1alpha1.SlumberState {
 	}
 }
 
-// stateEvent tells of a new state. A Slumber that is new and keeps nothing asleep has nothing to tell.
+// stateEvent returns the event for a new state. A new Slumber that is awake emits none.
 func stateEvent(before, after torporv1alpha1.SlumberState) []decision.Event {
 	event := decision.Event{Action: "Sleep"}
 	switch after {
@@ -375,7 +379,7 @@ func stateEvent(before, after torporv1alpha1.SlumberState) []decision.Event {
 		if before == "" {
 			return nil
 		}
-		event.Reason, event.Action, event.Note = EventAllAwake, "Wake", "Everything is awake that nobody else has stopped"
+		event.Reason, event.Action, event.Note = EventAllAwake, "Wake", "Everything is awake that has no other stop"
 	}
 	return []decision.Event{event}
 }
@@ -391,7 +395,7 @@ func (p *Plan) describeNext(o Observed) string {
 	}
 }
 
-// requeueAt shortens the time until the next look to a moment.
+// requeueAt brings the next pass forward to a moment.
 func (p *Plan) requeueAt(now, moment time.Time) {
 	if left := moment.Sub(now); left > 0 {
 		p.RequeueAfter = min(p.RequeueAfter, left)

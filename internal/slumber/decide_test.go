@@ -18,7 +18,7 @@ import (
 // evening is in the window of nights, which began three hours before and ends at seven.
 func evening() time.Time { return time.Date(2026, 11, 24, 23, 0, 0, 0, time.UTC) }
 
-// noon is in none.
+// noon is outside every window.
 func noon() time.Time { return time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC) }
 
 // nights has two waves that sleep from eight to seven.
@@ -33,7 +33,7 @@ func nights() *torporv1alpha1.Slumber {
 	return s
 }
 
-// withWaves says since when both waves are to be asleep or awake.
+// withWaves records in the status since when both waves are to be asleep or awake.
 func withWaves(s *torporv1alpha1.Slumber, since time.Time, shouldSleep ...bool) *torporv1alpha1.Slumber {
 	for i, wish := range shouldSleep {
 		s.Status.Waves = append(s.Status.Waves, torporv1alpha1.SlumberWaveStatus{Name: s.Spec.Waves[i].Name, ShouldSleep: wish, Since: new(metav1.NewTime(since))})
@@ -53,7 +53,7 @@ func falling(name string) slumber.Member {
 	return slumber.Member{Name: name, IsStopped: true, State: stoppable.State{IsStoppable: true, Message: "Stopping"}}
 }
 
-// verbs are the first letters of the wishes, a word for each wave; a wave that is left as it is has none.
+// verbs returns the first letters of the wishes, one word for each wave; a wave that is left unchanged has none.
 func verbs(p slumber.Plan) string {
 	var words []string
 	for _, wishes := range p.Wishes {
@@ -69,7 +69,8 @@ func verbs(p slumber.Plan) string {
 	return strings.Join(words, " ")
 }
 
-// TestDecide has what is seen, and what a pass makes of it: the state, which waves are to sleep, what becomes of each member, and what is told.
+// TestDecide has an observation in each row, and the result of a pass: the state, which waves are to sleep, the
+// action for each member, and the events.
 func TestDecide(t *testing.T) {
 	skipped, resumed := asleep("a"), asleep("a")
 	skipped.SkippedUntil = evening().Add(time.Hour)
@@ -92,24 +93,24 @@ func TestDecide(t *testing.T) {
 	}{
 		"awake all day":                   {nights(), noon(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", ""},
 		"a window begins with one wave":   {nights(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins"},
-		"what was saved is stopped":       {withWaves(nights(), since, true, false), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins"},
+		"a saved wave is stopped":         {withWaves(nights(), since, true, false), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins"},
 		"the next wave waits":             {withWaves(nights(), since, true, false), evening(), []members{{asleep("a"), falling("c")}, {awake("b")}}, "FallingAsleep tf ss a", "InTransition", "SleepBegins"},
 		"the next wave comes":             {withWaves(nights(), since, true, false), evening(), []members{{asleep("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "SleepBegins"},
 		"an empty wave waits for nothing": {nights(), evening(), []members{{}, {awake("b")}}, "FallingAsleep tt - -", "InTransition", "SleepBegins"},
 		"all sleep":                       {withWaves(nights(), since, true, true), evening(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt s s", "AsWished", "AllAsleep"},
 		"a wave that is late is left":     {withWaves(nights(), since.Add(-time.Hour), true, false), evening(), []members{{falling("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "WaveTimedOut SleepBegins"},
 		"the last wave wakes first":       {withWaves(nights(), since, true, true), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k -", "InTransition", "WakeBegins"},
-		"it is started":                   {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k a", "InTransition", "WakeBegins"},
-		"then the first":                  {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {awake("b")}}, "WakingUp ff - a", "InTransition", "WakeBegins"},
-		"what others stopped keeps nobody waiting": {
+		"a saved wave is started":         {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k a", "InTransition", "WakeBegins"},
+		"the first wave wakes last":       {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {awake("b")}}, "WakingUp ff - a", "InTransition", "WakeBegins"},
+		"a member with another stop holds up no wave": {
 			withWaves(nights(), noon(), false, false), noon(), []members{{others}, {awake("b")}}, "Awake ff a a", "AsWished", "",
 		},
-		"what somebody skips is started":   {withWaves(nights(), since, true, true), evening(), []members{{skipped}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
-		"what somebody resumed is started": {withWaves(nights(), since, true, true), evening(), []members{{resumed}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
-		"a night after one that nobody saw end begins with one wave": {
+		"a skipped member is started": {withWaves(nights(), since, true, true), evening(), []members{{skipped}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
+		"a resumed member is started": {withWaves(nights(), since, true, true), evening(), []members{{resumed}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
+		"a night after an unseen morning begins with one wave": {
 			withWaves(nights(), evening().Add(-24*time.Hour), true, true), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tt - k", "InTransition", "SleepBegins",
 		},
-		"what is about to wake from a stop that is over keeps the next wave waiting": {
+		"a member about to wake from an ended stop holds up the next wave": {
 			withWaves(nights(), since, true, false), evening(), []members{{waking}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins",
 		},
 		"an expired stop keeps nothing asleep, and the next wave waiting": {
@@ -136,7 +137,7 @@ func TestDecide(t *testing.T) {
 				return s
 			}(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins",
 		},
-		"a schedule that makes no sense keeps what sleeps asleep": {
+		"an invalid schedule keeps sleeping members asleep": {
 			func() *torporv1alpha1.Slumber {
 				s := withWaves(nights(), since, true, true)
 				s.Spec.TimeZone, s.Status.State = "Europe/Atlantis", torporv1alpha1.SlumberAsleep
@@ -162,12 +163,13 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestAManagerThatBeginsWaitsForKinds has a wave of a kind whose controller is not there: yet, and after a minute.
+// TestAManagerThatBeginsWaitsForKinds has a wave of a kind whose controller is not running: not yet, and still not
+// after a minute.
 func TestAManagerThatBeginsWaitsForKinds(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-time.Second), true, false)
 	s.Spec.Waves[0].Targets[0].Kind = "Deployment"
 	o := slumber.Observed{Now: evening(), Slumber: s, Waves: [][]slumber.Member{{}, {awake("b")}}, MissingKinds: []string{"Deployment.apps"}, KindsAwaitedUntil: evening().Add(slumber.KindsGrace)}
-	if p := slumber.Decide(o); p.Status.Waves[1].ShouldSleep || !strings.Contains(p.Ready.Message, "wave apps waits for what there is of Deployment.apps") || p.RequeueAfter > slumber.KindsGrace {
+	if p := slumber.Decide(o); p.Status.Waves[1].ShouldSleep || !strings.Contains(p.Ready.Message, "wave apps waits for the objects of Deployment.apps") || p.RequeueAfter > slumber.KindsGrace {
 		t.Errorf("expected the next wave to wait, found %q: %+v", verbs(p), p.Ready)
 	}
 	o.Now = o.KindsAwaitedUntil
@@ -176,13 +178,14 @@ func TestAManagerThatBeginsWaitsForKinds(t *testing.T) {
 	}
 }
 
-// TestAWaveWaitsForAKindThatCannotBeListed has one in the first wave: what there is of it may not sleep yet, and no longer than the timeout says.
+// TestAWaveWaitsForAKindThatCannotBeListed has such a kind in the first wave: its objects may still be awake, and the
+// next wave waits until the timeout.
 func TestAWaveWaitsForAKindThatCannotBeListed(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-time.Second), true, false)
 	s.Spec.Waves[0].Targets[0].Kind = "Deployment"
 	o := slumber.Observed{Now: evening(), Slumber: s, Waves: [][]slumber.Member{{}, {awake("b")}}, UnreadableKinds: map[string]string{"Deployment.apps": "InternalError"}}
 	p := slumber.Decide(o)
-	if p.Status.Waves[1].ShouldSleep || p.RequeueAfter > time.Minute || !strings.Contains(p.Ready.Message, "waits for what there is of Deployment.apps (InternalError)") {
+	if p.Status.Waves[1].ShouldSleep || p.RequeueAfter > time.Minute || !strings.Contains(p.Ready.Message, "waits for the objects of Deployment.apps (InternalError)") {
 		t.Errorf("expected the next wave to wait, found %q in %s: %+v", verbs(p), p.RequeueAfter, p.Ready)
 	}
 	if p.Stalled.Reason != torporv1alpha1.SlumberKindUnreadableReason || !strings.Contains(p.Stalled.Message, "does not list Deployment.apps (InternalError)") {
@@ -194,7 +197,19 @@ func TestAWaveWaitsForAKindThatCannotBeListed(t *testing.T) {
 	}
 }
 
-// TestWhatWasResumedIsStoppedAnewInTheNextWindow has somebody resume a member in a window that nobody saw end.
+// TestAMemberThatCannotSleepIsNamedWithItsReason has a cluster that keeps running because it cannot hibernate.
+func TestAMemberThatCannotSleepIsNamedWithItsReason(t *testing.T) {
+	unable := awake("ClusterDeployment a")
+	unable.IsStopped, unable.Message = true, "Unsupported: no version is known"
+	s := withWaves(nights(), evening().Add(-time.Minute), true, false)
+	plan := slumber.Decide(slumber.Observed{Now: evening(), Slumber: s, Waves: [][]slumber.Member{{unable}, {awake("b")}}})
+	const want = "ClusterDeployment a (Unsupported: no version is known)"
+	if got := plan.Status.Waves[0].WaitsFor; got != want || !strings.Contains(plan.Ready.Message, "wave apps waits for "+want) {
+		t.Errorf("expected the wave to wait for %s, found %q: %s", want, got, plan.Ready.Message)
+	}
+}
+
+// TestWhatWasResumedIsStoppedAnewInTheNextWindow has a user resume a member in a window whose end no pass has seen.
 func TestWhatWasResumedIsStoppedAnewInTheNextWindow(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-3*time.Hour), true, true)
 	lastNight := metav1.NewTime(evening().Add(-26 * time.Hour))
@@ -208,7 +223,7 @@ func TestWhatWasResumedIsStoppedAnewInTheNextWindow(t *testing.T) {
 	}
 }
 
-// TestStopsAreRecorded follows one member through a window, and through one that somebody skips.
+// TestStopsAreRecorded follows one member through a window, and through another in which a user skips it.
 func TestStopsAreRecorded(t *testing.T) {
 	s := nights()
 	s.Annotations = map[string]string{torporv1alpha1.RequestedByAnnotation: "alice"}
@@ -238,7 +253,7 @@ func TestStopsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestASelectorThatCannotBeReadIsTold has an operator without values, which the schema takes.
+// TestASelectorThatCannotBeReadIsTold has an operator without values, which the schema accepts.
 func TestASelectorThatCannotBeReadIsTold(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-3*time.Hour), true, true)
 	s.Spec.Waves[1].Targets[0].Selector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}}
@@ -248,7 +263,8 @@ func TestASelectorThatCannotBeReadIsTold(t *testing.T) {
 	}
 }
 
-// TestKindsThatMayStillComeAreNotSaidToBeMissing has a manager that has just begun: what was not missing before is not told, and what was stays told.
+// TestKindsThatMayStillComeAreNotSaidToBeMissing has a newly started manager: it reports no kind as missing that was
+// not missing before, and repeats an earlier report.
 func TestKindsThatMayStillComeAreNotSaidToBeMissing(t *testing.T) {
 	for was, want := range map[string]string{
 		torporv1alpha1.SlumberAsExpectedReason: torporv1alpha1.SlumberAsExpectedReason, torporv1alpha1.SlumberKindMissingReason: torporv1alpha1.SlumberKindMissingReason,
@@ -261,7 +277,7 @@ func TestKindsThatMayStillComeAreNotSaidToBeMissing(t *testing.T) {
 		}
 		o.Now = o.KindsAwaitedUntil
 		if p := slumber.Decide(o); p.Stalled.Reason != torporv1alpha1.SlumberKindMissingReason {
-			t.Errorf("it was %s: expected it to be told once the kinds are awaited no more, found %+v", was, p.Stalled)
+			t.Errorf("it was %s: expected it to be reported once the kinds are awaited no more, found %+v", was, p.Stalled)
 		}
 	}
 }

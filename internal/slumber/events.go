@@ -7,14 +7,14 @@ const (
 	EventSleepBegins = "SleepBegins"
 	// EventWakeBegins reports that a Slumber begins to start its waves.
 	EventWakeBegins = "WakeBegins"
-	// EventAllAsleep reports that all that a Slumber selects is asleep.
+	// EventAllAsleep reports that all members of a Slumber are asleep.
 	EventAllAsleep = "AllAsleep"
-	// EventAllAwake reports that all that a Slumber selects is awake.
+	// EventAllAwake reports that all members of a Slumber are awake, except those with another stop.
 	EventAllAwake = "AllAwake"
 	// EventWindowMissed reports a window that was noticed later than spec.startingDeadlineSeconds allows.
 	EventWindowMissed = "WindowMissed"
-	// EventWaveTimedOut reports a wave that was not as it should be in time.
+	// EventWaveTimedOut reports a wave that did not reach its state within spec.waveTimeout.
 	EventWaveTimedOut = "WaveTimedOut"
-	// EventInvalidSchedule reports a spec that makes no sense.
+	// EventInvalidSchedule reports an invalid spec.
 	EventInvalidSchedule = "InvalidSchedule"
 )

@@ -12,13 +12,13 @@ import (
 
 const (
 	dayForm = "2006-01-02"
-	// leapYear stands for every year where a day has none.
+	// leapYear is the year that is used for a day without a year.
 	leapYear = 2000
-	// yearsBetweenLeapDays is the longest time between two 29ths of February, since 2100 has none.
+	// yearsBetweenLeapDays is the longest time between two leap days: 2100 has none.
 	yearsBetweenLeapDays = 8
 )
 
-// holidayRange is from the beginning of one day to the end of another; of every year, if it is yearly.
+// holidayRange lasts from the beginning of one day to the end of another. If it is yearly, it does so in every year.
 type holidayRange struct {
 	first, last time.Time
 	isYearly    bool
@@ -56,7 +56,7 @@ func parseDay(text string) (time.Time, error) {
 	return at, nil
 }
 
-// in returns the holiday that begins in a year; false if that year has none.
+// in returns the holiday that begins in a year; false if none begins in that year.
 func (h holidayRange) in(year int) (first, last time.Time, isThere bool) {
 	if !h.isYearly {
 		return h.first, h.last, year == h.first.Year()
@@ -66,7 +66,7 @@ func (h holidayRange) in(year int) (first, last time.Time, isThere bool) {
 		year++
 	}
 	last = time.Date(year, h.last.Month(), h.last.Day(), 0, 0, 0, 0, time.UTC)
-	if last.Month() != h.last.Month() { // The 29th of February, in a year without one.
+	if last.Month() != h.last.Month() { // February 29, in a year without one.
 		last = last.AddDate(0, 0, -1)
 	}
 	return first, last, first.Month() == h.first.Month()
@@ -86,7 +86,7 @@ func (h holidayRange) contains(shown time.Time) bool {
 	return false
 }
 
-// boundaries returns when the holiday begins and ends, as often as it does around a time.
+// boundaries returns the times at which the holiday begins and ends; of a yearly one, those around a time.
 func (h holidayRange) boundaries(clock wallClock, at time.Time) (moments []time.Time) {
 	from, to := h.first.Year(), h.first.Year()
 	if h.isYearly {

@@ -30,10 +30,10 @@ func (m *modelMember) isStopped(now time.Time) bool {
 	return m.stoppedBy != "" && (m.until.IsZero() || now.Before(m.until))
 }
 
-// isSetOff reports whether people have set what a stop sets, themselves.
+// isSetOff reports whether a user has set the value that a stop sets.
 func (m *modelMember) isSetOff() bool { return m.value == int64(0) || m.value == true }
 
-// act has something happen, and says what.
+// act performs an action of a user and describes it.
 func (f *fleet) act(m *modelMember) string {
 	switch f.random.IntN(20) {
 	case 0, 1:
@@ -46,18 +46,18 @@ func (f *fleet) act(m *modelMember) string {
 		}
 		m.interventions++
 		m.change(m, f.now)
-		return fmt.Sprintf("somebody changes to %v", m.describeSpec(m))
+		return fmt.Sprintf("a user changes the spec to %v", m.describeSpec(m))
 	case 6:
 		m.interventions++
 		m.annotate(torporv1alpha1.SkipUntilAnnotation, f.now.Add(time.Duration(f.random.IntN(10))*time.Hour).Format(time.RFC3339))
-		return "somebody skips"
+		return "a user skips"
 	case 7:
 		m.interventions++
 		m.annotate(torporv1alpha1.SkipUntilAnnotation, "")
-		return "nobody skips"
+		return "no user skips"
 	case 8:
 		m.interventions++
-		m.excusedAt, m.movedAt = f.now, f.now // Waves that have come to rest without it do not wait again.
+		m.excusedAt, m.movedAt = f.now, f.now // Settled waves do not wait for it again.
 		wave := []string{"first", "second", "third", noWave}[f.random.IntN(4)]
 		m.write(func(obj stoppable.Object) { obj.SetLabels(map[string]string{"wave": wave}) })
 		return "another wave: " + wave
@@ -70,7 +70,7 @@ func (f *fleet) act(m *modelMember) string {
 	}
 }
 
-// letTimePass has the caches catch up, and a manager that was away may be back.
+// letTimePass has the caches catch up; a manager that was away may return.
 func (f *fleet) letTimePass() string {
 	f.syncAll()
 	if f.isAway || f.random.IntN(4) == 0 {
@@ -96,7 +96,7 @@ func (f *fleet) letTimePass() string {
 
 func (f *fleet) stopBy(m *modelMember, person string) string {
 	if m.isStopped(f.now) || m.isChangePending && !f.areRequestersNoted {
-		return "nothing" // Without a note of who asked, nobody can tell this stop from the last one.
+		return "nothing" // Without a recorded requester, this stop cannot be distinguished from the last one.
 	}
 	m.interventions++
 	if m.stoppedBy != "" {
@@ -106,7 +106,7 @@ func (f *fleet) stopBy(m *modelMember, person string) string {
 	m.setSwitch(m, true, f.now)
 	f.noteRequester(m, person)
 	if k := m.GVK.Kind; k == "MySQLCluster" || k == "CFApp" {
-		return person + " stops" // The one has no end of that switch, and that of the other is a start, which is a model of its own.
+		return person + " stops" // The first has no end of that switch; the end of the second is a start, which has a separate model.
 	}
 	if f.random.IntN(3) == 0 {
 		m.until = f.now.Add(time.Duration(1+f.random.IntN(20)) * time.Hour).Truncate(time.Second)
@@ -138,7 +138,7 @@ func (f *fleet) noteRequester(m *modelMember, person string) {
 	}
 }
 
-// edit has somebody change the Slumber. Its controller may not see that at once.
+// edit has a user change the Slumber. Its controller may not see that at once.
 func (f *fleet) edit() string {
 	f.edits++
 	s := f.slumber.DeepCopy()
@@ -171,7 +171,7 @@ func (f *fleet) edit() string {
 	return fmt.Sprint("an edit (", what, "), seen: ", isSeen)
 }
 
-// removeOrRestore deletes the Slumber, of which another one is made at once, or has something refuse what scales from zero.
+// removeOrRestore deletes the Slumber, which is created again at once, or has an autoscaler refuse a scale from zero.
 func (f *fleet) removeOrRestore(m *modelMember) string {
 	switch {
 	case f.random.IntN(3) == 0 && !f.isAway:
@@ -179,11 +179,11 @@ func (f *fleet) removeOrRestore(m *modelMember) string {
 		return fmt.Sprint("the Slumber is deleted, and waits for kinds: ", f.isGoing)
 	case m.GVK.Kind == "Kustomization":
 		m.release(f.now)
-		return "the StopAdapter is deleted, and made anew"
+		return "the StopAdapter is deleted and created again"
 	case m.Switch != nil && m.Switch.IsScaled:
 		m.interventions++
 		if m.refusal = ""; f.random.IntN(2) == 0 {
-			m.refusal = "expected nobody else, found an autoscaler"
+			m.refusal = "expected no autoscaler, found one"
 		}
 		return "an autoscaler: " + m.refusal
 	default:
@@ -191,7 +191,7 @@ func (f *fleet) removeOrRestore(m *modelMember) string {
 	}
 }
 
-// release gives an object back whose StopAdapter is deleted.
+// release restores an object whose StopAdapter is deleted.
 func (m *modelMember) release(now time.Time) {
 	m.interventions++
 	u, _ := m.stored.(*unstructured.Unstructured)
@@ -207,7 +207,8 @@ func (m *modelMember) release(now time.Time) {
 	m.isChangePending = false
 }
 
-// removeSlumber has the finalizer let everything start, which waits for kinds that are about to be announced. Then another one is made.
+// removeSlumber runs the finalizer, which starts everything and waits for kinds that are about to be announced. Then
+// another Slumber is created.
 func (f *fleet) removeSlumber() {
 	for _, m := range f.members {
 		m.sync()
@@ -226,7 +227,7 @@ func (f *fleet) removeSlumber() {
 	}
 }
 
-// expectPeopleFirst has everything be stopped that a person has stopped and its controller knows of.
+// expectPeopleFirst expects everything to be stopped that a person has stopped and whose controller has seen that.
 func (f *fleet) expectPeopleFirst() {
 	f.t.Helper()
 	for _, m := range f.members {
@@ -235,12 +236,13 @@ func (f *fleet) expectPeopleFirst() {
 			f.fail("expected what %s has stopped to be stopped, found %s started: %v", m.stoppedBy, m, m.stored.GetAnnotations())
 		}
 		if m.Switch == nil && m.describeSpec(m) != (m.stoppedBy != "") {
-			f.fail("expected a spec of %s that nobody else has written, found %v", m, m.describeSpec(m))
+			f.fail("expected a spec of %s that only users have written, found %v", m, m.describeSpec(m))
 		}
 	}
 }
 
-// expectAll has every member be as it is wanted by people and by the schedule, and every switch that is not be as people left it.
+// expectAll expects every member to be as users and the schedule want it, and the field of every started member to
+// have the user's value.
 func (f *fleet) expectAll(shouldSleep bool) {
 	f.t.Helper()
 	for _, m := range f.members {
@@ -254,7 +256,8 @@ func (f *fleet) expectAll(shouldSleep bool) {
 	}
 }
 
-// mayStop reports whether the Slumber is to stop a member: it selects it, and nobody skips it or has resumed it since its wave sleeps.
+// mayStop reports whether the Slumber is to stop a member: the Slumber selects it, and no user skips it or has
+// resumed it since its wave began to sleep.
 func (f *fleet) mayStop(m *modelMember) bool {
 	wave, _ := slumber.FindWave(f.slumber, m.GVK.GroupKind(), m.stored.GetLabels())
 	if wave < 0 || f.now.Before(readSkip(m)) {
@@ -263,7 +266,7 @@ func (f *fleet) mayStop(m *modelMember) bool {
 	is, since := m.read(f.now), f.slumber.Status.Waves[wave].Since
 	isResumed := since != nil && is.ResumedAt.After(since.Time)
 	if isResumed && m.resumes == 0 {
-		f.fail("expected nobody to have resumed %s, found %s", m, is.ResumedBy)
+		f.fail("expected no user to have resumed %s, found %s", m, is.ResumedBy)
 	}
 	return !isResumed
 }

@@ -24,27 +24,29 @@ import (
 
 const (
 	sequences     = 150
-	soakSequences = 10_000 // 132 s of a processor.
+	soakSequences = 10_000 // 132 s of one processor.
 	steps         = 20
-	// shards use the processors that there are.
+	// shards use the available processors.
 	shards = 4
-	// noWave is that of a member which no wave selects.
+	// noWave is the wave of a member that no wave selects.
 	noWave = "none"
 )
 
-// fleet is a Slumber with three waves of members of all kinds, whose controllers take their time, and people who do as they like.
+// fleet is a Slumber with three waves of members of all kinds, whose controllers take their time, and users who act
+// at random.
 type fleet struct {
 	t       testing.TB
 	random  *rand.Rand
 	now     time.Time
 	slumber *torporv1alpha1.Slumber
-	// seen is the Slumber as its controller's cache has it.
+	// seen is the Slumber in its controller's cache.
 	seen    *torporv1alpha1.Slumber
 	members []*modelMember
-	// startedAt is when the manager began, and isAway says that none runs. Kinds with a switch are announced some time after that.
+	// startedAt is when the manager started; isAway is true while none runs. Kinds with a switch are announced some
+	// time after the start.
 	startedAt            time.Time
 	isAway, hasWorkloads bool
-	// isGoing says that the Slumber is deleted, and its finalizer has not done all.
+	// isGoing is true while the Slumber is deleted and its finalizer has not finished.
 	isGoing                 bool
 	history                 []string
 	edits                   int
@@ -93,7 +95,7 @@ func (f *fleet) fail(format string, args ...any) {
 	f.t.Fatalf(format+"\n%s", append(args, strings.Join(f.history, "\n"))...)
 }
 
-// tick lets a moment go by. Times of the API have whole seconds, and those of a clock have not.
+// tick advances the clock by a moment. Times of the API have whole seconds; those of a clock do not.
 func (f *fleet) tick() {
 	f.now = f.now.Add(2*time.Second + time.Duration(f.random.IntN(1_000_000_000)))
 }
@@ -103,7 +105,7 @@ func (f *fleet) isManaged(m *modelMember) bool {
 	return !f.isAway && (m.Switch == nil || f.hasWorkloads)
 }
 
-// observe is what the Slumber's controller reads of its caches.
+// observe returns what the Slumber's controller reads from its caches.
 func (f *fleet) observe() (seen slumber.Observed, waves [][]*modelMember, leftovers []*modelMember) {
 	seen = slumber.Observed{Now: f.now, Slumber: f.seen, Waves: make([][]slumber.Member, len(f.seen.Spec.Waves))}
 	waves = make([][]*modelMember, len(f.seen.Spec.Waves))
@@ -129,17 +131,18 @@ func (f *fleet) observe() (seen slumber.Observed, waves [][]*modelMember, leftov
 	return seen, waves, leftovers
 }
 
-// passEnd is how a pass of the Slumber ends.
+// passEnd is the way in which a pass of the Slumber ends.
 type passEnd int
 
 const (
-	// completes saves all; fails loses some writes to the API server; dies is a manager that is killed at any point before the status is saved.
+	// completes saves everything; fails loses some writes to the API server; dies is a manager that is killed at any
+	// point before the status is saved.
 	completes passEnd = iota
 	fails
 	dies
 )
 
-// pass is one of the Slumber's controller.
+// pass is one pass of the Slumber's controller.
 func (f *fleet) pass(end passEnd) {
 	if f.isAway {
 		return
@@ -171,7 +174,7 @@ func (f *fleet) pass(end passEnd) {
 		f.kill()
 		return
 	}
-	if f.seen == f.slumber { // Else it was changed meanwhile, and the write of the status is refused.
+	if f.seen == f.slumber { // Otherwise it was changed in the meantime, and the write of the status is refused.
 		saved := f.slumber.DeepCopy()
 		saved.Status = truncateTimes(plan.Status)
 		f.slumber = saved
@@ -179,7 +182,7 @@ func (f *fleet) pass(end passEnd) {
 	f.seen = f.slumber
 }
 
-// write has the Slumber write what it wants of a member; false says that the manager is killed before that.
+// write writes the planned stops of a member; false if the manager is killed before that.
 func (f *fleet) write(m *modelMember, seen slumber.Member, plan slumber.Plan, wave int, wish slumber.MemberWish, end passEnd) bool {
 	next := plan.NextStops(f.seen, seen, wave, wish, f.now)
 	before := seen.FindStops(f.seen.Name)
@@ -206,7 +209,7 @@ func (f *fleet) write(m *modelMember, seen slumber.Member, plan slumber.Plan, wa
 	return true
 }
 
-// expectNeeded has nothing be written twice for one transition.
+// expectNeeded expects that nothing is written twice for one transition.
 func (f *fleet) expectNeeded(m *modelMember, plan slumber.Plan, wave int, wish slumber.MemberWish) {
 	f.t.Helper()
 	transition := fmt.Sprint("left out, ", m.interventions)
@@ -220,7 +223,8 @@ func (f *fleet) expectNeeded(m *modelMember, plan slumber.Plan, wave int, wish s
 	m.written = transition
 }
 
-// expectTurn has every member of the waves before one have rested since its wave began, or have been left alone, or waited for too long.
+// expectTurn expects every member of earlier waves to have been at rest since its wave began, to be left alone, or to
+// have timed out.
 func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	for _, other := range f.members {
@@ -235,14 +239,15 @@ func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
 			waitsSince = is.WaitsSince
 		}
 		isLate := !f.now.Before(waitsSince.Add(30 * time.Minute))
-		hasBegun := waitsSince.After(plan.Status.Waves[wave].Since.Time) // The window was moved, when this wave slept already.
+		hasBegun := waitsSince.After(plan.Status.Waves[wave].Since.Time) // The window was moved while this wave already slept.
 		if !isLate && !hasBegun && other.quietAt.Before(since) && other.excusedAt.Before(since) {
 			f.fail("expected %s of wave %d to rest before %s of wave %d is stopped, found %+v; waves %v", other, before, m, wave, other.read(f.now), describeWaves(plan))
 		}
 	}
 }
 
-// expectTurnToWake has every member of the waves behind one be back since its wave wakes, or waited for too long.
+// expectTurnToWake expects every member of later waves to have been back since its wave began to wake, or to have
+// timed out.
 func (f *fleet) expectTurnToWake(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	for _, other := range f.members {
@@ -265,7 +270,7 @@ func describeWaves(plan slumber.Plan) (words []string) {
 	return words
 }
 
-// kill is the death of the manager: what it had not written is lost, and the next one looks at everything anew.
+// kill ends the manager: unwritten changes are lost, and the next manager observes everything again.
 func (f *fleet) kill() {
 	f.history = append(f.history, "  the manager dies")
 	f.startedAt, f.hasWorkloads = f.now, false
@@ -279,7 +284,7 @@ func (f *fleet) syncAll() {
 	}
 }
 
-// observeTruth notes what is really so, whatever any cache says.
+// observeTruth records the real state, regardless of any cache.
 func (f *fleet) observeTruth() {
 	for _, m := range f.members {
 		is := m.read(f.now)
@@ -296,7 +301,7 @@ func (f *fleet) observeTruth() {
 	}
 }
 
-// step has something happen at random, and controllers take their turns.
+// step performs a random action and gives controllers their turns.
 func (f *fleet) step() {
 	f.tick()
 	m := f.members[f.random.IntN(len(f.members))]
@@ -312,7 +317,7 @@ func (f *fleet) step() {
 	f.expectPeopleFirst()
 }
 
-// runController lets the controller of a member take a turn, or not; and what it controls come to rest, or not.
+// runController may give the controller of a member a turn, and may let the member settle.
 func (f *fleet) runController(m *modelMember) {
 	if f.random.IntN(4) > 0 {
 		m.sync()
@@ -325,9 +330,9 @@ func (f *fleet) runController(m *modelMember) {
 	}
 }
 
-// settle has everything come to rest that is wanted, within a few seconds each.
+// settle lets every member reach its intended state, within a few seconds each.
 func (f *fleet) settle() {
-	f.history = append(f.history, f.now.Format(time.DateTime)+": nobody does anything any more")
+	f.history = append(f.history, f.now.Format(time.DateTime)+": no user acts any longer")
 	f.isAway, f.hasWorkloads = false, true
 	for range 30 {
 		f.tick()
@@ -348,14 +353,15 @@ func (f *fleet) settle() {
 	f.fail("expected the end of the transition, found %s", f.lastPlan.Ready.Message)
 }
 
-// isQuiet reports whether no cache is behind.
+// isQuiet reports whether every cache is current.
 func (f *fleet) isQuiet() bool {
 	return !slices.ContainsFunc(f.members, func(m *modelMember) bool { return m.cachedVersion != m.version })
 }
 
-// TestRandomSequencesKeepToTheModel has people stop, resume, change, skip and move members of every kind, the Slumber be edited, suspended and
-// deleted, managers die and be away. At any time what people have stopped is stopped and waves keep their order; in the end all else is as the
-// schedule says, unless somebody skips or has resumed it, and every switch is as people left it.
+// TestRandomSequencesKeepToTheModel has users stop, resume, change, skip and move members of every kind, and edit,
+// suspend and delete the Slumber, while managers die and are away. At any time, members that users have stopped are
+// stopped, and waves keep their order. In the end, all other members follow the schedule, unless a user skips or has
+// resumed them, and every switch has the value that users gave it.
 func TestRandomSequencesKeepToTheModel(t *testing.T) {
 	t.Parallel()
 	count := sequences
@@ -378,12 +384,12 @@ func TestRandomSequencesKeepToTheModel(t *testing.T) {
 	}
 }
 
-// expectAtRest has all members be as they are wanted, and then as people left them once the Slumber is gone.
+// expectAtRest expects all members to be as wanted, and to be as users left them once the Slumber is gone.
 func (f *fleet) expectAtRest() {
 	f.t.Helper()
 	for _, m := range f.members {
 		m.refusal = ""
-		if m.GVK.Kind == "MySQLCluster" { // Whoever works on one comes to an end.
+		if m.GVK.Kind == "MySQLCluster" { // Any work on a MySQLCluster ends.
 			for _, name := range worksOnDatabases() {
 				m.annotate(name, "")
 			}
@@ -413,7 +419,7 @@ func (f *fleet) expectAtRest() {
 	}
 }
 
-// throughAPI is a value as the API server gives it back.
+// throughAPI returns a value as the API server would return it.
 func throughAPI[T any](t testing.TB, value T) (back T) {
 	t.Helper()
 	data, err := json.Marshal(value)
@@ -426,7 +432,7 @@ func throughAPI[T any](t testing.TB, value T) (back T) {
 	return back
 }
 
-// truncateTimes is what a status becomes on its way through the API server.
+// truncateTimes returns a status with times as the API server returns them.
 func truncateTimes(status torporv1alpha1.SlumberStatus) torporv1alpha1.SlumberStatus {
 	for _, at := range []**metav1.Time{&status.Since, &status.WindowStart} {
 		truncateTime(at)

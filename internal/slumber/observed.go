@@ -16,50 +16,57 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// Observed is everything that Decide looks at.
+// Observed is everything that Decide uses.
 type Observed struct {
 	Now     time.Time
 	Slumber *torporv1alpha1.Slumber
-	// Waves are the members of the waves of the spec, in its order. What several select belongs to the first of them.
+	// Waves are the members of each wave, in the order of the spec. An object that several waves select belongs to
+	// the first of them.
 	Waves [][]Member
-	// MissingKinds are those of targets that nobody can stop here, sorted: they are not served, or no StopAdapter is about them.
+	// MissingKinds lists, sorted, the kinds of targets that cannot be stopped here: they are not served, or no
+	// StopAdapter describes them.
 	MissingKinds []string
-	// KindsAwaitedUntil is until when those may still come, as the manager has just begun; zero if they are not awaited.
+	// KindsAwaitedUntil is the time until which missing kinds may still be announced, because the manager has just
+	// started; zero if none are awaited.
 	KindsAwaitedUntil time.Time
-	// UnreadableKinds are those whose objects could not be listed, and why. What there is of them is not known.
+	// UnreadableKinds maps each kind whose objects could not be listed to the reason. The number and the state of
+	// these objects are unknown.
 	UnreadableKinds map[string]string
-	// Leftovers are what the Slumber has stopped and does not select any more.
+	// Leftovers are objects that the Slumber has stopped and no longer selects.
 	Leftovers []Member
 }
 
 // Member is an object that a Slumber selects.
 type Member struct {
-	// Name is for people: kind and name.
+	// Name is shown to users: kind and name.
 	Name string
 	stoppable.State
-	// SkippedUntil is until when it is left alone; zero if it is not.
+	// SkippedUntil is the time until which the Slumber does not stop the object; zero if it is not skipped.
 	SkippedUntil time.Time
-	// SkippedBy is who said so; empty if no admission noted it.
+	// SkippedBy is the user who asked for that; empty if no admission policy recorded it.
 	SkippedBy string
-	// IsStopped says that the Slumber's stop holds, as the object says; IsExpired that it has lasted longer than it was meant to, and keeps nothing asleep.
+	// IsStopped is true while the object records an open stop of the Slumber. IsExpired is true if that stop has
+	// lasted longer than intended; an expired stop keeps nothing asleep.
 	IsStopped, IsExpired bool
 }
 
-// isLeftAlone reports whether a member is not to be stopped with a wave that sleeps since a time: somebody skips it, or has resumed it since.
+// isLeftAlone reports whether a member is not to be stopped with a wave that has slept since a time: a user skips it,
+// or has resumed it since.
 func (m Member) isLeftAlone(now, since time.Time) bool {
 	return now.Before(m.SkippedUntil) || m.ResumedAt.After(since)
 }
 
-// isAsWished reports whether a member is as it should be: what sleeps is asleep, and of what wakes everything is awake that nobody else stops.
+// isAsWished reports whether a member is in the state that its wave wants. A sleeping wave wants each member asleep;
+// a waking wave wants each member awake that has no other stop.
 func (m Member) isAsWished(shouldSleep bool) bool {
 	if shouldSleep {
-		return m.IsAsleep && (m.IsStopped && !m.IsExpired || m.IsStoppedWithoutSlumbers) // Else it is about to wake, from a stop that is over.
+		return m.IsAsleep && (m.IsStopped && !m.IsExpired || m.IsStoppedWithoutSlumbers) // Otherwise it is about to wake, from a stop that has ended.
 	}
 	return !m.IsStopped && (m.IsAwake || m.IsStoppedWithoutSlumbers)
 }
 
-// listUnknown names the kinds which a wave selects of which it is not known what there is: those that could not be listed, and those that are not
-// served yet, but may be soon after the start of the manager. The wave waits for them.
+// listUnknown describes the kinds that a wave selects and whose objects are unknown: kinds that could not be listed,
+// and kinds that are not served yet but may be soon after the start of the manager. The wave waits for them.
 func (o Observed) listUnknown(wave int) (names []string) {
 	mayCome := o.Now.Before(o.KindsAwaitedUntil)
 	for _, target := range o.Slumber.Spec.Waves[wave].Targets {
@@ -67,16 +74,17 @@ func (o Observed) listUnknown(wave int) (names []string) {
 		why, isUnreadable := o.UnreadableKinds[name]
 		switch {
 		case isUnreadable:
-			names = append(names, "what there is of "+name+" ("+why+")")
+			names = append(names, "the objects of "+name+" ("+why+")")
 		case mayCome && slices.Contains(o.MissingKinds, name):
-			names = append(names, "what there is of "+name)
+			names = append(names, "the objects of "+name)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// Concerns reports whether an object may be a member of a Slumber, or has something of it: another object changes no decision.
+// Concerns reports whether an object may be a member of a Slumber, or carries a stop of it. Other objects change no
+// decision.
 func Concerns(s *torporv1alpha1.Slumber, kind schema.GroupKind, o metav1.Object) bool {
 	if o.GetAnnotations()[torporv1alpha1.SlumberAnnotationPrefix+s.Name] != "" {
 		return true
@@ -85,7 +93,7 @@ func Concerns(s *torporv1alpha1.Slumber, kind schema.GroupKind, o metav1.Object)
 	return err != nil || wave >= 0
 }
 
-// FindWave returns the first wave of a Slumber that selects an object; -1 if none does.
+// FindWave returns the first wave of a Slumber that selects an object; -1 if no wave does.
 func FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, of map[string]string) (int, error) {
 	for i, wave := range s.Spec.Waves {
 		for j, target := range wave.Targets {
@@ -104,10 +112,11 @@ func FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, of map[string]st
 	return -1, nil
 }
 
-// HasReadableSelectors reports whether it can be known what a Slumber selects.
+// HasReadableSelectors reports whether every selector of a Slumber can be parsed.
 func HasReadableSelectors(s *torporv1alpha1.Slumber) bool { return validateSelectors(s) == nil }
 
-// validateSelectors returns what is wrong with a selector that the schema takes: an operator that nobody knows, or that lacks its values.
+// validateSelectors returns an error for a selector that the schema accepts and that cannot be parsed: its operator
+// is unknown, or lacks its values.
 func validateSelectors(s *torporv1alpha1.Slumber) error {
 	for i, wave := range s.Spec.Waves {
 		for j, target := range wave.Targets {
@@ -122,12 +131,12 @@ func validateSelectors(s *torporv1alpha1.Slumber) error {
 func readSelector(wave, at int, target torporv1alpha1.SlumberTarget) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&target.Selector)
 	if err != nil {
-		return nil, fmt.Errorf("spec.waves[%d].targets[%d].selector: expected labels and expressions that make sense, found: %w; correct it", wave, at, err)
+		return nil, fmt.Errorf("spec.waves[%d].targets[%d].selector: expected valid labels and expressions, found: %w; correct it", wave, at, err)
 	}
 	return selector, nil
 }
 
-// KindOf returns which kind a target selects. Those that Torpor knows need no API group.
+// KindOf returns the kind that a target selects. Kinds with built-in support need no API group.
 func KindOf(target torporv1alpha1.SlumberTarget) schema.GroupKind {
 	if target.APIGroup != "" {
 		return schema.GroupKind{Group: target.APIGroup, Kind: target.Kind}
@@ -135,7 +144,8 @@ func KindOf(target torporv1alpha1.SlumberTarget) schema.GroupKind {
 	return schema.GroupKind{Group: stoppable.FindGroup(target.Kind), Kind: target.Kind}
 }
 
-// ReadMember reads what is known of an object that a Slumber may have stopped. A time of skipping that makes no sense skips nothing.
+// ReadMember reads the state of an object that a Slumber may have stopped. An invalid time in the skip annotation
+// skips nothing.
 func ReadMember(slumber string, kind stoppable.Kind, obj stoppable.Object, now time.Time) Member {
 	m := Member{Name: kind.GVK.Kind + " " + obj.GetName(), State: kind.ReadState(obj, now)}
 	m.SkippedUntil, _ = stoprecord.ReadSkip(obj.GetAnnotations())
@@ -146,7 +156,7 @@ func ReadMember(slumber string, kind stoppable.Kind, obj stoppable.Object, now t
 	return m
 }
 
-// FindStops returns what a Slumber wants of a member, as the member says.
+// FindStops returns the stops of a Slumber that a member records.
 func (m Member) FindStops(slumber string) torporv1alpha1.ScheduledStop {
 	i := slices.IndexFunc(m.ScheduledStops, func(s torporv1alpha1.ScheduledStop) bool { return s.Slumber == slumber })
 	if i < 0 {
@@ -155,7 +165,7 @@ func (m Member) FindStops(slumber string) torporv1alpha1.ScheduledStop {
 	return m.ScheduledStops[i]
 }
 
-// NextStops returns what a Slumber wants of a member after a plan.
+// NextStops returns the stops that the member is to record after a plan.
 func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish MemberWish, now time.Time) torporv1alpha1.ScheduledStop {
 	before := m.FindStops(s.Name)
 	if wish.Verb == Stop {
@@ -175,14 +185,14 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 	default:
 		asked.At = since.Time
 		if len(before.Stops) > 0 && before.Stops[0].EndedAt != nil && before.Stops[0].EndedAt.After(since.Time) {
-			asked.At = now // Somebody has started it in between: it is another stop of the same window.
+			asked.At = now // The member was started in between: this is another stop in the same window.
 		}
 	}
 	switch asked.Version = formatTime(since.Time); {
 	case !asked.IsStopped:
 		asked.Version += " started"
 	case stoprecord.Records(before.Stops).Holds():
-		asked.Version = before.Stops[0].RequestVersion // It has never ended.
+		asked.Version = before.Stops[0].RequestVersion // The stop has never ended.
 	}
 	records := stoprecord.NextRecords(before.Stops, asked, now)
 	next.Stops = records[:min(len(records), maxStops)]
@@ -193,8 +203,8 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 	return next
 }
 
-// noteResume ends a stop that somebody has resumed in a window that is over by now, although nobody saw that window end: what is stopped in this one
-// is stopped anew.
+// noteResume ends a stop that was resumed in an earlier window whose end no pass has seen. The member is then stopped
+// again in the current window.
 func (m Member) noteResume(stops stoprecord.Records, now time.Time) stoprecord.Records {
 	if !stops.Holds() || !m.ResumedAt.After(stops[0].Since.Time) {
 		return stops
@@ -202,7 +212,8 @@ func (m Member) noteResume(stops stoprecord.Records, now time.Time) stoprecord.R
 	return stoprecord.NextRecords(stops, stoprecord.Request{By: m.ResumedBy, At: m.ResumedAt.Time, Version: formatTime(m.ResumedAt.Time) + " started"}, now)
 }
 
-// describeSlumber is who has stopped something: the Slumber, and who last changed it, where admission noted that.
+// describeSlumber names the requester of a stop: the Slumber, and the user who last changed it, where an admission
+// policy recorded that.
 func describeSlumber(s *torporv1alpha1.Slumber) string {
 	by := "Slumber " + s.Name
 	if person := s.Annotations[torporv1alpha1.RequestedByAnnotation]; person != "" {
@@ -211,10 +222,10 @@ func describeSlumber(s *torporv1alpha1.Slumber) string {
 	return by
 }
 
-// maxStops is how many stops of one Slumber an object keeps.
+// maxStops is the number of stops of one Slumber that an object keeps.
 const maxStops = 3
 
-// IsWakePending reports whether what a Slumber keeps asleep should wake, or is waking.
+// IsWakePending reports whether the members of a Slumber should wake, or are waking.
 func IsWakePending(s *torporv1alpha1.Slumber, now time.Time) bool {
 	next := s.Status.NextTransitions
 	isOver := len(next) > 0 && !now.Before(next[0].At.Time)

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// maxMoments is how many moments are looked at for the next or the last change: windows may overlap for long.
+	// maxMoments limits how many moments are examined to find the next or the last change: windows may overlap for a
+	// long time.
 	maxMoments = 1000
-	// MaxTransitions is how many changes the status tells of.
+	// MaxTransitions is the number of future transitions that the status lists.
 	MaxTransitions = 10
 )
 
-// Schedule is when something sleeps: in any of its windows, and on its holidays.
+// Schedule defines when members sleep: in any of its windows, and on its holidays.
 type Schedule struct {
 	clock    wallClock
 	windows  []sleepWindow
@@ -30,13 +31,15 @@ type Schedule struct {
 
 type sleepWindow struct{ sleep, wake cronMoment }
 
-// SchedulePhase is a time of sleep or of being awake. Since is zero if it has always been, and Until if it never ends.
+// SchedulePhase is a period of being asleep or awake. Since is zero if the period has no beginning, and Until is zero
+// if it has no end.
 type SchedulePhase struct {
 	IsAsleep     bool
 	Since, Until time.Time
 }
 
-// ParseSchedule reads the windows and holidays of a spec. Its error names the field, what was expected and what was found.
+// ParseSchedule reads the windows and holidays of a spec. Its error names the field, what was expected and what was
+// found.
 func ParseSchedule(spec torporv1alpha1.SlumberSpec) (Schedule, error) {
 	zone, err := time.LoadLocation(spec.TimeZone)
 	if err != nil || spec.TimeZone == "Local" {
@@ -76,12 +79,12 @@ func parseWindow(text torporv1alpha1.SlumberWindow, clock wallClock) (w sleepWin
 	return w, nil
 }
 
-// isAsleep reports whether something sleeps at a time.
+// isAsleep reports whether members sleep at a time.
 func (s Schedule) isAsleep(at time.Time) bool {
 	return s.isHoliday(at) || slices.ContainsFunc(s.windows, func(w sleepWindow) bool { return w.isAsleep(at) })
 }
 
-// isAsleep reports whether a time is in the window. Of a sleep and a wake at once, the wake counts.
+// isAsleep reports whether a time is in the window. If a sleep and a wake coincide, the wake counts.
 func (w sleepWindow) isAsleep(at time.Time) bool {
 	slept := w.sleep.last(at)
 	return !slept.IsZero() && slept.After(w.wake.last(at))
@@ -92,7 +95,7 @@ func (s Schedule) isHoliday(at time.Time) bool {
 	return slices.ContainsFunc(s.holidays, func(h holidayRange) bool { return h.contains(day) })
 }
 
-// PhaseAt returns what is to be at a time, since when and until when.
+// PhaseAt returns the phase at a time, with its beginning and its end.
 func (s Schedule) PhaseAt(at time.Time) SchedulePhase {
 	return s.phaseGivenNext(at, s.listTransitions(at, 1))
 }
@@ -113,12 +116,12 @@ func (s Schedule) phaseGivenNext(at time.Time, next []torporv1alpha1.SlumberTran
 	return phase
 }
 
-// NextTransitions returns the next times at which something begins to sleep or to wake.
+// NextTransitions returns the next times at which members begin to sleep or to wake.
 func (s Schedule) NextTransitions(at time.Time) []torporv1alpha1.SlumberTransition {
 	return s.listTransitions(at, MaxTransitions)
 }
 
-// listTransitions goes from moment to moment, and keeps what each window has come to.
+// listTransitions goes from moment to moment with one cursor for each window.
 func (s Schedule) listTransitions(at time.Time, limit int) (list []torporv1alpha1.SlumberTransition) {
 	cursors := make([]windowCursor, len(s.windows))
 	for i, w := range s.windows {
@@ -143,7 +146,8 @@ func (s Schedule) listTransitions(at time.Time, limit int) (list []torporv1alpha
 	return list
 }
 
-// windowCursor is a window at some time: whether it is slept in, and when it begins and ends next.
+// windowCursor is the state of a window at some time: whether that time is in the window, and when the window begins
+// and ends next.
 type windowCursor struct {
 	sleepWindow
 	isAsleep    bool
@@ -160,7 +164,7 @@ func (c *windowCursor) moveTo(at time.Time) {
 	}
 }
 
-// nextMoment returns the next time at which there may be a change; zero if none follows.
+// nextMoment returns the next time at which the phase may change; zero if there is none.
 func (s Schedule) nextMoment(at time.Time, cursors []windowCursor) (next time.Time) {
 	consider := func(moment time.Time) {
 		if moment.After(at) && (next.IsZero() || moment.Before(next)) {
@@ -179,7 +183,7 @@ func (s Schedule) nextMoment(at time.Time, cursors []windowCursor) (next time.Ti
 	return next
 }
 
-// lastMoment returns the last time at which there may have been a change, at a time or before.
+// lastMoment returns the latest time, not after the given one, at which the phase may have changed.
 func (s Schedule) lastMoment(at time.Time) (last time.Time) {
 	consider := func(moment time.Time) {
 		if !moment.After(at) && moment.After(last) {

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/slumber"
 )
 
-// specOf is a spec with one window.
+// specOf returns a spec with one window.
 func specOf(zone, sleep, wake string, holidays ...torporv1alpha1.Holiday) torporv1alpha1.SlumberSpec {
 	return torporv1alpha1.SlumberSpec{TimeZone: zone, Windows: []torporv1alpha1.SlumberWindow{{Sleep: sleep, Wake: wake}}, Holidays: holidays}
 }
@@ -37,7 +37,7 @@ func at(t *testing.T, text string) time.Time {
 	return found
 }
 
-// TestTransitions lists what follows a time, in the time of the zone.
+// TestTransitions lists the transitions after a time, in the zone's time.
 func TestTransitions(t *testing.T) {
 	const nights, mornings = "0 20 * * 1-5", "0 7 * * 1-5"
 	for name, row := range map[string]struct {
@@ -100,8 +100,8 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestEveryNightIsOneSleepInEveryZone goes through the year in which clocks change, in quarters of an hour: a window that begins
-// or ends in an hour that is left out or comes twice is slept in once, and ends.
+// TestEveryNightIsOneSleepInEveryZone goes through the year in which the clocks change, in quarters of an hour. A
+// window that begins or ends in a skipped or repeated hour is one sleep, and ends.
 func TestEveryNightIsOneSleepInEveryZone(t *testing.T) {
 	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Beirut", "Africa/Casablanca"} {
 		location, err := time.LoadLocation(zone)
@@ -131,7 +131,8 @@ func TestEveryNightIsOneSleepInEveryZone(t *testing.T) {
 							}
 						}
 					}
-					// A window of minutes may be left out as a whole: it begins and ends when the clocks have gone forward.
+					// A window of minutes may be skipped as a whole: it begins and ends when the clocks have gone
+					// forward.
 					if sleeps < 3 || sleeps > 5 {
 						t.Errorf("%s: expected a sleep in each of four nights around it, found %d", shift.In(location), sleeps)
 					}
@@ -153,8 +154,8 @@ func listShifts(zone *time.Location, year int) (shifts []time.Time) {
 	return shifts
 }
 
-// TestPhasesAgreeWithTransitions asks at random times for phases and transitions of random schedules: a phase ends with the first
-// transition, and began with the last that was foretold before.
+// TestPhasesAgreeWithTransitions compares phases and transitions of random schedules at random times. A phase ends
+// with the first transition, and began with the last transition that was predicted before.
 func TestPhasesAgreeWithTransitions(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 60 {
@@ -170,7 +171,7 @@ func TestPhasesAgreeWithTransitions(t *testing.T) {
 		}
 		schedule, err := slumber.ParseSchedule(spec)
 		if err != nil {
-			continue // Two times that are the same.
+			continue // Both times are the same.
 		}
 		from := time.Date(2026, 1, 1, 0, random.IntN(60*24*365), 0, 0, time.UTC)
 		phase, next := schedule.PhaseAt(from), schedule.NextTransitions(from)
@@ -189,7 +190,7 @@ func TestPhasesAgreeWithTransitions(t *testing.T) {
 	}
 }
 
-// TestScheduleErrors has specs that make no sense, and what says so.
+// TestScheduleErrors has invalid specs and the expected errors.
 func TestScheduleErrors(t *testing.T) {
 	for name, row := range map[string]struct {
 		spec torporv1alpha1.SlumberSpec
@@ -200,11 +201,11 @@ func TestScheduleErrors(t *testing.T) {
 		"six fields":                 {specOf("UTC", "0 0 20 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 0 20 * * *\": expected five fields of cron"},
 		"no hour":                    {specOf("UTC", "0 25 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 25 * * *\": expected five fields of cron"},
 		"a name":                     {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a name"},
-		"a zone beside the fields":   {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
+		"a zone in the expression":   {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
 		"a day that never comes":     {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day that comes"},
 		"a window without a length":  {specOf("UTC", "0 20 * * *", "0  20 * * *"), "expected another time than that of sleep"},
 		"no window and no holiday":   {torporv1alpha1.SlumberSpec{TimeZone: "UTC"}, "expected a window or a holiday"},
-		"a holiday that is no day":   {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-29"}), "spec.holidays[0]: expected a day such as"},
+		"a holiday without a day":    {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-29"}), "spec.holidays[0]: expected a day such as"},
 		"a holiday that ends before": {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "2026-02-01"}), "not before the first"},
 		"a holiday of two forms":     {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "--02-04"}), "both days in one form"},
 	} {

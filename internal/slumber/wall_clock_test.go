@@ -10,7 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// countingCron counts how often it is asked.
+// countingCron counts its calls.
 type countingCron struct {
 	cron.Schedule
 	asked int
@@ -22,8 +22,8 @@ func (c *countingCron) Next(t time.Time) time.Time {
 	return c.Schedule.Next(t)
 }
 
-// TestAMomentOfEveryMinuteIsFoundAtOnce has a schedule with a moment in each minute, for which 1,560 were gone through: a Slumber of twenty such
-// windows kept a worker busy for minutes.
+// TestAMomentOfEveryMinuteIsFoundAtOnce has a schedule with a moment in each minute. The next and the last moment are
+// found with a few calls, so that a Slumber with twenty such windows does not keep a worker busy.
 func TestAMomentOfEveryMinuteIsFoundAtOnce(t *testing.T) {
 	t.Parallel()
 	zone, err := time.LoadLocation("Europe/Berlin")
@@ -38,7 +38,7 @@ func TestAMomentOfEveryMinuteIsFoundAtOnce(t *testing.T) {
 		counting := &countingCron{Schedule: m.cron}
 		m.cron = counting
 		const looks, most = 2000, 40
-		// The clocks go back in these days, and forward again.
+		// The clocks go back during these days, and forward again.
 		at := time.Date(2026, 10, 24, 0, 0, 30, 0, time.UTC)
 		for range looks {
 			at = at.Add(2 * time.Hour)

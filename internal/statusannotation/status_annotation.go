@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package statusannotation keeps parts of a status in annotations, which every schema keeps: another project's
-// CustomResourceDefinition of the same kind drops the fields of the status that it does not list.
+// Package statusannotation keeps parts of a status in annotations, which every schema keeps. The
+// CustomResourceDefinition of another project for the same kind drops the fields of the status that it does
+// not list.
 package statusannotation
 
 import (
@@ -20,7 +21,8 @@ import (
 // MaxSize is the most that one annotation may hold, in bytes. The API server allows 256 KiB for all annotations of an object.
 const MaxSize = 160 << 10
 
-// KeyOf is the annotation of one controller: each has its own, so that none overwrites what another remembers.
+// KeyOf returns the annotation of one controller: each has its own, so that none overwrites the annotation of
+// another.
 func KeyOf(controller string) string { return torporv1alpha1.StatusAnnotationPrefix + controller }
 
 // IsIn reports whether an object has such an annotation.
@@ -33,8 +35,9 @@ func IsIn(obj metav1.Object) bool {
 	return false
 }
 
-// RestoreStatus fills in what annotations remember and the status lacks. A status that has a field is never changed, and an
-// annotation that cannot be read says nothing. The annotations of these keys are left out.
+// RestoreStatus fills in the fields that annotations remember and the status lacks. A field that the status
+// has is never changed, and an annotation that cannot be read is ignored. The annotations with the excepted
+// keys are left out.
 func RestoreStatus(obj metav1.Object, except ...string) {
 	for key, text := range obj.GetAnnotations() {
 		if !strings.HasPrefix(key, torporv1alpha1.StatusAnnotationPrefix) || len(text) > MaxSize || slices.Contains(except, key) {
@@ -49,13 +52,14 @@ func RestoreStatus(obj metav1.Object, except ...string) {
 		if len(missing) == 0 {
 			continue
 		}
-		// Maps of strings and numbers can be encoded; what does not fit the type is left out.
+		// Maps of strings and numbers can be encoded; values that do not fit the type are left out.
 		data, _ := json.Marshal(map[string]any{"status": missing})
 		_ = json.Unmarshal(data, obj)
 	}
 }
 
-// FieldsOf returns the status of an object as JSON has it. The rest of the object, which is several times as large, is not encoded.
+// FieldsOf returns the status of an object in its JSON form. The rest of the object, which is several times
+// as large, is not encoded.
 func FieldsOf(obj metav1.Object) (map[string]any, error) {
 	part, isTyped := statusOf(obj)
 	if !isTyped {
@@ -75,7 +79,8 @@ func FieldsOf(obj metav1.Object) (map[string]any, error) {
 	return fields, nil
 }
 
-// HasSameStatus reports whether two objects of one type are known to have the same status, without encoding them.
+// HasSameStatus reports whether two objects of one type are known to have the same status, without encoding
+// them.
 func HasSameStatus(a, b metav1.Object) bool {
 	one, isTyped := statusOf(a)
 	other, _ := statusOf(b)
@@ -95,7 +100,7 @@ func statusOf(obj metav1.Object) (any, bool) {
 	return field.Addr().Interface(), true
 }
 
-// selectMissing returns what of the remembered fields the status lacks.
+// selectMissing returns the remembered fields that the status lacks.
 func selectMissing(status, remembered map[string]any) map[string]any {
 	missing := maps.Clone(remembered)
 	for name, value := range remembered {

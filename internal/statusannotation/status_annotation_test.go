@@ -14,7 +14,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// TestRestoreStatus has rows of what a status has and an annotation remembers.
+// TestRestoreStatus has rows of a status and of the parts that an annotation remembers.
 func TestRestoreStatus(t *testing.T) {
 	const key = "a"
 	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }
@@ -26,7 +26,7 @@ func TestRestoreStatus(t *testing.T) {
 		want        *hivev1.HibernationRecord
 	}{
 		"a field that the schema dropped is back": {nil, map[string]string{KeyOf(key): remembered}, whole},
-		"a field inside of one that the schema keeps is back, and the others stay": {
+		"a dropped field inside a kept one is back, and the others stay": {
 			&hivev1.HibernationRecord{SleepStartedAt: *at(2), RequestedBy: "bob"},
 			map[string]string{KeyOf(key): remembered},
 			&hivev1.HibernationRecord{SleepStartedAt: *at(2), RequestedBy: "bob", ResumedAt: at(9)},
@@ -41,10 +41,10 @@ func TestRestoreStatus(t *testing.T) {
 			map[string]string{KeyOf(key): `{"hibernation":{"requestedBy":"alice"}}`, KeyOf("b"): `{"hibernation":{"resumedAt":"1970-01-01T00:00:09Z"}}`},
 			&hivev1.HibernationRecord{RequestedBy: "alice", ResumedAt: at(9)},
 		},
-		"what a controller shall not see is left out": {nil, map[string]string{KeyOf("excepted"): remembered}, nil},
-		"an annotation that is none of these":         {nil, map[string]string{"example.com/a": remembered}, nil},
-		"one that cannot be read":                     {nil, map[string]string{KeyOf(key): `{"hibernation":`}, nil},
-		"one that is too large":                       {nil, map[string]string{KeyOf(key): remembered + strings.Repeat(" ", MaxSize)}, nil},
+		"the annotation of an excepted key is left out": {nil, map[string]string{KeyOf("excepted"): remembered}, nil},
+		"an unrelated annotation":                       {nil, map[string]string{"example.com/a": remembered}, nil},
+		"a malformed annotation":                        {nil, map[string]string{KeyOf(key): `{"hibernation":`}, nil},
+		"an annotation that is too large":               {nil, map[string]string{KeyOf(key): remembered + strings.Repeat(" ", MaxSize)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}}

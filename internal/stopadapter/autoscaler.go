@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// RefuseAutoscaled says why an object cannot be scaled to zero by anybody else, of all autoscalers of its namespace; empty if it can. An
-// autoscaler with one replica at least rests while there is none, and goes on when they are back.
+// RefuseAutoscaled returns the reason why an object must not be scaled to zero, given all autoscalers of its
+// namespace; empty if it may. An autoscaler with minReplicas of at least one is inactive at zero replicas, and
+// resumes when they are back.
 func RefuseAutoscaled(obj *unstructured.Unstructured, all []autoscalingv2.HorizontalPodAutoscaler) string {
 	var refusals []string
 	for i := range all {
@@ -21,7 +22,7 @@ func RefuseAutoscaled(obj *unstructured.Unstructured, all []autoscalingv2.Horizo
 			refusals = append(refusals, refuseAutoscaler(a))
 		}
 	}
-	// A cache lists in any order, and what is refused must not change with it.
+	// A cache lists in any order, and the refusal must not depend on it.
 	return slices.Max(append(refusals, ""))
 }
 
@@ -33,10 +34,10 @@ func isScaledBy(obj *unstructured.Unstructured, a *autoscalingv2.HorizontalPodAu
 
 func refuseAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) string {
 	if owner := metav1.GetControllerOf(a); owner != nil && owner.Kind == "ScaledObject" {
-		return fmt.Sprintf("expected an object that nobody else scales from zero, found the ScaledObject %s of KEDA; stop that, as examples/stopadapters has it", owner.Name)
+		return fmt.Sprintf("expected no autoscaler that scales from zero, found the ScaledObject %s of KEDA; stop that instead (see examples/stopadapters)", owner.Name)
 	}
 	if a.Spec.MinReplicas != nil && *a.Spec.MinReplicas == 0 {
-		return fmt.Sprintf("expected an object that nobody else scales from zero, found the HorizontalPodAutoscaler %s with minReplicas 0; set it to 1", a.Name)
+		return fmt.Sprintf("expected no autoscaler that scales from zero, found the HorizontalPodAutoscaler %s with minReplicas 0; set it to 1", a.Name)
 	}
 	return ""
 }

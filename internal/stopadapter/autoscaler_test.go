@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Each row is judged in both orders, since a cache lists in any.
+// TestEveryAutoscalerOfAnObjectIsJudged has several autoscalers in each row, in both orders, since a cache lists in
+// any order.
 func TestEveryAutoscalerOfAnObjectIsJudged(t *testing.T) {
 	build := func(name, target string, minReplicas int32) autoscalingv2.HorizontalPodAutoscaler {
 		return autoscalingv2.HorizontalPodAutoscaler{
@@ -27,10 +28,10 @@ func TestEveryAutoscalerOfAnObjectIsJudged(t *testing.T) {
 		first, second autoscalingv2.HorizontalPodAutoscaler
 		names         string
 	}{
-		"two that rest at zero":                            {build("a", "web", 1), build("b", "web", 2), ""},
-		"one that scales from zero, beside none":           {build("a", "web", 0), build("b", "other", 0), "a with minReplicas 0"},
-		"one that scales from zero, beside one that rests": {build("a", "web", 0), build("b", "web", 1), "a with minReplicas 0"},
-		"two that scale from zero":                         {build("a", "web", 0), build("b", "web", 0), "b with minReplicas 0"},
+		"two autoscalers that rest at zero":         {build("a", "web", 1), build("b", "web", 2), ""},
+		"one that scales from zero, one of another": {build("a", "web", 0), build("b", "other", 0), "a with minReplicas 0"},
+		"one that scales from zero, one that rests": {build("a", "web", 0), build("b", "web", 1), "a with minReplicas 0"},
+		"two autoscalers that scale from zero":      {build("a", "web", 0), build("b", "web", 0), "b with minReplicas 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, all := range [][]autoscalingv2.HorizontalPodAutoscaler{{row.first, row.second}, {row.second, row.first}} {

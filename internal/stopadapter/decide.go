@@ -17,42 +17,43 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// action is what was tried, as events name it.
+// action is the action in events.
 const action = "Stop"
 
-// ObservedSwitch is everything that Decide looks at.
+// ObservedSwitch is everything that Decide uses.
 type ObservedSwitch struct {
 	Now time.Time
-	// Object is nil if it is gone, or has nothing of a switch.
+	// Object is nil if it is gone, or has no annotation of a switch.
 	Object *unstructured.Unstructured
-	// Operations are what stops the object.
+	// Operations stop the object.
 	Operations []torporv1alpha1.StopOperation
-	// Refusal is why it must not be stopped, although it may be asked for; empty if it may.
+	// Refusal is the reason why the object must not be stopped even if a stop is requested; empty if it may be.
 	Refusal string
 	// Manager is the field manager that last wrote one of the fields that a stop sets.
 	Manager string
 }
 
-// SwitchPlan is what follows from what was observed.
+// SwitchPlan is the result of a decision.
 type SwitchPlan struct {
 	Rule string
-	// Next is the object as it is to be. All that differs is written at once: a stop and what it replaces are never apart.
+	// Next is the wanted object. All differences are written at once: a stop and the values that it replaces are
+	// never apart.
 	Next         *unstructured.Unstructured
 	Events       []decision.Event
 	RequeueAfter time.Duration
 }
 
-// decisionStep is a decision that is being made.
+// decisionStep is a decision in progress.
 type decisionStep struct {
 	ObservedSwitch
 	is   SwitchState
 	plan SwitchPlan
 	next SwitchState
-	// annotations are to be written; those that are empty are to go.
+	// annotations are to be written; empty ones are to be removed.
 	annotations map[string]string
 }
 
-// Decide says what becomes of an object. Asking it again after its plan was written changes nothing.
+// Decide returns the plan for an object. Calling it again after its plan was written changes nothing.
 func Decide(o ObservedSwitch) SwitchPlan {
 	if o.Object == nil {
 		return SwitchPlan{Rule: "no switch"}
@@ -81,7 +82,7 @@ func Decide(o ObservedSwitch) SwitchPlan {
 	return s.plan
 }
 
-// updateRecords keeps the record of what people ask for, and takes back a stop whose time is over.
+// updateRecords updates the record of requested stops, and takes back a stop whose time is over.
 func (s *decisionStep) updateRecords() {
 	asked := AnnotationSwitch().ReadRequest(s.Object, IsAsked(s.Object))
 	before := s.is.Records
@@ -94,7 +95,7 @@ func (s *decisionStep) updateRecords() {
 	s.next.Records = records
 }
 
-// takeBack sets torpor.dev/stopped to false, and removes the reason and the time that were given with it.
+// takeBack sets torpor.dev/stopped to false, and removes the reason and the end of the stop.
 func (s *decisionStep) takeBack() {
 	s.annotations[torporv1alpha1.StoppedAnnotation] = startedValue
 	for _, name := range []string{torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation} {
@@ -102,17 +103,18 @@ func (s *decisionStep) takeBack() {
 	}
 }
 
-// yield leaves an object to whoever has changed what a stop had set: they want it to run, or are a tool that keeps it as it says elsewhere. To stop
-// it again would be a fight that nobody sees. The fields that nobody has changed are restored.
+// yield leaves an object alone after another writer has changed a field that a stop had set. That writer is a user
+// who wants the object to run, or a tool that applies a manifest from elsewhere. To stop the object again would start
+// an invisible fight. Unchanged fields are restored.
 func (s *decisionStep) yield() {
-	s.plan.Rule = "somebody has started it"
+	s.plan.Rule = "started by another writer"
 	by := "unknown"
 	if s.Manager != "" {
 		by = "unknown (field manager " + s.Manager + ")"
 	}
 	restoreFields(s.plan.Next.Object, s.is.Saved)
 	s.annotations[torporv1alpha1.RestoreAnnotation] = ""
-	// Times of an annotation have whole seconds, and a stop that began in this one is meant, too.
+	// Times in an annotation have whole seconds, and a stop that began in this second counts, too.
 	s.annotations[torporv1alpha1.ResumedAnnotation] = formatTime(s.Now.Add(time.Second).Truncate(time.Second)) + " " + by
 	if newest := s.next.Records.RequestedStop(); newest != nil && newest.EndedAt == nil {
 		newest.EndedAt, newest.StartedBy, newest.Requested = new(metav1.NewTime(s.Now)), by, false
@@ -120,17 +122,18 @@ func (s *decisionStep) yield() {
 	}
 	s.plan.Events = append(s.plan.Events, decision.Event{
 		Warning: true, Reason: EventStartedByOthers, Action: action,
-		Note: "Expected the object to stay as the stop had set it, found it changed by " + by + "; it is left alone until the next stop. Of a tool that sets it back, stop what it applies",
+		Note: "Expected the object to stay as the stop had set it, found it changed by " + by + "; it is left alone until the next stop. If a tool sets the fields back, stop the object that the tool applies",
 	})
 }
 
-// beginsStop reports whether a person asks for a stop that nobody has seen before.
+// beginsStop reports whether a user requests a stop that no pass has seen before.
 func (s *decisionStep) beginsStop() bool {
 	newest, last := s.next.Records.RequestedStop(), s.is.Records.RequestedStop()
 	return s.next.Records.Holds() && (last == nil || last.EndedAt != nil || last.RequestVersion != newest.RequestVersion || !last.Since.Equal(&newest.Since))
 }
 
-// revertOldStop restores what nobody has changed of an old stop, so that a new one saves the object as it is now, with what somebody has set.
+// revertOldStop restores the unchanged fields of an old stop, so that a new stop saves the object in its present
+// state, including the changes of other writers.
 func (s *decisionStep) revertOldStop() {
 	restoreFields(s.plan.Next.Object, s.is.Saved)
 	s.is.Saved, s.annotations[torporv1alpha1.RestoreAnnotation] = nil, ""
@@ -140,7 +143,7 @@ func (s *decisionStep) revertOldStop() {
 func (s *decisionStep) stopOrRestore(isWanted bool, scheduled *torporv1alpha1.ScheduledStop) {
 	switch isKept := len(s.is.Saved) > 0; {
 	case s.is.Unreadable != "":
-		s.refuse("expected " + s.is.Unreadable + " as Torpor wrote it, found something else; set what it should restore by hand, and remove it")
+		s.refuse("expected " + s.is.Unreadable + " as written by Torpor, found something else; restore the fields by hand, and remove the annotation")
 	case isWanted && !isKept && s.Refusal != "":
 		s.refuse(s.Refusal)
 	case isWanted && !isKept:
@@ -162,7 +165,7 @@ func (s *decisionStep) refuse(why string) {
 	}
 }
 
-// RefusalEvent tells why an object is not changed.
+// RefusalEvent returns an event with the reason why an object is not changed.
 func RefusalEvent(why string) decision.Event {
 	return decision.Event{Warning: true, Reason: EventStopRefused, Action: action, Note: "The object is not stopped: " + why}
 }
@@ -174,7 +177,7 @@ func (s *decisionStep) stop(scheduled *torporv1alpha1.ScheduledStop) {
 		data, err = json.Marshal(saved)
 	}
 	if err != nil {
-		s.plan.Next = s.Object.DeepCopy() // Nothing is done by halves.
+		s.plan.Next = s.Object.DeepCopy() // Drop the operations that were applied before the error.
 		delete(s.annotations, torporv1alpha1.RestoreAnnotation)
 		s.refuse(err.Error())
 		return
@@ -193,9 +196,9 @@ func (s *decisionStep) restore() {
 	s.plan.Rule = "restore"
 	kept := restoreFields(s.plan.Next.Object, s.is.Saved)
 	s.annotations[torporv1alpha1.RestoreAnnotation] = ""
-	note := "The object is as it was before the stop"
+	note := "The object is restored to its state before the stop"
 	if len(kept) > 0 {
-		note = "The object is as it was before the stop, but for what cannot be brought back: " + strings.Join(kept, ", ")
+		note = "The object is restored to its state before the stop, except for fields that cannot be restored: " + strings.Join(kept, ", ")
 	}
 	if len(s.next.Records) > 0 && s.is.Records.Holds() {
 		note += "; started by " + s.next.Records[0].StartedBy
@@ -203,7 +206,7 @@ func (s *decisionStep) restore() {
 	s.plan.Events = append(s.plan.Events, decision.Event{Warning: len(kept) > 0, Reason: EventRestored, Action: "Start", Note: note})
 }
 
-// finish writes the annotations, and says when to look again.
+// finish writes the annotations and sets the time of the next pass.
 func (s *decisionStep) finish() {
 	if !slices.EqualFunc(s.is.Records, s.next.Records, isSameRecord) {
 		s.annotations[torporv1alpha1.StopsAnnotation] = encodeRecords(s.next.Records)
@@ -232,7 +235,7 @@ func (s *decisionStep) writeAnnotations() {
 	s.plan.Next.SetAnnotations(annotations)
 }
 
-// encodeRecords leaves out the oldest stops of a record that is too large to be read.
+// encodeRecords omits the oldest stops of a record that would be too large to be read.
 func encodeRecords(records stoprecord.Records) string {
 	for len(records) > 0 {
 		data, err := json.Marshal(records)
@@ -258,7 +261,8 @@ func (s *decisionStep) requeueAt(moment time.Time) {
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// FindManager returns the field manager that last wrote the field of a path, as the API server noted it; empty if it did not.
+// FindManager returns the field manager that last wrote one of the fields, as recorded by the API server; empty if
+// none is recorded.
 func FindManager(obj metav1.Object, paths []string) string {
 	var found metav1.ManagedFieldsEntry
 	for _, entry := range obj.GetManagedFields() {
@@ -267,7 +271,7 @@ func FindManager(obj metav1.Object, paths []string) string {
 		}
 		var fields map[string]any
 		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue // Who has changed something is told to people only.
+			continue // The manager is only shown to users.
 		}
 		for _, path := range paths {
 			names := parsePath(path)
@@ -290,11 +294,11 @@ func ListPaths(operations []torporv1alpha1.StopOperation) (paths []string) {
 	return paths
 }
 
-// RefuseOwned says that another object decides what an object is; empty if none does.
+// RefuseOwned returns a reason if another object controls an object; otherwise it is empty.
 func RefuseOwned(obj metav1.Object) string {
 	owner := metav1.GetControllerOf(obj)
 	if owner == nil {
 		return ""
 	}
-	return fmt.Sprintf("expected an object of its own, found that %s %s owns it; stop that", owner.Kind, owner.Name)
+	return fmt.Sprintf("expected an object without a controller, found that %s %s owns it; stop that instead", owner.Kind, owner.Name)
 }

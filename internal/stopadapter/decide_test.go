@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 func evening() time.Time { return time.Date(2026, 11, 24, 20, 0, 0, 0, time.UTC) }
@@ -24,7 +25,7 @@ func scaleToZero() []torporv1alpha1.StopOperation {
 	return []torporv1alpha1.StopOperation{operation("replace", "/spec/replicas", "0")}
 }
 
-// world is an object, and what people and Slumbers do to it.
+// world is an object, and the actions of users and Slumbers on it.
 type world struct {
 	t       testing.TB
 	now     time.Time
@@ -62,7 +63,7 @@ func (w *world) schedule(slumber string, isStopped bool, until time.Time) {
 	if !isStopped {
 		stop.Stops[0].EndedAt = new(metav1.NewTime(w.now))
 	}
-	name, value, err := ScheduledAnnotation(stop, slumber)
+	name, value, err := stoprecord.ScheduledAnnotation(stop, slumber)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func (w *world) pass(dies bool) {
 	for _, e := range plan.Events {
 		w.told = append(w.told, e.Reason)
 	}
-	// What is written goes through JSON.
+	// Written objects go through JSON.
 	data, err := json.Marshal(plan.Next)
 	if err != nil {
 		w.t.Fatal(err)
@@ -99,7 +100,7 @@ func (w *world) pass(dies bool) {
 	w.scale(int64(w.object.Object["spec"].(map[string]any)["replicas"].(float64)))
 }
 
-// settle passes until nothing changes, which is soon.
+// settle runs passes until nothing changes, which is soon.
 func (w *world) settle() {
 	for range 5 {
 		before, _ := json.Marshal(w.object)
@@ -111,38 +112,38 @@ func (w *world) settle() {
 	w.t.Fatalf("expected it to come to rest, found %v", w.object.Object)
 }
 
-// TestDecide has sequences of what people, Slumbers and autoscalers do, as words; and then the replicas and what was told.
+// TestDecide has sequences of actions of users, Slumbers and autoscalers, as words; then the replicas and the events.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		steps, want string
 	}{
-		"nothing is asked for":                                                {"", "3"},
-		"a Slumber stops and starts it":                                       {"sleep wake", "3 ObjectStopped ObjectRestored"},
-		"while it sleeps":                                                     {"sleep", "0 ObjectStopped"},
-		"a person stops and starts it":                                        {"stop start", "3 ObjectStopped ObjectRestored"},
-		"a person stops it in a sleep":                                        {"sleep stop wake", "0 ObjectStopped"},
-		"a person scaled it to zero":                                          {"scale:0 sleep wake", "0 ObjectStopped ObjectRestored"},
-		"somebody scales it in a sleep":                                       {"sleep scale:5", "5 ObjectStopped StartedByOthers"},
-		"and the Slumber wakes it":                                            {"sleep scale:5 wake", "5 ObjectStopped StartedByOthers"},
-		"and stops it the next night":                                         {"sleep scale:5 wake later sleep", "0 ObjectStopped StartedByOthers ObjectStopped"},
-		"somebody scales what a person stopped":                               {"stop scale:4", "4 ObjectStopped StartedByOthers"},
-		"somebody scales it in a sleep, and stops it before anybody saw that": {"sleep scale:5/dies stop", "0 ObjectStopped ObjectStopped"},
-		"what they scaled it to comes back":                                   {"sleep scale:5/dies stop wake start", "5 ObjectStopped ObjectStopped ObjectRestored"},
-		"their stop is refused by then":                                       {"sleep refuse scale:5/dies stop", "5 ObjectStopped StopRefused"},
-		"an end that is over":                                                 {"stop until later later", "3 ObjectStopped StopEnded ObjectRestored"},
-		"a Slumber's stop that nobody ends":                                   {"sleep:1h later later", "3 ObjectStopped ObjectRestored"},
-		"somebody skips it":                                                   {"sleep skip", "3 ObjectStopped ObjectRestored"},
-		"an autoscaler that may not rest":                                     {"refuse sleep", "3 StopRefused"},
-		"and rests by now":                                                    {"refuse sleep allow", "0 StopRefused ObjectStopped"},
-		"an autoscaler that comes later":                                      {"sleep refuse wake", "3 ObjectStopped ObjectRestored"},
-		"what is to be restored is spoilt":                                    {"sleep spoil wake", "0 ObjectStopped StopRefused"},
-		"a value that stops nothing":                                          {"stop:yes", "3"},
-		"the record is spoilt":                                                {"stop spoil-record start", "3 ObjectStopped ObjectRestored"},
-		"somebody else's annotation of a Slumber":                             {"forge", "3"},
-		"an object that is deleted":                                           {"delete sleep", "3"},
-		"a manager that dies loses nothing":                                   {"sleep/dies sleep wake/dies wake", "3 ObjectStopped ObjectRestored"},
-		"two Slumbers: the last one that ends counts":                         {"sleep sleep-other wake", "0 ObjectStopped"},
+		"no request":                                            {"", "3"},
+		"a Slumber stops and starts":                            {"sleep wake", "3 ObjectStopped ObjectRestored"},
+		"a Slumber stops":                                       {"sleep", "0 ObjectStopped"},
+		"a user stops and starts":                               {"stop start", "3 ObjectStopped ObjectRestored"},
+		"a user stops in a sleep":                               {"sleep stop wake", "0 ObjectStopped"},
+		"a user scaled to zero":                                 {"scale:0 sleep wake", "0 ObjectStopped ObjectRestored"},
+		"a user scales in a sleep":                              {"sleep scale:5", "5 ObjectStopped StartedByOthers"},
+		"a user scales in a sleep, and the Slumber wakes":       {"sleep scale:5 wake", "5 ObjectStopped StartedByOthers"},
+		"a user scales in a sleep, and the Slumber stops again": {"sleep scale:5 wake later sleep", "0 ObjectStopped StartedByOthers ObjectStopped"},
+		"a user scales after the stop of a user":                {"stop scale:4", "4 ObjectStopped StartedByOthers"},
+		"a user scales in a sleep, and stops before a pass":     {"sleep scale:5/dies stop", "0 ObjectStopped ObjectStopped"},
+		"the scaled replicas are restored":                      {"sleep scale:5/dies stop wake start", "5 ObjectStopped ObjectStopped ObjectRestored"},
+		"a user scales in a sleep, and the stop is refused":     {"sleep refuse scale:5/dies stop", "5 ObjectStopped StopRefused"},
+		"an end that is over":                                   {"stop until later later", "3 ObjectStopped StopEnded ObjectRestored"},
+		"an expired stop of a Slumber":                          {"sleep:1h later later", "3 ObjectStopped ObjectRestored"},
+		"a user skips the Slumber":                              {"sleep skip", "3 ObjectStopped ObjectRestored"},
+		"an autoscaler that may not rest":                       {"refuse sleep", "3 StopRefused"},
+		"an autoscaler that may not rest, and then may":         {"refuse sleep allow", "0 StopRefused ObjectStopped"},
+		"an autoscaler that comes later":                        {"sleep refuse wake", "3 ObjectStopped ObjectRestored"},
+		"the restore annotation is spoilt":                      {"sleep spoil wake", "0 ObjectStopped StopRefused"},
+		"a value that stops nothing":                            {"stop:yes", "3"},
+		"the record is spoilt":                                  {"stop spoil-record start", "3 ObjectStopped ObjectRestored"},
+		"a forged annotation of a Slumber":                      {"forge", "3"},
+		"an object that is deleted":                             {"delete sleep", "3"},
+		"a manager that dies loses nothing":                     {"sleep/dies sleep wake/dies wake", "3 ObjectStopped ObjectRestored"},
+		"two Slumbers: the last one that ends counts":           {"sleep sleep-other wake", "0 ObjectStopped"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,7 +157,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// doAll does steps one after the other, and lets the manager see each; it dies between two of its writes after a step that says so.
+// doAll performs steps in order, with a pass after each. After a step that ends in "/dies", the manager dies between
+// two of its writes.
 func (w *world) doAll(steps string) {
 	for step := range strings.FieldsSeq(steps) {
 		step, dies := strings.CutSuffix(step, "/dies")
@@ -222,8 +224,8 @@ const (
 	soakSequences = 10_000 // A quarter of a minute.
 )
 
-// TestRandomSequencesRestoreExactly has people stop, start, scale and edit, Slumbers stop and start, and managers die. In the end nothing stops
-// the object, and it is as people last said; and a zero of theirs stays one.
+// TestRandomSequencesRestoreExactly has users stop, start, scale and edit, Slumbers stop and start, and managers die.
+// In the end nothing stops the object, and it has the replicas that users last set, even if that is zero.
 func TestRandomSequencesRestoreExactly(t *testing.T) {
 	t.Parallel()
 	count := sequences
@@ -247,7 +249,7 @@ func TestRandomSequencesRestoreExactly(t *testing.T) {
 			case "scale":
 				n := int64(random.IntN(4))
 				if isKept := len(ReadSwitch(w.object).Saved) > 0; isKept && n == 0 {
-					continue // Nobody can see that.
+					continue // No pass can see that.
 				}
 				people = n
 				w.scale(n)
@@ -256,7 +258,7 @@ func TestRandomSequencesRestoreExactly(t *testing.T) {
 			}
 			w.settle()
 			if isAsked := IsAsked(w.object); isAsked && w.replicas() != 0 {
-				t.Fatalf("seed %d: expected what a person stopped to be stopped, found %d: %v", seed, w.replicas(), history)
+				t.Fatalf("seed %d: expected the object that a user stopped to be stopped, found %d: %v", seed, w.replicas(), history)
 			}
 		}
 		w.do("start")

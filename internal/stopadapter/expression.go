@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// maxCost bounds what an expression may cost of one object, in the units of CEL: some ten thousand steps take milliseconds.
+	// maxCost limits the cost of an expression for one object, in the units of CEL: some ten thousand steps take
+	// milliseconds.
 	maxCost = 50_000
 	// objectVariable is the whole object.
 	objectVariable = "object"
 )
 
-// Expression is a question to an object, in CEL.
+// Expression is a CEL expression about an object, with the result true or false.
 type Expression struct {
 	text    string
 	program cel.Program
 }
 
-// CompileExpression reads a question whose answer is true or false; an empty one is always true.
+// CompileExpression compiles an expression; an empty one is always true.
 func CompileExpression(text string) (Expression, error) {
 	if text == "" {
 		return Expression{}, nil
@@ -44,7 +45,8 @@ func CompileExpression(text string) (Expression, error) {
 	return Expression{text, program}, nil
 }
 
-// EvaluateOn evaluates the question about an object. One that costs too much, or has no answer, is an error.
+// EvaluateOn evaluates the expression for an object. An expression that costs too much, or has no result, is an
+// error.
 func (e Expression) EvaluateOn(object map[string]any) (bool, error) {
 	if e.program == nil {
 		return true, nil

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stopadapter decides how objects are stopped whose kind has no status of Torpor's: some fields are set, what was there before is kept in an
-// annotation of the same write, and comes back at the start. It is pure.
+// Package stopadapter decides how objects of kinds without a status of Torpor are stopped. A stop sets some fields
+// and, in the same write, keeps their previous values in an annotation. A start restores them. The package has no
+// side effects.
 package stopadapter
 
 import (
@@ -20,24 +21,25 @@ import (
 )
 
 const (
-	// maxRestore is how large what is kept of an object may be, in bytes: all annotations of one share 256 KiB.
+	// maxRestore limits the size of the saved values of an object, in bytes: all annotations of an object share 256
+	// KiB.
 	maxRestore = 16 << 10
-	// maxOperations is how many fields a stop sets at most, with the maps on their way.
+	// maxOperations limits how many fields a stop sets, including the maps on their paths.
 	maxOperations = 50
 	metadataField = "metadata"
 )
 
-// SavedField is a field before a stop and after it. A value that is nil is that of a field which is not there.
+// SavedField is a field before and after a stop. A nil value stands for an absent field.
 type SavedField struct {
 	Path   string          `json:"path"`
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
-	// IsMade says that it is a map on the way to another field, which the stop has made.
+	// IsMade is true for a map that the stop created on the path to another field.
 	IsMade bool `json:"made,omitempty"`
 }
 
-// ValidateOperations says what is wrong with what stops an object. Annotations and labels are texts: with anything else among them, none of them
-// can be read.
+// ValidateOperations returns what is wrong with the operations of a stop. The values of annotations and labels are
+// strings: with any other value among them, none of them could be read.
 func ValidateOperations(operations []torporv1alpha1.StopOperation) error {
 	for i, operation := range operations {
 		isRemoved := operation.Op == torporv1alpha1.RemoveOperation
@@ -53,7 +55,7 @@ func ValidateOperations(operations []torporv1alpha1.StopOperation) error {
 	return nil
 }
 
-// mayBeSet reports whether a field is one that a stop may set, or a map on the way to it.
+// mayBeSet reports whether a stop may set a field, or create it as a map on the path to one.
 func mayBeSet(names []string) bool {
 	if names[0] == "spec" {
 		return true
@@ -66,7 +68,8 @@ func isText(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &text) == nil && text != nil
 }
 
-// mayRestore reports whether a saved field can have been written by a stop. Whoever writes annotations could else have Torpor write what they may not.
+// mayRestore reports whether a stop can have saved such a field. Otherwise a user who may write annotations could
+// make Torpor write fields that the user may not write.
 func mayRestore(one SavedField) bool {
 	names := parsePath(one.Path)
 	if !mayBeSet(names) || names[0] != metadataField {
@@ -95,7 +98,7 @@ func formatPath(names []string) string {
 	return path.String()
 }
 
-// readField returns the value of a field, and whether it is there.
+// readField returns the value of a field, and whether it exists.
 func readField(object map[string]any, names []string) (value any, isThere bool) {
 	value = object
 	for _, name := range names {
@@ -107,7 +110,7 @@ func readField(object map[string]any, names []string) (value any, isThere bool) 
 	return value, true
 }
 
-// setField sets a field of a map that is there.
+// setField sets a field of an existing map.
 func setField(object map[string]any, names []string, value any) error {
 	parent, isThere := readField(object, names[:len(names)-1])
 	fields, isMap := parent.(map[string]any)
@@ -128,7 +131,7 @@ func removeField(object map[string]any, names []string) {
 	}
 }
 
-// applyOperations changes an object, and returns what it was.
+// applyOperations changes an object, and returns the previous values.
 func applyOperations(object map[string]any, operations []torporv1alpha1.StopOperation) (saved []SavedField, err error) {
 	for _, operation := range operations {
 		names := parsePath(operation.Path)
@@ -178,7 +181,7 @@ func newSaved(object map[string]any, names []string, operation torporv1alpha1.St
 	return one, nil
 }
 
-// makeMaps makes the maps on the way to a field that are not there.
+// makeMaps creates the missing maps on the path to a field.
 func makeMaps(object map[string]any, names []string) (made []SavedField, err error) {
 	for i := 1; i < len(names); i++ {
 		if _, isThere := readField(object, names[:i]); isThere {
@@ -200,7 +203,7 @@ func setRaw(object map[string]any, names []string, raw json.RawMessage) error {
 	return setField(object, names, value)
 }
 
-// decode reads a value as objects have them: whole numbers are integers.
+// decode decodes a value as objects represent it: whole numbers are integers.
 func decode(raw json.RawMessage) (any, error) {
 	var value map[string]any
 	if err := k8sjson.Unmarshal(append(append([]byte(`{"v":`), raw...), '}'), &value); err != nil {
@@ -209,13 +212,13 @@ func decode(raw json.RawMessage) (any, error) {
 	return value["v"], nil
 }
 
-// restoreFields brings back what was before. A field that somebody has changed since stays as it is.
+// restoreFields restores the previous values. A field that was changed since the stop stays as it is.
 func restoreFields(object map[string]any, saved []SavedField) (kept []string) {
 	for _, one := range slices.Backward(saved) {
 		names := parsePath(one.Path)
 		switch {
 		case !holdsValue(object, one):
-			if !one.IsMade { // A map has something of somebody else's by now.
+			if !one.IsMade { // Another writer has added something to the map.
 				kept = append(kept, one.Path)
 			}
 		case one.Before == nil:
@@ -230,7 +233,7 @@ func restoreFields(object map[string]any, saved []SavedField) (kept []string) {
 	return kept
 }
 
-// holdsValue reports whether a field is as a stop has set it.
+// holdsValue reports whether a field still has the value that a stop has set.
 func holdsValue(object map[string]any, one SavedField) bool {
 	is, isThere := readField(object, parsePath(one.Path))
 	if one.After == nil || !isThere {
@@ -240,7 +243,7 @@ func holdsValue(object map[string]any, one SavedField) bool {
 	return err == nil && reflect.DeepEqual(normalize(is), normalize(want))
 }
 
-// normalize makes numbers comparable, whatever decoded them.
+// normalize makes numbers comparable, regardless of the decoder.
 func normalize(value any) any {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -253,12 +256,13 @@ func normalize(value any) any {
 	return plain
 }
 
-// holdsAll reports whether every field is as a stop has set it, but for the maps that the stop had to make.
+// holdsAll reports whether every field still has the value that a stop has set, except for maps that the stop had to
+// create.
 func holdsAll(object map[string]any, saved []SavedField) bool {
 	return !slices.ContainsFunc(saved, func(one SavedField) bool { return !one.IsMade && !holdsValue(object, one) })
 }
 
-// isSet reports whether an object is as the operations would make it, whoever has.
+// isSet reports whether an object already has the values that the operations would set, regardless of the writer.
 func isSet(object map[string]any, operations []torporv1alpha1.StopOperation) bool {
 	for _, operation := range operations {
 		one := SavedField{Path: operation.Path}
@@ -272,7 +276,7 @@ func isSet(object map[string]any, operations []torporv1alpha1.StopOperation) boo
 	return len(operations) > 0
 }
 
-// DescribeStop says in sentences what a stop of an object would change.
+// DescribeStop describes the changes that a stop of an object would make.
 func DescribeStop(object map[string]any, operations []torporv1alpha1.StopOperation) ([]string, error) {
 	saved, err := applyOperations(runtime.DeepCopyJSON(object), operations)
 	if err != nil {
@@ -283,11 +287,11 @@ func DescribeStop(object map[string]any, operations []torporv1alpha1.StopOperati
 		switch after := cmp.Or(string(one.After), "taken away"); {
 		case one.IsMade:
 		case string(one.Before) == string(one.After):
-			changes = append(changes, one.Path+" is "+after+" already, and stays so at the start")
+			changes = append(changes, one.Path+" is "+after+" already, and stays so after the start")
 		case one.Before == nil:
-			changes = append(changes, one.Path+" is set to "+after+", and goes at the start")
+			changes = append(changes, one.Path+" is set to "+after+", and is removed at the start")
 		case one.After == nil:
-			changes = append(changes, one.Path+" is taken away, and is "+string(one.Before)+" again at the start")
+			changes = append(changes, one.Path+"  is removed, and is "+string(one.Before)+" again at the start")
 		default:
 			changes = append(changes, one.Path+" is set to "+after+", and back to "+string(one.Before)+" at the start")
 		}
@@ -295,19 +299,19 @@ func DescribeStop(object map[string]any, operations []torporv1alpha1.StopOperati
 	return changes, nil
 }
 
-// DescribeStart says in sentences what a start of an object would change.
+// DescribeStart describes the changes that a start of an object would make.
 func (s SwitchState) DescribeStart() (changes []string) {
 	for _, one := range s.Saved {
 		switch {
 		case one.IsMade:
 		case one.Before == nil:
-			changes = append(changes, one.Path+" goes, unless somebody has changed it")
+			changes = append(changes, one.Path+"  is removed, unless it has changed since")
 		default:
-			changes = append(changes, one.Path+" is "+string(one.Before)+" again, unless somebody has changed it")
+			changes = append(changes, one.Path+" is "+string(one.Before)+"  again, unless it has changed since")
 		}
 	}
 	if len(changes) == 0 {
-		changes = []string{"Nothing of it is changed: no stop keeps it"}
+		changes = []string{"Nothing is changed: no stop holds the object"}
 	}
 	return changes
 }

@@ -29,29 +29,30 @@ func parseObject(t testing.TB, text string) map[string]any {
 	return object
 }
 
-// TestFieldsAreSetAndBroughtBack has each operation on objects that have the field, or a part of the way to it, or nothing of it.
+// TestFieldsAreSetAndBroughtBack has each operation on objects that have the field, a part of the path to it, or
+// nothing of it.
 func TestFieldsAreSetAndBroughtBack(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		object, want string
 		operations   []torporv1alpha1.StopOperation
 	}{
-		"a number":             {"{spec: {replicas: 3}}", "{spec: {replicas: 0}}", []torporv1alpha1.StopOperation{operation("replace", "/spec/replicas", "0")}},
-		"a flag that is there": {"{spec: {suspend: false}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
-		"a flag that is not":   {"{spec: {}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
-		"a flag that is null":  {"{spec: {suspend: null}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
-		"maps on the way": {
+		"a number":            {"{spec: {replicas: 3}}", "{spec: {replicas: 0}}", []torporv1alpha1.StopOperation{operation("replace", "/spec/replicas", "0")}},
+		"a flag that exists":  {"{spec: {suspend: false}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"an absent flag":      {"{spec: {}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"a flag that is null": {"{spec: {suspend: null}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"maps on the path": {
 			"{spec: {}}", "{spec: {a: {b: {c: [1]}}}}", []torporv1alpha1.StopOperation{operation("add", "/spec/a/b/c", "[1]")},
 		},
-		"an annotation with a slash, of an object without any": {
+		"an annotation with a slash, on an object without annotations": {
 			"{metadata: {name: x}}", `{metadata: {name: x, annotations: {cnpg.io/hibernation: "on"}}}`,
 			[]torporv1alpha1.StopOperation{operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
 		},
-		"a map that goes": {
+		"a map that is removed": {
 			"{spec: {syncPolicy: {automated: {prune: true, selfHeal: true}, retry: {limit: 5}}}}", "{spec: {syncPolicy: {retry: {limit: 5}}}}",
 			[]torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")},
 		},
-		"what is not there goes": {"{spec: {}}", "{spec: {}}", []torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")}},
+		"an absent map is removed": {"{spec: {}}", "{spec: {}}", []torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")}},
 		"several fields": {
 			`{metadata: {annotations: {a: "1"}}, spec: {paused: false}}`, `{metadata: {annotations: {a: "2", b: "3"}}, spec: {paused: true}}`,
 			[]torporv1alpha1.StopOperation{operation("add", "/spec/paused", "true"), operation("add", "/metadata/annotations/a", `"2"`), operation("add", "/metadata/annotations/b", `"3"`)},
@@ -80,7 +81,7 @@ func TestFieldsAreSetAndBroughtBack(t *testing.T) {
 	}
 }
 
-// TestWhatOthersChangeStays has somebody change one of two fields, and add to a map that the stop has made.
+// TestWhatOthersChangeStays has another writer change one of two fields, and add to a map that the stop has created.
 func TestWhatOthersChangeStays(t *testing.T) {
 	t.Parallel()
 	object := parseObject(t, "{spec: {count: 1}}")
@@ -98,19 +99,19 @@ func TestWhatOthersChangeStays(t *testing.T) {
 	}
 }
 
-// TestStopsThatMakeNoSense are refused before anything is changed for good.
+// TestStopsThatMakeNoSense expects invalid stops to be refused before anything is changed.
 func TestStopsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		object, want string
 		operation    torporv1alpha1.StopOperation
 	}{
-		"a way through what is no map":     {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
-		"a replace without a way":          {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
-		"no value":                         {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
-		"what takes too much to be kept":   {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
-		"the same field twice":             {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
-		"a way with more maps than fields": {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},
+		"a path through a number":           {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
+		"a replace without a parent":        {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
+		"an add without a value":            {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
+		"a value that is too large to save": {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
+		"the same field twice":              {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
+		"a path of more than 50 fields":     {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,8 +126,9 @@ func TestStopsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestOperationsAreOfTheSpecOrOneText has annotations and labels with something below them, or that are no texts: with one of those, none of an object's
-// annotations could be read, and all would be replaced by Torpor's.
+// TestOperationsAreOfTheSpecOrOneText has annotations and labels with fields below them, or with values that are not
+// strings. With one such value, none of an object's annotations could be read, and Torpor's annotations would replace
+// all of them.
 func TestOperationsAreOfTheSpecOrOneText(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -135,7 +137,7 @@ func TestOperationsAreOfTheSpecOrOneText(t *testing.T) {
 	}{
 		"a field of the spec":              {"", operation("replace", "/spec/a/b", "true")},
 		"an annotation":                    {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
-		"a label that goes":                {"", operation("remove", "/metadata/labels/a", "")},
+		"a label that is removed":          {"", operation("remove", "/metadata/labels/a", "")},
 		"a slash that is not written ~1":   {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
 		"all annotations":                  {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
 		"a flag as an annotation":          {"expected a text for /metadata/annotations/a, found true; put it in quotes", operation("add", "/metadata/annotations/a", "true")},
@@ -154,14 +156,14 @@ func TestOperationsAreOfTheSpecOrOneText(t *testing.T) {
 	}
 }
 
-// TestWhatNoStopHasSavedIsNotRestored has somebody write what Torpor should restore: another namespace, so that the write is another object's, and
-// an annotation that is no text.
+// TestWhatNoStopHasSavedIsNotRestored has a user forge the saved fields: another namespace, so that another object
+// would be written, and an annotation that is not a string.
 func TestWhatNoStopHasSavedIsNotRestored(t *testing.T) {
 	t.Parallel()
 	for name, saved := range map[string]string{
-		"another namespace":                 `[{"path":"/metadata/namespace","before":"kube-system","after":"shops"}]`,
-		"an annotation that is no text":     `[{"path":"/metadata/annotations/b","before":5,"after":"x"}]`,
-		"a map in the place of annotations": `[{"path":"/metadata/annotations","before":{"b":5},"after":{},"made":true}]`,
+		"another namespace":                  `[{"path":"/metadata/namespace","before":"kube-system","after":"shops"}]`,
+		"an annotation that is not a string": `[{"path":"/metadata/annotations/b","before":5,"after":"x"}]`,
+		"a map in the place of annotations":  `[{"path":"/metadata/annotations","before":{"b":5},"after":{},"made":true}]`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

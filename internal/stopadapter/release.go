@@ -10,18 +10,18 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Release says what becomes of an object whose kind nobody stops any more, because of something that an event names. What Slumbers have stopped is as
-// it was before. What a person has stopped stays so, with what is to be restored: nobody else starts it, and whoever stops the kind next goes
-// on there.
+// Release returns the plan for an object whose kind can no longer be stopped; because is the reason that an event
+// gives. Stops of Slumbers are restored. A stop that a user requested stays, with its saved values: nothing else
+// starts the object, and the next adapter of the kind continues with them.
 func Release(o ObservedSwitch, because string) SwitchPlan {
 	is := ReadSwitch(o.Object)
 	s := &decisionStep{ObservedSwitch: o, is: is, next: is, annotations: map[string]string{}, plan: SwitchPlan{Rule: "released", Next: o.Object.DeepCopy()}}
 	for name := range o.Object.GetAnnotations() {
 		if strings.HasPrefix(name, torporv1alpha1.SlumberAnnotationPrefix) {
-			s.annotations[name] = "" // Another adapter must not find the wish of a Slumber that is gone by then.
+			s.annotations[name] = "" // Another adapter must not find the stop of a Slumber that may be gone by then.
 		}
 	}
-	s.updateRecords() // A stop whose time is over is none.
+	s.updateRecords() // An expired stop counts as none.
 	isChanged := len(is.Saved) > 0 && !holdsAll(o.Object.Object, is.Saved)
 	isLeft := s.next.Records.Holds() && len(is.Saved) > 0 && !isChanged || is.Unreadable != ""
 	switch {
@@ -30,9 +30,9 @@ func Release(o ObservedSwitch, because string) SwitchPlan {
 	case isChanged:
 		s.yield()
 	case is.Unreadable != "":
-		s.plan.Events = append(s.plan.Events, leftEvent(because, "expected "+is.Unreadable+" as Torpor wrote it, found something else; set what it should restore by hand, and remove it"))
+		s.plan.Events = append(s.plan.Events, leftEvent(because, "expected "+is.Unreadable+" as written by Torpor, found something else; restore the fields by hand, and remove the annotation"))
 	case isLeft:
-		s.plan.Events = append(s.plan.Events, leftEvent(because, "a person has stopped it"+s.next.Records.Describe()+"; to start it, set what "+torporv1alpha1.RestoreAnnotation+" says, and remove that"))
+		s.plan.Events = append(s.plan.Events, leftEvent(because, "a person has stopped it"+s.next.Records.Describe()+"; to start it, restore the values in "+torporv1alpha1.RestoreAnnotation+", and remove that annotation"))
 	case len(is.Saved) > 0:
 		s.restore()
 		s.plan.Events[len(s.plan.Events)-1].Note += "; " + because

@@ -9,23 +9,23 @@ import (
 	"testing"
 )
 
-// TestRelease has sequences of what people and Slumbers do, as words, before the kind's StopAdapter is deleted; and then the replicas, whether
-// something is kept, and what was told.
+// TestRelease has sequences of actions of users and Slumbers, as words, before the kind's StopAdapter is deleted;
+// then the replicas, whether saved fields are kept, and the events.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ steps, want string }{
-		"what was never stopped stays as it is":                 {"", "3 free"},
-		"what a Slumber stopped comes back":                     {"sleep", "3 free ObjectRestored"},
-		"what was left alone is not marked any more":            {"sleep scale:5", "5 free"},
-		"what a person stopped stays so":                        {"stop", "0 kept LeftStopped"},
-		"what a person stopped in a sleep stays so":             {"sleep stop", "0 kept LeftStopped"},
-		"what somebody scaled stays so, although nobody saw it": {"sleep scale:5/dies", "5 free StartedByOthers"},
-		"what was stopped and scaled, and nobody saw it, is on": {"stop scale:5/dies", "5 free StartedByOthers"},
-		"a stop that nobody saw is of nobody any more":          {"sleep scale:5/dies stop/dies", "5 free"},
-		"a stop whose time is over comes back":                  {"stop until later/dies", "3 free StopEnded ObjectRestored"},
-		"what was spoilt is for people to put right":            {"sleep spoil", "0 kept LeftStopped"},
-		"a refused stop is not marked any more":                 {"refuse sleep", "3 free"},
-		"a zero of a person stays one":                          {"scale:0 sleep", "0 free ObjectRestored"},
+		"an object that was never stopped stays as it is":    {"", "3 free"},
+		"a stop of a Slumber is restored":                    {"sleep", "3 free ObjectRestored"},
+		"an object left alone loses its mark":                {"sleep scale:5", "5 free"},
+		"a stop of a user stays":                             {"stop", "0 kept LeftStopped"},
+		"a stop of a user in a sleep stays":                  {"sleep stop", "0 kept LeftStopped"},
+		"an unseen scale in a sleep stays":                   {"sleep scale:5/dies", "5 free StartedByOthers"},
+		"an unseen scale after a stop of a user starts":      {"stop scale:5/dies", "5 free StartedByOthers"},
+		"an unseen stop has no effect any more":              {"sleep scale:5/dies stop/dies", "5 free"},
+		"an expired stop is restored":                        {"stop until later/dies", "3 free StopEnded ObjectRestored"},
+		"a spoilt restore annotation stays for users to fix": {"sleep spoil", "0 kept LeftStopped"},
+		"a refused stop loses its mark":                      {"refuse sleep", "3 free"},
+		"a zero of a user stays":                             {"scale:0 sleep", "0 free ObjectRestored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,35 +18,34 @@ import (
 )
 
 const (
-	// maxAnnotation is how large an annotation may be that is read. A record that would be larger has fewer stops.
+	// maxAnnotation limits the size of an annotation that is read. A larger record is written with fewer stops.
 	maxAnnotation = 32 << 10
-	// maxSlumbers is how many Slumbers' stops are read.
-	maxSlumbers = 20
-	// stoppedValue is the only value that stops something.
+	// stoppedValue is the only value that stops an object.
 	stoppedValue = "true"
-	// startedValue is that of what was started. The annotation stays, because a Deployment's are copied to its ReplicaSets and never taken away there:
-	// kubectl rollout undo would bring back an old stop.
+	// startedValue is the value after a start. The annotation stays, because a Deployment's annotations are copied to
+	// its ReplicaSets and never removed there: kubectl rollout undo would bring back an old stop.
 	startedValue = "false"
 )
 
-// SwitchState is what the annotations of an object say.
+// SwitchState is the content of an object's annotations.
 type SwitchState struct {
-	// Records are the stops that torpor.dev/stopped asked for.
+	// Records are the stops that torpor.dev/stopped requested.
 	Records stoprecord.Records
-	// Scheduled are those of Slumbers, by name.
+	// Scheduled are the stops of Slumbers, by name.
 	Scheduled []torporv1alpha1.ScheduledStop
-	// Saved is what a stop has changed; nil while the object is not kept stopped.
+	// Saved holds the fields that a stop has changed; nil while Torpor does not keep the object stopped.
 	Saved []SavedField
-	// ResumedAt is when somebody changed that, and ResumedBy who; zero and empty if nobody has.
+	// ResumedAt is when another writer last changed these fields, and ResumedBy is that writer; zero and empty if
+	// there was none.
 	ResumedAt time.Time
 	ResumedBy string
-	// Refused is why the object is not stopped.
+	// Refused is the reason why the object is not stopped.
 	Refused string
-	// Unreadable says which annotation is not what Torpor wrote; empty if none is.
+	// Unreadable names an annotation whose content was not written by Torpor; empty if there is none.
 	Unreadable string
 }
 
-// AnnotationSwitch is the one by which people stop an object.
+// AnnotationSwitch is the switch by which users stop an object.
 func AnnotationSwitch() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{
 		Name:        torporv1alpha1.StoppedAnnotation,
@@ -55,7 +54,7 @@ func AnnotationSwitch() stoprecord.AnnotationSwitch {
 	}
 }
 
-// HasSwitch reports whether an object has an annotation of Torpor's: of others nothing is decided.
+// HasSwitch reports whether an object has an annotation of Torpor; other objects need no decision.
 func HasSwitch(obj metav1.Object) bool {
 	group := torporv1alpha1.GroupVersion().Group
 	for name := range obj.GetAnnotations() {
@@ -66,15 +65,15 @@ func HasSwitch(obj metav1.Object) bool {
 	return false
 }
 
-// IsAsked reports whether somebody asks for a stop.
+// IsAsked reports whether a user requests a stop.
 func IsAsked(obj metav1.Object) bool {
 	return obj.GetAnnotations()[torporv1alpha1.StoppedAnnotation] == stoppedValue
 }
 
-// AskForStop asks for a stop of an object, without what was said of an earlier one.
+// AskForStop requests a stop of an object, without the reason and the end of an earlier one.
 func AskForStop(obj metav1.Object) { ask(obj, stoppedValue) }
 
-// AskForStart takes back what somebody asked for, and what was said of it.
+// AskForStart takes back a requested stop, with its reason and its end.
 func AskForStart(obj metav1.Object) {
 	if obj.GetAnnotations()[torporv1alpha1.StoppedAnnotation] != "" {
 		ask(obj, startedValue)
@@ -92,11 +91,11 @@ func ask(obj metav1.Object, value string) {
 	obj.SetAnnotations(annotations)
 }
 
-// ReadSwitch reads what the annotations say. A record that cannot be read counts as none; torpor.dev/restore that cannot be read is
-// reported, since nothing can be restored.
+// ReadSwitch reads the annotations. A record that cannot be read counts as absent. An unreadable torpor.dev/restore
+// is reported, since nothing can be restored.
 func ReadSwitch(obj metav1.Object) SwitchState {
 	annotations := obj.GetAnnotations()
-	s := SwitchState{Refused: annotations[torporv1alpha1.StopRefusedAnnotation]}
+	s := SwitchState{Refused: annotations[torporv1alpha1.StopRefusedAnnotation], Scheduled: stoprecord.ReadScheduled(annotations)}
 	_ = parse(annotations[torporv1alpha1.StopsAnnotation], &s.Records)
 	if text := annotations[torporv1alpha1.RestoreAnnotation]; text != "" {
 		err := parse(text, &s.Saved)
@@ -109,15 +108,6 @@ func ReadSwitch(obj metav1.Object) SwitchState {
 	if resumed, err := time.Parse(time.RFC3339, at); err == nil {
 		s.ResumedAt, s.ResumedBy = resumed, by
 	}
-	for name, text := range annotations {
-		slumber, isSlumber := strings.CutPrefix(name, torporv1alpha1.SlumberAnnotationPrefix)
-		var stop torporv1alpha1.ScheduledStop
-		if isSlumber && parse(text, &stop) == nil && stop.Slumber == slumber {
-			s.Scheduled = append(s.Scheduled, stop)
-		}
-	}
-	slices.SortFunc(s.Scheduled, func(a, b torporv1alpha1.ScheduledStop) int { return strings.Compare(a.Slumber, b.Slumber) })
-	s.Scheduled = s.Scheduled[:min(len(s.Scheduled), maxSlumbers)]
 	return s
 }
 
@@ -131,24 +121,25 @@ func parse(text string, into any) error {
 	return nil
 }
 
-// FindScheduled returns the Slumber's stop that holds; nil if none does. One from before somebody resumed the object does not.
+// FindScheduled returns the stop of a Slumber that holds; nil if none does. A stop from before the object was resumed
+// does not hold.
 func (s SwitchState) FindScheduled(annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
-	return stoprecord.FindScheduled(s.ListStopsSinceResume(), annotations, now)
+	return stoprecord.FindHolding(s.ListStopsSinceResume(), annotations, now)
 }
 
-// ListStopsSinceResume returns the stops of Slumbers without those from before somebody resumed the object.
+// ListStopsSinceResume returns the stops of Slumbers without those from before the object was resumed.
 func (s SwitchState) ListStopsSinceResume() []torporv1alpha1.ScheduledStop {
 	return slices.DeleteFunc(slices.Clone(s.Scheduled), func(stop torporv1alpha1.ScheduledStop) bool {
 		return len(stop.Stops) == 0 || !stop.Stops[0].Since.After(s.ResumedAt) && !s.ResumedAt.IsZero()
 	})
 }
 
-// IsKept reports whether Torpor keeps an object stopped, and nobody has changed that.
+// IsKept reports whether Torpor keeps an object stopped and no other writer has changed that.
 func (s SwitchState) IsKept(obj *unstructured.Unstructured) bool {
 	return len(s.Saved) > 0 && holdsAll(obj.Object, s.Saved)
 }
 
-// IsRestoreDue reports whether an object is kept stopped although nothing asks for that any more.
+// IsRestoreDue reports whether an object is kept stopped although no stop is requested any more.
 func IsRestoreDue(obj metav1.Object, now time.Time) bool {
 	is := ReadSwitch(obj)
 	if len(is.Saved) == 0 || is.FindScheduled(obj.GetAnnotations(), now) != nil {
@@ -157,7 +148,8 @@ func IsRestoreDue(obj metav1.Object, now time.Time) bool {
 	return !stoprecord.NextRecords(is.Records, AnnotationSwitch().ReadRequest(obj, IsAsked(obj)), now).Holds()
 }
 
-// IsStoppedWithoutSlumbers reports whether an object is stopped whatever Slumbers say: somebody asks for it, or its own switch was set before.
+// IsStoppedWithoutSlumbers reports whether an object is stopped regardless of Slumbers: a user requests it, or its
+// own switch was set before.
 func (s SwitchState) IsStoppedWithoutSlumbers(obj *unstructured.Unstructured, operations []torporv1alpha1.StopOperation) bool {
 	switch {
 	case IsAsked(obj) && !s.Records.HasExpired():
@@ -169,7 +161,7 @@ func (s SwitchState) IsStoppedWithoutSlumbers(obj *unstructured.Unstructured, op
 	}
 }
 
-// LastResume is when somebody last took a stop back, and who.
+// LastResume returns when a stop was last taken back, and by whom.
 func (s SwitchState) LastResume() (at metav1.Time, by string) {
 	at, by = metav1.NewTime(s.ResumedAt), s.ResumedBy
 	if len(s.Records) > 0 {
@@ -179,17 +171,4 @@ func (s SwitchState) LastResume() (at metav1.Time, by string) {
 		}
 	}
 	return at, by
-}
-
-// ScheduledAnnotation is what a Slumber writes: the name of the annotation, and its value; empty if it wants nothing of the object.
-func ScheduledAnnotation(stop torporv1alpha1.ScheduledStop, slumber string) (name, value string, err error) {
-	name = torporv1alpha1.SlumberAnnotationPrefix + slumber
-	if stop.Slumber == "" {
-		return name, "", nil
-	}
-	data, err := json.Marshal(stop)
-	if err != nil {
-		return name, "", fmt.Errorf("encode a stop: %w", err)
-	}
-	return name, string(data), nil
 }

@@ -16,11 +16,11 @@ type PlannedApp struct {
 	*korifiv1alpha1.CFApp
 	// Deployments are those of its space.
 	Deployments []torporv1alpha1.CFDeployment
-	// StartCommand starts it again.
+	// StartCommand is the command that starts it again.
 	StartCommand string
 }
 
-// PlanApp says what a stop or a start does to an app, and what it may run into.
+// PlanApp describes the effects of a stop or a start of an app, and the problems that it may meet.
 func PlanApp(a PlannedApp, r PlanRequest) Plan {
 	findings := append(judgeShared(a, r), judgeSlumbers(a.Status.ScheduledStops, a.Annotations, r)...)
 	if r.IsStart {
@@ -40,12 +40,12 @@ func (a PlannedApp) effects(r PlanRequest) []string {
 		count = fmt.Sprintf(", of which %d are ready", a.Status.Instances.Ready)
 	}
 	return []string{
-		"Its instances end" + count + ": each serves on for a moment, gets SIGTERM, and has ten seconds after that",
-		"Its routes stay, and nobody answers there", r.describeEnd(a.StartCommand),
+		"Its instances end" + count + ": each keeps serving for a moment, gets SIGTERM, and has ten seconds after that",
+		"Its routes stay, but no instance answers", r.describeEnd(a.StartCommand),
 	}
 }
 
-// judgeStart returns why there would be nothing to run.
+// judgeStart returns a finding if there is nothing to run.
 func (a PlannedApp) judgeStart() []Finding {
 	if a.Spec.CurrentDropletRef != nil {
 		return nil
@@ -58,7 +58,7 @@ func (a PlannedApp) judgeStop() []Finding {
 	for _, d := range a.Deployments {
 		if d.Spec.AppRef.Name == a.Name && d.Status.Value == torporv1alpha1.ActiveDeployment {
 			findings = append(findings, newFinding(torporv1alpha1.DeploymentUnderwayFinding, 1, fmt.Sprintf("the %s deployment %s", d.Spec.Strategy, d.Name)))
-			break // There is one at a time.
+			break // At most one deployment is in progress.
 		}
 	}
 	if ready := meta.FindStatusCondition(a.Status.Conditions, korifiv1alpha1.ReadyCondition); ready != nil && ready.Reason == korifiv1alpha1.BlockedReason {

@@ -14,21 +14,24 @@ import (
 )
 
 const (
-	// nearMargin is how long before its certificates expire a cluster should be awake: OpenShift renews them in their last fifth.
+	// nearMargin is how long before the expiry of its certificates a cluster should be running: OpenShift
+	// renews them in their last fifth.
 	nearMargin = 3 * 24 * time.Hour
-	// sameCertificates is how far apart certificates of several API servers behind one address may expire: one that is seen a little later is
-	// that of another server, and not a new one.
+	// sameCertificates is the maximum difference between the expiries of certificates of API servers behind
+	// one address. A slightly later expiry is the certificate of another server, and not a renewed one.
 	sameCertificates = 24 * time.Hour
 	// maxAuthorities is how many certificates a bundle may have.
 	maxAuthorities = 100
-	// signerName begins the name of the authority that signs kubelets' certificates on OpenShift, whose bundle has others beside it.
+	// signerName is the prefix of the name of the authority that signs kubelets' certificates on OpenShift.
+	// The bundle contains other authorities, too.
 	signerName = "kube-csr-signer"
 )
 
-// AddServingCertificate notes when the certificate expires that the API server was verified by; zero is not known.
+// AddServingCertificate records the expiry of the certificate by which the API server was verified; zero
+// means unknown.
 func (s *Survey) AddServingCertificate(expiry time.Time) { s.addExpiry(expiry) }
 
-// AddSigner notes when the authority expires that signs kubelets' certificates.
+// AddSigner records the expiry of the authority that signs kubelets' certificates.
 func (s *Survey) AddSigner(item []byte) {
 	var c struct {
 		Data struct {
@@ -46,8 +49,8 @@ func (s *Survey) addExpiry(at time.Time) {
 	}
 }
 
-// signerExpiry returns when the authority of kubelets' certificates expires. A bundle has those from before a renewal, too, so that the one
-// that expires last counts.
+// signerExpiry returns the expiry of the authority of kubelets' certificates. A bundle contains those from
+// before a renewal, too, so the one that expires last counts.
 func signerExpiry(bundle string) time.Time {
 	var last, lastNamed time.Time
 	rest := []byte(bundle)
@@ -73,8 +76,8 @@ func signerExpiry(bundle string) time.Time {
 	return last
 }
 
-// ServingExpiry returns when the first certificate expires of those that an API server was verified by; of several chains the one that
-// lasts longest counts.
+// ServingExpiry returns the earliest expiry in the certificate chain by which an API server was verified; of
+// several chains the one that is valid longest counts.
 func ServingExpiry(chains [][]*x509.Certificate) time.Time {
 	var best time.Time
 	for _, chain := range chains {
@@ -91,7 +94,7 @@ func ServingExpiry(chains [][]*x509.Certificate) time.Time {
 	return best
 }
 
-// nextWakeBy stays as it is while another server of the cluster answers.
+// nextWakeBy keeps the known time if the certificate of another server of the cluster is seen.
 func nextWakeBy(before *hivev1.HibernationCheck, seen time.Time) *metav1.Time {
 	var known *metav1.Time
 	if before != nil {

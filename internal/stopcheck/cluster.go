@@ -10,14 +10,14 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// endlessStop is how long a stop is taken to last that has no end.
+// endlessStop is the assumed duration of a stop without an end.
 const endlessStop = 24 * time.Hour
 
-// StopWindow is when a stop is that goes on, is planned, or might be.
+// StopWindow is the time of a stop that is in effect, planned or assumed.
 type StopWindow struct {
-	// Now is the time of the judgement, and Since when the stop began or would.
+	// Now is the time of the judgement, and Since when the stop began or would begin.
 	Now, Since time.Time
-	// Until is when it ends; zero if it does not by itself.
+	// Until is when it ends; zero if it has no end.
 	Until time.Time
 }
 
@@ -28,7 +28,7 @@ func (s StopWindow) length() time.Duration {
 	return s.Until.Sub(s.Since)
 }
 
-// JudgeCheck returns what of a check matters to a stop, the worst first.
+// JudgeCheck returns the findings of a check that matter to a stop, the worst first.
 func JudgeCheck(check *hivev1.HibernationCheck, stop StopWindow) []Finding {
 	if check == nil {
 		return nil
@@ -47,19 +47,19 @@ func JudgeCheck(check *hivev1.HibernationCheck, stop StopWindow) []Finding {
 		findings = append(findings, newFinding(torporv1alpha1.WakeByNearFinding, 0))
 	}
 	if len(check.Unread) > 0 {
-		findings = append(findings, newRemark(torporv1alpha1.NotCheckedFinding, "Expected to read what a stop may run into, found that the cluster does not show in time, or not to this kubeconfig: "+strings.Join(check.Unread, ", ")))
+		findings = append(findings, newRemark(torporv1alpha1.NotCheckedFinding, "Expected to read all lists of the survey, found lists that the cluster did not return in time, or not to this kubeconfig: "+strings.Join(check.Unread, ", ")))
 	}
 	return sortFindings(findings)
 }
 
-// ObjectFacts is what of an object itself keeps a cluster from hibernating.
+// ObjectFacts are the properties of an object that keep a cluster from hibernating.
 type ObjectFacts struct {
 	IsBeingDeleted bool
-	// Unsupported says why the cluster cannot hibernate; empty if it can.
+	// Unsupported is why the cluster cannot hibernate; empty if it can.
 	Unsupported string
 }
 
-// JudgeObject returns what follows from the object itself.
+// JudgeObject returns the findings that follow from the object alone.
 func JudgeObject(o ObjectFacts) []Finding {
 	var findings []Finding
 	if o.IsBeingDeleted {

@@ -5,7 +5,6 @@ package stopcheck
 import (
 	"cmp"
 	"slices"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +13,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// PlanCluster says what a hibernation or a resume does to a cluster, and what it may run into.
+// PlanCluster describes the effects of a hibernation or a resume of a cluster, and the problems that it may
+// meet.
 func PlanCluster(cd *hivev1.ClusterDeployment, r PlanRequest) Plan {
 	findings := Join(judgeShared(cd, r), judgeClusterObject(cd), judgeSlumbers(cd.Status.ScheduledStops, cd.Annotations, r), judgeSurvey(cd, r))
 	return Plan{Effects: clusterEffects(cd, r), WakeBy: wakeByOf(cd), Findings: findings}
@@ -28,14 +28,17 @@ func wakeByOf(cd *hivev1.ClusterDeployment) *metav1.Time {
 }
 
 func clusterEffects(cd *hivev1.ClusterDeployment, r PlanRequest) []string {
+	if cd.HasTrueAnnotation(hivev1.InfraDisabledAnnotation) {
+		return []string{"Nothing changes at its platform: the annotation " + hivev1.InfraDisabledAnnotation + " leaves its machines to their owner"}
+	}
 	state, platform := cd.Status.PowerState, cmp.Or(cd.Spec.PlatformSettings().Name, "its platform")
 	if r.IsStart {
 		if state == string(hivev1.PowerStateRunning) {
 			return []string{"It runs already, and nothing changes"}
 		}
 		return []string{
-			"Its machines are started at " + platform + ", and its API server is looked at from the first one that runs",
-			"Certificate requests of the nodes that were written down are approved, and it is Ready once those that were ready have reported",
+			"Its machines are started at " + platform + ", and its API server is polled once the first one runs",
+			"Certificate requests of the recorded nodes are approved, and it is Ready once those that were ready have reported",
 			"SyncSets and MachinePools catch up once",
 		}
 	}
@@ -43,18 +46,18 @@ func clusterEffects(cd *hivev1.ClusterDeployment, r PlanRequest) []string {
 		return []string{"It hibernates already", r.describeEnd("kubectl torpor resume -n " + cd.Namespace + " " + cd.Name)}
 	}
 	return []string{
-		"Its nodes are written down, which takes half a minute at most",
+		"Its nodes are recorded, which takes half a minute at most",
 		"Its machines are stopped at " + platform + ", all at once; disks and addresses stay, and Pods are not evicted before",
-		"Nobody dials it meanwhile: SyncSets and MachinePools wait",
+		"No controller connects to it during the stop: SyncSets and MachinePools wait",
 		r.describeEnd("kubectl torpor resume -n " + cd.Namespace + " " + cd.Name),
 	}
 }
 
-// judgeClusterObject returns what the object itself says.
+// judgeClusterObject returns the findings that follow from the object alone.
 func judgeClusterObject(cd *hivev1.ClusterDeployment) []Finding {
 	var findings []Finding
-	for _, annotation := range []string{hivev1.ReconcilePauseAnnotation, hivev1.PowerStatePauseAnnotation} {
-		if is, err := strconv.ParseBool(cd.Annotations[annotation]); err == nil && is {
+	for _, annotation := range []string{hivev1.ReconcilePauseAnnotation, hivev1.PowerStatePauseAnnotation, hivev1.InfraDisabledAnnotation} {
+		if cd.HasTrueAnnotation(annotation) {
 			findings = append(findings, newFinding(torporv1alpha1.PausedFinding, 1, annotation))
 			break
 		}
@@ -65,10 +68,10 @@ func judgeClusterObject(cd *hivev1.ClusterDeployment) []Finding {
 	return findings
 }
 
-// unsupportedMessage is what the manager says of that, which knows platforms and versions.
+// unsupportedMessage returns the manager's message about that; the manager knows platforms and versions.
 func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	if !cd.Spec.Installed {
-		return "Expected spec.installed to be true, found that it is not; nothing is stopped or started before"
+		return "Expected spec.installed to be true, found false; nothing is stopped or started before that"
 	}
 	for _, says := range []struct {
 		condition string
@@ -84,11 +87,12 @@ func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	return ""
 }
 
-// judgeSurvey returns what was found at the cluster. What only matters to a stop is not in the way of a start.
+// judgeSurvey returns the findings at the cluster. Findings that only matter to a stop are left out for a
+// start.
 func judgeSurvey(cd *hivev1.ClusterDeployment, r PlanRequest) []Finding {
 	if cd.Status.HibernationCheck == nil {
 		return []Finding{newRemark(torporv1alpha1.NotCheckedFinding,
-			"Expected status.hibernationCheck, found none: no manager has looked at the cluster yet, which is done while it runs and answers")}
+			"Expected status.hibernationCheck, found none: no manager has surveyed the cluster yet; it is surveyed while it runs and answers")}
 	}
 	found := JudgeCheck(cd.Status.HibernationCheck, r.stop())
 	if !r.IsStart {

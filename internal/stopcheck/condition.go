@@ -16,11 +16,11 @@ import (
 // checkAction is the action of events about findings.
 const checkAction = "CheckHibernation"
 
-// Condition is HibernationPossible: the worst finding is its reason, and its message names all.
+// Condition returns HibernationPossible: the worst finding is its reason, and its message names all.
 func Condition(findings []Finding, isChecked bool) decision.Condition {
 	switch {
 	case len(findings) == 0 && !isChecked:
-		return decision.Unknown(hivev1.NotCheckedReason, "The cluster has not been looked at for what a hibernation may run into, which is done about once an hour while it runs")
+		return decision.Unknown(hivev1.NotCheckedReason, "The cluster has not been surveyed for problems of a hibernation; a running cluster is surveyed about once an hour")
 	case len(findings) == 0:
 		return decision.True(hivev1.NothingFoundReason, "Nothing was found that a hibernation, or the resume after it, may run into")
 	}
@@ -35,7 +35,8 @@ func Condition(findings []Finding, isChecked bool) decision.Condition {
 	return decision.True(findings[0].Code, message)
 }
 
-// Events tell of findings that block, and of certificates that expire soon, which the condition before did not name.
+// Events returns events for blocking findings, and for certificates that expire soon, that the condition
+// before did not name.
 func Events(before *metav1.Condition, findings []Finding) []decision.Event {
 	var events []decision.Event
 	for _, f := range findings {

@@ -30,13 +30,13 @@ func TestWhatOfACheckMattersToAStop(t *testing.T) {
 		stop  StopWindow
 		want  []string
 	}{
-		"nothing was found":                      {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{}, []string{}},
-		"a long stop makes CronJobs miss starts": {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(30 * time.Hour)}, []string{torporv1alpha1.CronJobsMissStartsFinding}},
-		"a short one does not":                   {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(29 * time.Hour)}, []string{}},
-		"one without an end counts as a day":     {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{}, []string{}},
-		"it ends after certificates expire":      {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{Until: in(100 * time.Hour)}, []string{torporv1alpha1.StopOutlastsCertificatesFinding}},
-		"certificates expire soon":               {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(71 * time.Hour)))}, StopWindow{Until: in(time.Hour)}, []string{torporv1alpha1.WakeByNearFinding}},
-		"the worst is first, whatever the order": {
+		"nothing was found":                               {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{}, []string{}},
+		"a long stop makes CronJobs miss starts":          {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(30 * time.Hour)}, []string{torporv1alpha1.CronJobsMissStartsFinding}},
+		"a short stop does not make CronJobs miss starts": {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(29 * time.Hour)}, []string{}},
+		"a stop without an end counts as a day":           {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{}, []string{}},
+		"a stop that outlasts certificates":               {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{Until: in(100 * time.Hour)}, []string{torporv1alpha1.StopOutlastsCertificatesFinding}},
+		"certificates expire soon":                        {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(71 * time.Hour)))}, StopWindow{Until: in(time.Hour)}, []string{torporv1alpha1.WakeByNearFinding}},
+		"the worst finding is first, whatever the order": {
 			hivev1.HibernationCheck{Unread: []string{"Nodes"}, Findings: []torporv1alpha1.StopFinding{
 				{Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/v"}}, {Code: torporv1alpha1.WebhookBlocksWakeUpFinding, Count: 1, Objects: []string{"w"}},
 			}}, StopWindow{}, []string{torporv1alpha1.WebhookBlocksWakeUpFinding, torporv1alpha1.VolumesLocalFinding, torporv1alpha1.NotCheckedFinding},
@@ -60,12 +60,12 @@ func TestHibernationPossible(t *testing.T) {
 		reason    string
 		says      string
 	}{
-		"nobody has looked":                {nil, false, metav1.ConditionUnknown, hivev1.NotCheckedReason, "not been looked at"},
-		"nothing was found":                {nil, true, metav1.ConditionTrue, hivev1.NothingFoundReason, "Nothing was found"},
-		"warnings leave it possible":       {[]Finding{volumes}, true, metav1.ConditionTrue, torporv1alpha1.VolumesLocalFinding, "found on local disks n/a, n/b, n/c and 2 more;"},
-		"what blocks is the reason":        {[]Finding{webhooks, volumes}, true, metav1.ConditionFalse, torporv1alpha1.WebhookBlocksWakeUpFinding, ". VolumesLocal: Expected"},
-		"the object itself says enough":    {JudgeObject(ObjectFacts{IsBeingDeleted: true}), false, metav1.ConditionFalse, torporv1alpha1.BeingDeletedFinding, "BeingDeleted: "},
-		"an old version is said to be one": {JudgeObject(ObjectFacts{Unsupported: "Too old"}), false, metav1.ConditionFalse, torporv1alpha1.HibernationUnsupportedFinding, "HibernationUnsupported: Too old"},
+		"no survey":                                       {nil, false, metav1.ConditionUnknown, hivev1.NotCheckedReason, "not been surveyed"},
+		"nothing was found":                               {nil, true, metav1.ConditionTrue, hivev1.NothingFoundReason, "Nothing was found"},
+		"warnings leave it possible":                      {[]Finding{volumes}, true, metav1.ConditionTrue, torporv1alpha1.VolumesLocalFinding, "found on local disks n/a, n/b, n/c and 2 more;"},
+		"a blocking finding is the reason":                {[]Finding{webhooks, volumes}, true, metav1.ConditionFalse, torporv1alpha1.WebhookBlocksWakeUpFinding, ". VolumesLocal: Expected"},
+		"an object that is being deleted needs no survey": {JudgeObject(ObjectFacts{IsBeingDeleted: true}), false, metav1.ConditionFalse, torporv1alpha1.BeingDeletedFinding, "BeingDeleted: "},
+		"an unsupported version is named":                 {JudgeObject(ObjectFacts{Unsupported: "Too old"}), false, metav1.ConditionFalse, torporv1alpha1.HibernationUnsupportedFinding, "HibernationUnsupported: Too old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Condition(row.findings, row.isChecked)
@@ -88,7 +88,7 @@ func TestEventsTellWhatIsNew(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if all := Events(nil, []Finding{webhooks, near, volumes}); len(all) != 2 {
-		t.Errorf("expected what blocks and the certificates, found %+v", all)
+		t.Errorf("expected the blocking findings and the certificates, found %+v", all)
 	}
 }
 

@@ -17,18 +17,18 @@ import (
 // MySQLCluster is a MySQLCluster of which one part is to be stopped or started.
 type MySQLCluster struct {
 	*mocov1beta2.MySQLCluster
-	// IsClustering says that clustering is meant, and not reconciliation.
+	// IsClustering reports that the part is clustering, and not reconciliation.
 	IsClustering bool
 	// Policy is its BackupPolicy; nil if it has none.
 	Policy *mocov1beta2.BackupPolicy
-	// StartCommand starts it again.
+	// StartCommand is the command that starts it again.
 	StartCommand string
 }
 
-// refuseSeverity is that of a finding of the manager by which it refuses a start.
+// refuseSeverity is the severity of the findings by which the manager refuses a start.
 const refuseSeverity = "refuse"
 
-// PlanMySQLCluster says what a stop or a start of one part does, and what it may run into.
+// PlanMySQLCluster describes the effects of a stop or a start of one part, and the problems that it may meet.
 func PlanMySQLCluster(c MySQLCluster, r PlanRequest) Plan {
 	findings := judgeShared(c, r)
 	if r.IsStart {
@@ -43,17 +43,17 @@ func PlanMySQLCluster(c MySQLCluster, r PlanRequest) Plan {
 func (c MySQLCluster) effects(r PlanRequest) []string {
 	switch {
 	case r.IsStart && c.IsClustering:
-		return []string{"The manager looks at every server, and refuses a start by which transactions would be lost or an instance cut off", "Failover, repair and switchovers go on, and what was changed by hand is put right"}
+		return []string{"The manager checks every server. It refuses a start that would lose transactions or cut off an instance", "The manager fails over, repairs and switches over again, and corrects manual changes"}
 	case r.IsStart:
-		return []string{"The StatefulSet, Services, Secrets and ConfigMaps become as the spec says, which may restart instances one by one"}
+		return []string{"The StatefulSet, Services, Secrets and ConfigMaps are updated to the spec, which may restart instances one by one"}
 	case c.IsClustering:
-		return []string{"What is under way is brought to a safe point, for 15 seconds at most", "The servers serve on; nobody fails over, repairs or switches over", r.describeEnd(c.StartCommand)}
+		return []string{"Operations in progress are brought to a safe point, within 15 seconds", "The servers keep serving; the manager does not fail over, repair or switch over", r.describeEnd(c.StartCommand)}
 	default:
-		return []string{"The objects of the cluster stay as they are, whatever the spec says; servers serve on, and failover goes on", r.describeEnd(c.StartCommand)}
+		return []string{"The objects of the cluster stay as they are, whatever the spec; servers keep serving, and failover goes on", r.describeEnd(c.StartCommand)}
 	}
 }
 
-// judgeStart returns why the manager would refuse a start of clustering, as it was seen last.
+// judgeStart returns why the manager would refuse a start of clustering, by its last report.
 func (c MySQLCluster) judgeStart() []Finding {
 	if !c.IsClustering || c.Status.Pause == nil {
 		return nil
@@ -70,7 +70,7 @@ func (c MySQLCluster) judgeStart() []Finding {
 	return []Finding{newFinding(torporv1alpha1.StartRefusedFinding, len(why), why...)}
 }
 
-// judgeHealth returns what is not as it should be: a stop leaves it so.
+// judgeHealth reports a cluster that is not healthy: a stop leaves it so.
 func (c MySQLCluster) judgeHealth() []Finding {
 	healthy := meta.FindStatusCondition(c.Status.Conditions, mocov1beta2.HealthyCondition)
 	if healthy == nil || healthy.Status != metav1.ConditionFalse || !c.IsClustering {
@@ -79,7 +79,8 @@ func (c MySQLCluster) judgeHealth() []Finding {
 	return []Finding{newFinding(torporv1alpha1.NotHealthyFinding, 1, healthy.Message)}
 }
 
-// judgeBackup returns a backup that would be made during the stop, which goes on without whoever works on the servers by hand.
+// judgeBackup returns a backup that would be made during the stop, while a user may be working on the
+// servers.
 func (c MySQLCluster) judgeBackup(r PlanRequest) []Finding {
 	if c.Policy == nil || c.Spec.Offline {
 		return nil
@@ -92,7 +93,7 @@ func (c MySQLCluster) judgeBackup(r PlanRequest) []Finding {
 	if next := nextBackup(c.Policy.Spec, r.Now); next.IsZero() || next.After(end) {
 		return nil
 	}
-	what := "that one is due by the BackupPolicy " + c.Policy.Name + ", which is made all the same of whatever the servers have then; stop it after that"
+	what := "that one is due by the BackupPolicy " + c.Policy.Name + ", which backs up the servers as they are then; stop the cluster after that"
 	return []Finding{newFinding(torporv1alpha1.BackupDueFinding, 1, what)}
 }
 

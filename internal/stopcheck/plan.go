@@ -12,27 +12,27 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// Plan is what a stop or a start would do to one object, and what it may run into.
+// Plan describes the effects of a stop or a start of one object, and the problems that it may meet.
 type Plan struct {
-	// Effects say in sentences what happens, in the order in which it does.
+	// Effects describe in sentences what happens, in the order of the events.
 	Effects []string
-	// WakeBy is when a cluster has to be awake; nil if that is not known, or does not matter.
+	// WakeBy is when a cluster has to be running; nil if that is not known, or does not matter.
 	WakeBy   *metav1.Time
 	Findings []Finding
 }
 
-// PlanRequest is what somebody plans.
+// PlanRequest is the stop or start that a user plans.
 type PlanRequest struct {
-	// IsStart says that it is to be started, and not stopped.
+	// IsStart reports that the object is to be started, and not stopped.
 	IsStart bool
-	// Now is the time of the plan, and Until when the stop is to end; zero if it has no end of its own.
+	// Now is the time of the plan, and Until when the stop is to end; zero if the user sets no end.
 	Now, Until time.Time
-	// Record is that of the switch, and UntilAnnotation the annotation that says when its stop ends.
+	// Record is the record of the switch, and UntilAnnotation the annotation with the end of its stop.
 	Record          stoprecord.Records
 	UntilAnnotation string
 }
 
-// stop returns the stop that the request is about: the one that goes on, with the end that is asked for, or one that begins now.
+// stop returns the stop in question: the one that is in effect, with the planned end, or one that begins now.
 func (r PlanRequest) stop() StopWindow {
 	s := StopWindow{Now: r.Now, Since: r.Now, Until: r.Until}
 	if r.Record.Holds() {
@@ -48,14 +48,14 @@ func (r PlanRequest) stop() StopWindow {
 	return s
 }
 
-// judgeShared returns what may be found of every kind.
+// judgeShared returns the findings that any kind may have.
 func judgeShared(object metav1.Object, r PlanRequest) []Finding {
 	var findings []Finding
 	if object.GetDeletionTimestamp() != nil {
 		findings = append(findings, newFinding(torporv1alpha1.BeingDeletedFinding, 0))
 	}
 	if r.IsStart || !r.Until.IsZero() {
-		return findings // What it says goes, or is replaced.
+		return findings // The annotation is removed or replaced.
 	}
 	if ignored := r.Record.DescribeIgnored(r.UntilAnnotation); ignored != "" {
 		return append(findings, newRemark(torporv1alpha1.UntilInvalidFinding, ignored))
@@ -74,7 +74,7 @@ func judgeShared(object metav1.Object, r PlanRequest) []Finding {
 	return findings
 }
 
-// judgeSlumbers returns how a Slumber that stops the object now is in the way.
+// judgeSlumbers returns the finding about a Slumber that stops the object now.
 func judgeSlumbers(stops []torporv1alpha1.ScheduledStop, annotations map[string]string, r PlanRequest) []Finding {
 	scheduled := stoprecord.FindScheduled(stops, annotations, r.Now)
 	if scheduled == nil {
@@ -91,10 +91,13 @@ func judgeSlumbers(stops []torporv1alpha1.ScheduledStop, annotations map[string]
 	}
 }
 
-// describeEnd says how the stop ends.
+// describeEnd describes the end of the stop.
 func (r PlanRequest) describeEnd(startCommand string) string {
 	if until := r.stop().Until; !until.IsZero() {
+		if stoprecord.IsOverdue(new(metav1.NewTime(until)), r.Now) {
+			return "It should have started by itself at " + until.UTC().Format(time.RFC3339) + ": see whether the manager runs"
+		}
 		return "It starts by itself at " + until.UTC().Format(time.RFC3339)
 	}
-	return "It stays so until somebody starts it: " + startCommand
+	return "It stays stopped until a user starts it: " + startCommand
 }

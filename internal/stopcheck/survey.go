@@ -19,26 +19,27 @@ import (
 const (
 	// maxObjects is how many objects a finding names.
 	maxObjects = 3
-	// maxNameBytes is that of Kubernetes' own names, with a namespace.
+	// maxNameBytes is the maximum length of a Kubernetes name with a namespace.
 	maxNameBytes = 2*253 + 1
-	// MaxItemBytes is more than anything has that is read here: what is larger is passed over.
+	// MaxItemBytes is more than any needed object has: larger ones are passed over.
 	MaxItemBytes = 256 << 10
-	// maxServices is how many Services of webhooks are looked at.
+	// maxServices is how many Services of webhooks are read.
 	maxServices = 20
 )
 
 // SurveyList is a list of a cluster that is read for a survey.
 type SurveyList struct {
-	// Name is for people.
+	// Name is the name for users.
 	Name string
-	// Path is where it is served, and Selector which of its labels matter.
+	// Path is where it is served, and Selector selects the relevant objects by their labels.
 	Path, Selector string
-	// codes are what may be found there.
+	// codes are the codes of the findings that the list may yield.
 	codes []string
 	add   func(*Survey, []byte) error
 }
 
-// Lists are what is read of a cluster, in this order: namespaces come after the webhooks that are about them.
+// Lists returns the lists that are read from a cluster, in this order: namespaces come after the webhooks
+// that refer to them.
 func Lists() []SurveyList {
 	const admission, nodes = "/apis/admissionregistration.k8s.io/v1/", "/api/v1/nodes"
 	webhooks, quorum := []string{torporv1alpha1.WebhookBlocksWakeUpFinding}, []string{torporv1alpha1.EtcdQuorumSmallFinding}
@@ -55,10 +56,11 @@ func Lists() []SurveyList {
 	}
 }
 
-// SignerPath is where the API server of every cluster keeps which authorities it trusts, that of the kubelets' certificates among them.
+// SignerPath is the path of the object in which every API server publishes the authorities that it trusts,
+// including that of the kubelets' certificates.
 const SignerPath = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
-// Survey gathers what is found at a cluster, item by item. It keeps no item.
+// Survey collects the findings at a cluster, item by item. It keeps no item.
 type Survey struct {
 	// now is the time by the cluster's own clock.
 	now          time.Time
@@ -72,11 +74,12 @@ type Survey struct {
 	wakeBy       time.Time
 	unread       []string
 	unreadCodes  map[string]bool
-	// isCutShort says that the time was over before all was read, or that a server failed: another survey may read more.
+	// isCutShort reports that the time was over before all was read, or that a server failed: another survey
+	// may read more.
 	isCutShort bool
 }
 
-// findingTally is what was found of one code.
+// findingTally collects the findings of one code.
 type findingTally struct {
 	count   int32
 	objects []talliedObject
@@ -87,7 +90,7 @@ type talliedObject struct {
 	after time.Duration
 }
 
-// NewSurvey begins a survey of a cluster whose clock shows a time.
+// NewSurvey begins a survey of a cluster. now is the time by the cluster's clock.
 func NewSurvey(now time.Time) *Survey {
 	return &Survey{
 		now: now, found: map[string]*findingTally{}, namespaces: map[string]map[string]string{}, services: map[string]bool{},
@@ -95,14 +98,14 @@ func NewSurvey(now time.Time) *Survey {
 	}
 }
 
-// AddItem looks at one item of a list. One that cannot be read is passed over: nothing follows from it.
+// AddItem evaluates one item of a list. An item that cannot be read is passed over.
 func (s *Survey) AddItem(l SurveyList, item []byte) {
 	if len(item) <= MaxItemBytes {
-		_ = l.add(s, item) // An object of another shape is nobody's concern here.
+		_ = l.add(s, item) // An object of another shape yields no finding.
 	}
 }
 
-// SkipList notes that a list could not be read.
+// SkipList records that a list could not be read.
 func (s *Survey) SkipList(l SurveyList) {
 	s.unread = append(s.unread, l.Name)
 	for _, code := range l.codes {
@@ -110,14 +113,14 @@ func (s *Survey) SkipList(l SurveyList) {
 	}
 }
 
-// NoteCut notes that something was not read for a reason that may pass.
+// NoteCut records that something was not read for a reason that may pass.
 func (s *Survey) NoteCut() { s.isCutShort = true }
 
 // IsCutShort reports whether another survey may read more.
 func (s *Survey) IsCutShort() bool { return s.isCutShort }
 
-// note counts something that was found. The first in the order of the list are named, and of what matters only after a while those which
-// it matters to first.
+// note counts a finding. The first objects in the order of the list are named; if a finding matters only
+// after a while, those that are affected first.
 func (s *Survey) note(code, name string, after time.Duration) {
 	t := s.found[code]
 	if t == nil {
@@ -133,12 +136,12 @@ func (s *Survey) note(code, name string, after time.Duration) {
 	t.objects = t.objects[:min(len(t.objects), maxObjects)]
 }
 
-// isPrintable reports whether a name can be told to people: it comes from a cluster that may be hostile.
+// isPrintable reports whether a name can be shown to users: it comes from a cluster that may be hostile.
 func isPrintable(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// BuildCheck returns what was found. What could not be read is taken from the check before.
+// BuildCheck returns the findings. Lists that could not be read keep the findings of the check before.
 func (s *Survey) BuildCheck(before *hivev1.HibernationCheck) *hivev1.HibernationCheck {
 	s.judgeWebhooks()
 	s.judgeControlPlane()
@@ -174,7 +177,7 @@ func (t *findingTally) finding(code string) torporv1alpha1.StopFinding {
 	return f
 }
 
-// objectName is what every item has.
+// objectName is the part that every item has.
 type objectName struct {
 	Name              string            `json:"name"`
 	Namespace         string            `json:"namespace"`

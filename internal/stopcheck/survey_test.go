@@ -27,7 +27,7 @@ import (
 
 func fixedTime() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC) }
 
-// items are those of a cluster, by the last part of their lists' paths.
+// items are the objects of a cluster, by the last part of their lists' paths.
 type items map[string][]string
 
 func listNamed(t *testing.T, name string) SurveyList {
@@ -86,26 +86,26 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 		edit string
 		want bool
 	}{
-		"Pods of all namespaces are judged":                          {`{}`, true},
-		"the policy is Fail where none is said":                      {`{"failurePolicy":""}`, true},
-		"one that fails open blocks nothing":                         {`{"failurePolicy":"Ignore"}`, false},
-		"one that is outside the cluster may answer":                 {`{"clientConfig":{"url":"https://policy.example.com"}}`, false},
-		"leases of nodes are judged":                                 {`{` + leases + `}`, true},
-		"deletions do not matter":                                    {`{"rules":[{"operations":["DELETE"],"apiGroups":[""],"resources":["pods"]}]}`, false},
-		"Deployments do not matter":                                  {`{"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"resources":["deployments"]}]}`, false},
-		"the status of nodes is judged by a wildcard":                {`{"rules":[{"operations":["UPDATE"],"apiGroups":[""],"resources":["nodes/*"]}]}`, true},
-		"all statuses are judged by a wildcard":                      {`{"rules":[{"operations":["UPDATE"],"apiGroups":["*"],"resources":["*/status"]}]}`, true},
-		"a wildcard without subresources judges Pods":                {`{"rules":[{"operations":["CREATE"],"apiGroups":["*"],"resources":["*"]}]}`, true},
-		"other namespaces alone are judged":                          {`{` + elsewhere + `}`, false},
-		"the system's namespaces are left out, but not its own":      {`{` + notTheSystem + `}`, true},
-		"the system's namespaces and its own are left out":           {`{` + noneOfThese + `}`, false},
-		"leases of other namespaces alone are judged":                {`{` + leases + `,` + notTheSystem + `}`, false},
-		"nodes have no namespace that a selector could leave out":    {`{` + everything + `,` + noneOfThese + `}`, true},
-		"one that chooses objects by labels chooses none of these":   {`{"objectSelector":{"matchLabels":{"inject":"yes"}}}`, false},
-		"one that expects nothing of the labels of objects judges":   {`{"objectSelector":{}}`, true},
-		"a selector that makes no sense is that of no real cluster":  {`{"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, false},
-		"certificate requests are judged when they are approved":     {`{"rules":[{"operations":["UPDATE"],"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"]}]}`, true},
-		"tokens of the system's Pods are judged as they are created": {`{"rules":[{"operations":["CREATE"],"apiGroups":[""],"resources":["serviceaccounts/token"]}]}`, true},
+		"Pods of all namespaces are judged":                              {`{}`, true},
+		"the default policy is Fail":                                     {`{"failurePolicy":""}`, true},
+		"a webhook that fails open blocks nothing":                       {`{"failurePolicy":"Ignore"}`, false},
+		"a webhook outside the cluster may answer":                       {`{"clientConfig":{"url":"https://policy.example.com"}}`, false},
+		"leases of nodes are judged":                                     {`{` + leases + `}`, true},
+		"deletions do not matter":                                        {`{"rules":[{"operations":["DELETE"],"apiGroups":[""],"resources":["pods"]}]}`, false},
+		"Deployments do not matter":                                      {`{"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"resources":["deployments"]}]}`, false},
+		"the status of nodes is judged by a wildcard":                    {`{"rules":[{"operations":["UPDATE"],"apiGroups":[""],"resources":["nodes/*"]}]}`, true},
+		"all statuses are judged by a wildcard":                          {`{"rules":[{"operations":["UPDATE"],"apiGroups":["*"],"resources":["*/status"]}]}`, true},
+		"a wildcard without subresources judges Pods":                    {`{"rules":[{"operations":["CREATE"],"apiGroups":["*"],"resources":["*"]}]}`, true},
+		"other namespaces alone are judged":                              {`{` + elsewhere + `}`, false},
+		"the system's namespaces are left out, but not its own":          {`{` + notTheSystem + `}`, true},
+		"the system's namespaces and its own are left out":               {`{` + noneOfThese + `}`, false},
+		"leases of other namespaces alone are judged":                    {`{` + leases + `,` + notTheSystem + `}`, false},
+		"nodes have no namespace that a selector could leave out":        {`{` + everything + `,` + noneOfThese + `}`, true},
+		"an object selector with labels selects no object of the system": {`{"objectSelector":{"matchLabels":{"inject":"yes"}}}`, false},
+		"an empty object selector selects all objects":                   {`{"objectSelector":{}}`, true},
+		"an invalid selector is passed over":                             {`{"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, false},
+		"certificate requests are judged when they are approved":         {`{"rules":[{"operations":["UPDATE"],"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"]}]}`, true},
+		"tokens of the system's Pods are judged as they are created":     {`{"rules":[{"operations":["CREATE"],"apiGroups":[""],"resources":["serviceaccounts/token"]}]}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, list := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
@@ -148,22 +148,22 @@ func TestFindingsOfAList(t *testing.T) {
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.EvictionForbiddenFinding, Count: 1, Objects: []string{"n/b"}},
 		},
 		"a budget without Pods forbids nothing": {items{"poddisruptionbudgets": {`{"metadata":{"name":"b"},"status":{"disruptionsAllowed":0}}`}}, nil},
-		"the most frequent CronJobs are named, and when it matters to the first": {
+		"the most frequent CronJobs are named, with the time when the first is affected": {
 			items{"cronjobs": {
 				`{"metadata":{"name":"hourly","namespace":"n"},"spec":{"schedule":"0 * * * *"}}`, `{"metadata":{"name":"often","namespace":"n"},"spec":{"schedule":"*/5 * * * *"}}`,
 				`{"metadata":{"name":"daily","namespace":"n"},"spec":{"schedule":"@daily"}}`, `{"metadata":{"name":"weekly","namespace":"n"},"spec":{"schedule":"@weekly"}}`,
 			}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.CronJobsMissStartsFinding, Count: 4, Objects: []string{"n/often", "n/hourly", "n/daily"}, After: &metav1.Duration{Duration: 505 * time.Minute}},
 		},
-		"a CronJob that is suspended misses nothing":       {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","suspend":true}}`}}, nil},
-		"a CronJob with a deadline misses little":          {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","startingDeadlineSeconds":600}}`}}, nil},
-		"a CronJob whose schedule makes no sense has none": {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"often"}}`, `{"metadata":{"name":"b"},"spec":{"schedule":"0 0 30 2 *"}}`}}, nil},
+		"a CronJob that is suspended misses nothing":        {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","suspend":true}}`}}, nil},
+		"a CronJob with a deadline misses little":           {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","startingDeadlineSeconds":600}}`}}, nil},
+		"a CronJob with an invalid schedule misses nothing": {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"often"}}`, `{"metadata":{"name":"b"},"spec":{"schedule":"0 0 30 2 *"}}`}}, nil},
 		"a volume on a machine's disk": {
 			items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"local":{"path":"/d"},"claimRef":{"namespace":"n","name":"data"}},"status":{"phase":"Bound"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/data"}},
 		},
-		"a volume that nobody has claimed is nobody's": {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"hostPath":{}},"status":{"phase":"Available"}}`}}, nil},
-		"a volume at the cloud outlives machines":      {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"csi":{},"claimRef":{"name":"d"}},"status":{"phase":"Bound"}}`}}, nil},
+		"an unclaimed volume is passed over":      {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"hostPath":{}},"status":{"phase":"Available"}}`}}, nil},
+		"a volume at the cloud outlives machines": {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"csi":{},"claimRef":{"name":"d"}},"status":{"phase":"Bound"}}`}}, nil},
 		"a volume that could not be detached": {
 			items{"volumeattachments": {`{"metadata":{"name":"csi-1"},"status":{"detachError":{"message":"x"}}}`, `{"metadata":{"name":"csi-2"},"status":{"attached":true}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesNotDetachableFinding, Count: 1, Objects: []string{"csi-1"}},
@@ -176,18 +176,18 @@ func TestFindingsOfAList(t *testing.T) {
 			items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T13:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.ClusterTooYoungFinding, Count: 1},
 		},
-		"a cluster of OpenShift that is a day old":  {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T12:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}}, nil},
-		"a young cluster that is none of OpenShift": {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-24T11:00:00Z"}}`}}, nil},
+		"a cluster of OpenShift that is a day old": {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T12:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}}, nil},
+		"a young cluster that is not OpenShift":    {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-24T11:00:00Z"}}`}}, nil},
 		"a control plane of two, which have both labels": {
 			items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.EtcdQuorumSmallFinding, Count: 2, Objects: []string{"m0", "m1"}},
 		},
 		"a control plane of three": {items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`, `{"metadata":{"name":"m2"}}`}}, nil},
-		"names that are none are counted, and not told": {
+		"invalid names are counted but not named": {
 			items{"volumeattachments": {`{"metadata":{"name":"a\u001b[2J"},"status":{"detachError":{}}}`, `{"metadata":{"name":"` + strings.Repeat("a", 600) + `"},"status":{"detachError":{}}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesNotDetachableFinding, Count: 2},
 		},
-		"what is of another shape is passed over": {items{"namespaces": {`[]`, `{"metadata":7}`}, "cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","x":"` + strings.Repeat("a", MaxItemBytes) + `"}}`}}, nil},
+		"objects of another shape are passed over": {items{"namespaces": {`[]`, `{"metadata":7}`}, "cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","x":"` + strings.Repeat("a", MaxItemBytes) + `"}}`}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want []torporv1alpha1.StopFinding
@@ -212,7 +212,7 @@ func TestWhatWasNotReadStandsAsItWas(t *testing.T) {
 	}
 }
 
-// authority is a certificate in PEM that lasts until a time.
+// authority returns a certificate in PEM that is valid until a time.
 func authority(t *testing.T, name string, until time.Time) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -242,16 +242,16 @@ func TestWhenACertificateExpiresFirst(t *testing.T) {
 		before  time.Time
 		want    time.Time
 	}{
-		"the API server's is first":                           {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
-		"the signer's is first":                               {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
-		"of a signer that was renewed the new one counts":     {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
-		"authorities beside the signer do not count":          {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
-		"a bundle that makes no sense says nothing":           {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
-		"nothing is known":                                    {time.Time{}, `{}`, time.Time{}, time.Time{}},
-		"nothing is known any more":                           {time.Time{}, `nonsense`, day(5), day(5)},
-		"another API server's, which lasts a little longer":   {day(20).Add(time.Hour), `{}`, day(20), day(20)},
-		"another API server's, which lasts not quite as long": {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
-		"a renewed one":                                       {day(44), `{}`, day(20), day(44)},
+		"the API server's is first":                       {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
+		"the signer's is first":                           {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
+		"a renewed signer counts by its new certificate":  {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"other authorities of the bundle do not count":    {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"an invalid bundle is ignored":                    {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
+		"nothing is known":                                {time.Time{}, `{}`, time.Time{}, time.Time{}},
+		"the known time is kept when nothing is read":     {time.Time{}, `nonsense`, day(5), day(5)},
+		"another API server's is valid a little longer":   {day(20).Add(time.Hour), `{}`, day(20), day(20)},
+		"another API server's is valid not quite as long": {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
+		"a renewed certificate":                           {day(44), `{}`, day(20), day(44)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, before := NewSurvey(fixedTime()), &hivev1.HibernationCheck{}
@@ -281,7 +281,8 @@ func TestOfACertificatesChainsTheOneThatLastsLongestCounts(t *testing.T) {
 	}
 }
 
-// TestAnUnsupportedClusterIsToldTheSameEachTime has two conditions that say why it cannot hibernate: what Hibernating says comes first.
+// TestAnUnsupportedClusterIsToldTheSameEachTime has two conditions that report why the cluster cannot
+// hibernate: Hibernating has precedence.
 func TestAnUnsupportedClusterIsToldTheSameEachTime(t *testing.T) {
 	cd := &hivev1.ClusterDeployment{Spec: hivev1.ClusterDeploymentSpec{Installed: true}}
 	cd.Status.Conditions = []metav1.Condition{
@@ -290,7 +291,7 @@ func TestAnUnsupportedClusterIsToldTheSameEachTime(t *testing.T) {
 	}
 	for range 100 {
 		if found := unsupportedMessage(cd); found != "hibernating" {
-			t.Fatalf("expected what Hibernating says, found %q", found)
+			t.Fatalf("expected the message of Hibernating, found %q", found)
 		}
 	}
 }

@@ -8,25 +8,27 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// SwitchedObject is an object whose own switch the manager sets, and sets back.
+// SwitchedObject is an object whose own switch the manager sets and resets.
 type SwitchedObject struct {
 	metav1.Object
-	// Changes say in sentences what becomes of its fields.
+	// Changes describe in sentences the changes of its fields.
 	Changes []string
 	// Refusal is why the manager does not stop it; empty if it does.
 	Refusal string
-	// Unread says what could not be read about it; empty if everything was.
+	// Unread describes what could not be read about it; empty if everything was.
 	Unread string
-	// Schedule is that of a CronJob, and Deadline the starting deadline in seconds; empty and nil of others.
+	// Schedule is the schedule of a CronJob, and Deadline its starting deadline in seconds; empty and nil for
+	// other kinds.
 	Schedule string
 	Deadline *int64
 	// Scheduled are the stops of Slumbers.
 	Scheduled []torporv1alpha1.ScheduledStop
-	// StartCommand starts it again.
+	// StartCommand is the command that starts it again.
 	StartCommand string
 }
 
-// PlanSwitched says what a stop or a start does to such an object, and what it may run into.
+// PlanSwitched describes the effects of a stop or a start of such an object, and the problems that it may
+// meet.
 func PlanSwitched(o SwitchedObject, r PlanRequest) Plan {
 	findings := append(judgeShared(o, r), judgeSlumbers(o.Scheduled, o.GetAnnotations(), r)...)
 	if !r.IsStart {

@@ -17,13 +17,14 @@ import (
 
 const (
 	systemNamespace, leaseNamespace = "kube-system", "kube-node-lease"
-	// maxWebhooks is how many webhooks are judged of a cluster.
+	// maxWebhooks is how many webhooks of a cluster are judged.
 	maxWebhooks = 500
 	wildcard    = "*"
 	failPolicy  = "Fail"
 )
 
-// webhookConfiguration is the part of a ValidatingWebhookConfiguration or a MutatingWebhookConfiguration that matters.
+// webhookConfiguration holds the relevant fields of a ValidatingWebhookConfiguration or a
+// MutatingWebhookConfiguration.
 type webhookConfiguration struct {
 	Metadata objectName         `json:"metadata"`
 	Webhooks []admissionWebhook `json:"webhooks"`
@@ -48,14 +49,15 @@ type webhookRule struct {
 	Resources  []string `json:"resources"`
 }
 
-// wakeUpRequest is a request that a cluster cannot come back without.
+// wakeUpRequest is a request that a cluster needs when it resumes.
 type wakeUpRequest struct {
 	group, resource, operation string
-	// namespaces are where it is made; none is that of the webhook itself, and empty those of objects without one.
+	// namespaces are those of the request's objects; nil for objects without a namespace.
 	namespaces []string
 }
 
-// wakeUpRequests are those of kubelets and of the control plane.
+// wakeUpRequests returns the requests of kubelets and of the control plane. own is the namespace of the
+// webhook.
 func wakeUpRequests(own string) []wakeUpRequest {
 	system := []string{systemNamespace, own}
 	return []wakeUpRequest{
@@ -74,16 +76,16 @@ func wakeUpRequests(own string) []wakeUpRequest {
 	}
 }
 
-// webhookAtRisk is a webhook without which a request of the wake-up fails.
+// webhookAtRisk is a webhook without which a request of the resume fails.
 type webhookAtRisk struct {
 	configuration, service string
-	// namespaces are those of which one has to be chosen; none if the requests have no namespace.
+	// namespaces are those of which one has to be selected; nil if the requests have no namespace.
 	namespaces []string
 	selector   labels.Selector
 }
 
-// addWebhooks keeps the webhooks that a cluster may need as it wakes. One that is not asked in the cluster itself may answer, and one that
-// chooses objects by their labels is taken to choose none of the system's.
+// addWebhooks keeps the webhooks that a cluster may need when it resumes. A webhook outside the cluster may
+// answer, and one that selects objects by labels is assumed to select no object of the system.
 func addWebhooks(s *Survey, item []byte) error {
 	var c webhookConfiguration
 	if err := decode(item, &c); err != nil {
@@ -147,16 +149,18 @@ func (s *Survey) keepWebhook(w webhookAtRisk) {
 	}
 }
 
-// Services are those of webhooks, as namespace/name: whether they have Pods in the cluster has to be read.
+// Services returns the Services of webhooks, as namespace/name: the cluster has to be asked whether they have
+// Pods.
 func (s *Survey) Services() []string { return slices.Sorted(maps.Keys(s.services)) }
 
-// ServicePath is where one of them is served.
+// ServicePath returns the path of a Service at the API server.
 func ServicePath(name string) string {
 	namespace, service, _ := strings.Cut(name, "/")
 	return "/api/v1/namespaces/" + url.PathEscape(namespace) + "/services/" + url.PathEscape(service)
 }
 
-// AddService notes a Service of a webhook. One that chooses no Pods leads out of the cluster, so that it may answer.
+// AddService records a Service of a webhook. A Service without a selector leads out of the cluster, so it may
+// answer.
 func (s *Survey) AddService(name string, item []byte) {
 	var service struct {
 		Spec struct {
@@ -168,7 +172,7 @@ func (s *Survey) AddService(name string, item []byte) {
 	}
 }
 
-// judgeWebhooks finds those that a cluster cannot wake without.
+// judgeWebhooks finds those without which a cluster cannot resume.
 func (s *Survey) judgeWebhooks() {
 	var names []string
 	for _, w := range s.webhooks {

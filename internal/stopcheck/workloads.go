@@ -13,19 +13,21 @@ import (
 )
 
 const (
-	// youngAge is when OpenShift has replaced the signer of the certificates that its kubelets began with.
+	// youngAge is the age at which OpenShift has replaced the signer of the first certificates of its
+	// kubelets.
 	youngAge = 24 * time.Hour
-	// openShiftNamespace is only there on OpenShift.
+	// openShiftNamespace exists on OpenShift only.
 	openShiftNamespace = "openshift-cluster-version"
 	// maxMissedStarts is how many starts a CronJob may miss.
 	maxMissedStarts = 100
 	// maxScheduleBytes is far more than a schedule needs.
 	maxScheduleBytes = 256
-	// goodQuorum is how many members etcd needs to lose one.
+	// goodQuorum is the number of members with which etcd survives the loss of one.
 	goodQuorum = 3
 )
 
-// addNamespace keeps the labels of namespaces that webhooks may choose, and finds those that are being deleted.
+// addNamespace keeps the labels of namespaces that webhooks may select, and finds those that are being
+// deleted.
 func addNamespace(s *Survey, item []byte) error {
 	var n struct {
 		Metadata objectName `json:"metadata"`
@@ -51,7 +53,7 @@ func addNamespace(s *Survey, item []byte) error {
 	return nil
 }
 
-// addBudget finds PodDisruptionBudgets under which no Pod may go.
+// addBudget finds PodDisruptionBudgets that allow no eviction.
 func addBudget(s *Survey, item []byte) error {
 	var b struct {
 		Metadata objectName `json:"metadata"`
@@ -69,7 +71,7 @@ func addBudget(s *Survey, item []byte) error {
 	return nil
 }
 
-// addCronJob finds CronJobs that a long stop makes miss more starts than their controller counts.
+// addCronJob finds CronJobs that would miss more starts in a long stop than their controller counts.
 func addCronJob(s *Survey, item []byte) error {
 	var j struct {
 		Metadata objectName `json:"metadata"`
@@ -89,13 +91,14 @@ func addCronJob(s *Survey, item []byte) error {
 	return nil
 }
 
-// isBoundedBy reports whether a starting deadline keeps a CronJob from missing too many: only the starts are counted that are not too late yet.
+// isBoundedBy reports whether a starting deadline keeps a CronJob from missing too many starts: only starts
+// within the deadline are counted.
 func isBoundedBy(deadline *int64, after time.Duration) bool {
 	return deadline != nil && *deadline < int64(after/time.Second)
 }
 
-// missedStartsAfter is how long a stop may be until a schedule has missed too many starts; 0 if it never does. It is counted from a Monday
-// in the past, so that it is the same whenever it is asked.
+// missedStartsAfter returns how long a stop may be until a schedule has missed too many starts; 0 if it never
+// does. It counts from a Monday in the past, so that the result does not depend on the present time.
 func missedStartsAfter(schedule string) time.Duration {
 	if len(schedule) > maxScheduleBytes {
 		return 0
@@ -157,7 +160,8 @@ func addAttachment(s *Survey, item []byte) error {
 	return nil
 }
 
-// addControlPlaneNode counts nodes of the control plane, which older clusters and newer ones label otherwise.
+// addControlPlaneNode counts nodes of the control plane. Older and newer clusters use different labels for
+// them.
 func addControlPlaneNode(s *Survey, item []byte) error {
 	var n struct {
 		Metadata objectName `json:"metadata"`
@@ -171,7 +175,8 @@ func addControlPlaneNode(s *Survey, item []byte) error {
 	return nil
 }
 
-// judgeControlPlane says nothing of a control plane that is elsewhere, which no machine of the cluster has.
+// judgeControlPlane adds no finding for a control plane that is elsewhere and runs on no machine of the
+// cluster.
 func (s *Survey) judgeControlPlane() {
 	if len(s.controlPlane) >= goodQuorum {
 		return

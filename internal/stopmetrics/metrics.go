@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stopmetrics has the gauges of stops that go on, which are the same for every kind that can be stopped: dashboards and alerts ask
-// once about all of them.
+// Package stopmetrics exports gauges of stops in effect. They are the same for every kind that can be
+// stopped: one query of a dashboard or an alert covers all kinds.
 package stopmetrics
 
 import (
@@ -11,25 +11,26 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// Gauges are those of one kind. They have no label of a person: who stopped something is for who may see the object.
+// Gauges are the gauges of one kind. They have no label with a user: only users who can read the object may
+// see the requester.
 type Gauges struct{ since, until *prometheus.Desc }
 
 // NewGauges makes the gauges of a kind.
 func NewGauges(kind string) *Gauges {
 	labels, of := []string{"namespace", "name", "part"}, prometheus.Labels{"kind": kind}
 	return &Gauges{
-		since: prometheus.NewDesc("torpor_stop_since_timestamp_seconds", "When a stop that goes on was asked for, in Unix time; nothing of what is not stopped.", labels, of),
-		until: prometheus.NewDesc("torpor_stop_until_timestamp_seconds", "When a stop that goes on is to end by itself, in Unix time; nothing of one that somebody ends.", labels, of),
+		since: prometheus.NewDesc("torpor_stop_since_timestamp_seconds", "Time at which a stop in effect was requested, in Unix time; absent for objects that are not stopped.", labels, of),
+		until: prometheus.NewDesc("torpor_stop_until_timestamp_seconds", "Time at which a stop in effect ends by itself, in Unix time; absent for stops without an end.", labels, of),
 	}
 }
 
-// Describe says which gauges there are.
+// Describe implements prometheus.Collector.
 func (g *Gauges) Describe(ch chan<- *prometheus.Desc) {
 	ch <- g.since
 	ch <- g.until
 }
 
-// CollectStop shows the stop of a part of an object, if one goes on.
+// CollectStop exports the stop of a part of an object, if one is in effect.
 func (g *Gauges) CollectStop(ch chan<- prometheus.Metric, obj metav1.Object, part string, stops stoprecord.Records) {
 	if !stops.Holds() {
 		return

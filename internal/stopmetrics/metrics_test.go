@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// collector shows the stops of one object.
+// collector exports the stops of one object.
 type collector struct {
 	*Gauges
 	stops stoprecord.Records
@@ -33,15 +33,15 @@ func TestStopsThatGoOnAreShown(t *testing.T) {
 		stop torporv1alpha1.StopRecord
 		want []string
 	}{
-		"a stop without an end shows since when":     {torporv1alpha1.StopRecord{Since: since, Requested: true}, []string{shownSince}},
-		"a stop with an end shows both":              {torporv1alpha1.StopRecord{Since: since, Until: &until, Requested: true}, []string{shownSince, shownUntil}},
-		"a stop that has ended by itself is not one": {torporv1alpha1.StopRecord{Since: since, Until: &until, EndedAt: &until, Requested: true}, nil},
-		"a stop that somebody ended is not one":      {torporv1alpha1.StopRecord{Since: since, EndedAt: &until}, nil},
+		"a stop without an end shows its start":  {torporv1alpha1.StopRecord{Since: since, Requested: true}, []string{shownSince}},
+		"a stop with an end shows both":          {torporv1alpha1.StopRecord{Since: since, Until: &until, Requested: true}, []string{shownSince, shownUntil}},
+		"an expired stop shows nothing":          {torporv1alpha1.StopRecord{Since: since, Until: &until, EndedAt: &until, Requested: true}, nil},
+		"a stop that a user ended shows nothing": {torporv1alpha1.StopRecord{Since: since, EndedAt: &until}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			registry := prometheus.NewPedanticRegistry()
-			// Another kind has the same gauges beside it.
+			// Another kind registers the same gauges.
 			registry.MustRegister(collector{NewGauges("K"), stoprecord.Records{test.stop}}, collector{NewGauges("Other"), nil})
 			found, err := testutil.GatherAndCount(registry)
 			if err != nil || found != len(test.want) {

@@ -11,6 +11,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 func cfApps() Kind {
@@ -28,10 +29,11 @@ func cfApps() Kind {
 }
 
 func readCFApp(app *korifiv1alpha1.CFApp) State {
+	app = restoreStatus(app)
 	s := State{
 		IsStoppable:              app.DeletionTimestamp.IsZero(),
 		IsStoppedWithoutSlumbers: app.Spec.DesiredState != korifiv1alpha1.StartedState,
-		ScheduledStops:           app.Status.ScheduledStops,
+		ScheduledStops:           stoprecord.ListScheduled(app.Status.ScheduledStops, app.Annotations),
 	}
 	if ready := meta.FindStatusCondition(app.Status.Conditions, korifiv1alpha1.ReadyCondition); ready != nil {
 		isReady := ready.Status == metav1.ConditionTrue
@@ -45,8 +47,8 @@ func readCFApp(app *korifiv1alpha1.CFApp) State {
 	return s
 }
 
-// findResume returns when somebody last asked for the app to run: a start, a restart or a deployment. The end of a stop by
-// torpor.dev/until says nothing about the hours after it.
+// findResume returns when a user last requested that the app run: a start, a restart or a deployment. A stop that
+// ended by torpor.dev/until does not count, since that end does not ask for the hours after it.
 func findResume(app *korifiv1alpha1.CFApp) (at metav1.Time, by string) {
 	current := revision.DescribeCurrent(app)
 	if current.Cause == korifiv1alpha1.CausedByRestart || current.Cause == korifiv1alpha1.CausedByDeployment {

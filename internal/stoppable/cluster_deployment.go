@@ -11,6 +11,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 func clusterDeployments() Kind {
@@ -28,10 +29,13 @@ func clusterDeployments() Kind {
 }
 
 func readClusterDeployment(cd *hivev1.ClusterDeployment, now time.Time) State {
+	if cd.Status.Hibernation == nil { // The annotation exists under every schema, and costs more to read than the rest.
+		cd = restoreStatus(cd)
+	}
 	s := State{
 		IsStoppable:              cd.Spec.Installed && cd.DeletionTimestamp.IsZero(),
 		IsStoppedWithoutSlumbers: hibernation.IsStoppedWithoutSlumbers(cd, now),
-		ScheduledStops:           cd.Status.ScheduledStops,
+		ScheduledStops:           stoprecord.ListScheduled(cd.Status.ScheduledStops, cd.Annotations),
 	}
 	hibernating := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
 	ready := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition)
@@ -44,7 +48,11 @@ func readClusterDeployment(cd *hivev1.ClusterDeployment, now time.Time) State {
 			s.Message = ready.Reason
 		}
 	}
-	// An end by torpor.dev/until says nothing about the hours after it.
+	if hibernating != nil && hibernating.Status == metav1.ConditionFalse && hibernating.Reason == hivev1.UnsupportedHibernationReason {
+		s.Message = hibernating.Reason + ": " + hibernating.Message // A Slumber waits for such a cluster in vain, whether it runs or not.
+	}
+	// A stop that ended by torpor.dev/until does not count as a resume, since that end does not ask for the hours
+	// after it.
 	if stops := cd.Status.Stops; len(stops) > 0 && stops[0].EndedAt != nil && !stops[0].Requested && stops[0].StartedBy != torporv1alpha1.UntilAnnotation {
 		s.ResumedAt, s.ResumedBy = *stops[0].EndedAt, stops[0].StartedBy
 	}

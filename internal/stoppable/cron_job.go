@@ -14,7 +14,7 @@ import (
 
 func cronJobKind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.WithKind("CronJob") }
 
-// cronJobs make no Jobs while they are suspended. Those that run go on, and are waited for.
+// cronJobs create no Jobs while they are suspended. Running Jobs continue, and are waited for.
 func cronJobs() Kind {
 	suspend := FieldSwitch{Part: "jobs", Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.AddOperation, "/spec/suspend", "true")}}
 	return NewSwitched(cronJobKind(), suspend, func(u *unstructured.Unstructured) ObservedActivity {

@@ -22,12 +22,14 @@ func deployments() Kind {
 	})
 }
 
-// replicasSwitch scales to zero. A HorizontalPodAutoscaler rests while that is so, and goes on when the replicas are back.
+// replicasSwitch scales to zero. A HorizontalPodAutoscaler is inactive at zero replicas, and resumes when they are
+// back.
 func replicasSwitch() FieldSwitch {
 	return FieldSwitch{IsScaled: true, Part: "replicas", Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.ReplaceOperation, "/spec/replicas", "0")}}
 }
 
-// readReplicas looks at Pods as the kind's own controller has counted them, if it has seen the spec as it is now.
+// readReplicas reads the Pods as the kind's own controller has counted them, provided that it has seen the current
+// spec.
 func readReplicas(u *unstructured.Unstructured, readyField string) ObservedActivity {
 	wanted, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
@@ -38,7 +40,7 @@ func readReplicas(u *unstructured.Unstructured, readyField string) ObservedActiv
 		r.IsQuiet, r.IsReady = wanted == 0 && pods == 0, wanted > 0 && ready >= wanted
 	}
 	if !r.IsQuiet && !r.IsReady {
-		r.Message = fmt.Sprintf("%d of %d Pods are ready, %d are there", ready, wanted, pods)
+		r.Message = fmt.Sprintf("%d of %d Pods are ready, %d exist", ready, wanted, pods)
 	}
 	return r
 }

@@ -14,6 +14,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 // Object is an object of the API, and List a list of them.
@@ -28,46 +29,58 @@ type (
 	}
 )
 
-// Kind is a kind of objects that can be stopped. Most keep the stops of Slumbers in status.scheduledStops, by which their own controller
-// goes. The others have a Switch.
+// Kind is a kind of objects that can be stopped. Most kinds keep the stops of Slumbers in status.scheduledStops and
+// in an annotation, which their own controllers follow. The others have a Switch.
 type Kind struct {
 	GVK schema.GroupVersionKind
-	// New and NewList make empty objects of the kind.
+	// New and NewList return empty objects of the kind.
 	New     func() Object
 	NewList func() List
-	// ReadState reads what is known of an object.
+	// ReadState reads the state of an object.
 	ReadState func(obj Object, now time.Time) State
-	// Switch is nil of a kind whose status has the stops of Slumbers.
+	// Switch is nil for a kind whose status has the stops of Slumbers.
 	Switch *FieldSwitch
 }
 
-// FieldSwitch is how objects are stopped that know nothing of Torpor: annotations say who wants that, and fields of the spec are set and brought back.
+// FieldSwitch describes how to stop objects of a kind that does not know Torpor: annotations record the requests, and
+// fields of the spec are set and restored.
 type FieldSwitch struct {
-	// Operations are what stops an object.
+	// Operations stop an object.
 	Operations []torporv1alpha1.StopOperation
-	// IsScaled says that an autoscaler may scale the objects.
+	// IsScaled is true if an autoscaler may scale the objects.
 	IsScaled bool
-	// Part is what the switch stops, as tables and metrics have it.
+	// Part names the stopped part in tables and metrics.
 	Part string
-	// ReadActivity reads what an object says of itself.
+	// ReadActivity reads the activity from the object itself.
 	ReadActivity func(*unstructured.Unstructured) ObservedActivity
 }
 
-// State is what is known of an object. Neither asleep nor awake is on its way, or in trouble.
+// State is the state of an object. An object that is neither asleep nor awake is in transition, or has failed.
 type State struct {
-	// IsStoppable says that it can be stopped at all, yet.
+	// IsStoppable is true if the object can be stopped, and is ready for it.
 	IsStoppable bool
-	// IsAsleep and IsAwake are what its own controller has seen, and not what it was told.
+	// IsAsleep and IsAwake are observations of the object's own controller, not its instructions.
 	IsAsleep, IsAwake bool
-	// IsStoppedWithoutSlumbers says that it is to be stopped whatever Slumbers say.
+	// IsStoppedWithoutSlumbers is true if the object is to be stopped regardless of Slumbers.
 	IsStoppedWithoutSlumbers bool
-	// ResumedAt is when somebody last took a stop back, and ResumedBy who; zero and empty if nobody has.
+	// ResumedAt is when a user last took a stop back, and ResumedBy is that user; zero and empty if no user has.
 	ResumedAt metav1.Time
 	ResumedBy string
-	// Message says what is missing of what is neither asleep nor awake.
+	// Message describes what an object lacks to be asleep or awake.
 	Message string
-	// ScheduledStops are those of Slumbers.
+	// ScheduledStops are the stops of Slumbers.
 	ScheduledStops []torporv1alpha1.ScheduledStop
+}
+
+// restoreStatus returns a cached object together with those fields of its status that another project's schema drops
+// and that annotations hold. The cached object itself is not changed.
+func restoreStatus[T Object](obj T) T {
+	if !statusannotation.IsIn(obj) {
+		return obj
+	}
+	restored, _ := obj.DeepCopyObject().(T)
+	statusannotation.RestoreStatus(restored)
+	return restored
 }
 
 // ListKinds returns the kinds whose status has the stops of Slumbers.
@@ -76,8 +89,8 @@ func ListKinds() []Kind { return []Kind{clusterDeployments(), mysqlClusters(), c
 // ListWorkloads returns the kinds of Kubernetes itself.
 func ListWorkloads() []Kind { return []Kind{deployments(), statefulSets(), cronJobs()} }
 
-// FindGroup returns the API group of a kind that needs none to be named; empty for others. It is asked for every target and object, so that nothing
-// is made for it.
+// FindGroup returns the API group of a kind that can be named without it; empty for other kinds. It is called for
+// every target and object, and therefore allocates nothing.
 func FindGroup(kind string) string {
 	for _, gvk := range [...]schema.GroupVersionKind{
 		hivev1.ClusterDeploymentKind(), mocov1beta2.MySQLClusterKind(), korifiv1alpha1.CFAppKind(), deploymentKind(), statefulSetKind(), cronJobKind(),

@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// mysqlClusters are asleep when no Pod of theirs is left, as with spec.offline. A stop of clustering or reconciliation is no sleep: the
-// servers run on, and nobody looks after them.
+// mysqlClusters are asleep when no Pod of theirs is left, as with spec.offline. A stop of clustering or
+// reconciliation does not count: the servers keep running without their controllers.
 func mysqlClusters() Kind {
 	return Kind{
 		GVK:     mocov1beta2.MySQLClusterKind(),
@@ -29,10 +29,11 @@ func mysqlClusters() Kind {
 }
 
 func readMySQLCluster(c *mocov1beta2.MySQLCluster, now time.Time) State {
+	c = restoreStatus(c)
 	isScheduled := stoprecord.FindScheduled(c.Status.ScheduledStops, c.Annotations, now) != nil
 	_, hasPrimary := c.Status.Primary()
 	s := State{
-		IsStoppedWithoutSlumbers: c.Spec.Offline, ScheduledStops: c.Status.ScheduledStops,
+		IsStoppedWithoutSlumbers: c.Spec.Offline, ScheduledStops: stoprecord.ListScheduled(c.Status.ScheduledStops, c.Annotations),
 		IsAsleep: c.Status.OfflineSince != nil,
 	}
 	available := meta.FindStatusCondition(c.Status.Conditions, mocov1beta2.AvailableCondition)
@@ -43,12 +44,12 @@ func readMySQLCluster(c *mocov1beta2.MySQLCluster, now time.Time) State {
 	switch isWorkedOn := c.ClusteringStopped() || c.ReconciliationStopped(); {
 	case !c.DeletionTimestamp.IsZero():
 	case isWorkedOn && !isScheduled:
-		// Somebody works on the servers by hand, or on what they run in: they are not taken away, and nobody waits for them.
+		// A user works on the servers or their environment by hand. They are not stopped, and no wave waits for them.
 	default:
 		s.IsStoppable = hasPrimary || isScheduled // A new cluster is left alone until it has data.
 	}
 	if c.ReconciliationStopped() {
-		s.IsStoppedWithoutSlumbers, s.Message = true, mocov1beta2.ReconciliationInactiveReason // It wakes when that is started.
+		s.IsStoppedWithoutSlumbers, s.Message = true, mocov1beta2.ReconciliationInactiveReason // The cluster wakes when reconciliation is started.
 	}
 	return s
 }

@@ -16,48 +16,67 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 func now() time.Time { return time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC) }
 
-// night is the stop of a Slumber that holds.
+// night is an open stop of a Slumber.
 func night() []torporv1alpha1.ScheduledStop {
 	return []torporv1alpha1.ScheduledStop{{Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(now().Add(-time.Hour)), Requested: true}}}}
 }
 
-// TestStates has what each kind says of its objects: asleep, awake or what is missing; whether it can be stopped; who else stops it; and
-// who has resumed it.
+// TestStates has the state of objects of each kind: asleep, awake or the missing condition; whether the object can be
+// stopped; whether it has another stop; and who has resumed it.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		object stoppable.Object
 		want   string
 	}{
+		"a cluster that cannot hibernate":    {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
+		"an unreachable unsupported cluster": {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
 		"a cluster that runs":                {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
 		"a cluster that hibernates":          {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
-		"a cluster that somebody hibernates": {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
-		"MySQL that serves":                  {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
+		"a cluster that a user hibernates":   {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
+		"serving MySQL":                      {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
 		"MySQL that is about to go offline":  {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
 		"MySQL whose Pods go":                {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
 		"MySQL without Pods":                 {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
-		"MySQL that somebody took offline":   {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
-		"MySQL that is new":                  {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
-		"MySQL whose servers somebody handles": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
+		"MySQL that a user took offline":     {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
+		"new MySQL":                          {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
+		"MySQL with manual work on its servers": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
 			c.Annotations = map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"}
 		}), "awake"},
-		"MySQL that somebody stopped at night": {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) {
+		"MySQL that a user stopped at night": {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) {
 			c.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}
 			c.Status.ScheduledStops = night()
 		}), "(ReconciliationInactive) stoppable others"},
-		"an app that runs":              {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", nil), "awake stoppable"},
-		"an app that starts":            {newApp(korifiv1alpha1.StartedState, metav1.ConditionFalse, "Starting", nil), "(Starting) stoppable"},
-		"an app without instances":      {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable"},
-		"an app that somebody stopped":  {newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable others"},
-		"an app that somebody started":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
-		"an app that somebody restarts": {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
-		"an app that somebody deploys":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
+		"an app that runs":            {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", nil), "awake stoppable"},
+		"an app that starts":          {newApp(korifiv1alpha1.StartedState, metav1.ConditionFalse, "Starting", nil), "(Starting) stoppable"},
+		"an app without instances":    {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable"},
+		"an app that a user stopped":  {newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable others"},
+		"an app that a user started":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
+		"an app that a user restarts": {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
+		"an app that a user deploys":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
+		"a cluster whose schema drops its record": {
+			remember(t, newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "hibernation", `{"hibernation": {"sleepStartedAt": "2026-11-24T20:00:00Z"}, "stops": [{"since": "2026-11-24T20:00:00Z", "endedAt": "2026-11-24T21:00:00Z", "startedBy": "erin"}]}`),
+			"(Running) stoppable resumed by erin at 21:00",
+		},
+		"MySQL whose schema drops its primary": {
+			remember(t, newMySQL(metav1.ConditionTrue, "", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "clustering", `{"instances": [{"ordinal": 0, "role": "primary"}]}`),
+			"() stoppable",
+		},
+		"MySQL whose schema drops that it is offline": {
+			remember(t, newMySQL(metav1.ConditionFalse, "Offline", nil), "provisioning", `{"offlineSince": "2026-11-24T21:00:00Z"}`),
+			"asleep stoppable",
+		},
+		"an app whose schema drops its stops": {
+			remember(t, newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", map[string]string{torporv1alpha1.StartedByAnnotation: "frank", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:40:00Z"}), "restart", `{"stops": [{"since": "2026-11-24T20:00:00Z", "endedAt": "2026-11-24T21:40:00Z", "startedBy": "torpor.dev/until"}]}`),
+			"awake stoppable",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,7 +93,21 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestWhatSleepsStaysAMember has a kind whose objects may be stopped only while they are ready, which nothing is that sleeps.
+// remember stores a controller's status in its annotation, and the stop of a Slumber in another one.
+func remember[T stoppable.Object](t *testing.T, obj T, controller, status string) T {
+	t.Helper()
+	name, value, err := stoprecord.ScheduledAnnotation(night()[0], night()[0].Slumber)
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotations := map[string]string{statusannotation.KeyOf("torpor-" + controller): status, name: value}
+	maps.Copy(annotations, obj.GetAnnotations())
+	obj.SetAnnotations(annotations)
+	return obj
+}
+
+// TestWhatSleepsStaysAMember has a kind whose objects may be stopped only while they are ready. A sleeping object is
+// never ready.
 func TestWhatSleepsStaysAMember(t *testing.T) {
 	t.Parallel()
 	kind := stoppable.NewSwitched(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Farm"}, stoppable.FieldSwitch{}, func(u *unstructured.Unstructured) stoppable.ObservedActivity {
@@ -83,13 +116,13 @@ func TestWhatSleepsStaysAMember(t *testing.T) {
 	})
 	for name, row := range map[string]struct {
 		isReady, isStopped, want bool
-	}{"one that is ready": {isReady: true, want: true}, "one that is not": {}, "one that sleeps": {isStopped: true, want: true}} {
+	}{"ready": {isReady: true, want: true}, "not ready": {}, "asleep": {isStopped: true, want: true}} {
 		u := &unstructured.Unstructured{Object: map[string]any{}}
 		if row.isReady {
 			u.Object["status"] = "Ready"
 		}
 		if row.isStopped {
-			annotation, value, err := stopadapter.ScheduledAnnotation(night()[0], night()[0].Slumber)
+			annotation, value, err := stoprecord.ScheduledAnnotation(night()[0], night()[0].Slumber)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +142,7 @@ func TestEveryKindThatNeedsNoGroupHasOne(t *testing.T) {
 		}
 	}
 	if found := stoppable.FindGroup("Kustomization"); found != "" {
-		t.Errorf("expected no group of a kind that Torpor does not know, found %q", found)
+		t.Errorf("expected no group of a kind without built-in support, found %q", found)
 	}
 }
 
@@ -126,6 +159,9 @@ func describe(s stoppable.State) string {
 	if s.IsStoppable {
 		text += " stoppable"
 	}
+	if s.IsAwake && s.Message != "" {
+		text += " unable: " + s.Message
+	}
 	if s.IsStoppedWithoutSlumbers {
 		text += " others"
 	}
@@ -141,6 +177,12 @@ func newCluster(asked hivev1.PowerState, hibernating, ready metav1.ConditionStat
 		{Type: hivev1.ClusterHibernatingCondition, Status: hibernating, Reason: hivev1.HibernatingHibernationReason},
 		{Type: hivev1.ClusterReadyCondition, Status: ready, Reason: hivev1.RunningHibernationReason},
 	}
+	return cd
+}
+
+func newUnsupportedCluster(ready metav1.ConditionStatus) *hivev1.ClusterDeployment {
+	cd := newCluster("", metav1.ConditionFalse, ready)
+	cd.Status.Conditions[0].Reason, cd.Status.Conditions[0].Message = hivev1.UnsupportedHibernationReason, "No version is known"
 	return cd
 }
 

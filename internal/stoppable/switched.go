@@ -13,17 +13,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/stopadapter"
 )
 
-// ObservedActivity is what an object without a status of Torpor's says of itself.
+// ObservedActivity is the activity of an object that has no status of Torpor's.
 type ObservedActivity struct {
-	// IsStoppable says that it can be stopped at all.
+	// IsStoppable is true if the object can be stopped.
 	IsStoppable bool
-	// IsQuiet says that nothing of it runs, and IsReady that all of it does, whoever wanted that.
+	// IsQuiet is true if nothing of the object runs, IsReady if all of it does, regardless of the cause.
 	IsQuiet, IsReady bool
-	// Message says what is missing of what is neither.
+	// Message describes what the object lacks to be quiet or ready.
 	Message string
 }
 
-// NewSwitched is a kind with a switch.
+// NewSwitched returns a kind with a switch.
 func NewSwitched(gvk schema.GroupVersionKind, how FieldSwitch, read func(*unstructured.Unstructured) ObservedActivity) Kind {
 	how.ReadActivity = read
 	return Kind{
@@ -47,7 +47,7 @@ func NewSwitched(gvk schema.GroupVersionKind, how FieldSwitch, read func(*unstru
 	}
 }
 
-// NewMetadataList makes an empty list of what all objects have, which is cached also of kinds without a Go type.
+// NewMetadataList returns an empty list of metadata, which is cached even for kinds without a Go type.
 func (k Kind) NewMetadataList() *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(k.GVK.GroupVersion().WithKind(k.GVK.Kind + "List"))
@@ -59,7 +59,8 @@ func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedAc
 	isKept, isOthers := is.IsKept(u), is.IsStoppedWithoutSlumbers(u, how.Operations)
 	scheduled := is.FindScheduled(u.GetAnnotations(), now)
 	s := State{
-		// What another object owns is what that makes of it. What sleeps may look like nothing that could be stopped, and is not to be woken for that.
+		// An owned object follows its owner, and cannot be stopped. A sleeping object may look as if it could not be
+		// stopped; it must not be woken for that.
 		IsStoppable:              u.GetDeletionTimestamp().IsZero() && (rest.IsStoppable || scheduled != nil) && stopadapter.RefuseOwned(u) == "",
 		IsAsleep:                 (isKept || isOthers) && rest.IsQuiet,
 		IsAwake:                  len(is.Saved) == 0 && rest.IsReady && scheduled == nil,

@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// DescribeIgnored says why the annotation that should say when the stop ends is ignored; empty if it is not.
+// DescribeIgnored returns why the annotation with the end of the stop is ignored; empty if it is not.
 func (r Records) DescribeIgnored(untilAnnotation string) string {
 	newest := r.RequestedStop()
 	if newest == nil || newest.RequestedUntil == "" || newest.Until != nil {
@@ -23,7 +23,8 @@ func (r Records) DescribeIgnored(untilAnnotation string) string {
 		untilAnnotation, formatTime(newest.Since.Time), newest.RequestedUntil)
 }
 
-// Describe says who asked for the stop that holds, why and until when, to be put behind a sentence; empty if none holds.
+// Describe returns the requester, the reason and the end of the stop in effect, to be appended to a sentence;
+// empty if no stop is in effect.
 func (r Records) Describe() string {
 	if !r.Holds() {
 		return ""
@@ -44,13 +45,14 @@ func (r Records) Describe() string {
 	return text
 }
 
-// Events are what has happened from one record to the next, of a stop whose end is said by an annotation.
+// Events returns the events of the change from one record to the next, for stops whose end is set by an
+// annotation.
 func Events(before, after Records, untilAnnotation, action string) []decision.Event {
 	var events []decision.Event
 	if begun, last := after.RequestedStop(), before.RequestedStop(); begun != nil && (last == nil || !last.Since.Equal(&begun.Since)) && isUnknown(begun.By) {
 		events = append(events, decision.Event{
 			Reason: EventRequesterUnknown, Action: action,
-			Note: "Expected the admission policies of Torpor to note who asked for the stop, found " + begun.By + "; install them as in docs/record.md",
+			Note: "Expected the admission policies of Torpor to record the requester of the stop, found " + begun.By + "; install them as in docs/record.md",
 		})
 	}
 	if ended := after.RequestedStop(); after.HasExpired() && !before.HasExpired() {

@@ -3,12 +3,13 @@
 package stoprecord
 
 const (
-	// EventStopEnded reports that a stop ended by itself, at the time of the annotation torpor.dev/until.
+	// EventStopEnded reports that a stop has ended at the time in the annotation torpor.dev/until.
 	EventStopEnded = "StopEnded"
-	// EventStopOverdue reports that a stop goes on after the time of the annotation torpor.dev/until, and why.
+	// EventStopOverdue reports that a stop is still in effect after the time in the annotation
+	// torpor.dev/until, and why.
 	EventStopOverdue = "StopOverdue"
-	// EventRequesterUnknown reports a stop of which no admission noted who asked for it.
+	// EventRequesterUnknown reports a stop whose requester no admission has recorded.
 	EventRequesterUnknown = "RequesterUnknown"
-	// EventAnnotationIgnored reports an annotation of a stop that makes no sense.
+	// EventAnnotationIgnored reports an invalid annotation of a stop.
 	EventAnnotationIgnored = "AnnotationIgnored"
 )

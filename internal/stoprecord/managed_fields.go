@@ -11,23 +11,26 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// AnnotationSwitch is an annotation that stops something, those by which admission notes who set it, and those that say why and until when
-// of this stop alone.
+// AnnotationSwitch is the set of annotations of one switch: the one that stops something, those in which
+// admission records the requester, and those with the reason and the end of this stop alone.
 type AnnotationSwitch struct {
 	Name, RequestedBy, RequestVersion, Reason, Until string
 }
 
-// UntilAnnotation is which annotation says when the stop ends: its own if it has one, else the one of all stops of the object.
+// UntilAnnotation returns the annotation with the end of the stop: the switch's own if it is set, otherwise
+// the one for all stops of the object.
 func (s AnnotationSwitch) UntilAnnotation(annotations map[string]string) string {
 	return ownOrShared(annotations, s.Until, torporv1alpha1.UntilAnnotation)
 }
 
-// ReasonAnnotation is which annotation says why it is stopped: its own if it has one, else the one of all stops of the object.
+// ReasonAnnotation returns the annotation with the reason of the stop: the switch's own if it is set,
+// otherwise the one for all stops of the object.
 func (s AnnotationSwitch) ReasonAnnotation(annotations map[string]string) string {
 	return ownOrShared(annotations, s.Reason, torporv1alpha1.ReasonAnnotation)
 }
 
-// Annotations are those that stop something and say more about that stop alone: they come and go together.
+// Annotations returns the annotation that stops something and those that describe this stop alone: they are
+// set and removed together.
 func (s AnnotationSwitch) Annotations() []string {
 	return []string{s.Name, s.Reason, s.Until, s.Until + torporv1alpha1.NotedSuffix}
 }
@@ -39,7 +42,7 @@ func ownOrShared(annotations map[string]string, own, shared string) string {
 	return shared
 }
 
-// ReadRequest reads what an object asks for by an annotation.
+// ReadRequest reads the request that an object makes by annotations.
 func (s AnnotationSwitch) ReadRequest(obj metav1.Object, isStopped bool) Request {
 	annotations := obj.GetAnnotations()
 	until := s.UntilAnnotation(annotations)
@@ -56,7 +59,8 @@ func (s AnnotationSwitch) ReadRequest(obj metav1.Object, isStopped bool) Request
 	return asked
 }
 
-// FieldManagerOf is the field manager that set an annotation, as the API server noted it; empty if it did not.
+// FieldManagerOf returns the field manager that set an annotation, as recorded by the API server; empty if it
+// was not recorded.
 func FieldManagerOf(obj metav1.Object, annotation string) string {
 	if e := fieldEntryOf(obj, annotation); e != nil {
 		return e.Manager
@@ -64,7 +68,8 @@ func FieldManagerOf(obj metav1.Object, annotation string) string {
 	return ""
 }
 
-// WriteTimeOf is when the field manager of an annotation wrote last, as the API server noted it; nil if it did not.
+// WriteTimeOf returns when the field manager of an annotation last wrote, as recorded by the API server; nil
+// if it was not recorded.
 func WriteTimeOf(obj metav1.Object, annotation string) *metav1.Time {
 	if e := fieldEntryOf(obj, annotation); e != nil {
 		return e.Time

@@ -12,16 +12,16 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// followUpLimit is for how long after a stop has expired the passes of its object wait for stops that are overdue.
+// followUpLimit is for how long after a stop has expired the passes of its object wait for overdue stops.
 const followUpLimit = 2 * time.Minute
 
-// MaxRecords is how many stops are kept of one switch.
+// MaxRecords is the number of stops that are kept for one switch.
 const MaxRecords = 10
 
-// Records are the stops of one switch, the newest first. Only the newest can be requested still.
+// Records are the stops of one switch, newest first. Only the newest can still be requested.
 type Records []torporv1alpha1.StopRecord
 
-// RequestedStop returns the stop that the switch asks for; nil if it asks for none.
+// RequestedStop returns the stop that the switch requests; nil if it requests none.
 func (r Records) RequestedStop() *torporv1alpha1.StopRecord {
 	if len(r) == 0 || !r[0].Requested {
 		return nil
@@ -29,33 +29,34 @@ func (r Records) RequestedStop() *torporv1alpha1.StopRecord {
 	return &r[0]
 }
 
-// Holds reports whether something is stopped: the switch says so, and the stop has not ended by itself.
+// Holds reports whether a stop is in effect: the switch requests it, and its end has not come.
 func (r Records) Holds() bool {
 	newest := r.RequestedStop()
 	return newest != nil && newest.EndedAt == nil
 }
 
-// HasExpired reports whether a stop has ended by itself that the switch still asks for.
+// HasExpired reports whether a stop that the switch still requests has reached its end.
 func (r Records) HasExpired() bool {
 	newest := r.RequestedStop()
 	return newest != nil && newest.EndedAt != nil
 }
 
-// HasJustExpired reports whether the newest stop has ended by itself not long ago, or is about to.
+// HasJustExpired reports whether the newest stop has recently reached its end, or is about to be ended by it.
 func (r Records) HasJustExpired(now time.Time) bool {
 	return len(r) > 0 && r[0].StartedBy == torporv1alpha1.UntilAnnotation && (r[0].EndedAt == nil || now.Sub(r[0].EndedAt.Time) < followUpLimit)
 }
 
-// IsEndSavedIn reports whether the records in a saved status already say that the newest stop ends by its time, as it is asked for now. Only then may
-// the switch be set back, since a manager that dies after that would not know why it was.
+// IsEndSavedIn reports whether the records in a saved status already contain the end of the newest stop as it
+// is requested now. Only then may the switch be reset: a manager that dies after that would not know why it
+// was reset.
 func (r Records) IsEndSavedIn(saved Records) bool {
 	newest, last := r.RequestedStop(), saved.RequestedStop()
 	return newest != nil && last != nil && last.StartedBy == torporv1alpha1.UntilAnnotation &&
 		last.RequestVersion == newest.RequestVersion && last.RequestedUntil == newest.RequestedUntil
 }
 
-// NextRecords returns the record that follows from what an object asks for now. It is the same however often it is asked, and however
-// long nobody did.
+// NextRecords returns the record that follows from the present request of an object. The result does not
+// depend on how often, or how rarely, it is called.
 func NextRecords(before Records, asked Request, now time.Time) Records {
 	var next Records
 	for _, stop := range before {
@@ -68,7 +69,8 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 		return next
 	}
 	if newest := next.RequestedStop(); newest != nil && asked.Version != "" && newest.RequestVersion != "" && asked.Version != newest.RequestVersion {
-		// It was set back and set again while nobody looked. A schema that drops the version must not make a stop of each pass.
+		// The switch was reset and set again between two passes. A schema that drops the version must not
+		// make a stop of each pass.
 		withdraw(newest, Request{}, now)
 	}
 	if next.RequestedStop() == nil {
@@ -81,7 +83,7 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 	case isOver && newest.EndedAt == nil:
 		newest.EndedAt, newest.StartedBy = new(metav1.NewTime(now)), torporv1alpha1.UntilAnnotation
 	case !isOver && newest.EndedAt != nil:
-		// Somebody has set a later end, or none, after the stop had ended: it is another one.
+		// A user has set a later end, or removed it, after the stop had ended: that is another stop.
 		newest.Requested = false
 		again := torporv1alpha1.StopRecord{Since: metav1.NewTime(now), By: cmp.Or(asked.UntilBy, newest.By), RequestVersion: newest.RequestVersion, Requested: true}
 		next = next.add(again)
@@ -91,7 +93,7 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 	return next
 }
 
-// begin adds the stop that is asked for. When that was is not known of an object whose writes nobody notes.
+// begin adds the requested stop. Its time is unknown if no field manager of the object is recorded.
 func (r Records) begin(asked Request, now time.Time) Records {
 	lastVersion := ""
 	if len(r) > 0 {
@@ -109,7 +111,7 @@ func (r Records) add(stop torporv1alpha1.StopRecord) Records {
 	return r[:min(len(r), MaxRecords)]
 }
 
-// withdraw notes that the switch has been set back.
+// withdraw records that the switch has been reset.
 func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 	lastVersion := stop.RequestVersion
 	stop.Requested = false
@@ -124,13 +126,13 @@ func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 		at = now
 	}
 	stop.EndedAt = new(metav1.NewTime(at))
-	if stop.StartedBy == "" { // Else it was about to end by itself.
+	if stop.StartedBy == "" { // Otherwise its end had come already.
 		stop.StartedBy = asked.requester(lastVersion)
 	}
 }
 
-// setEnd notes when a stop ends by itself. A time that was over before the stop began is left from an earlier one, which would void
-// this one at once.
+// setEnd records when a stop ends. A time before the stop began is left over from an earlier one; it
+// would void this stop at once.
 func setEnd(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 	text := truncate(asked.Until, maxUntil)
 	if text == stop.RequestedUntil {

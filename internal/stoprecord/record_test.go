@@ -25,17 +25,17 @@ func TestNotesNameTheLastWriter(t *testing.T) {
 		before, after annotations
 		want, by      string
 	}{
-		"a new end":                         {nil, annotations{until: "8h"}, "8h by alice", "alice"},
-		"another end":                       {annotations{until: "8h", note: "8h by bob"}, annotations{until: "9h", note: "8h by bob"}, "9h by alice", "alice"},
-		"an end that stays":                 {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h"}, "8h by bob", "bob"},
-		"a forged note":                     {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h", note: "8h by the-ceo"}, "8h by bob", "bob"},
-		"an end that was not noted":         {annotations{until: "8h"}, annotations{until: "8h", note: "8h by the-ceo"}, "", ""},
-		"an end that is taken away":         {annotations{until: "8h", note: "8h by bob"}, annotations{note: "8h by bob"}, "", ""},
-		"a note about an earlier end":       {annotations{until: "9h", note: "8h by bob"}, annotations{until: "9h"}, "8h by bob", ""},
-		"a longer text than any end":        {nil, annotations{until: strings.Repeat("9h", 40)}, "", ""},
-		"as many characters as an end has":  {nil, annotations{until: strings.Repeat("ü", 64)}, strings.Repeat("ü", 64) + " by alice", "alice"},
-		"an end that says nothing":          {nil, annotations{until: ""}, " by alice", ""},
-		"a text that has the word of notes": {nil, annotations{until: "8h by bob"}, "8h by bob by alice", "alice"},
+		"a new end":                                   {nil, annotations{until: "8h"}, "8h by alice", "alice"},
+		"another end":                                 {annotations{until: "8h", note: "8h by bob"}, annotations{until: "9h", note: "8h by bob"}, "9h by alice", "alice"},
+		"an end that stays":                           {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h"}, "8h by bob", "bob"},
+		"a forged note":                               {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h", note: "8h by the-ceo"}, "8h by bob", "bob"},
+		"an end without a note":                       {annotations{until: "8h"}, annotations{until: "8h", note: "8h by the-ceo"}, "", ""},
+		"a removed end":                               {annotations{until: "8h", note: "8h by bob"}, annotations{note: "8h by bob"}, "", ""},
+		"a note about an earlier end":                 {annotations{until: "9h", note: "8h by bob"}, annotations{until: "9h"}, "8h by bob", ""},
+		"a text longer than any end":                  {nil, annotations{until: strings.Repeat("9h", 40)}, "", ""},
+		"as many characters as an end has":            {nil, annotations{until: strings.Repeat("ü", 64)}, strings.Repeat("ü", 64) + " by alice", "alice"},
+		"an empty end":                                {nil, annotations{until: ""}, " by alice", ""},
+		"a text that contains the separator of notes": {nil, annotations{until: "8h by bob"}, "8h by bob by alice", "alice"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := stoprecord.NextAuthorNote(row.before, row.after, until, "alice")
@@ -61,7 +61,7 @@ func TestParseUntil(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"", "tomorrow", "8", "-8h", "0s", "2026-11-23", "2026-11-23 22:00", strings.Repeat("9h", 40)} {
-		t.Run("it says what is wrong with "+text, func(t *testing.T) {
+		t.Run("invalid end "+text, func(t *testing.T) {
 			_, err := stoprecord.ParseUntil(text, start())
 			if err == nil || !strings.Contains(err.Error(), "expected a time such as") || len(err.Error()) > 300 {
 				t.Errorf("found %v", err)
@@ -75,7 +75,7 @@ func TestParseUntil(t *testing.T) {
 	}
 }
 
-// switchStory is what somebody does to a switch, and when the manager looks.
+// switchStory is a sequence of changes to a switch and of passes of the manager.
 type switchStory struct {
 	records stoprecord.Records
 	now     time.Time
@@ -91,7 +91,7 @@ func (s *switchStory) start(by string) {
 	s.asked.IsStopped, s.asked.By, s.asked.Version, s.asked.At = false, by, s.nextVersion(), s.now
 }
 
-// nextVersion is that of an object which is written once more.
+// nextVersion returns the resource version after another write of the object.
 func (s *switchStory) nextVersion() string {
 	s.writes++
 	return strconv.Itoa(s.writes)
@@ -113,7 +113,7 @@ func (s *switchStory) expect(t *testing.T, holds bool, what string) {
 
 func stories() map[string]func(*testing.T, *switchStory) {
 	return map[string]func(*testing.T, *switchStory){
-		"a stop without an end holds until somebody starts": func(t *testing.T, s *switchStory) {
+		"a stop without an end holds until a start": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "")
 			s.expect(t, true, "at once")
 			s.wait(1000 * time.Hour)
@@ -137,20 +137,20 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v", r)
 			}
 		},
-		"a stop that was over before anybody looked has ended": func(t *testing.T, s *switchStory) {
+		"a stop that was over before the first pass has ended": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "30m")
 			s.wait(2 * time.Hour)
 			s.expect(t, false, "after an outage")
 		},
-		"a duration counts once, from when it was written": func(t *testing.T, s *switchStory) {
+		"a duration counts once, from its writing": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.wait(10 * time.Minute)
 			s.expect(t, true, "at first")
-			s.asked.UntilWrittenAt = s.now.Add(5 * time.Minute) // The same field manager has written something else.
+			s.asked.UntilWrittenAt = s.now.Add(5 * time.Minute) // The same field manager has written another field.
 			s.wait(50 * time.Minute)
 			s.expect(t, false, "an hour after the stop")
 		},
-		"an end that is over before the stop begins is ignored, and that is told": func(t *testing.T, s *switchStory) {
+		"an end before the stop began is ignored and reported": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "2026-11-23T08:59:00Z")
 			s.expect(t, true, "at once")
 			if told := s.records.DescribeIgnored(torporv1alpha1.UntilAnnotation); !strings.Contains(told, "which an earlier stop left") {
@@ -204,7 +204,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v", s.records)
 			}
 		},
-		"an end that makes no sense is ignored, and that is told once": func(t *testing.T, s *switchStory) {
+		"an invalid end is ignored and reported once": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "tomorrow")
 			events := stoprecord.Events(nil, stoprecord.NextRecords(nil, s.asked, s.now), torporv1alpha1.UntilAnnotation, "Stop")
 			s.expect(t, true, "at once")
@@ -213,7 +213,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v, and then %+v", events, again)
 			}
 		},
-		"the end of a stop is told once": func(t *testing.T, s *switchStory) {
+		"the end of a stop is reported once": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.look()
 			s.wait(time.Hour)
@@ -224,7 +224,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v, and then %+v", events, again)
 			}
 		},
-		"a stop that no admission noted is unknown, and not the last one's": func(t *testing.T, s *switchStory) {
+		"a stop without a note has an unknown requester, not the last one": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "")
 			s.look()
 			s.start("bob")
@@ -245,7 +245,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("it was started by %q", by)
 			}
 		},
-		"a stop that was set back and set again while nobody looked is another one": func(t *testing.T, s *switchStory) {
+		"a stop that was withdrawn and set again between two passes is another stop": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.look()
 			s.wait(2 * time.Hour)
@@ -256,7 +256,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v", r)
 			}
 		},
-		"a schema that drops the version does not make a stop of each look": func(t *testing.T, s *switchStory) {
+		"a schema that drops the version does not make a stop of each pass": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "")
 			for range 3 {
 				s.look()
@@ -297,7 +297,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// TestAnyStory lets people do anything in any order, and the manager look at any time.
+// TestAnyStory has users do anything in any order, and the manager run passes at any time.
 func TestAnyStory(t *testing.T) {
 	for seed := range uint64(2000) {
 		dice := rand.New(rand.NewPCG(seed, 0))
@@ -324,7 +324,7 @@ func checkRecords(t *testing.T, seed uint64, s *switchStory, before stoprecord.R
 	t.Helper()
 	again := stoprecord.NextRecords(s.records, s.asked, s.now)
 	if !reflect.DeepEqual(again, s.records) {
-		t.Fatalf("seed %d: a second look changes %+v to %+v", seed, s.records, again)
+		t.Fatalf("seed %d: a second pass changes %+v to %+v", seed, s.records, again)
 	}
 	if len(s.records) > stoprecord.MaxRecords {
 		t.Fatalf("seed %d: %d stops", seed, len(s.records))

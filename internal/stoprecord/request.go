@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stoprecord keeps the record of the stops of an object: who asked for each, when, why and until when, and who started it
-// again. Every kind that can be stopped has a switch of its own; what the record makes of it is the same for all.
+// Package stoprecord keeps the record of the stops of an object: requester, time, reason and end of each, and
+// who started the object again. Every kind that can be stopped has its own switch; the record is the same for
+// all.
 package stoprecord
 
 import (
@@ -13,36 +14,39 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// UnknownRequester is who asked where no admission noted it: programs choose the names of their field managers freely.
+// UnknownRequester is the requester if admission recorded none: programs choose the names of their field
+// managers freely.
 const UnknownRequester = "unknown"
 
 const (
-	// maxReason is how much of a reason is kept, in bytes: the record has ten of them.
+	// maxReason is the number of bytes of a reason that is kept: a record has up to ten reasons.
 	maxReason = 512
-	// noteSeparator is between what was written and who did.
+	// noteSeparator separates the text of a note from its author.
 	noteSeparator = " by "
 	// maxUntil is longer than any time and any sensible duration.
 	maxUntil = 64
 )
 
-// Request is what an object asks for.
+// Request is the stop or start that an object requests.
 type Request struct {
-	// IsStopped is what the switch says.
+	// IsStopped is the state of the switch.
 	IsStopped bool
-	// By is who set the switch, as admission noted it with the version of the object before; empty if it did not.
+	// By is the requester that admission recorded, and Version the version of the object before the request;
+	// empty if nothing was recorded.
 	By, Version string
-	// FieldManager is the program that set the switch, and At when; empty and zero if nobody noted it.
+	// FieldManager is the program that set the switch, and At the time; empty and zero if not recorded.
 	FieldManager string
 	At           time.Time
-	// Reason and Until are the annotations.
+	// Reason and Until are the values of the annotations.
 	Reason, Until string
-	// UntilBy is who wrote that of Until, as admission noted it; empty if it did not.
+	// UntilBy is the author of Until as admission recorded it; empty if not recorded.
 	UntilBy string
-	// UntilWrittenAt is when that of Until was written; zero if nobody noted it.
+	// UntilWrittenAt is when Until was written; zero if not recorded.
 	UntilWrittenAt time.Time
 }
 
-// requester returns who set the switch, if that was noted since the version of the last change.
+// requester returns the user who set the switch, if admission has recorded that since the version of the last
+// change.
 func (r Request) requester(lastVersion string) string {
 	switch {
 	case r.By != "" && r.Version != "" && r.Version != lastVersion:
@@ -54,7 +58,8 @@ func (r Request) requester(lastVersion string) string {
 	}
 }
 
-// ParseUntil returns when a stop ends by itself whose annotation was written at a time.
+// ParseUntil returns the end of a stop from the text of its annotation and the time at which that was
+// written.
 func ParseUntil(text string, writtenAt time.Time) (time.Time, error) {
 	if len(text) <= maxUntil {
 		if at, err := time.Parse(time.RFC3339, text); err == nil {
@@ -67,7 +72,8 @@ func ParseUntil(text string, writtenAt time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found %.40q", text)
 }
 
-// ReadAuthor returns who wrote a time into an annotation, from the note of admission; empty if there is none about what the annotation says now.
+// ReadAuthor returns the author of an annotation with a time, from the note of admission; empty if there is
+// no note about the present text.
 func ReadAuthor(annotations map[string]string, name string) string {
 	text := annotations[name]
 	by, isAboutThis := strings.CutPrefix(annotations[name+torporv1alpha1.NotedSuffix], text+noteSeparator)
@@ -77,8 +83,9 @@ func ReadAuthor(annotations map[string]string, name string) string {
 	return by
 }
 
-// NextAuthorNote is the note about an annotation with a time, of a request in which a user makes annotations of those of before; empty if there
-// is to be none. Texts that are longer than any time are not noted.
+// NextAuthorNote returns the note about an annotation with a time, after a request of a user that replaces
+// the annotations of before. It is empty if the annotation gets no note. Texts that are longer than any time
+// are not noted.
 func NextAuthorNote(before, annotations map[string]string, name, user string) string {
 	text, isThere := annotations[name]
 	old, wasThere := before[name]
@@ -92,7 +99,7 @@ func NextAuthorNote(before, annotations map[string]string, name, user string) st
 	}
 }
 
-// truncate cuts a text so that no character is broken.
+// truncate cuts a text without breaking a character.
 func truncate(text string, size int) string {
 	if len(text) <= size {
 		return text

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// maxResources, maxPatches and maxSecrets are those of the schema, for hubs with another one.
+	// maxResources, maxPatches and maxSecrets are the limits in the schema, for hubs with another schema.
 	maxResources, maxPatches, maxSecrets = 500, 200, 100
-	// maxResourceBytes and maxPatchBytes bound what is sent in one request.
+	// maxResourceBytes and maxPatchBytes bound the content of one request.
 	maxResourceBytes, maxPatchBytes = 1 << 20, 256 << 10
 	maxSegmentBytes                 = 253
 )
 
-// Object is one object of a set, as it is sent to a cluster.
+// Object is one object of a set in the form that is sent to a cluster.
 type Object struct {
 	Reference
 	Manifest []byte
 }
 
-// ReadObjects returns the objects of a set. The error names the first that cannot be sent.
+// ReadObjects returns the objects of a set. The error names the first object that cannot be sent.
 func ReadObjects(set *hivev1.SyncSetCommonSpec) ([]Object, error) {
 	if err := checkCounts(set); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func readObject(manifest []byte) (Object, error) {
 			Namespace string `json:"namespace"`
 		} `json:"metadata"`
 	}
-	// The decoder's own words may quote the manifest.
+	// The decoder's error may quote the manifest.
 	if err := json.Unmarshal(manifest, &o); err != nil {
 		return Object{}, errors.New("expected an object with apiVersion, kind and metadata")
 	}
@@ -93,7 +93,7 @@ func readObject(manifest []byte) (Object, error) {
 	return object, checkReference(object.Reference)
 }
 
-// checkReference refuses what could not be a part of the path of a request.
+// checkReference refuses values that cannot be part of the path of a request.
 func checkReference(r Reference) error {
 	version, err := schema.ParseGroupVersion(r.APIVersion)
 	if err != nil || r.APIVersion == "" {
@@ -119,21 +119,21 @@ func checkReference(r Reference) error {
 	return nil
 }
 
-// ReferenceOfPatch names what a patch changes.
+// ReferenceOfPatch names the object that a patch changes.
 func ReferenceOfPatch(p *hivev1.SyncObjectPatch) Reference {
 	return Reference{APIVersion: p.APIVersion, Kind: p.Kind, Name: p.Name, Namespace: p.Namespace}
 }
 
-// ReadPatch returns a patch as JSON. Aliases are refused before they are followed: 100 KiB of YAML that repeats a long text by them is
-// gigabytes of JSON, and the YAML decoder limits how many values there are and not how long.
+// ReadPatch returns a patch as JSON. Aliases are refused before they are resolved: 100 KiB of YAML that repeats a long
+// text with aliases becomes gigabytes of JSON. The YAML decoder limits the number of values, but not their length.
 func ReadPatch(p *hivev1.SyncObjectPatch) ([]byte, error) {
 	var document yamlv3.Node
-	// The decoder's own words may quote the patch.
+	// The decoder's error may quote the patch.
 	if err := yamlv3.Unmarshal([]byte(p.Patch), &document); err != nil {
 		return nil, errors.New("expected the patch to be JSON or YAML")
 	}
 	if hasAlias(&document) {
-		return nil, errors.New("expected the patch to have no YAML aliases; write out what they repeat")
+		return nil, errors.New("expected the patch to have no YAML aliases; repeat the values instead")
 	}
 	body, err := yaml.YAMLToJSON([]byte(p.Patch))
 	if err != nil {
@@ -142,7 +142,7 @@ func ReadPatch(p *hivev1.SyncObjectPatch) ([]byte, error) {
 	return body, nil
 }
 
-// ReadPatches returns the patches of a set as JSON. The error names the first that cannot be sent.
+// ReadPatches returns the patches of a set as JSON. The error names the first patch that cannot be sent.
 func ReadPatches(set *hivev1.SyncSetCommonSpec) ([][]byte, error) {
 	var bodies [][]byte
 	for i := range set.Patches {
@@ -155,7 +155,7 @@ func ReadPatches(set *hivev1.SyncSetCommonSpec) ([][]byte, error) {
 	return bodies, nil
 }
 
-// hasAlias reports whether a node or one in it is an alias. The parser limits how deep they are.
+// hasAlias reports whether a node or one of its descendants is an alias. The parser limits the depth.
 func hasAlias(node *yamlv3.Node) bool {
 	return node.Kind == yamlv3.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
 }
@@ -165,7 +165,7 @@ func ReferenceOfSecret(r hivev1.SecretReference) Reference {
 	return Reference{APIVersion: "v1", Kind: "Secret", Name: r.Name, Namespace: r.Namespace}
 }
 
-// ObserveSet is what the decision looks at of a set.
+// ObserveSet returns the part of a set that a decision reads.
 func ObserveSet(key SetKey, generation int64, spec *hivev1.SyncSetCommonSpec) ObservedSet {
 	set := ObservedSet{SetKey: key, Generation: generation, Deletes: spec.ResourceApplyMode == hivev1.SyncResourceApplyMode}
 	objects, err := ReadObjects(spec)

@@ -19,13 +19,13 @@ func TestSetsThatCannotBeSentSayWhy(t *testing.T) {
 		spec *hivev1.SyncSetCommonSpec
 		want string
 	}{
-		"an object that has everything is taken":      {resource(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"}}`), ""},
+		"a complete object is accepted":               {resource(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"}}`), ""},
 		"an object without a name is refused":         {resource(`{"apiVersion":"v1","kind":"ConfigMap"}`), `spec.resources[0]: expected metadata.name to be a name, found ""`},
 		"a name that is a path is refused":            {resource(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"../../secrets/a"}}`), "expected metadata.name to be a name"},
 		"a namespace that is a path is refused":       {resource(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":".."}}`), "expected metadata.namespace to be a name"},
 		"a version that is a path is refused":         {resource(`{"apiVersion":"..","kind":"ConfigMap","metadata":{"name":"a"}}`), "expected the version in apiVersion to be a name"},
 		"a group version of three parts is refused":   {resource(`{"apiVersion":"a/b/c","kind":"ConfigMap","metadata":{"name":"a"}}`), "expected apiVersion to be VERSION or GROUP/VERSION"},
-		"what is no object is refused without quotes": {resource(`"hush"`), "expected an object with apiVersion, kind and metadata"},
+		"a value that is not an object is not quoted": {resource(`"hush"`), "expected an object with apiVersion, kind and metadata"},
 		"an object that is too large is refused":      {resource(strings.Repeat("x", maxResourceBytes+1)), "expected at most 1048576 bytes, found 1048577"},
 		"too many resources are refused":              {&hivev1.SyncSetCommonSpec{Resources: make([]runtime.RawExtension, maxResources+1)}, "spec.resources: expected at most 500, found 501"},
 		"too many patches are refused":                {&hivev1.SyncSetCommonSpec{Patches: make([]hivev1.SyncObjectPatch, maxPatches+1)}, "spec.patches: expected at most 200, found 201"},
@@ -52,10 +52,10 @@ func TestPatchesStayAsSmallAsTheyAreWritten(t *testing.T) {
 		"JSON is sent as it is":              {`{"data":{"a":"b"}}`, `{"data":{"a":"b"}}`, ""},
 		"YAML becomes JSON":                  {"data:\n  a: b\n", `{"data":{"a":"b"}}`, ""},
 		"a list is JSON too":                 {"- op: remove\n  path: /data/a\n", `[{"op":"remove","path":"/data/a"}]`, ""},
-		"what does not parse is not quoted":  {"hush: [", "", "expected the patch to be JSON or YAML"},
+		"an invalid patch is not quoted":     {"hush: [", "", "expected the patch to be JSON or YAML"},
 		"a text that is repeated is refused": {long, "", "expected the patch to have no YAML aliases"},
 		"aliases of aliases are refused":     {"a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "", "expected the patch to have no YAML aliases"},
-		"an asterisk in a text is no alias":  {`{"data":{"a":"*b","c":"&d"}}`, `{"data":{"a":"*b","c":"&d"}}`, ""},
+		"an asterisk in a text is accepted":  {`{"data":{"a":"*b","c":"&d"}}`, `{"data":{"a":"*b","c":"&d"}}`, ""},
 		"keys that are merged are refused":   {"a: &a {x: y}\nb:\n  <<: *a\n", "", "expected the patch to have no YAML aliases"},
 	} {
 		t.Run(name, func(t *testing.T) {

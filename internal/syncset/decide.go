@@ -15,42 +15,43 @@ import (
 )
 
 const (
-	// MaxSets is how many sets one cluster has at most.
+	// MaxSets is the maximum number of sets of one cluster.
 	MaxSets = 100
-	// maxReferences is how many objects of the mode Sync one cluster has at most: their names are in one ClusterSync.
+	// maxReferences is the maximum number of objects of the mode Sync in one cluster. One ClusterSync holds all their
+	// names.
 	maxReferences = 5000
-	// syncInterval is when sets are applied again that have not changed, because others may have changed their objects, or a Secret may
-	// have. Up to a tenth is added, so that a hub does not do it for all clusters at once.
+	// syncInterval is the time after which unchanged sets are applied again, because their objects or a source Secret
+	// may have been changed. Up to a tenth is added, so that a hub does not apply to all clusters at once.
 	syncInterval = 2 * time.Hour
-	// recordRetry is when a pass goes on that has written down what is going to be applied.
+	// recordRetry is the delay of the pass after the objects to apply have been recorded.
 	recordRetry = time.Millisecond
-	// maxNames is how many sets a message names.
+	// maxNames is the number of sets that a message names.
 	maxNames = 5
 )
 
-// situation is what follows from an observation before anything is decided.
+// situation is derived from an observation before a decision.
 type situation struct {
 	Observed
 	statuses statuses
-	// due are the sets that are not in the cluster as they are now, and orphans what is to be deleted from it.
+	// due are the sets whose current content is not in the cluster. orphans are the objects to delete from it.
 	due     []ObservedSet
 	orphans []Reference
 	isFull  bool
 	refused []string
 }
 
-// rules are all that there is to decide; the first that matches wins.
+// rules are all rules of the decision. The first that matches wins.
 func rules() []decision.Rule[*situation, Plan] {
 	return []decision.Rule[*situation, Plan]{
 		{Name: "everything is applied", When: func(s *situation) bool { return len(s.due) == 0 && len(s.orphans) == 0 }, Then: (*situation).rest},
 		{Name: "paused", When: func(s *situation) bool { return s.IsPaused }, Then: func(s *situation) Plan {
-			return s.wait(hiveinternalv1alpha1.SyncPausedReason, "An annotation of the ClusterDeployment pauses what is to be applied: "+s.nameWork())
+			return s.wait(hiveinternalv1alpha1.SyncPausedReason, "An annotation of the ClusterDeployment pauses these changes: "+s.nameWork())
 		}},
-		{Name: "the cluster is not to be dialled", When: func(s *situation) bool { return !s.MayDial }, Then: func(s *situation) Plan {
-			return s.wait(hiveinternalv1alpha1.WaitingForClusterReason, "Waits until the cluster runs and answers: "+s.nameWork())
+		{Name: "the cluster may not be dialled", When: func(s *situation) bool { return !s.MayDial }, Then: func(s *situation) Plan {
+			return s.wait(hiveinternalv1alpha1.WaitingForClusterReason, "Waiting until the cluster runs and answers: "+s.nameWork())
 		}},
-		{Name: "what is going to be applied is written down", When: (*situation).needsRecord, Then: (*situation).record},
-		{Name: "the next attempt has to wait", When: func(s *situation) bool {
+		{Name: "objects to apply are recorded", When: (*situation).needsRecord, Then: (*situation).record},
+		{Name: "the next attempt must wait", When: func(s *situation) bool {
 			return s.Attempt.Fingerprint == s.fingerprint() && s.Now.Before(s.Attempt.RetryAt)
 		}, Then: (*situation).awaitRetry},
 		{Name: "apply", When: decision.Always[*situation], Then: (*situation).apply},
@@ -73,7 +74,7 @@ func Decide(seen Observed) Plan {
 			s.due = append(s.due, set)
 		}
 	}
-	if s.isFull && len(s.due) == 0 { // The last set that it lacked has been deleted or cannot be applied.
+	if s.isFull && len(s.due) == 0 { // The last missing set was deleted or cannot be applied.
 		s.isFull, s.Status.LastSyncTime, s.Status.SyncedResume = false, s.stamp(), s.Resume.DeepCopy()
 	}
 	s.orphans = s.findOrphans()
@@ -89,7 +90,7 @@ func Decide(seen Observed) Plan {
 	return plan
 }
 
-// limitReferences keeps the names of a cluster's objects within what one ClusterSync holds.
+// limitReferences limits the names of a cluster's objects to the number that one ClusterSync can hold.
 func (s *situation) limitReferences() {
 	total := 0
 	for i := range s.Sets {
@@ -101,7 +102,7 @@ func (s *situation) limitReferences() {
 	}
 }
 
-// round names a full sync. It changes with each resume, and once the sync is complete.
+// round identifies a full sync. It changes with each resume, and when the sync is complete.
 func (s *situation) round() string {
 	name := "first"
 	if s.Status.LastSyncTime != nil {
@@ -113,7 +114,7 @@ func (s *situation) round() string {
 	return name
 }
 
-// isReached reports whether an earlier job of the same full sync has reached the set.
+// isReached reports whether an earlier job of the same full sync has processed the set.
 func (s *situation) isReached(set ObservedSet) bool {
 	generation, isThere := s.Attempt.Reached[set.SetKey]
 	return isThere && s.Attempt.Round == s.round() && generation == set.Generation
@@ -126,9 +127,11 @@ func (s *situation) nextSync() time.Time {
 	return s.Status.LastSyncTime.Add(syncInterval + syncInterval/10*time.Duration(hash.Sum32()%spread)/spread)
 }
 
-// fingerprint changes with what is to be in the cluster, and with each resume: then a failure from before is no reason to wait.
+// fingerprint changes with the wanted content of the cluster, with the way it is dialled, and with each resume. After
+// a change, an earlier failure does not delay the next attempt.
 func (s *situation) fingerprint() string {
 	hash := fnv.New64a()
+	_, _ = fmt.Fprintf(hash, "%q;", s.Server)
 	for _, set := range s.Sets {
 		_, _ = fmt.Fprintf(hash, "%s %d %t;", set.SetKey, set.Generation, set.Deletes)
 	}
@@ -138,7 +141,7 @@ func (s *situation) fingerprint() string {
 	return fmt.Sprintf("%x", hash.Sum64())
 }
 
-// nameWork names the sets that are due.
+// nameWork returns the names of the sets that are due.
 func (s *situation) nameWork() string {
 	var parts []string
 	for i, set := range s.due {
@@ -160,7 +163,7 @@ func (s *situation) describeRefusals() []string {
 		refused = append(refused, fmt.Sprintf("Expected at most %d sets for a cluster, found %d more, which are not applied", MaxSets, s.Excess))
 	}
 	if names := s.listUnread(); len(names) > 0 {
-		refused = append(refused, "SelectorSyncSets are not read with --watch-namespaces, so that what they have in the cluster stays as it is: "+joinSome(names, ", "))
+		refused = append(refused, "SelectorSyncSets are not read with --watch-namespaces, so their objects in the cluster stay unchanged: "+joinSome(names, ", "))
 	}
 	if s.Attempt.NotDeleted != "" && len(s.orphans) > 0 {
 		refused = append(refused, s.Attempt.NotDeleted)
@@ -183,7 +186,7 @@ func (s *situation) describeRefusals() []string {
 	return refused
 }
 
-// listUnread returns the sets that are not read and have something in the cluster.
+// listUnread returns the sets that are not read but have objects in the cluster.
 func (s *situation) listUnread() []string {
 	var names []string
 	for _, key := range slices.SortedFunc(maps.Keys(s.statuses), SetKey.Compare) {
@@ -195,7 +198,7 @@ func (s *situation) listUnread() []string {
 }
 
 func (s *situation) rest() Plan {
-	plan := Plan{Synced: decision.True(hiveinternalv1alpha1.AllAppliedReason, "All sets are in the cluster as they are now")}
+	plan := Plan{Synced: decision.True(hiveinternalv1alpha1.AllAppliedReason, "All sets are applied in their current form")}
 	if len(s.refused) > 0 {
 		plan.Synced = decision.False(hiveinternalv1alpha1.SyncFailureReason, strings.Join(s.refused, "; "))
 	} else if s.Status.FirstSuccessTime == nil && len(s.Sets) > 0 {
@@ -207,12 +210,12 @@ func (s *situation) rest() Plan {
 	return plan
 }
 
-// wait leaves the cluster alone until an event says that it may be dialled.
+// wait does nothing until an event shows that the cluster may be dialled.
 func (s *situation) wait(reason, message string) Plan {
 	return Plan{Synced: decision.False(reason, message)}
 }
 
-// needsRecord reports whether a set would make objects that nobody could find again if the process ended then.
+// needsRecord reports whether a set would create objects whose names would be lost if the process ended then.
 func (s *situation) needsRecord() bool {
 	return slices.ContainsFunc(s.due, func(set ObservedSet) bool {
 		return set.Deletes && len(s.statuses[set.SetKey].missing(set.References)) > 0
@@ -231,7 +234,7 @@ func (s *situation) record() Plan {
 func (s *situation) awaitRetry() Plan {
 	plan := Plan{RequeueAfter: s.Attempt.RetryAt.Sub(s.Now)}
 	if s.Attempt.NoAnswer != "" {
-		plan.Synced = decision.False(hiveinternalv1alpha1.NoAnswerReason, fmt.Sprintf("The cluster did not take what is to be applied (%s): %s", s.Attempt.NoAnswer, s.nameWork()))
+		plan.Synced = decision.False(hiveinternalv1alpha1.NoAnswerReason, fmt.Sprintf("Not applied yet, because the cluster did not answer (%s): %s", s.Attempt.NoAnswer, s.nameWork()))
 		return plan
 	}
 	plan.Synced = decision.False(hiveinternalv1alpha1.SyncFailureReason, "The cluster refuses: "+s.nameWork())

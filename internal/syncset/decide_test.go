@@ -24,7 +24,7 @@ func object(name string) Reference {
 	return Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name}
 }
 
-// deletingSet is a set of the mode Sync.
+// deletingSet returns a set of the mode Sync.
 func deletingSet(name string, generation int64, objects ...Reference) ObservedSet {
 	return ObservedSet{SetKey: SetKey{Name: name}, Generation: generation, Deletes: true, References: objects}
 }
@@ -36,7 +36,7 @@ func applied(name string, objects ...Reference) hiveinternalv1alpha1.SyncStatus 
 	}
 }
 
-// observed is a cluster that answers and whose sets were all applied an hour ago.
+// observed returns a cluster that answers and whose sets were all applied an hour ago.
 func observed(sets []ObservedSet, statuses ...hiveinternalv1alpha1.SyncStatus) Observed {
 	return Observed{
 		Now: now, UID: "uid", MayDial: true, Sets: sets,
@@ -49,7 +49,7 @@ func (o Observed) with(change func(*Observed)) Observed {
 	return o
 }
 
-// decided is what a row expects.
+// decided is the expectation of a row.
 type decided struct {
 	rule, synced, failed string
 	sets                 []string
@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 	oneApplied := observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a))
 	changed := observed([]ObservedSet{deletingSet("s", 2, a)}, applied("s", a))
 	const (
-		rest, asleep, record, retry, apply = "everything is applied", "the cluster is not to be dialled", "what is going to be applied is written down", "the next attempt has to wait", "apply"
+		rest, asleep, record, retry, apply = "everything is applied", "the cluster may not be dialled", "objects to apply are recorded", "the next attempt must wait", "apply"
 	)
 	for name, row := range map[string]struct {
 		seen Observed
@@ -71,26 +71,26 @@ func TestDecide(t *testing.T) {
 	}{
 		"a cluster whose sets have not changed is left alone": {oneApplied, decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}}},
 		"a set that has changed is applied":                   {changed, decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}}},
-		"a set that has changed waits while its cluster sleeps": {
+		"a set that has changed waits while its cluster hibernates": {
 			changed.with(func(o *Observed) { o.MayDial = false }), decided{rule: asleep, synced: "WaitingForCluster", recorded: []string{"a"}},
 		},
-		"a set that has changed waits while it is paused": {
+		"a set that has changed waits while its cluster is paused": {
 			changed.with(func(o *Observed) { o.IsPaused = true }), decided{rule: "paused", synced: "Paused", recorded: []string{"a"}},
 		},
-		"an object of the mode Sync is written down before it is made": {
+		"an object of the mode Sync is recorded before it is created": {
 			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", a)), decided{rule: record, synced: "Applying", recorded: []string{"a", "b"}},
 		},
-		"a sleeping cluster's next objects are not written down yet": {
+		"the next objects of a hibernating cluster are not recorded yet": {
 			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", a)).with(func(o *Observed) { o.MayDial = false }),
 			decided{rule: asleep, synced: "WaitingForCluster", recorded: []string{"a"}},
 		},
 		"an object that left a set of the mode Sync is deleted": {
 			observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a, b)), decided{rule: apply, synced: "Applying", deleted: []string{"b"}, recorded: []string{"a", "b"}},
 		},
-		"an object of a set that is gone is deleted": {
+		"an object of a deleted set is deleted": {
 			observed(nil, applied("s", a)), decided{rule: apply, synced: "Applying", deleted: []string{"a"}, recorded: []string{"a"}},
 		},
-		"an object that another set has by now is not deleted": {
+		"an object that moved to another set is not deleted": {
 			observed([]ObservedSet{{SetKey: SetKey{Name: "other"}, Generation: 1, References: []Reference{a}}}, applied("other"), applied("s", a)),
 			decided{rule: rest, synced: "AllApplied"},
 		},
@@ -104,13 +104,13 @@ func TestDecide(t *testing.T) {
 			}),
 			decided{rule: rest, synced: "Failure", failed: "SelectorSyncSets are not read", recorded: []string{"a"}},
 		},
-		"what a SelectorSyncSet that is not read may have is not deleted with a SyncSet": {
+		"objects of an unread SelectorSyncSet are not deleted with a SyncSet": {
 			observed(nil, applied("gone", a, b)).with(func(o *Observed) {
 				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s", a)}, true
 			}),
 			decided{rule: apply, synced: "Applying", failed: "SelectorSyncSets are not read", deleted: []string{"b"}, recorded: []string{"b", "a"}},
 		},
-		"SelectorSyncSets that are not read and have nothing in the cluster are forgotten": {
+		"unread SelectorSyncSets without objects in the cluster are forgotten": {
 			observed(nil).with(func(o *Observed) {
 				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s")}, true
 			}),
@@ -123,7 +123,7 @@ func TestDecide(t *testing.T) {
 		"a set that became Upsert deletes nothing": {
 			observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1}}, applied("s", a)), decided{rule: rest, synced: "AllApplied"},
 		},
-		"all sets are applied once after a resume": {
+		"first pass after a resume applies all sets": {
 			oneApplied.with(func(o *Observed) { o.Resume = &resume }), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
 		},
 		"sets that were applied after the resume are left alone": {
@@ -142,7 +142,13 @@ func TestDecide(t *testing.T) {
 				o.Attempt = Attempt{Fingerprint: "other", RetryAt: now.Add(time.Minute)}
 			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}},
 		},
-		"a success is written down": {
+		"a failure at another server does not have to wait": {
+			changed.with(func(o *Observed) {
+				o.Attempt = Attempt{Fingerprint: fingerprintOf(changed), RetryAt: now.Add(time.Minute), NoAnswer: "no answer in time"}
+				o.Server = "another"
+			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}},
+		},
+		"a success is recorded": {
 			changed.with(func(o *Observed) {
 				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}}, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 2}}}
 			}), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
@@ -163,13 +169,13 @@ func TestDecide(t *testing.T) {
 				o.Answer = &Answer{At: now, Job: Job{Delete: []Reference{b}}, Deleted: []Reference{b}}
 			}), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
 		},
-		"a full job that ended early is no sync of a resume": {
+		"a full job that ended early does not complete the sync of a resume": {
 			oneApplied.with(func(o *Observed) {
 				o.Resume = &resume
 				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}, IsFull: true, Resume: &resume}}
 			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
 		},
-		"a full job that reached all sets is the sync of its resume": {
+		"a full job that reached all sets completes the sync of its resume": {
 			oneApplied.with(func(o *Observed) {
 				o.Resume = &resume
 				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}, IsFull: true, Resume: &resume}, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 1}}}
@@ -185,7 +191,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestFullSyncThatTakesSeveralJobsEnds reaches one set with each job, until the sync is complete.
+// TestFullSyncThatTakesSeveralJobsEnds processes one set with each job, until the sync is complete.
 func TestFullSyncThatTakesSeveralJobsEnds(t *testing.T) {
 	seen := Observed{Now: now, MayDial: true, Resume: &resume}
 	for _, name := range []string{"a", "b", "c"} {
@@ -221,7 +227,7 @@ func fingerprintOf(o Observed) string {
 	return (&situation{Observed: o}).fingerprint()
 }
 
-// describe has the part of the message of Failed that a row expects, or all of it if it lacks that.
+// describe returns the part of the message of Failed that a row expects, or the whole message if it lacks that part.
 func describe(plan Plan, failed string) decided {
 	d := decided{rule: plan.Rule, synced: plan.Synced.Reason}
 	if plan.Failed.Status == metav1.ConditionTrue {

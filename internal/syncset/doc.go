@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package syncset decides what is applied to a cluster of the SyncSets and SelectorSyncSets that are its, when, and what is deleted
-// again. A cluster that hibernates is never dialled; it is caught up with once after each resume.
+// Package syncset decides which SyncSets and SelectorSyncSets are applied to a cluster, when, and which objects are
+// deleted from it. A cluster that hibernates is never dialled; its sets are applied once after each resume.
 //
-// Reading order: observed.go → contents.go (what a set has) → decide.go → statuses.go (what became of it).
+// Reading order: observed.go → contents.go (the content of a set) → decide.go → statuses.go (the results).
 package syncset

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// EventSyncSetsFailed reports sets that a cluster refused, or refused for another reason than before.
+	// EventSyncSetsFailed reports sets that a cluster refused, or refused for a new reason.
 	EventSyncSetsFailed = "SyncSetsFailed"
-	// EventSyncSetsRecovered reports sets that are in a cluster after it had refused them.
+	// EventSyncSetsRecovered reports sets that were applied after a cluster had refused them.
 	EventSyncSetsRecovered = "SyncSetsRecovered"
-	// EventCaughtUp reports that a cluster has all sets again after it hibernated.
+	// EventCaughtUp reports that a cluster has all sets again after a hibernation.
 	EventCaughtUp = "CaughtUp"
 )
 
-// syncAction is what was tried, as events name it.
+// syncAction is the action in events.
 const syncAction = "Sync"
 
-// events are what has happened to the sets since the status was written: one of each reason, however many sets there are.
+// events returns the events since the status was written: at most one for each reason, however many sets there are.
 func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decision.Event {
 	var events []decision.Event
 	before := readStatuses(saved)
@@ -34,7 +34,7 @@ func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decis
 		was, is := before[key], s.statuses[key]
 		hadFailed := was.ObservedGeneration != 0 && was.Result == hiveinternalv1alpha1.FailureSyncSetResult
 		switch {
-		case is.ObservedGeneration == 0: // It was not tried yet.
+		case is.ObservedGeneration == 0: // The set was not tried yet.
 		case is.Result == hiveinternalv1alpha1.FailureSyncSetResult && (!hadFailed || was.FailureMessage != is.FailureMessage):
 			failed = append(failed, key.String()+": "+is.FailureMessage)
 		case is.Result == hiveinternalv1alpha1.SuccessSyncSetResult && hadFailed:
@@ -47,7 +47,7 @@ func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decis
 	if len(recovered) > 0 {
 		events = append(events, decision.Event{Reason: EventSyncSetsRecovered, Action: syncAction, Note: "Applied after a failure: " + joinSome(recovered, ", ")})
 	}
-	// All sets were tried for the resume; it is caught up with if none was refused.
+	// All sets were tried after the resume. The cluster has caught up if none was refused.
 	if synced := s.Status.SyncedResume; synced != nil && !synced.Equal(saved.SyncedResume) && len(s.refused) == 0 {
 		events = append(events, decision.Event{
 			Reason: EventCaughtUp, Action: syncAction, Note: "All sets are applied after the resume that began at " + synced.UTC().Format(time.RFC3339),
@@ -56,7 +56,7 @@ func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decis
 	return events
 }
 
-// joinSome joins the first texts, and says how many there are beside them.
+// joinSome joins the first texts, and appends the number of the others.
 func joinSome(texts []string, separator string) string {
 	if more := len(texts) - maxNames; more > 0 {
 		texts = append(slices.Clone(texts[:maxNames]), fmt.Sprintf("and %d more", more))

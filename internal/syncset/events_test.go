@@ -27,15 +27,15 @@ func TestEventsTellWhatBecameOfSets(t *testing.T) {
 		seen Observed
 		want string
 	}{
-		"nothing has happened":                      {observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a)), ""},
-		"a set is refused":                          {answered(applied("s", a), "ConfigMap a: no"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: no"},
-		"a set is refused again":                    {answered(failed, "ConfigMap a: no"), ""},
-		"a set is refused for another reason":       {answered(failed, "ConfigMap a: never"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: never"},
-		"a set is applied after it was refused":     {answered(failed, ""), "Normal SyncSetsRecovered Applied after a failure: SyncSet s"},
-		"a set is applied again":                    {answered(applied("s", a), ""), ""},
-		"a set is written down and not tried":       {observed([]ObservedSet{deletingSet("s", 1, a)}), ""},
-		"a set that cannot be read is no surprise":  {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "bad"}}), "Warning SyncSetsFailed SyncSet s: bad"},
-		"a set that could not be read stays silent": {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "ConfigMap a: no"}}, failed), ""},
+		"nothing has happened":                  {observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a)), ""},
+		"a set is refused":                      {answered(applied("s", a), "ConfigMap a: no"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: no"},
+		"a set is refused again":                {answered(failed, "ConfigMap a: no"), ""},
+		"a set is refused for another reason":   {answered(failed, "ConfigMap a: never"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: never"},
+		"a set is applied after it was refused": {answered(failed, ""), "Normal SyncSetsRecovered Applied after a failure: SyncSet s"},
+		"a set is applied again":                {answered(applied("s", a), ""), ""},
+		"a set is recorded and not tried":       {observed([]ObservedSet{deletingSet("s", 1, a)}), ""},
+		"an invalid set is reported":            {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "bad"}}), "Warning SyncSetsFailed SyncSet s: bad"},
+		"an invalid set is reported once":       {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "ConfigMap a: no"}}, failed), ""},
 		"a cluster has caught up": {
 			answered(applied("s", a), "").with(func(o *Observed) {
 				o.Resume, o.Answer.Job = &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
@@ -46,12 +46,12 @@ func TestEventsTellWhatBecameOfSets(t *testing.T) {
 				o.Resume, o.Answer.Job = &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
 			}), "",
 		},
-		"a cluster for which there are too many sets has not": {
+		"a cluster with too many sets has not caught up": {
 			answered(applied("s", a), "").with(func(o *Observed) {
 				o.Excess, o.Resume, o.Answer.Job = 1, &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
 			}), "",
 		},
-		"of many sets some are named": {
+		"only some of many sets are named": {
 			observed(nil).with(func(o *Observed) {
 				o.Answer = &Answer{At: now, Results: many}
 				for _, r := range many {

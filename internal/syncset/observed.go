@@ -18,12 +18,12 @@ type Reference = hiveinternalv1alpha1.SyncResourceReference
 
 // SetKey names a set of a cluster.
 type SetKey struct {
-	// IsSelector says that it is a SelectorSyncSet.
+	// IsSelector reports whether the set is a SelectorSyncSet.
 	IsSelector bool
 	Name       string
 }
 
-// String is how people call the set.
+// String returns the name of the set for users.
 func (k SetKey) String() string {
 	if k.IsSelector {
 		return "SelectorSyncSet " + k.Name
@@ -31,7 +31,7 @@ func (k SetKey) String() string {
 	return "SyncSet " + k.Name
 }
 
-// Compare orders sets as they are applied: SyncSets first, by name.
+// Compare orders sets in the order in which they are applied: SyncSets first, then by name.
 func (k SetKey) Compare(other SetKey) int {
 	if k.IsSelector != other.IsSelector {
 		if k.IsSelector {
@@ -42,51 +42,53 @@ func (k SetKey) Compare(other SetKey) int {
 	return cmp.Compare(k.Name, other.Name)
 }
 
-// ObservedSet is a set that is the cluster's now.
+// ObservedSet is a set that applies to the cluster now.
 type ObservedSet struct {
 	SetKey
 	Generation int64
-	// Deletes says that what leaves the set is deleted from the cluster.
+	// Deletes reports whether objects that leave the set are deleted from the cluster.
 	Deletes bool
-	// References are its objects.
+	// References are the objects of the set.
 	References []Reference
-	// Invalid says why the set cannot be applied; empty if it can be.
+	// Invalid describes why the set cannot be applied. It is empty if the set can be applied.
 	Invalid string
 }
 
-// Result is what became of a set at the cluster.
+// Result is the result of a set at the cluster.
 type Result struct {
 	SetKey
 	Generation int64
-	// Failure says which object was refused, and why; empty if all of the set is in the cluster.
+	// Failure names the refused object and the reason. It is empty if the whole set is in the cluster.
 	Failure string
 }
 
-// Answer is what became of a job. Sets that were not reached are in no result.
+// Answer is the result of a job. Sets that were not reached have no result.
 type Answer struct {
 	Job     Job
 	At      time.Time
 	Results []Result
-	// Deleted are those that are gone from the cluster, and NotDeleted says why one is not.
+	// Deleted are the objects that are deleted from the cluster. NotDeleted describes why one is not.
 	Deleted    []Reference
 	NotDeleted string
-	// NoAnswer says why the cluster did not answer; empty if it did.
+	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered.
 	NoAnswer string
 }
 
-// Attempt is the last one, as it is known since the process began.
+// Attempt is the last attempt since the process began.
 type Attempt struct {
-	// Fingerprint is that of its job, and RetryAt when the same is worth another one.
+	// Fingerprint is that of its job. RetryAt is the earliest time of another attempt for the same job.
 	Fingerprint string
 	RetryAt     time.Time
-	// NoAnswer says why the cluster did not answer; empty if it did. NotDeleted says why an object could not be deleted.
+	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered. NotDeleted describes why
+	// an object could not be deleted.
 	NoAnswer, NotDeleted string
-	// Reached are the sets that the full sync called Round has reached so far, with their generations.
+	// Reached are the sets that the full sync Round has processed so far, with their generations.
 	Round   string
 	Reached map[SetKey]int64
 }
 
-// AddReached returns the attempt with what an answer has reached of a full sync, after the attempt before.
+// AddReached returns the attempt with the sets that an answer processed in a full sync, added to those of the previous
+// attempt.
 func (a Attempt) AddReached(before Attempt, answer *Answer) Attempt {
 	a.Round, a.Reached = before.Round, before.Reached
 	if !answer.Job.IsFull {
@@ -101,54 +103,56 @@ func (a Attempt) AddReached(before Attempt, answer *Answer) Attempt {
 	return a
 }
 
-// Job is what is done at a cluster in one go.
+// Job is the work in one connection to a cluster.
 type Job struct {
 	// Sets are applied in this order.
 	Sets []SetKey
-	// Delete is deleted after that.
+	// Delete are the objects to delete after the sets are applied.
 	Delete []Reference
-	// IsFull says that all sets are applied, also those that have not changed, but for the ones that earlier jobs of the same Round have
-	// reached.
+	// IsFull reports whether all sets are applied, including unchanged ones, except those that earlier jobs of the
+	// same Round have processed.
 	IsFull bool
 	Round  string
-	// Resume is when the last resume of the cluster began; nil if it never hibernated.
+	// Resume is the start of the last resume of the cluster; nil if it never hibernated.
 	Resume *metav1.Time
-	// Fingerprint tells whether another job is for the same.
+	// Fingerprint is equal for jobs with the same purpose.
 	Fingerprint string
 }
 
-// Observed is everything that the decision looks at.
+// Observed holds all inputs of a decision.
 type Observed struct {
 	Now time.Time
-	// UID is that of the ClusterSync.
+	// UID is the UID of the ClusterSync.
 	UID string
-	// MayDial says that the cluster answered and is to run.
+	// MayDial reports whether the cluster answered and should run.
 	MayDial bool
-	// IsPaused says that an annotation keeps everything from being applied.
+	// IsPaused reports whether an annotation pauses all changes.
 	IsPaused bool
-	// Resume is when the last resume of the cluster began; nil if it never hibernated.
+	// Server identifies the connection settings of the cluster.
+	Server string
+	// Resume is the start of the last resume of the cluster; nil if it never hibernated.
 	Resume *metav1.Time
-	// Sets are those of the cluster, and Excess how many more there are than are applied to one cluster.
+	// Sets are the sets of the cluster. Excess is the number of further sets beyond the maximum of one cluster.
 	Sets   []ObservedSet
 	Excess int
-	// AreSelectorsUnread says that SelectorSyncSets are not read, so that none of them is known to be gone.
+	// AreSelectorsUnread reports that SelectorSyncSets are not read, so that none can be assumed to be deleted.
 	AreSelectorsUnread bool
 	Status             hiveinternalv1alpha1.ClusterSyncStatus
-	// Answer is of a job that has not been reported yet; nil if there is none.
+	// Answer is the answer of a job that has not been reported yet, or nil.
 	Answer  *Answer
 	Attempt Attempt
 }
 
-// Plan is what is done and reported.
+// Plan holds the actions and the reported status.
 type Plan struct {
 	// Rule names the decision, for the log.
 	Rule string
-	// Job is handed in; nil for none.
+	// Job is submitted to the applier; nil for none.
 	Job *Job
-	// Status is the new one, but for its conditions.
+	// Status is the new status, without its conditions.
 	Status         hiveinternalv1alpha1.ClusterSyncStatus
 	Failed, Synced decision.Condition
-	// Events are what has become of the sets.
+	// Events are the events of the sets.
 	Events       []decision.Event
 	RequeueAfter time.Duration
 }

@@ -12,13 +12,14 @@ import (
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 )
 
-// maxMessageBytes is that of the schema.
+// maxMessageBytes is the limit in the schema.
 const maxMessageBytes = 1024
 
-// setStatus is what is known of one set.
+// setStatus is the recorded status of one set.
 type setStatus hiveinternalv1alpha1.SyncStatus
 
-// statuses are what is known of the sets of a cluster, also of those that are gone and of which something is left.
+// statuses are the recorded statuses of a cluster's sets, including deleted sets that still have objects in the
+// cluster.
 type statuses map[SetKey]setStatus
 
 func readStatuses(status hiveinternalv1alpha1.ClusterSyncStatus) statuses {
@@ -44,7 +45,7 @@ func (all statuses) write(status *hiveinternalv1alpha1.ClusterSyncStatus) {
 	}
 }
 
-// missing returns what is not written down.
+// missing returns the references that are not recorded.
 func (s setStatus) missing(references []Reference) []Reference {
 	known := toSet(s.ResourcesToDelete)
 	var missing []Reference
@@ -57,17 +58,17 @@ func (s setStatus) missing(references []Reference) []Reference {
 	return missing
 }
 
-// record writes down what a set is going to have in the cluster.
+// record records the objects that a set will have in the cluster.
 func (all statuses) record(set ObservedSet, now *metav1.Time) {
 	status, isKnown := all[set.SetKey]
 	if !isKnown {
-		status = setStatus{Name: set.Name, Result: hiveinternalv1alpha1.FailureSyncSetResult, FailureMessage: "It has not been applied yet", LastTransitionTime: *now}
+		status = setStatus{Name: set.Name, Result: hiveinternalv1alpha1.FailureSyncSetResult, FailureMessage: "The set has not been applied yet", LastTransitionTime: *now}
 	}
 	status.ResourcesToDelete = append(status.ResourcesToDelete, status.missing(set.References)...)
 	all[set.SetKey] = status
 }
 
-// note writes down what became of a set.
+// note records the result of a set.
 func (all statuses) note(r Result, now *metav1.Time) {
 	status := all[r.SetKey]
 	result := hiveinternalv1alpha1.SuccessSyncSetResult
@@ -93,12 +94,12 @@ func toSet(references []Reference) map[Reference]bool {
 	return set
 }
 
-// stamp is now, as a status keeps it.
+// stamp returns the current time in the precision of a status.
 func (s *situation) stamp() *metav1.Time {
 	return new(metav1.NewTime(s.Now).Rfc3339Copy())
 }
 
-// recordAnswer writes down what became of the last job.
+// recordAnswer copies the results of the last job into the statuses.
 func (s *situation) recordAnswer() {
 	if s.Answer == nil {
 		return
@@ -118,7 +119,7 @@ func (s *situation) recordAnswer() {
 	}
 }
 
-// settleStatuses forgets what no longer matters, and writes down which sets cannot be applied.
+// settleStatuses forgets statuses that no longer matter, and records which sets cannot be applied.
 func (s *situation) settleStatuses() {
 	current := map[SetKey]bool{}
 	for _, set := range s.Sets {
@@ -133,16 +134,16 @@ func (s *situation) settleStatuses() {
 		}
 	}
 	if s.Excess > 0 {
-		return // Sets that were left out are not gone.
+		return // Sets beyond the maximum are not deleted.
 	}
 	maps.DeleteFunc(s.statuses, func(key SetKey, status setStatus) bool { return !current[key] && len(status.ResourcesToDelete) == 0 })
 }
 
-// isUnread reports whether a set may be the cluster's still, with all that is written down of it.
+// isUnread reports whether a set may still apply to the cluster, so that its status and objects must be kept.
 func (s *situation) isUnread(key SetKey) bool { return key.IsSelector && s.AreSelectorsUnread }
 
-// findOrphans returns what is to be deleted, and forgets what another set has by now. Nothing is deleted while it is not known what all
-// sets have.
+// findOrphans returns the objects to delete, and forgets those that now belong to another set. No object is deleted
+// while the content of any set is unknown.
 func (s *situation) findOrphans() []Reference {
 	if s.Excess > 0 || slices.ContainsFunc(s.Sets, func(set ObservedSet) bool { return set.Invalid != "" }) {
 		return nil

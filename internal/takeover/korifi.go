@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package takeover hands what Korifi has made to Torpor's controllers, once Korifi's own run no more.
+// Package takeover hands objects that Korifi has created to Torpor's controllers, once Korifi's controllers no longer
+// run.
 package takeover
 
 import (
@@ -25,12 +26,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 )
 
-// ErrUpstreamRuns is returned before anything is changed, if Korifi's controllers or webhooks are still there.
+// ErrUpstreamRuns is returned before anything is changed, if Korifi's controllers or webhooks still exist.
 var ErrUpstreamRuns = errors.New("the controllers of Korifi are still installed")
 
-// FromKorifi gives the users of Korifi's roles those of Torpor, marks every object of a kind that both projects handle, takes
-// Korifi's finalizers off all its kinds, and deletes the AppWorkloads and StatefulSets beside which Torpor starts nothing. It may be run
-// again after an error. Objects are found by the names of upstream's kinds and labels:
+// FromKorifi gives the users of Korifi's roles those of Torpor, marks every object of a kind that both projects handle,
+// and removes Korifi's finalizers from all its kinds. It then deletes Korifi's AppWorkloads and StatefulSets, because
+// Torpor starts nothing while they exist. It may be run again after an error. Objects are found by the names of
+// upstream's kinds and labels:
 // https://github.com/cloudfoundry/korifi/tree/main/controllers/api/v1alpha1
 func FromKorifi(ctx context.Context, e bulk.Editor) error {
 	if err := requireStopped(ctx, e); err != nil {
@@ -44,7 +46,7 @@ func FromKorifi(ctx context.Context, e bulk.Editor) error {
 		failed = append(failed, e.EachObject(ctx, korifiKind(kind), func(obj *metav1.PartialObjectMetadata) error { return takeObject(ctx, e, obj, false) }))
 	}
 	if err := errors.Join(failed...); err != nil {
-		return err // What runs is not ended for an app that Torpor may not take.
+		return err // Do not end the workloads of an app that could not be handed over.
 	}
 	return deleteWorkloads(ctx, e)
 }
@@ -57,12 +59,13 @@ func handledKinds() []string {
 	return []string{"CFOrg", "CFSpace", "CFDomain", "CFRoute", "CFPackage", "CFBuild", "CFProcess", "CFApp"}
 }
 
-// unknownKinds would hold their namespaces for ever by finalizers that nobody takes off any more.
+// unknownKinds returns the kinds that Torpor does not handle. Their finalizers would block their namespaces forever,
+// because no controller removes them.
 func unknownKinds() []string {
 	return []string{"CFServiceBinding", "CFServiceInstance", "CFServiceOffering", "CFServicePlan", "CFServiceBroker", "CFTask", "CFSecurityGroup", "BuildWorkload", "TaskWorkload", "AppWorkload"}
 }
 
-// requireStopped does not look for a Lease: it stays for a while after its holder.
+// requireStopped does not check the Lease, because a Lease outlives its holder for a while.
 func requireStopped(ctx context.Context, e bulk.Editor) error {
 	upstream := otherwriter.Korifi()
 	for _, namespace := range upstream.Namespaces {
@@ -83,7 +86,7 @@ func requireStopped(ctx context.Context, e bulk.Editor) error {
 				return err
 			}
 			if found {
-				return fmt.Errorf("%w: expected no webhook configuration %s, which lets nobody write while its server is away; found it; run: "+
+				return fmt.Errorf("%w: expected no webhook configuration %s, which blocks writes while its server is unavailable; found it; run: "+
 					"kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration --ignore-not-found %[2]s", ErrUpstreamRuns, name)
 			}
 		}
@@ -91,7 +94,7 @@ func requireStopped(ctx context.Context, e bulk.Editor) error {
 	return nil
 }
 
-// takeObject takes Korifi's finalizers off, and marks what Torpor would otherwise leave alone.
+// takeObject removes Korifi's finalizers, and marks an object that Torpor would otherwise not handle.
 func takeObject(ctx context.Context, e bulk.Editor, obj *metav1.PartialObjectMetadata, isHandled bool) error {
 	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), isUpstreamFinalizer)
 	owner := otherwriter.FindWriter(otherwriter.Observed{
@@ -124,10 +127,10 @@ func takeObject(ctx context.Context, e bulk.Editor, obj *metav1.PartialObjectMet
 
 func isUpstreamFinalizer(name string) bool {
 	group := korifiv1alpha1.CFAppKind().Group
-	return strings.HasSuffix(name, "."+group) || name == group+"/cfPackageController" // The only one that is named in another way.
+	return strings.HasSuffix(name, "."+group) || name == group+"/cfPackageController" // The only other form.
 }
 
-// deleteWorkloads ends Korifi's Pods. Torpor waits for them app by app, so that no worker runs twice.
+// deleteWorkloads ends Korifi's Pods. Torpor waits for their end app by app, so that no worker runs twice.
 func deleteWorkloads(ctx context.Context, e bulk.Editor) error {
 	remove := func(obj *metav1.PartialObjectMetadata) error {
 		return e.DeleteObject(ctx, obj, "Torpor starts its own Pods when those of Korifi are gone")
@@ -138,8 +141,8 @@ func deleteWorkloads(ctx context.Context, e bulk.Editor) error {
 	)
 }
 
-// rolesOf returns the ClusterRoles of Torpor by those of Korifi. An admin of Korifi is bound in a namespace, and Torpor's in the whole
-// cluster, so that is left to a person.
+// rolesOf returns the ClusterRoles of Torpor by those of Korifi. It leaves out admins: an admin of Korifi is bound in a
+// namespace, but one of Torpor in the whole cluster, so an administrator has to decide.
 func rolesOf() map[string]string {
 	const prefix = "korifi-controllers-"
 	return map[string]string{
@@ -149,7 +152,8 @@ func rolesOf() map[string]string {
 	}
 }
 
-// bindRoles makes a RoleBinding beside each of Korifi's, which stays: its ClusterRole goes with Korifi.
+// bindRoles creates a RoleBinding for each of Korifi's, which are kept: Korifi removes its ClusterRoles when it is
+// uninstalled.
 func bindRoles(ctx context.Context, e bulk.Editor) error {
 	token, failed := "", []error(nil)
 	for {
@@ -201,8 +205,8 @@ func bindRole(ctx context.Context, e bulk.Editor, theirs *rbacv1.RoleBinding) er
 	return nil
 }
 
-// requireGives refuses a RoleBinding that is there already and does not give what one of Torpor's would: who made it is not known, so that it is not
-// for this command to change.
+// requireGives returns an error if a present RoleBinding differs from the one that Torpor needs. Its author is unknown,
+// so this command does not change it.
 func requireGives(present, own *rbacv1.RoleBinding, of string) error {
 	const remedy = "correct or delete it, and run this again"
 	if present.RoleRef != own.RoleRef {

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/bulk"
 )
 
-// oneBinding is an API server with a RoleBinding of every name, and takes no writes.
+// oneBinding is an API server that returns the same RoleBinding for every name, and accepts no writes.
 type oneBinding struct {
 	client.Client
 	found rbacv1.RoleBinding
@@ -33,7 +33,7 @@ func (o oneBinding) Get(_ context.Context, key client.ObjectKey, into client.Obj
 	return nil
 }
 
-// TestABindingThatIsThereHasToGiveTheSame has a RoleBinding of the name that this one would get.
+// TestABindingThatIsThereHasToGiveTheSame has a RoleBinding with the name that Torpor's would get.
 func TestABindingThatIsThereHasToGiveTheSame(t *testing.T) {
 	t.Parallel()
 	alice, bob := rbacv1.Subject{Kind: rbacv1.UserKind, Name: "alice"}, rbacv1.Subject{Kind: rbacv1.UserKind, Name: "bob"}
@@ -48,9 +48,9 @@ func TestABindingThatIsThereHasToGiveTheSame(t *testing.T) {
 		found rbacv1.RoleBinding
 		want  string
 	}{
-		"an earlier run has made it": {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob, alice}}, ""},
-		"it is of another role":      {rbacv1.RoleBinding{RoleRef: other, Subjects: []rbacv1.Subject{alice}}, "expected ClusterRole torpor-space-developer, found ClusterRole view"},
-		"it is of somebody else":     {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of developers, found that User alice is missing"},
+		"a binding of an earlier run":    {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob, alice}}, ""},
+		"a binding to another role":      {rbacv1.RoleBinding{RoleRef: other, Subjects: []rbacv1.Subject{alice}}, "expected ClusterRole torpor-space-developer, found ClusterRole view"},
+		"a binding with another subject": {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of developers, found that User alice is missing"},
 	} {
 		err := bindRole(t.Context(), bulk.Editor{Client: oneBinding{found: row.found}, Out: io.Discard}, theirs)
 		if said := fmt.Sprint(err); (err == nil) != (row.want == "") || !strings.Contains(said, row.want) && row.want != "" {

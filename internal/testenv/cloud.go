@@ -28,11 +28,11 @@ const (
 	Region = "local-1"
 	// AccessKey is an access key id that tests use; a cloud started without --access-keys accepts any.
 	AccessKey = "AKIATORPORTEST000001"
-	// SecretKey is the secret that must never show up anywhere.
+	// SecretKey is the secret that must never appear anywhere.
 	SecretKey = "s3cr3t-Of/torpor+tests"
 )
 
-// CloudServer is a simulated cloud as a process of its own.
+// CloudServer is a simulated cloud in its own process.
 type CloudServer struct {
 	*Process
 	// URL is its endpoint.
@@ -41,7 +41,8 @@ type CloudServer struct {
 	http *http.Client
 }
 
-// StartCloud starts a simulated cloud whose machines take 100 ms to start and to stop; flags of `local cloud` come on top.
+// StartCloud starts a simulated cloud whose machines take 100 ms to start and to stop; flags of `local cloud`
+// are added.
 func StartCloud(t testing.TB, flags ...string) *CloudServer {
 	t.Helper()
 	args := append([]string{
@@ -56,7 +57,7 @@ func StartCloud(t testing.TB, flags ...string) *CloudServer {
 	return c
 }
 
-// CredentialsData are the keys of a Secret that lets in to this cloud.
+// CredentialsData returns the keys of a Secret with access to this cloud.
 func (c *CloudServer) CredentialsData() map[string][]byte {
 	return map[string][]byte{
 		"aws_access_key_id": []byte(AccessKey), "aws_secret_access_key": []byte(SecretKey), "endpoint_url": []byte(c.URL),
@@ -71,13 +72,13 @@ func (c *CloudServer) CountCalls(t testing.TB) map[string]int {
 	return counts
 }
 
-// ResetCalls counts from zero.
+// ResetCalls restarts the counts from zero.
 func (c *CloudServer) ResetCalls(t testing.TB) {
 	t.Helper()
 	c.callAdmin(t, http.MethodDelete, "calls", nil, nil)
 }
 
-// CloudFault is something that goes wrong on demand; see `local cloud`, which refuses what makes no sense.
+// CloudFault is a failure on demand; see `local cloud`, which refuses invalid ones.
 type CloudFault struct {
 	// Kind is empty for a call that is refused or delayed, or stuckPending, stuckStopping, lostStart.
 	Kind string `json:"kind,omitempty"`
@@ -85,12 +86,12 @@ type CloudFault struct {
 	Action string `json:"action,omitempty"`
 	// InstanceIDs limits the fault to these machines; empty is all.
 	InstanceIDs []string `json:"instanceIDs,omitempty"`
-	// Code and Message are the error to answer.
+	// Code and Message are the error in the answer.
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Times is how often the fault strikes; 0 means until it is cleared.
 	Times int `json:"times,omitempty"`
-	// Delay is how much later the answer leaves, as "1.5s".
+	// Delay is the delay of the answer, as "1.5s".
 	Delay string `json:"delay,omitempty"`
 }
 
@@ -106,13 +107,14 @@ func (c *CloudServer) ClearFaults(t testing.TB) {
 	c.callAdmin(t, http.MethodDelete, "faults", nil, nil)
 }
 
-// SetLatency sets how long machines take from now on to start and to stop.
+// SetLatency sets how long machines take to start and to stop from now on.
 func (c *CloudServer) SetLatency(t testing.TB, start, stop time.Duration) {
 	t.Helper()
 	c.callAdmin(t, http.MethodPost, "latency", map[string]string{"start": start.String(), "stop": stop.String()}, nil)
 }
 
-// callAdmin calls the cloud's own interface and reads the answer unless into is nil. It serves cleanups too.
+// callAdmin calls the cloud's admin interface and reads the answer unless into is nil. Cleanups can call it
+// too.
 func (c *CloudServer) callAdmin(t testing.TB, method, path string, body, into any) {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -127,7 +129,7 @@ func (c *CloudServer) callAdmin(t testing.TB, method, path string, body, into an
 	})
 }
 
-// sendRequest sends a request and has the answer read; anything but success fails the test.
+// sendRequest sends a request and passes the answer to read; anything but success fails the test.
 func (c *CloudServer) sendRequest(t testing.TB, request *http.Request, read func([]byte) error) {
 	t.Helper()
 	answer, err := c.http.Do(request)
@@ -147,7 +149,7 @@ func (c *CloudServer) sendRequest(t testing.TB, request *http.Request, read func
 	}
 }
 
-// CloudInstance is a machine as the cloud itself sees it.
+// CloudInstance is a machine as the cloud itself reports it.
 type CloudInstance struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
@@ -170,7 +172,8 @@ func (c *CloudServer) ListInstances(t testing.TB, infraID string) []CloudInstanc
 	})
 }
 
-// ExpectState returns an error unless every machine of the cluster that was not terminated is in the state, for use with Eventually.
+// ExpectState returns an error unless every machine of the cluster that was not terminated is in the state,
+// for use with Eventually.
 func (c *CloudServer) ExpectState(t testing.TB, infraID, state string) error {
 	t.Helper()
 	machines := slices.DeleteFunc(c.ListInstances(t, infraID), func(i CloudInstance) bool { return i.State == "terminated" || i.State == "shutting-down" })
@@ -185,7 +188,8 @@ func (c *CloudServer) ExpectState(t testing.TB, infraID, state string) error {
 	return nil
 }
 
-// RunInstances makes n machines without commands, named <infraID>-0 and so on, and returns their ids once they run.
+// RunInstances creates n machines without commands, named <infraID>-0 and so on, and returns their ids once
+// they run.
 func (c *CloudServer) RunInstances(t testing.TB, infraID string, n int) []string {
 	t.Helper()
 	var ids []string
@@ -196,13 +200,13 @@ func (c *CloudServer) RunInstances(t testing.TB, infraID string, n int) []string
 	return ids
 }
 
-// RunInstance makes one machine without a command, and returns its id.
+// RunInstance creates one machine without a command, and returns its id.
 func (c *CloudServer) RunInstance(t testing.TB, infraID, name string) string {
 	t.Helper()
 	return c.runInstance(t, infraID, name)
 }
 
-// RunSpotInstance makes a machine of a one-time spot request, which can be terminated only.
+// RunSpotInstance creates a machine of a one-time spot request, which can be terminated only.
 func (c *CloudServer) RunSpotInstance(t testing.TB, infraID, name string) string {
 	t.Helper()
 	return c.runInstance(t, infraID, name, "InstanceMarketOptions.MarketType", "spot")
@@ -221,7 +225,7 @@ func (c *CloudServer) ReplaceInstance(t testing.TB, infraID, id string) string {
 	return c.runInstance(t, infraID, infraID+"-replacement")
 }
 
-// runInstance takes further parameters of the call, each a name and a value.
+// runInstance accepts further parameters of the call, each a name and a value.
 func (c *CloudServer) runInstance(t testing.TB, infraID, name string, parameters ...string) string {
 	t.Helper()
 	var made struct {
@@ -249,24 +253,24 @@ func (c *CloudServer) callEC2(t testing.TB, form url.Values, read func([]byte) e
 	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, c.URL, strings.NewReader(form.Encode()))
 	ExpectNoError(t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	// The cloud looks at the key and the region, not at the signature.
+	// The cloud checks the key and the region, not the signature.
 	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")
 	c.sendRequest(t, request, read)
 }
 
 func clusterTag(infraID string) string { return "kubernetes.io/cluster/" + infraID }
 
-// ClusterOptions describe a target cluster. What is left empty is as `local cluster create` has it.
+// ClusterOptions describe a target cluster. Empty fields have the defaults of `local cluster create`.
 type ClusterOptions struct {
 	// Name of the cluster and its ClusterDeployment, at most 32 lower-case letters, digits and dashes.
 	Name string
 	// Namespace of the ClusterDeployment.
 	Namespace string
-	// Nodes is how many.
+	// Nodes is the number of nodes.
 	Nodes int
 	// Certificates is how long the nodes' certificates are valid, at least 20 s.
 	Certificates time.Duration
-	// Flags of `local cluster create` come on top.
+	// Flags of `local cluster create` are added.
 	Flags []string
 }
 
@@ -275,13 +279,13 @@ type TargetCluster struct {
 	Name, Namespace, InfraID string
 	// Kubeconfig is the path of the administrator's kubeconfig; Manifest the path of the objects for the hub.
 	Kubeconfig, Manifest string
-	// Config and Client let in as an administrator while the cluster is awake.
+	// Config and Client give administrator access while the cluster is running.
 	Config *rest.Config
 	Client client.Client
 }
 
-// CreateTargetCluster makes a target cluster and returns when its nodes are ready. The cloud must have been started with
-// --allow-commands. If the hub serves no ClusterDeployments yet, apply Manifest later.
+// CreateTargetCluster creates a target cluster and returns when its nodes are ready. The cloud must have been
+// started with --allow-commands. If the hub serves no ClusterDeployments yet, apply Manifest later.
 func CreateTargetCluster(t testing.TB, hub *Environment, cloud *CloudServer, o ClusterOptions) *TargetCluster {
 	t.Helper()
 	dir := t.TempDir()

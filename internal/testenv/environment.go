@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv gives tests an environment: a real API server with the repository's CRDs, controllers that run in the
-// test's own process, a simulated cloud, target clusters on it, and processes that end with the test. Only tests import it.
-// What it starts is the repository's own binary local, whose path the environment variable TORPOR_LOCAL holds; tests are
-// skipped without it. docs/testing.md shows how the parts go together.
+// Package testenv gives tests an environment: a real API server with the repository's CRDs, controllers that
+// run in the test's own process, a simulated cloud, target clusters on it, and processes that end with the
+// test. Only tests import it. It starts the repository's own binary local, whose path is in the environment
+// variable TORPOR_LOCAL; tests are skipped without it. docs/testing.md shows how the parts fit together.
 package testenv
 
 import (
@@ -53,14 +53,14 @@ func localBinary(t testing.TB) string {
 	return path
 }
 
-// callTimeout bounds each call of a test to a server of its own.
+// callTimeout bounds each call of a test to one of its own servers.
 const callTimeout = time.Minute
 
-// Environment is a real API server with its etcd as processes that end with the test, and an administrator's client for it.
-// No controllers run unless they are started.
+// Environment is a real API server with its etcd as processes that end with the test, and an administrator's
+// client for it. No controllers run unless they are started.
 type Environment struct {
 	*Process
-	// Config lets in as an administrator. Copy it to change it.
+	// Config has administrator access. Copy it to change it.
 	Config *rest.Config
 	// Client reads and writes directly, without a cache.
 	Client client.Client
@@ -83,7 +83,8 @@ func StartAPIServer(t testing.TB) *Environment {
 	return startEnvironment(t, "--api-only")
 }
 
-// StartOlder starts an API server that serves every CRD of the repository, and of Kubernetes what an older version does, such as 1.35.
+// StartOlder starts an API server that serves every CRD of the repository, and the Kubernetes API of an older
+// version, such as 1.35.
 func StartOlder(t testing.TB, version string) *Environment {
 	t.Helper()
 	e := StartOlderAPIServer(t, version)
@@ -91,23 +92,24 @@ func StartOlder(t testing.TB, version string) *Environment {
 	return e
 }
 
-// StartOlderAPIServer starts one without any CRD.
+// StartOlderAPIServer starts an API server of an older version without any CRD.
 func StartOlderAPIServer(t testing.TB, version string) *Environment {
 	t.Helper()
 	return startEnvironment(t, "--api-only", "--emulated-version", version)
 }
 
-// StartOlderControlPlane starts an API server without any CRD that serves what an older version of Kubernetes does, and its controllers.
+// StartOlderControlPlane starts an API server of an older version without any CRD, and the controllers of
+// Kubernetes.
 func StartOlderControlPlane(t testing.TB, version string) *Environment {
 	t.Helper()
 	return startEnvironment(t, "--emulated-version", version)
 }
 
-// StartControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes, and nodes that
-// report every Pod as running without running it.
+// StartControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes,
+// and nodes that report every Pod as running without running it, and serve a log for it.
 func StartControlPlane(t testing.TB, nodes int) *Environment {
 	t.Helper()
-	e := startEnvironment(t)
+	e := startEnvironment(t, "--approve-serving")
 	for i := range nodes {
 		name := fmt.Sprintf("node-%d", i)
 		p := StartProcess(t, localBinary(t), []string{
@@ -124,7 +126,7 @@ func StartControlPlane(t testing.TB, nodes int) *Environment {
 func StartBridgedControlPlane(t testing.TB) *Environment {
 	t.Helper()
 	e := startEnvironment(t, "--address", "10.250.0.1")
-	t.Cleanup(func() { e.Stop(t) }) // Only one that ends in order takes the bridge along.
+	t.Cleanup(func() { e.Stop(t) }) // The bridge is removed only by a graceful end.
 	return e
 }
 
@@ -139,20 +141,23 @@ func (e *Environment) nodeIsReady(t testing.TB, name string) error {
 			return nil
 		}
 	}
-	return errors.New("expected it to be ready and without taints, found it is not")
+	return errors.New("expected the node to be ready and without taints, found it is not")
 }
 
-// hubCollection lets the control plane of a test have more garbage: a real one is larger, and collects it more rarely.
+// hubCollection raises the garbage of a test's control plane before it is collected: a real one has a larger
+// heap, and collects more rarely.
 const hubCollection = "GOGC=400"
 
 const (
-	// startAttempts is how often an API server is started that gives up: it waits for its own roles for half a minute, and no flag makes that longer.
+	// startAttempts is how often an API server that gives up is started: it waits half a minute for its own
+	// roles, and no flag makes that longer.
 	startAttempts = 3
-	// kubeconfigPrefix is before the path that a control plane says when it is ready.
+	// kubeconfigPrefix precedes the path that a control plane prints when it is ready.
 	kubeconfigPrefix = "kubeconfig: "
 )
 
-// startsOrGivesUp reports whether a control plane is ready, or has ended for another reason than that the machine was too busy for its API server.
+// startsOrGivesUp reports whether a control plane is ready, or has ended for another reason than that the
+// machine was too busy for its API server.
 func (p *Process) startsOrGivesUp(t testing.TB) (isDecided bool) {
 	t.Helper()
 	Eventually(t, p.Name+" starts", func() error {
@@ -199,8 +204,8 @@ func (e *Environment) KubeconfigPath(testing.TB) string {
 	return filepath.Join(e.dir, "admin.kubeconfig")
 }
 
-// InstallCRDs installs every CRD of config/crd, or those of files and folders, and returns when they are served. What is served
-// under the same name is replaced.
+// InstallCRDs installs every CRD of config/crd, or those of files and folders, and returns when they are
+// served. A CRD of the same name is replaced.
 func (e *Environment) InstallCRDs(t testing.TB, paths ...string) {
 	t.Helper()
 	if len(paths) == 0 {
@@ -230,27 +235,27 @@ func (e *Environment) RemoveCRDs(t testing.TB) {
 				return nil
 			}
 			if looks++; looks%nudgeInterval == 0 {
-				return errors.Join(errors.New("it is still there"), e.nudgeCRD(t, crd))
+				return errors.Join(errors.New("the CRD is still there"), e.nudgeCRD(t, crd))
 			}
-			return errors.New("it is still there")
+			return errors.New("the CRD is still there")
 		})
 	}
 }
 
-// nudgeInterval is after how many looks a CRD is nudged again.
+// nudgeInterval is the number of polls after which a CRD is nudged again.
 const nudgeInterval = 40
 
-// nudgeCRD changes a CRD that does not go. When the API server's finalizer meets a conflict with another of its controllers, it
-// waits for the next change, and takes none that is only about its own condition for one: without a nudge the CRD stays
-// until the next resync, five minutes later.
+// nudgeCRD changes a CRD whose deletion hangs. When the API server's finalizer meets a conflict with another
+// of its controllers, it waits for the next change, and ignores a change of its own condition. Without a
+// nudge the CRD stays until the next resync, five minutes later.
 func (e *Environment) nudgeCRD(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition) error {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"nudge":%q}}}`, crd.ResourceVersion)
 	return client.IgnoreNotFound(e.Client.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, patch)))
 }
 
-// CreateNamespace makes a namespace of its own for a test and returns its name. It stays, since no controller deletes namespaces
-// here.
+// CreateNamespace creates a namespace for a test and returns its name. It stays, since no controller deletes
+// namespaces here.
 func (e *Environment) CreateNamespace(t testing.TB) string {
 	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -260,7 +265,7 @@ func (e *Environment) CreateNamespace(t testing.TB) string {
 	return ns.Name
 }
 
-// DeleteAfterTest deletes an object when the test ends; one that is gone already is no error.
+// DeleteAfterTest deletes an object when the test ends; an object that is already gone is no error.
 func (e *Environment) DeleteAfterTest(t testing.TB, obj client.Object) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -307,9 +312,10 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// StartManager runs a manager in the test's own process, where the race detector sees it, until the test ends or stop is
-// called. The setup function registers the controllers; adjust changes options before the manager is made. It knows every
-// kind of the repository, serves no metrics, and shows the end of its log if the test fails.
+// StartManager runs a manager in the test's own process, where the race detector covers it, until the test
+// ends or stop is called. The setup function registers the controllers; adjust changes options before the
+// manager is created. It knows every kind of the repository, serves no metrics, and shows the end of its log
+// if the test fails.
 func StartManager(t testing.TB, env *Environment, setup func(manager.Manager) error, adjust ...func(*manager.Options)) (stop func()) {
 	t.Helper()
 	options := manager.Options{
@@ -336,8 +342,9 @@ func StartManager(t testing.TB, env *Environment, setup func(manager.Manager) er
 	return RunInBackground(t, "the manager", mgr.Start)
 }
 
-// RunInBackground runs a function until the test ends or stop is called. Both cancel its context and wait until it
-// returns, so that none of its goroutines outlives the test; an error that it returns fails the test.
+// RunInBackground runs a function until the test ends or stop is called. Both cancel its context and wait
+// until it returns, so that none of its goroutines outlives the test; an error that it returns fails the
+// test.
 func RunInBackground(t testing.TB, name string, run func(ctx context.Context) error) (stop func()) {
 	t.Helper()
 	// The test's own context ends before its cleanups, and would end what they still need.
@@ -354,8 +361,8 @@ func RunInBackground(t testing.TB, name string, run func(ctx context.Context) er
 	return stop
 }
 
-// WithTransport returns the environment as seen through a transport of the test's own, which may count, delay or refuse
-// requests. Only what is started with the result goes through it; its Client does not.
+// WithTransport returns the environment with a transport of the test, which may count, delay or refuse
+// requests. Only components that are started with the result use it; its Client does not.
 func (e *Environment) WithTransport(wrap func(http.RoundTripper) http.RoundTripper) *Environment {
 	wrapped := *e
 	wrapped.Config = rest.CopyConfig(e.Config)
@@ -363,7 +370,7 @@ func (e *Environment) WithTransport(wrap func(http.RoundTripper) http.RoundTripp
 	return &wrapped
 }
 
-// ImpersonateUser returns a configuration that lets in as another user, with the rights of that user and no more.
+// ImpersonateUser returns a configuration that acts as another user, with the rights of that user only.
 func (e *Environment) ImpersonateUser(name string, groups ...string) *rest.Config {
 	cfg := rest.CopyConfig(e.Config)
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
@@ -387,7 +394,7 @@ type Suite struct {
 	failed   bool
 }
 
-// Run runs the tests of the package, then ends what they share, and returns the exit code of the process.
+// Run runs the tests of the package, then ends the shared values, and returns the exit code of the process.
 func (s *Suite) Run(m *testing.M) int {
 	code := m.Run()
 	s.runCleanups()
@@ -397,7 +404,7 @@ func (s *Suite) Run(m *testing.M) int {
 	return code
 }
 
-// runCleanups calls the cleanups, the last first. A cleanup may add others.
+// runCleanups calls the cleanups in reverse order. A cleanup may add others.
 func (s *Suite) runCleanups() {
 	for {
 		s.mu.Lock()
@@ -413,7 +420,8 @@ func (s *Suite) runCleanups() {
 	}
 }
 
-// Shared is a value that starts with the first test that gets it, and ends after the last test of the package.
+// Shared is a value that starts with the first test that gets it, and ends after the last test of the
+// package.
 type Shared[T any] struct {
 	suite *Suite
 	start func(testing.TB) T
@@ -429,15 +437,15 @@ func NewShared[T any](suite *Suite, start func(testing.TB) T) *Shared[T] {
 	return &Shared[T]{suite: suite, start: start}
 }
 
-// Get returns the value, and starts it if this is the first test to ask. Once a start has failed or was skipped, so are
-// all tests that ask.
+// Get returns the value, and starts it if this is the first test to ask. Once a start has failed or was
+// skipped, all tests that ask fail or are skipped.
 func (s *Shared[T]) Get(t testing.TB) T {
 	t.Helper()
 	s.once.Do(func() {
 		ended := make(chan struct{})
 		ctx := context.WithoutCancel(t.Context())
 		tb := &suiteTB{TB: t, suite: s.suite, context: func() context.Context { return ctx }}
-		// FailNow and SkipNow end their goroutine, so start has one of its own.
+		// FailNow and SkipNow end their goroutine, so start runs in a separate one.
 		go func() {
 			defer close(ended)
 			s.value = s.start(tb)
@@ -450,13 +458,14 @@ func (s *Shared[T]) Get(t testing.TB) T {
 	case s.skipped != "":
 		t.Skip(s.skipped)
 	case !s.started:
-		t.Fatal("expected what the tests of this package share to start, found that it failed; see the first test's log")
+		t.Fatal("expected the shared value of this package's tests to start, found that it failed; see the first test's log")
 	}
 	return s.value
 }
 
-// suiteTB is the testing.TB of what outlives a test. It embeds the first test's only because no type outside package
-// testing can implement the interface otherwise; that test ends long before the suite, so none of its methods is used.
+// suiteTB is the testing.TB of values that outlive a test. It embeds the first test's only because no type
+// outside package testing can implement the interface otherwise; that test ends long before the suite, so
+// none of its methods is used.
 type suiteTB struct {
 	testing.TB
 	suite   *Suite
@@ -519,8 +528,8 @@ func (s *suiteTB) Setenv(name, value string) {
 	}
 }
 
-// FindHTTPRouteCRD returns the file of the Gateway API's own module that defines HTTPRoutes. The go command knows where that is, also of a test
-// that was compiled with -trimpath.
+// FindHTTPRouteCRD returns the file in the Gateway API's module that defines HTTPRoutes. The go command knows
+// the path even for tests compiled with -trimpath.
 func FindHTTPRouteCRD(t testing.TB) string {
 	t.Helper()
 	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()

@@ -17,11 +17,12 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// ForeignObject is an object of a kind that an example of a StopAdapter is about, and statuses that the kind's own controller writes.
+// ForeignObject is an object of a kind that an example of a StopAdapter covers, with statuses that the kind's
+// own controller writes.
 type ForeignObject struct {
 	// Example is the file in examples/stopadapters.
 	Example, object string
-	// Stopping is neither asleep nor awake; empty where a stop is reached at once.
+	// Stopping is neither asleep nor awake; empty where a stop takes effect at once.
 	Stopping, Asleep, Awake string
 }
 
@@ -45,7 +46,7 @@ func ListForeignObjects() []ForeignObject {
 	}
 }
 
-// ReadStopAdapter returns the StopAdapter of an example, which nobody has made yet.
+// ReadStopAdapter returns the StopAdapter of an example, without creating it.
 func ReadStopAdapter(t testing.TB, example string) *torporv1alpha1.StopAdapter {
 	t.Helper()
 	a := &torporv1alpha1.StopAdapter{}
@@ -53,7 +54,7 @@ func ReadStopAdapter(t testing.TB, example string) *torporv1alpha1.StopAdapter {
 	return a
 }
 
-// Build returns the object, which nobody has made yet.
+// Build returns the object, without creating it.
 func (o ForeignObject) Build(t testing.TB, name types.NamespacedName) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
@@ -63,12 +64,13 @@ func (o ForeignObject) Build(t testing.TB, name types.NamespacedName) *unstructu
 	return u
 }
 
-// ReportForeignStatus writes a status of a ForeignObject as the kind's own controller does, about the generation that the object has.
+// ReportForeignStatus writes a status of a ForeignObject as the kind's own controller does, for the object's
+// present generation.
 func (e *Environment) ReportForeignStatus(t testing.TB, u *unstructured.Unstructured, status string) {
 	t.Helper()
 	status = strings.ReplaceAll(status, `"observedGeneration": 3`, `"observedGeneration": `+strconv.FormatInt(u.GetGeneration(), 10))
 	remove, set := client.RawPatch(types.MergePatchType, []byte(`{"status": null}`)), client.RawPatch(types.MergePatchType, []byte(`{"status": `+status+`}`))
-	if u.GetKind() == "Application" { // Argo CD's has no subresource for it.
+	if u.GetKind() == "Application" { // Argo CD's kind has no status subresource.
 		ExpectNoError(t, errors.Join(e.Client.Patch(t.Context(), u, remove), e.Client.Patch(t.Context(), u, set)))
 		return
 	}

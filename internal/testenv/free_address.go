@@ -12,15 +12,17 @@ import (
 )
 
 const (
-	// Ports are given out below those from which Linux takes the ports of outgoing connections (32768 and more by default,
-	// net.ipv4.ip_local_port_range), so that no connection can be on one when a server begins to listen, or begins again.
+	// These ports are below the range that Linux uses for outgoing connections (32768 and more by default,
+	// net.ipv4.ip_local_port_range), so that no connection can occupy one when a server begins to listen, or
+	// restarts.
 	firstFreePort, lastFreePort = 20_000, 32_767
-	// portReservations is the address on which a test listens on every port that it was given, so that no other test is given it.
-	// The programs of the module local do the same.
+	// portReservations is the address on which a test listens on every port that it was given, so that no
+	// other test is given it. The programs of the module local do the same.
 	portReservations = "127.127.127.127"
 )
 
-// FreeAddress returns a loopback address, host:port, on which nothing listens, and which nobody else is given before the test ends.
+// FreeAddress returns a loopback address, host:port, on which no program listens, and which no other test is
+// given before the test ends.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	return freeAddress(t, "127.0.0.1")

@@ -17,6 +17,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -30,37 +31,40 @@ const (
 	CloudSecret = "cloud"
 	// ChangeTime is how long a machine of a double takes to stop and to start in a HibernationStory.
 	ChangeTime = time.Second
-	// storyMachines is how many machines the cluster has.
+	// storyMachines is the number of machines of the cluster.
 	storyMachines = 3
-	// worstShare is how many times as long as the platform alone a change may take, and worstOverhead how much longer in any case.
+	// A change may take worstShare times as long as the platform alone needs, and worstOverhead more than
+	// that in any case.
 	worstShare, worstOverhead = 10, 2 * time.Minute
 )
 
-// PlatformCluster is a cluster at a platform, real or simulated, as the contract of actuators has it.
+// PlatformCluster is a cluster at a platform, real or simulated, as in the contract of actuators.
 type PlatformCluster interface {
 	Actuator() actuator.Actuator
 	Target() actuator.Target
 	Create(t *testing.T, n int) []string
 }
 
-// HibernationStory is a cluster at a platform that hibernates and resumes. The API server of the hub is the cluster's own, too, with one
-// node that lives.
+// HibernationStory is a cluster at a platform that hibernates and resumes. The API server of the hub is also
+// the cluster's own, with one live node.
 type HibernationStory struct {
-	// Counterpart is what stands for the platform, such as "double" or "Docker".
+	// Counterpart names the implementation of the platform, such as "double" or "Docker".
 	Counterpart string
 	Cluster     PlatformCluster
-	// Platform is where the machines are; its credentials, which are those of the cluster's target, are in CloudSecret.
+	// Platform is where the machines are; its credentials, which are those of the cluster's target, are in
+	// CloudSecret.
 	Platform hivev1.Platform
-	// Metadata is what the machines are found by; without any it is the target's infraID. The kubeconfig is filled in.
+	// Metadata identifies the machines; if it is empty, the target's infraID does. The kubeconfig is filled
+	// in.
 	Metadata hivev1.ClusterMetadata
 	// Setup sets up the controller of hibernation.
 	Setup func(manager.Manager) error
-	// Disturb, if set, does something to machines when the cluster says that it is in a state.
+	// Disturb, if set, changes machines when the cluster reports a state.
 	Disturb func(state hivev1.PowerState, ids []string)
 }
 
-// PlatformTimes are for how long a change of all machines of a cluster takes: until the cluster says so, and, for the same orders given by
-// hand, until the platform does.
+// PlatformTimes are the durations of a change of all machines of a cluster: until the cluster reports it,
+// and, if the same orders are given by hand, until the platform does.
 type PlatformTimes struct {
 	HibernateSeconds         float64 `json:"hibernate_seconds"`
 	StopSeconds              float64 `json:"platform_stop_seconds"`
@@ -70,8 +74,8 @@ type PlatformTimes struct {
 	ResumeOverheadSeconds    float64 `json:"resume_overhead_seconds"`
 }
 
-// Run runs the story with three machines, and adds a row to the table of platforms.
-func (s HibernationStory) Run(t *testing.T) {
+// prepare creates the API server, the cluster and its three machines.
+func (s HibernationStory) prepare(t *testing.T) (*Environment, *hivev1.ClusterDeployment, []string) {
 	t.Helper()
 	env := StartAPIServer(t)
 	env.InstallCRDs(t, filepath.Join(crdFolder(t), "hive.openshift.io_clusterdeployments.yaml"))
@@ -92,8 +96,50 @@ func (s HibernationStory) Run(t *testing.T) {
 		}
 	}
 	env.ExpectCreated(t, cd)
-	lease := createLivingNode(t, env)
+	return env, cd, ids
+}
 
+// RunWithMembers requests a hibernation of a cluster in which two machines are members of a group, and a
+// third one is not. It expects that no machine is stopped, and that both conditions name the group.
+func (s HibernationStory) RunWithMembers(t *testing.T, joinGroup func(t *testing.T, id, group string)) {
+	t.Helper()
+	const group = "workers-a"
+	env, cd, ids := s.prepare(t)
+	for _, id := range ids[:2] {
+		joinGroup(t, id, group)
+	}
+	StartManager(t, env, s.Setup)
+	ExpectPatched(t, env, cd, func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating })
+	Eventually(t, "both conditions name the group", func() error {
+		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd); err != nil {
+			return fmt.Errorf("get: %w", err)
+		}
+		for kind, reason := range map[string]string{
+			hivev1.ClusterHibernatingCondition: hivev1.UnsupportedHibernationReason, hivev1.ClusterHibernationPossibleCondition: "",
+		} {
+			found := meta.FindStatusCondition(cd.Status.Conditions, kind)
+			isRight := found != nil && found.Status == metav1.ConditionFalse && strings.Contains(found.Message, group)
+			if !isRight || reason != "" && found.Reason != reason {
+				return fmt.Errorf("%s: expected False and %s, found %+v", kind, group, found)
+			}
+		}
+		return nil
+	})
+	ExpectNoError(t, s.expectMachines(t, actuator.Running))
+	machines, err := s.Cluster.Actuator().Observe(t.Context(), s.Cluster.Target())
+	ExpectNoError(t, err)
+	for _, m := range machines { // A group would replace a member that was stopped.
+		if !slices.Contains(ids, m.ID) {
+			t.Errorf("expected the machines %v, found %s", ids, m.ID)
+		}
+	}
+}
+
+// Run runs the story with three machines, and adds a row to the table of platforms.
+func (s HibernationStory) Run(t *testing.T) {
+	t.Helper()
+	env, cd, ids := s.prepare(t)
+	lease := createLivingNode(t, env)
 	stopped := s.measurePlatform(t, ids, actuator.Stopped, s.Cluster.Actuator().Stop)
 	started := s.measurePlatform(t, ids, actuator.Running, s.Cluster.Actuator().Start)
 	StartManager(t, env, s.Setup)
@@ -117,7 +163,7 @@ func (s HibernationStory) Run(t *testing.T) {
 	})
 }
 
-// measurePlatform gives an order by hand, and returns for how long the machines took by the platform's own word.
+// measurePlatform gives an order by hand, and returns how long the machines took as the platform reports it.
 func (s HibernationStory) measurePlatform(t *testing.T, ids []string, want actuator.MachineState, order func(context.Context, actuator.Target, []string) error) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -137,7 +183,7 @@ func (s HibernationStory) expectMachines(t *testing.T, want actuator.MachineStat
 	return errors.Join(err, ErrorIf(len(machines) != storyMachines, "expected %d machines, found %d", storyMachines, len(machines)))
 }
 
-// saveTimes adds a row to the table of platforms, and shows those that are known.
+// saveTimes adds a row to the table of platforms, and shows the known rows.
 func (s HibernationStory) saveTimes(t *testing.T, row PlatformTimes) {
 	t.Helper()
 	all := MergeFigures(t, "platforms.json", map[string]PlatformTimes{s.Cluster.Actuator().Platform() + " (" + s.Counterpart + ")": row})
@@ -151,7 +197,7 @@ func (s HibernationStory) saveTimes(t *testing.T, row PlatformTimes) {
 	t.Logf("%d machines of a cluster at each platform:\n%s", storyMachines, strings.TrimSuffix(table.String(), "\n"))
 }
 
-// awaitState asks for a state, and returns when the cluster says that it is in it.
+// awaitState requests a state, and returns when the cluster reports it.
 func awaitState(t *testing.T, env *Environment, cd *hivev1.ClusterDeployment, lease *coordinationv1.Lease, want hivev1.PowerState) time.Duration {
 	t.Helper()
 	asked := time.Now()
@@ -170,7 +216,7 @@ func awaitState(t *testing.T, env *Environment, cd *hivev1.ClusterDeployment, le
 	return time.Since(asked)
 }
 
-// createLivingNode makes the one node that the cluster has, and the lease by which it shows that it lives.
+// createLivingNode creates the one node of the cluster, and the lease by which it shows that it is alive.
 func createLivingNode(t *testing.T, env *Environment) *coordinationv1.Lease {
 	t.Helper()
 	const name = "sleepy-node"

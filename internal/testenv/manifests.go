@@ -30,11 +30,11 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// readAhead is how much of a manifest is read to see whether it is JSON.
+// readAhead is how much of a manifest is read to detect JSON.
 const readAhead = 4096
 
-// ExpectCreated creates objects. Of a kind that was just installed the API server does not know the schema for some seconds, and refuses with 503
-// what a policy would change.
+// ExpectCreated creates objects. For some seconds the API server does not know the schema of a kind that was
+// just installed, and refuses objects that a policy would change with status 503.
 func (e *Environment) ExpectCreated(t testing.TB, objects ...client.Object) {
 	t.Helper()
 	for _, obj := range objects {
@@ -48,7 +48,7 @@ func (e *Environment) ExpectCreated(t testing.TB, objects ...client.Object) {
 	}
 }
 
-// ApplyManifest makes the objects of a manifest below config, such as rbac/cf/api.yaml.
+// ApplyManifest creates the objects of a manifest below config, such as rbac/cf/api.yaml.
 func (e *Environment) ApplyManifest(t testing.TB, path string) {
 	t.Helper()
 	for in := openManifest(t, path); ; {
@@ -62,8 +62,8 @@ func (e *Environment) ApplyManifest(t testing.TB, path string) {
 	}
 }
 
-// ApplyManagerRoles gives the service account torpor-manager of a namespace the rights of config/rbac and of features, or of
-// all features if none is named, and returns its user name.
+// ApplyManagerRoles gives the service account torpor-manager of a namespace the rights of config/rbac and of
+// the named features, or of all features if none is named, and returns its user name.
 func (e *Environment) ApplyManagerRoles(t testing.TB, namespace string, features ...string) (user string) {
 	t.Helper()
 	if len(features) == 0 {
@@ -82,7 +82,8 @@ func (e *Environment) ApplyFeatureRoles(t testing.TB, namespace, feature string)
 	e.applyFolder(t, filepath.Join("features", feature), namespace)
 }
 
-// AggregateRole gives a ClusterRole what kube-controller-manager would: the rules of those with its labels.
+// AggregateRole gives a ClusterRole the rules that kube-controller-manager would: those of the roles with its
+// labels.
 func (e *Environment) AggregateRole(t testing.TB, name string) {
 	t.Helper()
 	role, all := &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleList{}
@@ -102,7 +103,7 @@ func (e *Environment) AggregateRole(t testing.TB, name string) {
 	ExpectNoError(t, e.Client.Update(t.Context(), role))
 }
 
-// applyFolder makes the objects of a folder of config.
+// applyFolder creates the objects of a folder of config.
 func (e *Environment) applyFolder(t testing.TB, folder, namespace string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(crdFolder(t)), folder, "*.yaml"))
@@ -116,7 +117,7 @@ func (e *Environment) applyFolder(t testing.TB, folder, namespace string) {
 	}
 }
 
-// applyInNamespace makes the objects of a file, those of torpor-system in another namespace.
+// applyInNamespace creates the objects of a file, those of torpor-system in another namespace.
 func (e *Environment) applyInNamespace(t testing.TB, file, namespace string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -131,13 +132,13 @@ func (e *Environment) applyInNamespace(t testing.TB, file, namespace string) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		// The API server makes kube-system a moment after it is ready.
+		// The API server creates kube-system a moment after it is ready.
 		Eventually(t, u.GetName()+" is made", func() error { return client.IgnoreAlreadyExists(e.Client.Create(t.Context(), &u)) })
 	}
 }
 
-// InstallWebhooks makes the configurations of config/webhook with a URL in place of their Service, and returns them. ca is the
-// authority in PEM; without one the manager adds its own.
+// InstallWebhooks creates the configurations of config/webhook with a URL in place of their Service, and
+// returns them. ca is the authority in PEM; if it is empty, the manager adds its own.
 func (e *Environment) InstallWebhooks(t testing.TB, url string, ca []byte) (*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration) {
 	t.Helper()
 	in := openManifest(t, filepath.Join("webhook", "manifests.yaml"))
@@ -156,7 +157,8 @@ func (e *Environment) InstallWebhooks(t testing.TB, url string, ca []byte) (*adm
 	return mutating, validating
 }
 
-// InstallRecordWebhooks makes the configurations of config/record/webhook for some features, as InstallWebhooks does.
+// InstallRecordWebhooks creates the configurations of config/record/webhook for some features, as
+// InstallWebhooks does.
 func (e *Environment) InstallRecordWebhooks(t testing.TB, url string, ca []byte, features ...string) {
 	t.Helper()
 	for _, feature := range features {
@@ -174,11 +176,11 @@ func openManifest(t testing.TB, path string) *yaml.YAMLOrJSONDecoder {
 	t.Helper()
 	file, err := os.Open(filepath.Join(filepath.Dir(crdFolder(t)), path))
 	ExpectNoError(t, err)
-	t.Cleanup(func() { _ = file.Close() }) // It was only read.
+	t.Cleanup(func() { _ = file.Close() }) // The file was only read.
 	return yaml.NewYAMLOrJSONDecoder(file, readAhead)
 }
 
-// GetTable returns what kubectl get shows of an object.
+// GetTable returns the table that kubectl get prints for an object.
 func (e *Environment) GetTable(t testing.TB, of schema.GroupVersionResource, key types.NamespacedName) metav1.Table {
 	t.Helper()
 	web, err := rest.HTTPClientFor(e.Config)
@@ -202,7 +204,7 @@ func (e *Environment) GetTable(t testing.TB, of schema.GroupVersionResource, key
 	return table
 }
 
-// WithField is a copy with a value set, or removed if it is nil.
+// WithField returns a copy with a value set, or removed if it is nil.
 func WithField(u *unstructured.Unstructured, value any, path ...string) *unstructured.Unstructured {
 	u = u.DeepCopy()
 	if value == nil {
@@ -222,8 +224,8 @@ func WithField(u *unstructured.Unstructured, value any, path ...string) *unstruc
 	return u
 }
 
-// BuildClusterDeployment returns an installed cluster on the simulated cloud, whose machines have its name as their
-// infraID. Its Secrets are those that are named.
+// BuildClusterDeployment returns an installed cluster on the simulated cloud, whose machines have its name as
+// their infraID, with the named Secrets.
 func BuildClusterDeployment(name types.NamespacedName, cloudSecret, kubeconfigSecret string) *hivev1.ClusterDeployment {
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: name.Namespace, Name: name.Name, Labels: map[string]string{hivev1.VersionLabel: "4.16.3"},
@@ -236,7 +238,7 @@ func BuildClusterDeployment(name types.NamespacedName, cloudSecret, kubeconfigSe
 	return cd
 }
 
-// BuildMySQLCluster returns a MySQLCluster with as few fields as the API server takes.
+// BuildMySQLCluster returns a MySQLCluster with as few fields as the API server accepts.
 func BuildMySQLCluster(t testing.TB, name types.NamespacedName, replicas int) *mocov1beta2.MySQLCluster {
 	t.Helper()
 	cluster := DecodeObject(t, fmt.Sprintf(`{"spec": {
@@ -254,7 +256,8 @@ func BuildCFApp(name types.NamespacedName) *korifiv1alpha1.CFApp {
 	return app
 }
 
-// WaitForAppAdmission waits until the webhooks answer: a new app, of which nothing is kept, gets a revision from them.
+// WaitForAppAdmission waits until the webhooks answer: they give a revision to a new app, which is not
+// stored.
 func (e *Environment) WaitForAppAdmission(t testing.TB, namespace, revision string) {
 	t.Helper()
 	Eventually(t, "admission sets revision "+revision, func() error {

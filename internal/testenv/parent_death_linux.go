@@ -4,7 +4,7 @@ package testenv
 
 import "syscall"
 
-// dieWithParent lets the kernel kill the process when the test's own process dies, even by kill -9.
+// dieWithParent makes the kernel kill the process when the test's own process dies, even by kill -9.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

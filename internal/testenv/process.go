@@ -26,15 +26,17 @@ import (
 )
 
 const (
-	// stopTimeout is how long a process may take to end when it is asked to. A mysqld beside a load of 20 took longer than 20 s.
+	// stopTimeout is how long a process may take to end after SIGTERM. A mysqld at a load of 20 needs more
+	// than 20 s.
 	stopTimeout = 2 * time.Minute
 	// pipeTimeout bounds the wait for grandchildren that keep the output open.
 	pipeTimeout = 5 * time.Second
 )
 
-// Process is a program that ends with the test, whatever happens to the test. What it writes is shown if the test fails.
+// Process is a program that ends with the test, whatever happens to the test. Its output is shown if the test
+// fails.
 type Process struct {
-	// Name of the program's file, for people.
+	// Name is the name of the program's file.
 	Name string
 
 	cmd    *exec.Cmd
@@ -42,7 +44,8 @@ type Process struct {
 	done   chan struct{}
 }
 
-// StartProcess starts a program. env, as "NAME=value", comes on top of the test's own environment; changes come last.
+// StartProcess starts a program. env, as "NAME=value", is added to the test's own environment; changes are
+// applied last.
 func StartProcess(t testing.TB, path string, args, env []string, changes ...func(*exec.Cmd)) *Process {
 	t.Helper()
 	// The test's context ends before its cleanups, and those end the process with patience.
@@ -64,7 +67,7 @@ func StartProcess(t testing.TB, path string, args, env []string, changes ...func
 	t.Cleanup(func() {
 		p.Stop(t)
 		if t.Failed() {
-			t.Logf("%s %s said last:\n%s", p.Name, strings.Join(args, " "), p.output.LastLines(shownLines))
+			t.Logf("%s %s ended its output with:\n%s", p.Name, strings.Join(args, " "), p.output.LastLines(shownLines))
 		}
 	})
 	return p
@@ -100,24 +103,25 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// PID of the process.
+// PID returns the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // LastOutput returns what the process has written to its output and error output so far.
 func (p *Process) LastOutput() string { return p.output.String() }
 
-// WaitForLine waits for a line that starts with the prefix and returns what follows it, without blanks around.
+// WaitForLine waits for a line that starts with the prefix and returns the rest of it, without surrounding
+// blanks.
 func (p *Process) WaitForLine(t testing.TB, prefix string) string {
 	t.Helper()
 	var rest string
-	Eventually(t, fmt.Sprintf("%s says %q", p.Name, prefix), func() error {
+	Eventually(t, fmt.Sprintf("%s prints %q", p.Name, prefix), func() error {
 		var isThere bool
 		if rest, isThere = p.findLine(prefix); isThere {
 			return nil
 		}
 		select {
 		case <-p.done:
-			t.Fatalf("%s ended with code %d before it said %q", p.Name, p.ExitCode(), prefix)
+			t.Fatalf("%s ended with code %d before it printed %q", p.Name, p.ExitCode(), prefix)
 		default:
 		}
 		return errors.New("not yet")
@@ -125,11 +129,11 @@ func (p *Process) WaitForLine(t testing.TB, prefix string) string {
 	return rest
 }
 
-// findLine returns what follows a prefix in the first line that starts with it.
+// findLine returns the rest of the first line that starts with a prefix.
 func (p *Process) findLine(prefix string) (rest string, isThere bool) {
 	for line := range strings.Lines(p.LastOutput()) {
 		found, ok := strings.CutPrefix(line, prefix)
-		// Without its end, a line may be only half written.
+		// Without its end, a line may be incomplete.
 		if ok && strings.HasSuffix(line, "\n") {
 			return strings.TrimSpace(found), true
 		}
@@ -150,28 +154,29 @@ const (
 	s3SecretKey = "torpor-test-secret-key"
 )
 
-// S3Bucket is the bucket that the S3 server begins with.
+// S3Bucket is the initial bucket of the S3 server.
 const S3Bucket = "backups"
 
 // S3Server is a real S3 server with one bucket, kept in a folder.
 type S3Server struct {
 	*Process
-	// URL of the server. It wants the bucket's name in the path.
+	// URL of the server. It expects the bucket's name in the path.
 	URL string
 	// Folder holds the objects of the bucket as files.
 	Folder string
-	// AccessKey and SecretKey let in.
+	// AccessKey and SecretKey are the credentials.
 	AccessKey, SecretKey string
 }
 
-// StartS3 starts a real S3 server and hands its credentials to the test by the environment, as a Pod gets them. The program is
-// versitygw, whose path the environment variable TORPOR_S3 holds; without it the test is skipped.
+// StartS3 starts a real S3 server and passes its credentials to the test in the environment, as a Pod gets
+// them. The program is versitygw, whose path is in the environment variable TORPOR_S3; without it the test is
+// skipped.
 func StartS3(t testing.TB) *S3Server {
 	t.Helper()
 	return StartS3At(t, "127.0.0.1")
 }
 
-// StartS3At is S3 for clients that reach the machine only at the address ip.
+// StartS3At starts an S3 server for clients that reach the machine only at the address ip.
 func StartS3At(t testing.TB, ip string) *S3Server {
 	t.Helper()
 	path := os.Getenv("TORPOR_S3")
@@ -211,7 +216,7 @@ func (s *S3Server) SetCredentials(t testing.TB, access, secret string) {
 // shownLines is how many lines of a log are shown when the test fails.
 const shownLines = 40
 
-// LogBuffer is a log that can be read while others write to it. The zero value is empty and ready.
+// LogBuffer is a log that can be read while it is written. The zero value is empty and ready.
 type LogBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -237,13 +242,14 @@ func (l *LogBuffer) LastLines(n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "")
 }
 
-// Logger returns a logger that writes into the buffer, with everything up to a verbosity.
+// Logger returns a logger that writes into the buffer, up to a verbosity.
 func (l *LogBuffer) Logger(verbosity int) logr.Logger {
 	write := func(prefix, args string) { fmt.Fprintln(l, prefix, args) }
 	return funcr.New(write, funcr.Options{Verbosity: verbosity, LogTimestamp: true})
 }
 
-// StructuredLogger is a logger of the standard library that writes into the buffer, debug messages included.
+// StructuredLogger returns a logger of the standard library that writes into the buffer, including debug
+// messages.
 func (l *LogBuffer) StructuredLogger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
@@ -253,12 +259,13 @@ func (l *LogBuffer) ShowOnFailure(t testing.TB, name string) {
 	t.Helper()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("%s said last:\n%s", name, l.LastLines(shownLines))
+			t.Logf("%s ended its output with:\n%s", name, l.LastLines(shownLines))
 		}
 	})
 }
 
-// ExpectWithout fails the test when it ends if the log shows a secret. The message does not show it again.
+// ExpectWithout fails the test when it ends if the log contains a secret. The message does not repeat the
+// secret.
 func (l *LogBuffer) ExpectWithout(t testing.TB, secrets ...string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -271,7 +278,7 @@ func (l *LogBuffer) ExpectWithout(t testing.TB, secrets ...string) {
 	})
 }
 
-// SaveFigures shows what a benchmark has measured, and writes it as JSON into the folder TORPOR_BENCH_DIR.
+// SaveFigures logs the results of a benchmark, and writes them as JSON into the folder TORPOR_BENCH_DIR.
 func SaveFigures(t testing.TB, name string, figures any) {
 	t.Helper()
 	text, err := json.MarshalIndent(figures, "", "  ")
@@ -283,7 +290,8 @@ func SaveFigures(t testing.TB, name string, figures any) {
 	}
 }
 
-// MergeFigures is SaveFigures for several benchmarks that share a file: what the others have measured stays. It returns all.
+// MergeFigures is SaveFigures for several benchmarks that share a file: it keeps the results of the others,
+// and returns all.
 func MergeFigures[T any](t testing.TB, name string, figures map[string]T) map[string]T {
 	t.Helper()
 	all := map[string]T{}

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// ReadProcessorTime is what a process has taken of the processors since it began.
+// ReadProcessorTime returns the processor time that a process has used since its start.
 func ReadProcessorTime(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on all of Linux's architectures that matter here.
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	ExpectNoError(t, err)
-	// The times stand behind the name in parentheses, which may have any character.
+	// The times follow the name in parentheses, which may contain any character.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	user, err1 := strconv.Atoi(fields[11])
 	system, err2 := strconv.Atoi(fields[12])

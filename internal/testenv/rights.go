@@ -12,8 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GrantRights lets a user, such as alice or system:serviceaccount:prod:ci, do everywhere what rules about resources say, and returns when the API
-// server does: its authorizer hears of roles by a watch, which on a busy machine takes its time.
+// GrantRights gives a user, such as alice or system:serviceaccount:prod:ci, the rights of some rules about
+// resources in all namespaces. It returns when the API server grants them: its authorizer watches roles,
+// which on a busy machine takes a while.
 func (e *Environment) GrantRights(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: strings.ReplaceAll(user, ":", "-")}
@@ -26,7 +27,7 @@ func (e *Environment) GrantRights(t testing.TB, user string, rules ...rbacv1.Pol
 	}
 }
 
-// AwaitRight returns when the API server lets a user do something, who is in groups beside those that everybody is in.
+// AwaitRight returns when the API server grants a right to a user who is in these groups.
 func (e *Environment) AwaitRight(t testing.TB, right authorizationv1.ResourceAttributes, user string, groups ...string) {
 	t.Helper()
 	Eventually(t, user+" may "+right.Verb+" "+right.Resource, func() error {
@@ -36,7 +37,7 @@ func (e *Environment) AwaitRight(t testing.TB, right authorizationv1.ResourceAtt
 	})
 }
 
-// firstRight is the first one that a rule about resources grants.
+// firstRight returns the first right that a rule about resources grants.
 func firstRight(rule rbacv1.PolicyRule) authorizationv1.ResourceAttributes {
 	right := authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0]}
 	right.Resource, right.Subresource, _ = strings.Cut(rule.Resources[0], "/")

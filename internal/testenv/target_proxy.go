@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -22,9 +23,10 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// TargetProxy is the address of a target cluster. It counts connections, and may leave them without an answer.
+// TargetProxy is the address of a target cluster. It counts connections, and may leave them without an
+// answer.
 type TargetProxy struct {
-	// Kubeconfig lets in as an administrator of the cluster, through the proxy.
+	// Kubeconfig gives administrator access to the cluster, through the proxy.
 	Kubeconfig []byte
 	Accepted   atomic.Int64
 	IsHung     atomic.Bool
@@ -67,7 +69,7 @@ func StartTargetProxy(t testing.TB, target *Environment) *TargetProxy {
 func (p *TargetProxy) serve(ctx context.Context, conn net.Conn, server string) {
 	defer func() { _ = conn.Close() }()
 	if p.IsHung.Load() {
-		_, _ = io.Copy(io.Discard, conn) // Until the client has had enough.
+		_, _ = io.Copy(io.Discard, conn) // Until the client gives up.
 		return
 	}
 	next, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
@@ -82,7 +84,27 @@ func (p *TargetProxy) serve(ctx context.Context, conn net.Conn, server string) {
 	_, _ = io.Copy(conn, next)
 }
 
-// WakeCluster says what the hibernation controller says of a cluster that answers, after a resume that began then; nil after none.
+// OverrideServer replaces the address in the kubeconfig of a cluster by one that does not answer, and sets
+// that of the proxy in its ClusterDeployment.
+func (e *Environment) OverrideServer(t testing.TB, cd *hivev1.ClusterDeployment, proxy *TargetProxy) {
+	t.Helper()
+	kubeconfig, err := clientcmd.Load(proxy.Kubeconfig)
+	ExpectNoError(t, err)
+	var address string
+	for _, cluster := range kubeconfig.Clusters {
+		address, cluster.Server = strings.TrimPrefix(cluster.Server, "https://"), "https://127.0.0.1:1"
+	}
+	dead, err := clientcmd.Write(*kubeconfig)
+	ExpectNoError(t, err)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cd.Namespace, Name: cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name}}
+	ExpectPatched(t, e, secret, func(s *corev1.Secret) { s.Data = map[string][]byte{"kubeconfig": dead} })
+	ExpectPatched(t, e, cd, func(cd *hivev1.ClusterDeployment) {
+		cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: address}
+	})
+}
+
+// WakeCluster writes the status that the hibernation controller reports of a cluster that answers, after a
+// resume that began at a time; nil means no resume.
 func (e *Environment) WakeCluster(t testing.TB, cd *hivev1.ClusterDeployment, resume *metav1.Time) {
 	t.Helper()
 	e.reportPower(t, cd, func(cd *hivev1.ClusterDeployment) {
@@ -93,7 +115,7 @@ func (e *Environment) WakeCluster(t testing.TB, cd *hivev1.ClusterDeployment, re
 	})
 }
 
-// PutClusterToSleep says what the hibernation controller says of a cluster that hibernates.
+// PutClusterToSleep writes the status that the hibernation controller reports of a hibernating cluster.
 func (e *Environment) PutClusterToSleep(t testing.TB, cd *hivev1.ClusterDeployment) {
 	t.Helper()
 	e.reportPower(t, cd, func(cd *hivev1.ClusterDeployment) {
@@ -105,13 +127,14 @@ func (e *Environment) PutClusterToSleep(t testing.TB, cd *hivev1.ClusterDeployme
 func (e *Environment) reportPower(t testing.TB, cd *hivev1.ClusterDeployment, change func(*hivev1.ClusterDeployment)) {
 	t.Helper()
 	ExpectPatched(t, e, cd, change)
-	change(cd) // The patch of the spec has read the status of the hub.
+	change(cd) // The patch of the spec has overwritten the status with that of the hub.
 	if err := e.Client.Status().Update(t.Context(), cd); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// ExpectWakeAfterExpiredStop fails unless a predicate lets the wake of a cluster through whose stop is in its status still, and holds no longer.
+// ExpectWakeAfterExpiredStop fails unless a predicate passes on the resume of a cluster whose stop has
+// expired but is still in its status.
 func ExpectWakeAfterExpiredStop(t testing.TB, mayDial func(*hivev1.ClusterDeployment, time.Time) bool, changed predicate.Predicate) {
 	t.Helper()
 	before := &hivev1.ClusterDeployment{}
@@ -125,9 +148,9 @@ func ExpectWakeAfterExpiredStop(t testing.TB, mayDial func(*hivev1.ClusterDeploy
 		t.Fatal("expected the cluster to be dialled only once it answers")
 	}
 	if !changed.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
-		t.Error("expected the wake to be let through")
+		t.Error("expected the resume to pass the predicate")
 	}
 	if changed.Update(event.UpdateEvent{ObjectOld: after, ObjectNew: after.DeepCopy()}) {
-		t.Error("expected what has not changed to be kept out")
+		t.Error("expected an unchanged object not to pass the predicate")
 	}
 }

@@ -97,7 +97,8 @@ func TestProcessIsKilledAndReports(t *testing.T) {
 	}
 }
 
-// TestAnAPIServerThatGivesUpIsStartedAgain has a program in its place that gives up once, as one does on a busy machine.
+// TestAnAPIServerThatGivesUpIsStartedAgain replaces the server by a program that gives up once, as a server
+// does on a busy machine.
 func TestAnAPIServerThatGivesUpIsStartedAgain(t *testing.T) {
 	dir := t.TempDir()
 	config := clientcmdapi.NewConfig()

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// WaitFor reads an object again and again, by its name, until holds returns nil. The object is then as it was read last.
-// Without holds it waits until the object exists.
+// WaitFor reads an object by its name repeatedly, until holds returns nil. The object then has the state of
+// the last read. Without holds it waits until the object exists.
 func (e *Environment) WaitFor(t testing.TB, what string, obj client.Object, holds func() error) {
 	t.Helper()
 	Eventually(t, what, func() error {
@@ -34,8 +34,8 @@ func (e *Environment) WaitFor(t testing.TB, what string, obj client.Object, hold
 	})
 }
 
-// WaitForCondition waits until a condition of the object has a status and a reason, any reason if that is empty, and
-// returns it.
+// WaitForCondition waits until a condition of the object has a status and a reason, or any reason if that is
+// empty, and returns it.
 func (e *Environment) WaitForCondition(t testing.TB, obj client.Object, kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
 	t.Helper()
 	var found *metav1.Condition
@@ -57,7 +57,7 @@ func (e *Environment) WaitForCondition(t testing.TB, obj client.Object, kind str
 
 // conditionsOf returns the conditions in the status of any kind that has them in the usual form.
 func conditionsOf(obj client.Object) ([]metav1.Condition, error) {
-	// By way of JSON, because each kind declares its status in a Go type of its own.
+	// By way of JSON, because each kind declares its status in its own Go type.
 	text, err := json.Marshal(obj)
 	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", obj, err)
@@ -106,12 +106,12 @@ func (e *Environment) WaitForDeletion(t testing.TB, obj client.Object) {
 		case err != nil:
 			return fmt.Errorf("get %T %s: %w", obj, obj.GetName(), err)
 		default:
-			return errors.New("expected it to be gone, found it")
+			return errors.New("expected the object to be gone, found it")
 		}
 	})
 }
 
-// ExpectNoError ends the test at an error that nothing but a bug or the machine can cause.
+// ExpectNoError ends the test at an error that only a bug or the machine can cause.
 func ExpectNoError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -119,7 +119,7 @@ func ExpectNoError(t testing.TB, err error) {
 	}
 }
 
-// ErrorIf returns what was found if it is not what was wanted, for use with Eventually.
+// ErrorIf returns an error with what was found if isWrong, for use with Eventually.
 func ErrorIf(isWrong bool, format string, args ...any) error {
 	if isWrong {
 		return fmt.Errorf(format, args...)
@@ -135,7 +135,7 @@ func ExpectEqual(t testing.TB, what string, want, got any, options ...cmp.Option
 	}
 }
 
-// ExpectRefused expects that the schema refuses an object with these words, or accepts it if there are none.
+// ExpectRefused expects that the schema refuses an object with these words, or accepts it if words is empty.
 func ExpectRefused(t testing.TB, err error, words string) {
 	t.Helper()
 	switch {
@@ -162,7 +162,7 @@ func ExpectPatched[T client.Object](t testing.TB, env *Environment, obj T, chang
 	}
 }
 
-// ExpectAnnotated sets annotations of an object; an empty value takes one away.
+// ExpectAnnotated sets annotations of an object; an empty value removes one.
 func (e *Environment) ExpectAnnotated(t testing.TB, obj client.Object, annotations map[string]string) {
 	t.Helper()
 	ExpectPatched(t, e, obj, func(obj client.Object) {
@@ -190,7 +190,7 @@ func DecodeObject[T runtime.Object](t testing.TB, manifest string, obj T) T {
 }
 
 const (
-	// eventuallyTimeout is far above everything that is waited for, so that a slow machine fails nothing.
+	// eventuallyTimeout is far above every expected duration, so that a slow machine fails no test.
 	eventuallyTimeout  = 5 * time.Minute
 	eventuallyInterval = 100 * time.Millisecond
 )
@@ -201,7 +201,7 @@ func Eventually(t testing.TB, what string, f func() error) {
 	EventuallyWithin(t, eventuallyTimeout, what, f)
 }
 
-// EventuallyWithin is Eventually for what takes longer, such as a rollout on real nodes.
+// EventuallyWithin is Eventually for slower changes, such as a rollout on real nodes.
 func EventuallyWithin(t testing.TB, limit time.Duration, what string, f func() error) {
 	t.Helper()
 	tick := time.NewTicker(eventuallyInterval)
@@ -221,7 +221,7 @@ func EventuallyWithin(t testing.TB, limit time.Duration, what string, f func() e
 	}
 }
 
-// Consistently calls f again and again for a while, and fails the test at the first error.
+// Consistently calls f repeatedly for a while, and fails the test at the first error.
 func Consistently(t testing.TB, duration time.Duration, what string, f func() error) {
 	t.Helper()
 	tick := time.NewTicker(eventuallyInterval)

@@ -36,7 +36,7 @@ func TestManagerRunsUntilItIsStoppedAndConditionsAreWaitedFor(t *testing.T) {
 	stop()
 	env.ExpectAnnotated(t, cluster, map[string]string{"example.com/a": "1"})
 	env.ExpectAnnotated(t, cluster, map[string]string{"example.com/a": ""})
-	Consistently(t, 300*time.Millisecond, "nobody annotates the cluster", func() error {
+	Consistently(t, 300*time.Millisecond, "the cluster stays without annotations", func() error {
 		if len(cluster.Annotations) > 0 {
 			return errors.New("expected no annotation")
 		}

@@ -15,7 +15,7 @@ type WatchCounter struct {
 	open, most map[string]int
 }
 
-// CountWatches returns the environment with a counter before its API server.
+// CountWatches returns the environment with a counter in front of its API server.
 func (e *Environment) CountWatches() (*Environment, *WatchCounter) {
 	c := &WatchCounter{open: map[string]int{}, most: map[string]int{}}
 	return e.WithTransport(func(next http.RoundTripper) http.RoundTripper { return countingTransport{c, next} }), c

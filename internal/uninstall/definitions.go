@@ -20,7 +20,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/install"
 )
 
-// ErrObjectsLeft is returned before anything is changed, if definitions are to be deleted and users still have objects of them.
+// ErrObjectsLeft is returned before anything is changed, if definitions are to be deleted and objects of their kinds
+// exist.
 var ErrObjectsLeft = errors.New("users have objects of Torpor's kinds")
 
 // ownDefinition is a CustomResourceDefinition that Torpor has installed.
@@ -29,7 +30,7 @@ type ownDefinition struct {
 	kind   metav1.TypeMeta
 }
 
-// listOwnDefinitions judges what is served as `torpor install` does, and leaves out what is another project's.
+// listOwnDefinitions judges the served definitions as `torpor install` does, and leaves out those of other projects.
 func (o Options) listOwnDefinitions(ctx context.Context) ([]ownDefinition, error) {
 	files, err := fs.Glob(crd.Files, "*.yaml")
 	if err != nil || !o.DeletesCRDs {
@@ -78,7 +79,7 @@ func judge(ours *apiextensionsv1.CustomResourceDefinition, served *unstructured.
 	return install.JudgeCRD(ours, typed)
 }
 
-// requireNoObjects refuses to delete what users have, unless they are said to be deleted too.
+// requireNoObjects returns an error if objects of the definitions exist, unless they are to be deleted as well.
 func (o Options) requireNoObjects(ctx context.Context, own []ownDefinition) error {
 	for _, d := range own {
 		list := &metav1.PartialObjectMetadataList{TypeMeta: d.kind}
@@ -87,14 +88,16 @@ func (o Options) requireNoObjects(ctx context.Context, own []ownDefinition) erro
 		}
 		if len(list.Items) > 0 && !o.DeletesObjects {
 			one := list.Items[0]
-			return fmt.Errorf("%w: expected none of %s, found %s/%s; delete them, or pass --delete-objects, which deletes them with their data",
+			return fmt.Errorf(
+				"%w: expected no objects of %s, found %s/%s; delete them, or pass --delete-objects, which deletes them with their data",
 				ErrObjectsLeft, d.served.GetName(), one.Namespace, one.Name)
 		}
 	}
 	return nil
 }
 
-// removeDefinitions deletes them, and with them all their objects, and waits until the API server has done so.
+// removeDefinitions deletes the definitions, and with them all their objects, and waits until the API server has
+// finished.
 func (o Options) removeDefinitions(ctx context.Context, own []ownDefinition) error {
 	for _, d := range own {
 		if err := o.DeleteObject(ctx, d.served, ""); err != nil {
@@ -114,7 +117,8 @@ func (o Options) removeDefinitions(ctx context.Context, own []ownDefinition) err
 			}
 			select {
 			case <-ctx.Done():
-				return errors.Join(err, fmt.Errorf("expected %s to be gone within %s, found it held by objects with finalizers of others; take those off, it then goes by itself",
+				return errors.Join(err, fmt.Errorf(
+					"expected %s to be gone within %s, found objects with finalizers of other projects; remove those finalizers, and the deletion completes",
 					d.served.GetName(), podsTimeout))
 			case <-o.Clock.After(podsInterval):
 			}

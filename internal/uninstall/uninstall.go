@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package uninstall takes from a cluster what Torpor has put there, in an order in which nothing waits for what is gone already.
+// Package uninstall removes Torpor from a cluster, in an order in which no step waits for something that an earlier one
+// removed.
 package uninstall
 
 import (
@@ -31,6 +32,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/bulk"
 	"github.com/torpor-dev/torpor/internal/installation"
+	"github.com/torpor-dev/torpor/internal/installation/lease"
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
@@ -40,26 +42,27 @@ const (
 	podsInterval = 500 * time.Millisecond
 )
 
-// Options say what is taken away, and from where.
+// Options select what is removed, and from which installation.
 type Options struct {
 	bulk.Editor
 
-	// Namespace is that of the installation.
+	// Namespace is the namespace of the installation.
 	Namespace string
-	// DeletesCRDs also deletes Torpor's CustomResourceDefinitions, never those of another project. While users have objects of them
-	// nothing is done, unless DeletesObjects says that these are deleted too.
+	// DeletesCRDs also deletes Torpor's CustomResourceDefinitions, but never those of another project. Nothing is done
+	// while objects of these kinds exist, unless DeletesObjects requests to delete them as well.
 	DeletesCRDs, DeletesObjects bool
-	// Clock ticks while Pods end.
+	// Clock is used while Pods end.
 	Clock clock.Clock
 }
 
-// Run takes Torpor away. It may be run again after an error; what is gone already is no error.
+// Run removes Torpor. It may be run again after an error; missing objects are not an error.
 func Run(ctx context.Context, o Options) error {
 	definitions, err := o.listOwnDefinitions(ctx)
 	if err = errors.Join(err, o.requireNoObjects(ctx, definitions)); err != nil {
 		return err
 	}
-	// The webhooks go first: a manager that is gone would let nobody write. The finalizers go when no manager adds them again.
+	// Remove the webhooks first, because without a manager they would block all writes. Remove the finalizers once no
+	// manager adds them again.
 	for _, step := range []func(context.Context) error{o.removeWebhooks, o.removePrograms, o.awaitPods} {
 		if err := step(ctx); err != nil {
 			return err
@@ -77,7 +80,7 @@ func (o Options) removeWebhooks(ctx context.Context) error {
 	return err
 }
 
-// removeWebhook deletes a webhook configuration, unless it leads to another installation.
+// removeWebhook deletes a webhook configuration, unless it belongs to another installation.
 func (o Options) removeWebhook(ctx context.Context, name string, obj client.Object) error {
 	if found, err := o.HasObject(ctx, types.NamespacedName{Name: name}, obj); err != nil || !found {
 		return err
@@ -139,7 +142,7 @@ func (o Options) awaitPods(ctx context.Context) error {
 	}
 }
 
-// finalizer is one that Torpor adds to a kind, and who else may handle that kind.
+// finalizer is a finalizer that Torpor adds to a kind, with the other project that may handle the kind.
 type finalizer struct {
 	kind     schema.GroupVersionKind
 	name     string
@@ -193,7 +196,7 @@ func (o Options) removeFinalizer(ctx context.Context, f finalizer, obj *metav1.P
 
 func (o Options) removeLeasesAndSecrets(ctx context.Context) error {
 	acting := &coordinationv1.Lease{}
-	found, err := o.HasObject(ctx, types.NamespacedName{Namespace: installation.LeaseNamespace, Name: installation.LeaseName}, acting)
+	found, err := o.HasObject(ctx, types.NamespacedName{Namespace: lease.Namespace, Name: lease.Name}, acting)
 	if err != nil {
 		return err
 	}
@@ -216,7 +219,7 @@ func (o Options) removeLeasesAndSecrets(ctx context.Context) error {
 	return nil
 }
 
-// warnOfSleepers names the clusters that nobody wakes any more.
+// warnOfSleepers lists the clusters that stay hibernated, because no controller resumes them.
 func (o Options) warnOfSleepers(ctx context.Context) error {
 	var clusters hivev1.ClusterDeploymentList
 	if err := o.Client.List(ctx, &clusters); err != nil {
@@ -224,15 +227,15 @@ func (o Options) warnOfSleepers(ctx context.Context) error {
 	}
 	for i := range clusters.Items {
 		cd := &clusters.Items[i]
-		// One that sleeps by spec.hibernateAfter, or still resumes, has another spec.
+		// Clusters that hibernate by spec.hibernateAfter, or are still resuming, have another spec.
 		if cd.Spec.PowerState == hivev1.PowerStateHibernating && !stoprecord.Records(cd.Status.Stops).HasExpired() || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterHibernatingCondition) {
-			o.Print("left asleep", cd, "its machines stay off until somebody starts them")
+			o.Print("left asleep", cd, "its machines stay off until they are started")
 		}
 	}
 	return nil
 }
 
-// warnOfStopped names what is stopped by its own switch, which nobody sets back any more.
+// warnOfStopped lists the objects that stay stopped by their own switch, because no controller resets it.
 func (o Options) warnOfStopped(ctx context.Context) error {
 	kinds := []schema.GroupVersionKind{
 		appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("StatefulSet"), batchv1.SchemeGroupVersion.WithKind("CronJob"),
@@ -245,7 +248,7 @@ func (o Options) warnOfStopped(ctx context.Context) error {
 	for _, kind := range kinds {
 		failed = append(failed, o.EachObject(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
 			if obj.Annotations[torporv1alpha1.RestoreAnnotation] != "" {
-				o.Print("left stopped", obj, "what it was before is in its annotation "+torporv1alpha1.RestoreAnnotation)
+				o.Print("left stopped", obj, "its previous state is in its annotation "+torporv1alpha1.RestoreAnnotation)
 			}
 			return nil
 		}))

@@ -31,7 +31,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// The webhook's Service is not there, and no manager runs any more.
+// Neither the webhook's Service nor a manager exists.
 func TestNothingOfTorporIsLeft(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
@@ -93,9 +93,9 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 	}
 	const kept = "kept MySQLCluster NS/upstreams: its finalizer: MOCO has written it: its field manager is moco-controller"
 	const (
-		sleeps      = "left asleep ClusterDeployment NS/cd: its machines stay off until somebody starts them"
-		isStopped   = "left stopped Deployment NS/web: what it was before is in its annotation torpor.dev/restore"
-		hasTimedOut = "left asleep ClusterDeployment NS/timed-out: its machines stay off until somebody starts them"
+		sleeps      = "left asleep ClusterDeployment NS/cd: its machines stay off until they are started"
+		isStopped   = "left stopped Deployment NS/web: its previous state is in its annotation torpor.dev/restore"
+		hasTimedOut = "left asleep ClusterDeployment NS/timed-out: its machines stay off until they are started"
 	)
 	want := []string{
 		"would delete MutatingWebhookConfiguration torpor",
@@ -171,7 +171,7 @@ func TestDefinitionsGoOnlyWhenAsked(t *testing.T) {
 		testenv.ExpectNoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 	}
 	if !slices.Equal(app.Finalizers, []string{korifiv1alpha1.AppFinalizer}) {
-		t.Error("expected nothing to be done after a refusal, found the finalizer gone")
+		t.Error("expected no change after a refusal, found the finalizer gone")
 	}
 	testenv.ExpectNoError(t, run(Options{Editor: bulk.Editor{DryRun: true}, DeletesObjects: true}))
 	testenv.ExpectNoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LRPFinalizer keeps an LRP until its Pods are gone.
+// LRPFinalizer delays the deletion of an LRP until its Pods are gone.
 const LRPFinalizer = "eirini.cloudfoundry.org/lrp"
 
 // ApplicationContainer is the name of the container that runs the app in the Pods of an LRP.
@@ -45,17 +45,17 @@ type LRPList struct {
 	Items           []LRP `json:"items"`
 }
 
-// LRPSpec is what runs. Only Instances reaches Pods that exist; PrivateRegistry, Sidecars and VolumeMounts are kept
-// without being acted on.
+// LRPSpec is the desired state of an LRP. Only a change of Instances affects existing Pods. PrivateRegistry, Sidecars and VolumeMounts are
+// preserved and not used.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.image`,rule=`self.image == oldSelf.image`,message=`expected it to stay, because an LRP is one revision; found it changed; restart or deploy the app`
 // +kubebuilder:validation:XValidation:fieldPath=`.GUID`,rule=`self.GUID == oldSelf.GUID`,message=`expected it to stay, because Pods are selected by it; found it changed; make a new LRP`
 // +kubebuilder:validation:XValidation:fieldPath=`.version`,rule=`has(self.version) == has(oldSelf.version) && (!has(self.version) || self.version == oldSelf.version)`,message=`expected it to stay, because an LRP is one revision; found it changed; make a new LRP`
 type LRPSpec struct {
-	// GUID is the process's.
+	// GUID is the GUID of the process.
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	GUID string `json:"GUID"`
-	// Version is the app's revision.
+	// Version is the revision of the app.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`
 	Version string `json:"version,omitempty"`
@@ -73,14 +73,14 @@ type LRPSpec struct {
 	SpaceName string `json:"spaceName,omitempty"`
 	// +optional
 	SpaceGUID string `json:"spaceGUID,omitempty"`
-	// Image is what runs; it is the revision's for ever.
+	// Image is the image of the revision. It never changes.
 	// +kubebuilder:validation:MinLength=1
 	Image string `json:"image"`
-	// ImagePullSecrets name Secrets that let in at the image's registry; Torpor's own.
+	// ImagePullSecrets name Secrets with credentials for the image's registry. It is a field of Torpor.
 	// +optional
 	// +listType=atomic
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
-	// Command replaces what the image runs; none keeps that.
+	// Command replaces the command of the image. Empty means the image's own command.
 	// +optional
 	// +listType=atomic
 	Command []string `json:"command,omitempty"`
@@ -89,7 +89,7 @@ type LRPSpec struct {
 	Sidecars []Sidecar `json:"sidecars,omitempty"`
 	// +optional
 	PrivateRegistry *PrivateRegistry `json:"privateRegistry,omitempty"`
-	// Env is deprecated for Environment, which wins.
+	// Env is deprecated. Environment takes precedence.
 	// +optional
 	Env map[string]string `json:"env,omitempty"`
 	// +optional
@@ -108,16 +108,16 @@ type LRPSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	Instances int32 `json:"instances"`
-	// MemoryMB is in MiB; 0 means no limit.
+	// MemoryMB is the memory limit in MiB. 0 means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1048576
 	MemoryMB int64 `json:"memoryMB,omitempty"`
-	// DiskMB is in MiB.
+	// DiskMB is the disk limit in MiB.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1048576
 	DiskMB int64 `json:"diskMB"`
-	// CPUWeight is in thousandths of a CPU.
+	// CPUWeight is the CPU request, in thousandths of a CPU.
 	// +optional
 	// +kubebuilder:validation:Format=uint8
 	// +kubebuilder:validation:Minimum=0
@@ -126,12 +126,12 @@ type LRPSpec struct {
 	// +optional
 	// +listType=atomic
 	VolumeMounts []VolumeMount `json:"volumeMounts,omitempty"`
-	// UserDefinedAnnotations are put on Pods.
+	// UserDefinedAnnotations are added to Pods.
 	// +optional
 	UserDefinedAnnotations map[string]string `json:"userDefinedAnnotations,omitempty"`
 }
 
-// Sidecar is upstream's.
+// Sidecar is a type of upstream.
 type Sidecar struct {
 	Name string `json:"name"`
 	// +listType=atomic
@@ -142,7 +142,7 @@ type Sidecar struct {
 	Env map[string]string `json:"env,omitempty"`
 }
 
-// PrivateRegistry is upstream's; ImagePullSecrets are what Torpor acts on.
+// PrivateRegistry is a type of upstream. Torpor uses ImagePullSecrets instead.
 type PrivateRegistry struct {
 	// +optional
 	Username string `json:"username,omitempty"`
@@ -150,13 +150,13 @@ type PrivateRegistry struct {
 	Password string `json:"password,omitempty"`
 }
 
-// VolumeMount is upstream's.
+// VolumeMount is a type of upstream.
 type VolumeMount struct {
 	MountPath string `json:"mountPath"`
 	ClaimName string `json:"claimName"`
 }
 
-// Healthcheck tells whether an instance is well.
+// Healthcheck defines how the health of an instance is checked.
 type Healthcheck struct {
 	// Type is http, port or process.
 	// +optional
@@ -166,48 +166,48 @@ type Healthcheck struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
-	// Endpoint is the path that http asks for.
+	// Endpoint is the path of HTTP health checks.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
-	// TimeoutMs is how long an instance may take to start; 0 means a minute.
+	// TimeoutMs limits how long an instance may take to start, in milliseconds. 0 means one minute.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TimeoutMs int64 `json:"timeoutMs,omitempty"`
-	// InvocationTimeoutMs is how long one check may take; 0 means a second. Torpor's own.
+	// InvocationTimeoutMs limits how long one check may take, in milliseconds. 0 means one second. It is a field of Torpor.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	InvocationTimeoutMs int64 `json:"invocationTimeoutMs,omitempty"`
 }
 
-// LRPStatus is what is known of an LRP. Upstream has Replicas only.
+// LRPStatus is the observed state of an LRP. Only Replicas is a field of upstream.
 type LRPStatus struct {
-	// Replicas is how many instances are ready.
+	// Replicas is the number of ready instances.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
-	// DrainingReplicas is how many are on their way out.
+	// DrainingReplicas is the number of terminating instances.
 	// +optional
 	DrainingReplicas int32 `json:"drainingReplicas,omitempty"`
-	// ObservedGeneration is the generation that was acted on last.
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions of the LRP.
+	// Conditions are the conditions of the LRP.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Instances by index; a Pod that is terminating is none.
+	// Instances holds the instances by index. Terminating Pods are not included.
 	// +optional
 	Instances map[string]InstanceStatus `json:"instances,omitempty"`
 }
 
-// InstanceStatus is what an instance does.
+// InstanceStatus is the observed state of an instance.
 type InstanceStatus struct {
 	// +kubebuilder:validation:Enum=DOWN;CRASHED;STARTING;RUNNING
 	State string `json:"state"`
-	// Since when it does.
+	// Since is the time of the last change of the state.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// Details say why it does not run.
+	// Details explains why the instance does not run.
 	// +optional
 	Details string `json:"details,omitempty"`
 }

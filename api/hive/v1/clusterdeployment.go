@@ -3,12 +3,14 @@
 package v1
 
 import (
+	"strconv"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// ClusterDeployment is one cluster at one cloud.
+// ClusterDeployment is a cluster on a cloud, or on machines that have a power switch.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -24,7 +26,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 // +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.conditions[?(@.type=='Ready')].lastTransitionTime",priority=1
 // +kubebuilder:printcolumn:name="By",type="string",JSONPath=".status.stops[?(@.requested==true)].by",priority=1
-// +kubebuilder:printcolumn:name="Until",type="date",JSONPath=".status.stops[?(@.requested==true)].until",priority=1
+// +kubebuilder:printcolumn:name="Until",type="string",JSONPath=".status.stops[?(@.requested==true)].until",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
 type ClusterDeployment struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -33,6 +35,12 @@ type ClusterDeployment struct {
 	Spec ClusterDeploymentSpec `json:"spec"`
 	// +optional
 	Status ClusterDeploymentStatus `json:"status,omitempty"`
+}
+
+// HasTrueAnnotation reports whether the value of an annotation parses as true.
+func (cd *ClusterDeployment) HasTrueAnnotation(name string) bool {
+	is, err := strconv.ParseBool(cd.Annotations[name])
+	return err == nil && is
 }
 
 // ClusterDeploymentList is a list of ClusterDeployments.
@@ -44,20 +52,19 @@ type ClusterDeploymentList struct {
 	Items           []ClusterDeployment `json:"items"`
 }
 
-// PowerState is the wanted state of a cluster's machines.
+// PowerState is the desired power state of a cluster's machines.
 //
 // +kubebuilder:validation:Enum="";Running;Hibernating
 type PowerState string
 
 const (
-	// PowerStateRunning is the state of a cluster after its installation: all its machines run.
+	// PowerStateRunning means that all machines of the cluster run. It is the state after the installation.
 	PowerStateRunning PowerState = "Running"
-	// PowerStateHibernating stops the machines of the cluster.
+	// PowerStateHibernating means that all machines of the cluster are stopped.
 	PowerStateHibernating PowerState = "Hibernating"
 )
 
-// ClusterDeploymentSpec says what the cluster is and what it should do.
-// Fields of upstream that Torpor does not act on are kept.
+// ClusterDeploymentSpec is the desired state of a cluster. Fields of upstream's schema that Torpor does not use are preserved.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterDeploymentSpec struct {
@@ -65,16 +72,16 @@ type ClusterDeploymentSpec struct {
 	ClusterName string `json:"clusterName"`
 	// BaseDomain is the base domain of the cluster.
 	BaseDomain string `json:"baseDomain"`
-	// Platform is the cloud that the cluster runs on; exactly one field of it is set.
+	// Platform is the cloud that the cluster runs on. Exactly one of its fields is set.
 	Platform Platform `json:"platform"`
-	// Installed is true once the cluster exists. Nothing is stopped or started before.
+	// Installed is true once the cluster is installed. Machines are neither stopped nor started before that.
 	// +optional
 	Installed bool `json:"installed,omitempty"`
-	// PowerState is Running or Hibernating; empty means Running.
+	// PowerState is Running or Hibernating. Empty means Running.
 	// +optional
 	PowerState PowerState `json:"powerState,omitempty"`
-	// HibernateAfter is a duration such as 8h. A cluster that runs for so long, since it was installed, claimed or last resumed, hibernates
-	// although PowerState says nothing of it; PowerState is never written. A cluster of a pool that nobody has claimed is left to its pool.
+	// HibernateAfter is a duration such as 8h. A cluster that has run for this time, since it was installed, claimed or last resumed,
+	// hibernates, and PowerState is not changed. It does not apply to an unclaimed cluster of a pool.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
@@ -85,20 +92,38 @@ type ClusterDeploymentSpec struct {
 	// ClusterMetadata identifies the installed cluster.
 	// +optional
 	ClusterMetadata *ClusterMetadata `json:"clusterMetadata,omitempty"`
+	// ControlPlaneConfig defines how the API server of the cluster is reached.
+	// +optional
+	ControlPlaneConfig *ControlPlaneConfig `json:"controlPlaneConfig,omitempty"`
 }
 
-// ClusterPoolReference names the pool of a cluster, and who has claimed it.
+// ControlPlaneConfig defines how the API server of a cluster is reached where the URL in its kubeconfig cannot be.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type ControlPlaneConfig struct {
+	// APIURLOverride is the URL to use instead of the one in the kubeconfig: https://HOST:PORT, or HOST:PORT. It requires a kubeconfig with
+	// certificate-authority-data or tls-server-name. The URL in the kubeconfig is not tried.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	APIURLOverride string `json:"apiURLOverride,omitempty"`
+	// APIServerIPOverride is the IP address to dial, without a proxy. The port, the TLS server name and the Host header stay those of the URL.
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	APIServerIPOverride string `json:"apiServerIPOverride,omitempty"`
+}
+
+// ClusterPoolReference names the pool of a cluster, and its claim.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterPoolReference struct {
-	// Namespace of the ClusterPool.
+	// Namespace is the namespace of the ClusterPool.
 	Namespace string `json:"namespace"`
 	// PoolName is the name of the ClusterPool.
 	PoolName string `json:"poolName"`
-	// ClaimName is the name of the ClusterClaim; empty while nobody has claimed the cluster.
+	// ClaimName is the name of the ClusterClaim. It is empty while the cluster is not claimed.
 	// +optional
 	ClaimName string `json:"claimName,omitempty"`
-	// ClaimedTimestamp is when the cluster was claimed.
+	// ClaimedTimestamp is the time at which the cluster was claimed.
 	// +optional
 	ClaimedTimestamp *metav1.Time `json:"claimedTimestamp,omitempty"`
 }
@@ -109,38 +134,38 @@ type ClusterPoolReference struct {
 type ClusterMetadata struct {
 	// ClusterID is the globally unique id of the cluster.
 	ClusterID string `json:"clusterID"`
-	// InfraID is what the cluster's machines are tagged with at the cloud.
+	// InfraID is the tag or name prefix of the cluster's machines at the cloud.
 	InfraID string `json:"infraID"`
-	// AdminKubeconfigSecretRef names the Secret with the key "kubeconfig".
+	// AdminKubeconfigSecretRef names the Secret whose key "kubeconfig" holds the administrator's kubeconfig.
 	AdminKubeconfigSecretRef LocalObjectReference `json:"adminKubeconfigSecretRef"`
-	// Platform is what only some platforms need to know.
+	// Platform holds metadata that only some platforms need.
 	// +optional
 	Platform *ClusterPlatformMetadata `json:"platform,omitempty"`
 }
 
 // LocalObjectReference names an object in the same namespace.
 type LocalObjectReference struct {
-	// Name of the object.
+	// Name is the name of the object.
 	// +optional
 	Name string `json:"name,omitempty"`
 }
 
-// ClusterDeploymentStatus is what is known of the cluster.
+// ClusterDeploymentStatus is the observed state of a cluster.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterDeploymentStatus struct {
-	// ObservedGeneration is the generation that the conditions are about, for those who wait for them.
+	// ObservedGeneration is the generation that the conditions describe.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Hibernating, Ready, Unreachable and HibernationPossible of Torpor, and those of others.
+	// Conditions hold Torpor's Hibernating, Ready, Unreachable and HibernationPossible, and conditions of other controllers.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// PowerState follows from the conditions, for people who read or wait.
+	// PowerState summarizes the conditions.
 	// +optional
 	PowerState string `json:"powerState,omitempty"`
-	// InstalledTimestamp is when the installation was over.
+	// InstalledTimestamp is the time at which the installation ended.
 	// +optional
 	InstalledTimestamp *metav1.Time `json:"installedTimestamp,omitempty"`
 	// InstallVersion is the version that the cluster was installed with.
@@ -149,18 +174,20 @@ type ClusterDeploymentStatus struct {
 	// ClusterVersionStatus is the version that the cluster runs.
 	// +optional
 	ClusterVersionStatus *ClusterVersionStatus `json:"clusterVersionStatus,omitempty"`
-	// Hibernation is the record of the last hibernation: its nodes, when it began, and who asked.
+	// Hibernation records the last hibernation: its requester, its times, and the nodes of the cluster.
 	// +optional
 	Hibernation *HibernationRecord `json:"hibernation,omitempty"`
-	// HibernationCheck is what a hibernation or the resume after it may run into, as the cluster was last looked at for that: about once an hour while it runs.
+	// HibernationCheck holds problems that a hibernation, or the resume after it, may meet. A running cluster is checked about once an
+	// hour.
 	// +optional
 	HibernationCheck *HibernationCheck `json:"hibernationCheck,omitempty"`
-	// Stops are the last times that spec.powerState said Hibernating, the newest first: who asked, why, until when, and who ended it.
+	// Stops are the last stops that spec.powerState requested, newest first: requester, reason, end, and the user who ended each stop.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
-	// ScheduledStops are those of Slumbers, one entry each. The cluster hibernates while one of them stops it, whatever spec.powerState says.
+	// ScheduledStops holds one entry for each Slumber that selects the cluster. The cluster hibernates while one of them stops it, whatever
+	// the value of spec.powerState.
 	// +optional
 	// +listType=map
 	// +listMapKey=slumber
@@ -172,12 +199,12 @@ type ClusterDeploymentStatus struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterVersionStatus struct {
-	// Desired is the version that the cluster is at or goes to.
+	// Desired is the version that the cluster has, or is being upgraded to.
 	// +optional
 	Desired Release `json:"desired,omitempty"`
 }
 
-// Release is one OpenShift release.
+// Release is an OpenShift release.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Release struct {

@@ -10,17 +10,22 @@ import (
 
 // Condition types of a ClusterDeployment that Torpor owns.
 const (
-	// ClusterHibernatingCondition is True from the first stop to the end of the resume, False when running or unsupported.
+	// ClusterHibernatingCondition is True from the first stop order to the end of the resume. It is False while the cluster runs, and where
+	// hibernation is not supported.
 	ClusterHibernatingCondition = "Hibernating"
-	// ClusterReadyCondition is True when the cluster runs, answers and its nodes are ready.
+	// ClusterReadyCondition is True while the cluster runs, its API server answers, and its nodes are ready.
 	ClusterReadyCondition = "Ready"
-	// ClusterUnreachableCondition is True while no controller should dial the cluster.
+	// ClusterUnreachableCondition is True while controllers must not connect to the cluster.
 	ClusterUnreachableCondition = "Unreachable"
-	// ClusterDegradedCondition is True while the cluster runs without some of its machines or nodes; it is missing before it ever was.
+	// ClusterDegradedCondition is True while the cluster runs without some of its machines or nodes. It is absent until the cluster is
+	// degraded for the first time.
 	ClusterDegradedCondition = "Degraded"
-	// ClusterStalledCondition is True while a hibernation or a resume does not come to its end; it is missing before it ever was.
+	// ClusterStalledCondition is True while a hibernation or a resume makes no progress. It is absent until that happens for the first
+	// time.
 	ClusterStalledCondition = "Stalled"
-	// ClusterHibernationPossibleCondition is False while something was found at a cluster that a hibernation, or the resume after it, fails by. It holds up nothing. Its reason is the code of the worst finding, which may only warn while it is True.
+	// ClusterHibernationPossibleCondition is False while a check found a problem by which a hibernation, or the resume after it, fails. It
+	// is advisory: it does not block a hibernation. Its reason is the code of the most severe finding. While it is True, that finding is a
+	// warning.
 	ClusterHibernationPossibleCondition = "HibernationPossible"
 )
 
@@ -34,68 +39,70 @@ const (
 	StoppingHibernationReason = "Stopping"
 	// HibernatingHibernationReason means that every machine is stopped.
 	HibernatingHibernationReason = "Hibernating"
-	// SyncSetsNotAppliedReason means that hibernation is wanted, and a cluster that was installed a short while ago first gets its SyncSets.
+	// SyncSetsNotAppliedReason means that hibernation is requested, and a recently installed cluster waits for its SyncSets first.
 	SyncSetsNotAppliedReason = "SyncSetsNotApplied"
-	// UnsupportedHibernationReason means that hibernation is wanted, but the version or the platform cannot do it.
+	// UnsupportedHibernationReason means that hibernation is requested, but the version, the platform, a group of the cloud or an annotation
+	// does not allow it.
 	UnsupportedHibernationReason = "Unsupported"
 )
 
-// Reasons of Hibernating and Ready when they are Unknown: why nothing can be said.
+// Reasons of Hibernating and Ready when they are Unknown: why the state could not be observed.
 const (
 	// DeletedReason means that the ClusterDeployment is being deleted.
 	DeletedReason = "ClusterDeploymentDeleted"
 	// PausedReason means that an annotation pauses Torpor for this cluster.
 	PausedReason = "PowerStatePaused"
-	// NotInstalledReason means that the cluster does not exist yet.
+	// NotInstalledReason means that the cluster is not installed yet.
 	NotInstalledReason = "NotInstalled"
-	// InvalidSpecReason means that the spec lacks what is needed to find the machines.
+	// InvalidSpecReason means that the spec lacks a field that is needed to find the machines.
 	InvalidSpecReason = "InvalidSpec"
-	// NoMachinesFoundReason means that the cloud knows no machine of this cluster.
+	// NoMachinesFoundReason means that the cloud lists no machine of the cluster.
 	NoMachinesFoundReason = "NoMachinesFound"
 	// CredentialsMissingReason means that the Secret with the cloud credentials, or a key in it, is missing.
 	CredentialsMissingReason = "CredentialsMissing"
-	// CredentialsInvalidReason means that the cloud refuses the credentials.
+	// CredentialsInvalidReason means that the cloud rejects the credentials.
 	CredentialsInvalidReason = "CredentialsInvalid"
-	// PermissionDeniedReason means that the cloud knows the credentials but refuses the call.
+	// PermissionDeniedReason means that the cloud accepts the credentials but denies the call.
 	PermissionDeniedReason = "PermissionDenied"
 	// CloudUnreachableReason means that the cloud does not answer.
 	CloudUnreachableReason = "CloudUnreachable"
-	// CloudThrottledReason means that the cloud asks to slow down.
+	// CloudThrottledReason means that the cloud limits the rate of calls.
 	CloudThrottledReason = "CloudThrottled"
-	// CloudErrorReason means that the cloud answers with an error of another kind.
+	// CloudErrorReason means that the cloud answers with another error.
 	CloudErrorReason = "CloudError"
 )
 
-// Reasons of the Ready condition when it is False, beside those of the Hibernating condition.
+// Reasons of the Ready condition when it is False, in addition to those of the Hibernating condition.
 const (
-	// RecordingNodesReason means that the nodes could not be written down yet, and the machines are not stopped before.
+	// RecordingNodesReason means that the nodes have not been recorded yet. Machines are not stopped before that.
 	RecordingNodesReason = "RecordingNodes"
-	// DrainingWorkersReason means that the pods of workers are evicted before machines are stopped.
+	// DrainingWorkersReason means that Pods are being evicted from the workers before machines are stopped.
 	DrainingWorkersReason = "DrainingWorkers"
-	// StoppingMachinesReason means that machines are asked to stop.
+	// StoppingMachinesReason means that stop orders are being sent to the cloud.
 	StoppingMachinesReason = "StoppingMachines"
 	// WaitingForMachinesToStopReason means that machines are stopping.
 	WaitingForMachinesToStopReason = "WaitingForMachinesToStop"
-	// TerminatingSpotMachinesReason means that every other machine is stopped, and spot machines are terminated that the cluster makes anew.
+	// TerminatingSpotMachinesReason means that every other machine is stopped, and spot machines are being terminated. The cluster
+	// creates new ones at the resume.
 	TerminatingSpotMachinesReason = "TerminatingSpotMachines"
-	// FailedToStopReason means that the cloud refused to stop machines.
+	// FailedToStopReason means that the cloud rejected a stop order.
 	FailedToStopReason = "FailedToStop"
-	// StartingMachinesReason means that machines are asked to start.
+	// StartingMachinesReason means that start orders are being sent to the cloud.
 	StartingMachinesReason = "StartingMachines"
 	// WaitingForMachinesReason means that machines are starting.
 	WaitingForMachinesReason = "WaitingForMachines"
-	// FailedToStartMachinesReason means that the cloud refused to start machines.
+	// FailedToStartMachinesReason means that the cloud rejected a start order.
 	FailedToStartMachinesReason = "FailedToStartMachines"
-	// WaitingForAPIReason means that the machines run, the API server does not answer yet.
+	// WaitingForAPIReason means that the machines run, and the API server does not answer yet.
 	WaitingForAPIReason = "WaitingForAPI"
-	// FailedToApproveReason means that the cluster refused an approval.
+	// FailedToApproveReason means that the cluster rejected the approval of a certificate request.
 	FailedToApproveReason = "FailedToApprove"
-	// WaitingForNodesReason means that nodes have not reported since the machines were started.
+	// WaitingForNodesReason means that nodes have not reported since the machines were started, or are not ready.
 	WaitingForNodesReason = "WaitingForNodes"
-	// WaitingForClusterOperatorsReason means that the nodes of a cluster of OpenShift are back, and ClusterOperators are not ready or have not
-	// reported since the machines were started.
+	// WaitingForClusterOperatorsReason means that the nodes of an OpenShift cluster are ready, and ClusterOperators are not ready or
+	// have not reported since the machines were started.
 	WaitingForClusterOperatorsReason = "WaitingForClusterOperators"
-	// APIUnreachableReason means that the cluster should run but its API server does not answer.
+	// APIUnreachableReason means that the cluster should be running, but its API server does not answer.
 	APIUnreachableReason = "APIUnreachable"
 )
 
@@ -105,161 +112,167 @@ const (
 	ClusterReachableReason = "ClusterReachable"
 	// ErrorConnectingToClusterReason means that the API server does not answer.
 	ErrorConnectingToClusterReason = "ErrorConnectingToCluster"
-	// ClusterAsleepReason means that the cluster hibernates or its machines stop, so it is not dialled.
+	// ClusterAsleepReason means that the cluster hibernates, or its machines are being stopped. Controllers do not connect to it.
 	ClusterAsleepReason = "ClusterAsleep"
-	// NotProbedReason means that Torpor has not tried.
+	// NotProbedReason means that Torpor has not tried to connect.
 	NotProbedReason = "NotProbed"
 )
 
-// Reasons of the Degraded condition; Stalled has those of Ready.
+// Reasons of the Degraded condition. Stalled has the reasons of Ready.
 const (
-	// MachinesMissingReason means that the cluster runs without machines, which the message names.
+	// MachinesMissingReason means that the cluster runs without the machines that the message names.
 	MachinesMissingReason = "MachinesMissing"
-	// NodesMissingReason means that the cluster runs without nodes, which the message names.
+	// NodesMissingReason means that the cluster runs without the nodes that the message names.
 	NodesMissingReason = "NodesMissing"
-	// ClusterOperatorsNotReadyReason means that the resume has waited long enough for ClusterOperators, which the message names. They are
-	// looked at for ten minutes more.
+	// ClusterOperatorsNotReadyReason means that the resume no longer waits for the ClusterOperators that the message names. They are polled
+	// for another ten minutes.
 	ClusterOperatorsNotReadyReason = "ClusterOperatorsNotReady"
-	// AsExpectedReason means that nothing is missing, or nothing hangs, any more.
+	// AsExpectedReason means that nothing is missing, or the operation proceeds.
 	AsExpectedReason = "AsExpected"
 )
 
-// Reasons of the HibernationPossible condition, beside the codes of findings.
+// Reasons of the HibernationPossible condition, in addition to the codes of findings.
 const (
-	// NothingFoundReason means that nothing was found that a hibernation, or the resume after it, may run into.
+	// NothingFoundReason means that the checks found no problem.
 	NothingFoundReason = "NothingFound"
-	// NotCheckedReason means that the cluster has not been looked at for that.
+	// NotCheckedReason means that the checks have not run yet.
 	NotCheckedReason = "NotChecked"
 )
 
 // Annotations and labels.
 const (
-	// AwaitAllMachinesAnnotation keeps a cluster that resumes from running without machines that do not start, when it parses as true.
+	// AwaitAllMachinesAnnotation, if it parses as true, makes a resume wait for every machine, instead of continuing without machines that
+	// do not start.
 	AwaitAllMachinesAnnotation = "torpor.dev/await-all-machines"
-	// StopOrderAnnotation says in which order the machines of the cluster are stopped; without it all are stopped, and started, at once.
+	// StopOrderAnnotation defines the order in which the machines of the cluster are stopped. Without it, all machines are stopped, and
+	// started, at once.
 	StopOrderAnnotation = "torpor.dev/stop-order"
-	// DrainBudgetAnnotation is for how long at most the workers are drained before machines are stopped, such as 10m, an hour at the most; without
-	// it they are not.
+	// DrainBudgetAnnotation limits how long the workers are drained before machines are stopped: a duration such as 10m, at most 1h.
+	// Without it, workers are not drained.
 	DrainBudgetAnnotation = "torpor.dev/drain-budget"
-	// CordonedAnnotation marks nodes of a cluster that were cordoned for a drain, and are uncordoned at the resume.
+	// CordonedAnnotation marks the nodes of a cluster that were cordoned for a drain. They are uncordoned at the resume.
 	CordonedAnnotation = "torpor.dev/cordoned"
-	// ResumeRequestedAtAnnotation is a time in RFC 3339: spec.hibernateAfter counts from it, and a cluster that sleeps by it since before then resumes.
+	// ResumeRequestedAtAnnotation is a time (RFC 3339). spec.hibernateAfter counts from it, and a cluster that hibernates by
+	// spec.hibernateAfter since before that time resumes.
 	ResumeRequestedAtAnnotation = "torpor.dev/resume-requested-at"
-	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment when it parses as true.
+	// ReconcilePauseAnnotation, if it parses as true, pauses every controller for this ClusterDeployment.
 	ReconcilePauseAnnotation = "hive.openshift.io/reconcile-pause"
-	// PowerStatePauseAnnotation pauses only hibernation when it parses as true.
+	// PowerStatePauseAnnotation, if it parses as true, pauses hibernation for this ClusterDeployment.
 	PowerStatePauseAnnotation = "hive.openshift.io/powerstate-pause"
-	// PlatformLabel is the platform of the cluster, for people.
+	// InfraDisabledAnnotation, if it parses as true, disables calls to the cloud of the cluster: no machine is listed, started or stopped.
+	InfraDisabledAnnotation = "hive.openshift.io/infra-disabled"
+	// PlatformLabel is the platform of the cluster. It is informational.
 	PlatformLabel = "hive.openshift.io/cluster-platform"
-	// RegionLabel is the region of the cluster, for people.
+	// RegionLabel is the region of the cluster. It is informational.
 	RegionLabel = "hive.openshift.io/cluster-region"
-	// TypeLabel is the type of the cluster, for people.
+	// TypeLabel is the type of the cluster. It is informational.
 	TypeLabel = "hive.openshift.io/cluster-type"
 	// VersionLabel is the OpenShift version of the cluster.
 	VersionLabel = "hive.openshift.io/version"
-	// VersionMajorMinorPatchLabel is the same without a suffix.
+	// VersionMajorMinorPatchLabel is the OpenShift version of the cluster without a pre-release suffix.
 	VersionMajorMinorPatchLabel = "hive.openshift.io/version-major-minor-patch"
 )
 
-// StopWorkersFirst is the value of StopOrderAnnotation by which workers are stopped before the control plane, and started after it.
+// StopWorkersFirst is the value of StopOrderAnnotation that stops workers before the control plane, and starts them after it.
 const StopWorkersFirst = "workers-first"
 
-// HibernationRecord is the record of the last hibernation. It is written before the first machine is stopped and kept
-// until the next hibernation, so that a restart of the manager at any moment loses nothing.
+// HibernationRecord records the last hibernation. It is written before the first machine is stopped, and kept until the next hibernation,
+// so that the manager can be restarted at any time.
 type HibernationRecord struct {
-	// SleepStartedAt is when the hibernation began.
+	// SleepStartedAt is the time at which the hibernation began.
 	SleepStartedAt metav1.Time `json:"sleepStartedAt"`
-	// RequestedBy is who set spec.powerState, "unknown" with the field manager if no admission noted that, or "spec.hibernateAfter".
+	// RequestedBy is the user who set spec.powerState, "unknown" with the field manager if admission did not see the request, or
+	// "spec.hibernateAfter".
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// PowerStateBefore is what spec.powerState said when spec.hibernateAfter was over; unset if spec.powerState asked for the hibernation.
-	// Who has changed spec.powerState since wants the cluster to run.
+	// PowerStateBefore is the value of spec.powerState at the time at which spec.hibernateAfter expired. Unset means that spec.powerState
+	// requested the hibernation. If spec.powerState has another value, a user has requested that the cluster runs.
 	// +optional
 	PowerStateBefore *PowerState `json:"powerStateBefore,omitempty"`
-	// ResumeStartedAt is when the resume began; unset while the cluster should hibernate.
-	// Node heartbeats and certificate requests from before are not trusted.
+	// ResumeStartedAt is the time at which the resume began. Unset while the cluster should hibernate. Node heartbeats and certificate
+	// requests from before this time are ignored.
 	// +optional
 	ResumeStartedAt *metav1.Time `json:"resumeStartedAt,omitempty"`
-	// AsleepAt is when every machine was seen stopped; unset if that never was.
-	// Until nodes have had time to report, client certificates are approved only after that.
+	// AsleepAt is the time at which every machine was observed to be stopped. Unset if that was not observed; then client certificates are
+	// not approved until the nodes have had time to report.
 	// +optional
 	AsleepAt *metav1.Time `json:"asleepAt,omitempty"`
-	// Repair means that machines were switched off while the cluster should run, and are only started again.
-	// No certificate is approved then.
+	// Repair is true if machines were switched off while the cluster should run. They are started again, and no certificate request is
+	// approved.
 	// +optional
 	Repair bool `json:"repair,omitempty"`
-	// ResumedAt is when the cluster was ready again.
+	// ResumedAt is the time at which the cluster was ready again.
 	// +optional
 	ResumedAt *metav1.Time `json:"resumedAt,omitempty"`
-	// Nodes are the nodes that hibernated; only they may get certificates at the resume
-	// (where the cluster serves OpenShift Machines, those decide instead).
+	// Nodes are the nodes of the hibernated cluster. Only their certificate requests are approved at the resume. Where the cluster serves
+	// OpenShift Machines, the Machines decide instead.
 	// +optional
 	// +listType=atomic
 	Nodes []RecordedNode `json:"nodes,omitempty"`
-	// SpotMachines are machines that are terminated once every other one is stopped, by the cloud's ids: when the hibernation began, each
-	// had an OpenShift Machine of a MachineSet, which is deleted at the resume so that a new one is made.
+	// SpotMachines are the cloud's ids of machines that are terminated once every other machine is stopped. Each had an OpenShift Machine
+	// of a MachineSet when the hibernation began. That Machine is deleted at the resume, so that the MachineSet creates a new one.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:MaxLength=64
 	SpotMachines []string `json:"spotMachines,omitempty"`
-	// Drain is that of the workers before machines were stopped; unset if none was wanted.
+	// Drain records the drain of the workers. Unset if no drain was requested.
 	// +optional
 	Drain *DrainRecord `json:"drain,omitempty"`
 }
 
-// DrainRecord is the record of a drain.
+// DrainRecord records a drain.
 type DrainRecord struct {
-	// EndedAt is when the drain was over; unset while it goes on. No machine is stopped before.
+	// EndedAt is the time at which the drain ended. Unset while the drain is in progress. No machine is stopped before it ends.
 	// +optional
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`
-	// Left is what was not drained, and why; empty if everything was.
+	// Left names what was not drained, and why. Empty means that everything was drained.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Left string `json:"left,omitempty"`
 }
 
-// HibernationCheck is what was found at a cluster, while it ran, that a hibernation or the resume after it may run into.
+// HibernationCheck holds problems, found in a running cluster, that a hibernation or the resume after it may meet.
 type HibernationCheck struct {
-	// WakeBy is when the first certificate expires without which the cluster does not come back by itself: that of its API server, or of
+	// WakeBy is the time at which the first certificate expires that the cluster needs to resume by itself: that of its API server, or of
 	// the signer of its kubelets. Unset if neither could be read.
 	// +optional
 	WakeBy *metav1.Time `json:"wakeBy,omitempty"`
-	// Findings are one for each code. Some matter only to long stops.
+	// Findings holds one finding for each code. Some apply only to long stops.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Findings []torporv1alpha1.StopFinding `json:"findings,omitempty"`
-	// Unread are lists of the cluster that could not be read in time, or may not be; what an earlier look found there stands.
+	// Unread names lists of the cluster that could not be read, for lack of time or of permission. Findings of an earlier check stay for
+	// them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Unread []string `json:"unread,omitempty"`
 }
 
-// RecordedNode is a node as it was before the hibernation.
+// RecordedNode describes a node before the hibernation.
 type RecordedNode struct {
-	// Name of the Node.
+	// Name is the name of the Node.
 	Name string `json:"name"`
-	// UID of the Node.
+	// UID is the UID of the Node.
 	UID string `json:"uid"`
-	// Ready is whether the node was ready; the resume does not wait for one that was not.
+	// Ready is true if the node was ready. The resume does not wait for other nodes.
 	// +optional
 	Ready bool `json:"ready,omitempty"`
-	// ClockSkewed is whether the node's clock was far from the hub's. Its times are no sign of life at the resume then: only that
-	// they change is.
+	// ClockSkewed is true if the node's clock differed from the hub's. At the resume, its heartbeats then count only if they change.
 	// +optional
 	ClockSkewed bool `json:"clockSkewed,omitempty"`
-	// ControlPlane is whether the node carried the control-plane role.
+	// ControlPlane is true if the node had the control-plane role.
 	// +optional
 	ControlPlane bool `json:"controlPlane,omitempty"`
-	// Addresses of the node.
+	// Addresses are the addresses of the node.
 	// +optional
 	// +listType=atomic
 	Addresses []NodeAddress `json:"addresses,omitempty"`
 }
 
-// NodeAddress is one address of a node.
+// NodeAddress is an address of a node.
 type NodeAddress struct {
 	// Type is Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS.
 	Type string `json:"type"`

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MachinePool says how many machines of a kind an OpenShift cluster has, and with which labels and taints their nodes come.
+// MachinePool defines the number of machines in the MachineSets of an OpenShift cluster, and the labels and taints of their nodes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -40,139 +40,140 @@ type MachinePoolList struct {
 	Items           []MachinePool `json:"items"`
 }
 
-// MachinePoolSpec says which machines, and how many. Fields of upstream that Torpor does not act on are kept.
+// MachinePoolSpec is the desired state of a MachinePool. Fields of upstream's schema that Torpor does not use are preserved.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 // +kubebuilder:validation:XValidation:rule="!(has(self.replicas) && has(self.autoscaling))",message="expected spec.replicas or spec.autoscaling, found both"
 type MachinePoolSpec struct {
 	// ClusterDeploymentRef names the ClusterDeployment, in the namespace of the MachinePool.
 	ClusterDeploymentRef LocalObjectReference `json:"clusterDeploymentRef"`
-	// Name of the pool in the cluster, such as worker. Its MachineSets have it as a label, or after the infraID in their names.
+	// Name is the name of the pool in the cluster, such as worker. The MachineSets of the pool have it as a label, or after the infraID in
+	// their names.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Replicas is how many machines there are, spread over the MachineSets of the pool. Without it and without autoscaling there is 1.
+	// Replicas is the number of machines, which are spread over the MachineSets of the pool. It defaults to 1 without autoscaling.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5000
 	Replicas *int64 `json:"replicas,omitempty"`
-	// Autoscaling leaves the number to the autoscaler of the cluster.
+	// Autoscaling lets the autoscaler of the cluster choose the number of machines.
 	// +optional
 	Autoscaling *MachinePoolAutoscaling `json:"autoscaling,omitempty"`
-	// Platform is kept as it is: Torpor makes no MachineSets.
+	// Platform is preserved and not used: Torpor does not create MachineSets.
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Platform runtime.RawExtension `json:"platform"`
-	// Labels are those of the nodes. Others' labels stay.
+	// Labels are added to the nodes. Other labels of the nodes are preserved.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
 	Labels map[string]string `json:"labels,omitempty"`
-	// Taints are those of the nodes. If there are any, they are all that the MachineSets have.
+	// Taints are the taints of the nodes. If it is not empty, it replaces all taints of the MachineSets.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic
 	Taints []corev1.Taint `json:"taints,omitempty"`
 }
 
-// MachinePoolAutoscaling bounds what the autoscaler of a cluster may do.
+// MachinePoolAutoscaling limits the number of machines that the autoscaler of a cluster chooses.
 //
 // +kubebuilder:validation:XValidation:rule="self.minReplicas <= self.maxReplicas",message="expected minReplicas to be at most maxReplicas"
 type MachinePoolAutoscaling struct {
-	// MinReplicas is the least number of machines.
+	// MinReplicas is the minimum number of machines.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=5000
 	MinReplicas int32 `json:"minReplicas"`
-	// MaxReplicas is the greatest number of machines.
+	// MaxReplicas is the maximum number of machines.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
 	MaxReplicas int32 `json:"maxReplicas"`
 }
 
-// MachinePoolStatus is what the cluster had when it was last looked at.
+// MachinePoolStatus is the state of the pool at the last check of the cluster.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type MachinePoolStatus struct {
-	// Replicas is how many machines the MachineSets of the pool were to have.
+	// Replicas is the number of machines that the MachineSets of the pool requested.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
-	// MachineSets are those of the pool.
+	// MachineSets are the MachineSets of the pool.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	MachineSets []MachineSetStatus `json:"machineSets,omitempty"`
-	// Conditions are NotEnoughReplicas, Synced and UnsupportedConfiguration of Torpor, and those of others.
+	// Conditions hold Torpor's NotEnoughReplicas, Synced and UnsupportedConfiguration, and conditions of other controllers.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ObservedGeneration is the generation of the pool that the cluster has.
+	// ObservedGeneration is the generation of the pool that is applied to the cluster.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// LastSyncTime is when the cluster last was, or was made, as the pool says.
+	// LastSyncTime is the time at which the cluster last matched the pool.
 	// +optional
 	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
-	// SyncedResume is the resume of the cluster, by the time at which it began, after which that was: each is followed by one.
+	// SyncedResume is the start time of the resume after which the pool was last applied. The pool is applied after each resume.
 	// +optional
 	SyncedResume *metav1.Time `json:"syncedResume,omitempty"`
 }
 
-// MachineSetStatus is one MachineSet of the cluster.
+// MachineSetStatus is the observed state of a MachineSet of the cluster.
 type MachineSetStatus struct {
-	// Name of the MachineSet.
+	// Name is the name of the MachineSet.
 	Name string `json:"name"`
-	// Replicas is how many machines it is to have.
+	// Replicas is the number of machines that the MachineSet requests.
 	Replicas int32 `json:"replicas"`
-	// ReadyReplicas is how many of them have a node that is ready, as the cluster says.
+	// ReadyReplicas is the number of machines with a ready node, as the MachineSet reports it.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
-	// MinReplicas is the least number that the pool allows it.
+	// MinReplicas is the minimum number of machines that the pool allows the MachineSet.
 	MinReplicas int32 `json:"minReplicas"`
-	// MaxReplicas is the greatest.
+	// MaxReplicas is the maximum number of machines that the pool allows the MachineSet.
 	MaxReplicas int32 `json:"maxReplicas"`
-	// ErrorReason is a word of the cluster for what is wrong with it.
+	// ErrorReason is the error reason that the MachineSet reports.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	ErrorReason *string `json:"errorReason,omitempty"`
-	// ErrorMessage is what the cluster says of it.
+	// ErrorMessage is the error message that the MachineSet reports.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	ErrorMessage *string `json:"errorMessage,omitempty"`
 }
 
-// MachinePoolNameLabel is on the MachineSets and MachineAutoscalers of a cluster that belong to the pool of this name.
+// MachinePoolNameLabel holds, on MachineSets and MachineAutoscalers of a cluster, the name of their pool.
 const MachinePoolNameLabel = "hive.openshift.io/machine-pool"
 
 // Condition types of a MachinePool.
 const (
-	// MachinePoolSyncedCondition is True when the MachineSets of a cluster were as the pool says when they were last looked at.
+	// MachinePoolSyncedCondition is True if the MachineSets of the cluster matched the pool at the last check.
 	MachinePoolSyncedCondition = "Synced"
-	// NotEnoughReplicasCondition is True when spec.autoscaling.minReplicas is less than there are MachineSets, on a platform on which each has
-	// to have a machine.
+	// NotEnoughReplicasCondition is True if spec.autoscaling.minReplicas is less than the number of MachineSets, on a platform on which
+	// each MachineSet needs a machine.
 	NotEnoughReplicasCondition = "NotEnoughReplicas"
-	// UnsupportedConfigurationCondition is True when the pool asks for what its cluster or Torpor cannot do.
+	// UnsupportedConfigurationCondition is True if the pool requests something that its cluster or Torpor does not support.
 	UnsupportedConfigurationCondition = "UnsupportedConfiguration"
 )
 
 // Reasons of Synced, NotEnoughReplicas and UnsupportedConfiguration.
 const (
-	// MachineSetsAsWishedReason means that the MachineSets were as the pool says.
+	// MachineSetsAsWishedReason means that the MachineSets match the pool.
 	MachineSetsAsWishedReason = "MachineSetsAsWished"
-	// MachineSetsApplyingReason means that the cluster is being looked at, and MachineSets changed.
+	// MachineSetsApplyingReason means that MachineSets are being checked and changed.
 	MachineSetsApplyingReason = "Applying"
-	// MachinePoolWaitingReason means that the cluster of a pool hibernates or does not answer, so it is not dialled.
+	// MachinePoolWaitingReason means that the cluster hibernates or does not answer. Torpor does not connect to it.
 	MachinePoolWaitingReason = "WaitingForCluster"
-	// MachinePoolPausedReason means that an annotation of the ClusterDeployment keeps MachineSets from being changed.
+	// MachinePoolPausedReason means that an annotation of the ClusterDeployment pauses changes of MachineSets.
 	MachinePoolPausedReason = "Paused"
-	// MachinePoolNoAnswerReason means that the cluster did not answer while its MachineSets were looked at.
+	// MachinePoolNoAnswerReason means that the cluster did not answer while its MachineSets were checked.
 	MachinePoolNoAnswerReason = "NoAnswer"
-	// MachinePoolRefusedReason means that the cluster refuses what the pool says.
+	// MachinePoolRefusedReason means that the cluster rejects a change that the pool requests.
 	MachinePoolRefusedReason = "Refused"
-	// MachinePoolDeletingReason means that the pool is being deleted; its MachineSets stay as they are.
+	// MachinePoolDeletingReason means that the pool is being deleted. Its MachineSets are not changed.
 	MachinePoolDeletingReason = "Deleting"
-	// ClusterDeploymentMissingReason means that there is no ClusterDeployment of the name that the pool has.
+	// ClusterDeploymentMissingReason means that the ClusterDeployment that the pool references does not exist.
 	ClusterDeploymentMissingReason = "ClusterDeploymentMissing"
-	// NoMachineSetsReason means that the cluster has no MachineSets of the pool; Torpor makes none.
+	// NoMachineSetsReason means that the cluster has no MachineSets of the pool. Torpor does not create them.
 	NoMachineSetsReason = "NoMachineSets"
-	// NoMachineAPIReason means that the cluster serves no MachineSets at all, or no MachineAutoscalers where they are needed.
+	// NoMachineAPIReason means that the cluster does not serve MachineSets, or MachineAutoscalers where they are needed.
 	NoMachineAPIReason = "NoMachineAPI"
 	// TooManyMachineSetsReason means that the cluster has more MachineSets of the pool than Torpor handles.
 	TooManyMachineSetsReason = "TooManyMachineSets"
@@ -180,7 +181,7 @@ const (
 	AmbiguousPoolReason = "AmbiguousPool"
 	// InvalidReplicasReason means that the numbers of the pool contradict each other.
 	InvalidReplicasReason = "InvalidReplicas"
-	// ConfigurationSupportedReason means that nothing is known that the cluster or Torpor cannot do.
+	// ConfigurationSupportedReason means that the pool requests only what is supported.
 	ConfigurationSupportedReason = "ConfigurationSupported"
 	// MinReplicasTooSmallReason means that some MachineSets would have no machine.
 	MinReplicasTooSmallReason = "MinReplicasTooSmall"

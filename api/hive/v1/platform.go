@@ -4,20 +4,20 @@ package v1
 
 import "reflect"
 
-// Platform is the cloud of a cluster. Platforms that are not listed are kept as they are.
+// Platform is the cloud of a cluster. Other platforms are preserved and not used.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Platform struct {
-	// AWS is Amazon EC2, or anything that speaks its API.
+	// AWS is Amazon EC2, or a cloud that implements its API.
 	// +optional
 	AWS *AWSPlatform `json:"aws,omitempty"`
 	// Azure is Microsoft Azure.
 	// +optional
 	Azure *AzurePlatform `json:"azure,omitempty"`
-	// BareMetal is for real machines with management controllers.
+	// BareMetal is physical machines with management controllers (BMCs).
 	// +optional
 	BareMetal *BareMetalPlatform `json:"baremetal,omitempty"`
-	// Containers are nodes that are containers of one engine, as kind and k3d make them.
+	// Containers is nodes that are containers of one engine, such as those of kind and k3d.
 	// +optional
 	Containers *ContainersPlatform `json:"containers,omitempty"`
 	// GCP is Google Cloud.
@@ -26,19 +26,19 @@ type Platform struct {
 	// IBMCloud is IBM Cloud VPC.
 	// +optional
 	IBMCloud *IBMCloudPlatform `json:"ibmcloud,omitempty"`
-	// Libvirt is one host with virtual machines of libvirt.
+	// Libvirt is a host with virtual machines of libvirt.
 	// +optional
 	Libvirt *LibvirtPlatform `json:"libvirt,omitempty"`
-	// OpenStack is any cloud that speaks OpenStack's API.
+	// OpenStack is a cloud that implements OpenStack's API.
 	// +optional
 	OpenStack *OpenStackPlatform `json:"openstack,omitempty"`
 }
 
-// ClusterPlatformMetadata is what only some platforms need to know of an installed cluster.
+// ClusterPlatformMetadata holds metadata of an installed cluster that only some platforms need.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterPlatformMetadata struct {
-	// Azure is for clusters on Microsoft Azure.
+	// Azure holds metadata of a cluster on Microsoft Azure.
 	// +optional
 	Azure *AzureClusterMetadata `json:"azure,omitempty"`
 }
@@ -51,7 +51,8 @@ type PlatformSettings struct {
 	Name string
 	// Cloud is which of the platform's clouds the cluster is in; empty where there is one.
 	Cloud string
-	// IsCloudNamedBySecret says that Cloud is a name of the credentials Secret only: another Secret may have another one for the same cloud.
+	// IsCloudNamedBySecret says that Cloud is a name of the credentials Secret only: another Secret may have another one for the same
+	// cloud.
 	IsCloudNamedBySecret bool
 	// Region is where the machines are looked for; empty where one answer is for all regions.
 	Region string

@@ -2,27 +2,27 @@
 
 package v1
 
-// AWSPlatform is a cluster on EC2.
+// AWSPlatform identifies a cluster on EC2.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type AWSPlatform struct {
-	// CredentialsSecretRef names the Secret with the keys aws_access_key_id and aws_secret_access_key,
-	// and optionally aws_session_token and endpoint_url.
+	// CredentialsSecretRef names the Secret with the keys aws_access_key_id and aws_secret_access_key, and optionally aws_session_token and
+	// endpoint_url.
 	// +optional
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
-	// CredentialsAssumeRole is the IAM role that the manager takes where credentialsSecretRef is empty. The manager's flag
-	// --aws-assume-roles has to list it for the namespace.
+	// CredentialsAssumeRole is the IAM role that the manager assumes if credentialsSecretRef is empty. The manager's flag
+	// --aws-assume-roles must list it for the namespace.
 	// +optional
 	CredentialsAssumeRole *AssumeRole `json:"credentialsAssumeRole,omitempty"`
-	// Region of the cluster's machines.
+	// Region is the region of the cluster's machines.
 	Region string `json:"region"`
 }
 
 // AssumeRole is an IAM role of the cluster's account.
 type AssumeRole struct {
-	// RoleARN is the name of the role.
+	// RoleARN is the ARN of the role.
 	RoleARN string `json:"roleARN"`
-	// ExternalID is what the role's trust policy may ask for.
+	// ExternalID is the external id that the trust policy of the role may require.
 	// +optional
 	ExternalID string `json:"externalID,omitempty"`
 }

@@ -7,37 +7,37 @@ import (
 	"strings"
 )
 
-// AzureCloudName is one of Azure's clouds.
+// AzureCloudName is the name of an Azure cloud.
 //
 // +kubebuilder:validation:Enum="";AzurePublicCloud;AzureUSGovernmentCloud;AzureChinaCloud;AzureGermanCloud
 type AzureCloudName string
 
-// The clouds of Azure. The German one was closed; Hive's manifests may still name it.
+// The clouds of Azure. AzureGermanCloud is closed; manifests of Hive may still name it.
 const (
 	AzurePublicCloud       AzureCloudName = "AzurePublicCloud"
 	AzureUSGovernmentCloud AzureCloudName = "AzureUSGovernmentCloud"
 	AzureChinaCloud        AzureCloudName = "AzureChinaCloud"
 )
 
-// AzurePlatform is a cluster on Microsoft Azure. Its machines are those of a resource group, which
+// AzurePlatform identifies a cluster on Microsoft Azure. Its machines are the virtual machines of the resource group that
 // spec.clusterMetadata.platform.azure names.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type AzurePlatform struct {
 	// CredentialsSecretRef names the Secret with the key osServicePrincipal.json.
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
-	// Region of the cluster's machines. They are found in all regions of their resource group.
+	// Region is the region of the cluster's machines. Machines are listed in all regions of the resource group.
 	Region string `json:"region"`
-	// CloudName is which of Azure's clouds the cluster is in; empty means AzurePublicCloud.
+	// CloudName is the Azure cloud of the cluster. Empty means AzurePublicCloud.
 	// +optional
 	CloudName AzureCloudName `json:"cloudName,omitempty"`
 }
 
-// AzureClusterMetadata is what is known of a cluster on Microsoft Azure.
+// AzureClusterMetadata holds metadata of a cluster on Microsoft Azure.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type AzureClusterMetadata struct {
-	// ResourceGroupName is the resource group whose virtual machines are the cluster's, all of them.
+	// ResourceGroupName is the name of the resource group. All of its virtual machines belong to the cluster.
 	// +kubebuilder:validation:MaxLength=90
 	ResourceGroupName string `json:"resourceGroupName"`
 }

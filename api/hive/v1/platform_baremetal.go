@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// BareMetalPlatform is a cluster of real machines, which are turned off and on by their management controllers. Its machines are those that
-// are listed. Hive has a field of this name, too: its clusters list none, and are not touched.
+// BareMetalPlatform identifies a cluster of physical machines, which are switched off and on by their management controllers. Its machines
+// are listed in Machines. Hive has a field of the same name without this list; such clusters are not stopped or started.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type BareMetalPlatform struct {
-	// CredentialsSecretRef names the Secret with username and password of the controllers, or NAME.username and NAME.password of single
-	// machines, and optionally ca.crt, the authority of their certificates.
+	// CredentialsSecretRef names the Secret with the keys username and password for all controllers, or NAME.username and NAME.password for
+	// single machines, and optionally ca.crt, the CA of their certificates.
 	// +optional
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
-	// Machines are all of the cluster.
+	// Machines are all machines of the cluster.
 	// +kubebuilder:validation:MaxItems=500
 	// +listType=map
 	// +listMapKey=name
@@ -27,14 +27,14 @@ type BareMetalPlatform struct {
 	Machines []BareMetalMachine `json:"machines,omitempty"`
 }
 
-// BareMetalMachine is a real machine.
+// BareMetalMachine is a physical machine.
 type BareMetalMachine struct {
-	// Name of the machine; that of its node is easy to recognise.
+	// Name is the name of the machine, preferably the name of its node.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name"`
-	// BMC is the address of its management controller: redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST.
+	// BMC is the address of the machine's management controller: redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^(redfish|redfish\+https|ipmi)://.+$`
 	BMC string `json:"bmc"`

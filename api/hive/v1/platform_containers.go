@@ -10,25 +10,25 @@ import (
 // kindLabel is the label by which kind marks the nodes of a cluster.
 const kindLabel = "io.x-k8s.kind.cluster"
 
-// ContainersPlatform is a cluster whose nodes are containers, as kind and k3d make them. Its machines are the containers whose label has the
-// cluster's infraID as its value, or those whose names begin with namePrefix.
+// ContainersPlatform identifies a cluster whose nodes are containers, such as those of kind and k3d. Its machines are the containers whose
+// label has the cluster's infraID as its value, or whose names begin with namePrefix.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ContainersPlatform struct {
-	// Engine is where the container engine serves Docker's API: tcp://HOST:PORT, which is spoken to by TLS, or unix:///PATH, which the
-	// manager's flag --container-engine-sockets has to list for the namespace.
+	// Engine is the address at which the container engine serves Docker's API: tcp://HOST:PORT, which requires TLS, or unix:///PATH, which
+	// the manager's flag --container-engine-sockets must list for the namespace.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^(tcp|https|unix)://.+$`
 	Engine string `json:"engine"`
-	// CredentialsSecretRef names the Secret with tls.crt, tls.key and ca.crt for an engine that is spoken to by TLS.
+	// CredentialsSecretRef names the Secret with the keys tls.crt, tls.key and ca.crt for an engine that requires TLS.
 	// +optional
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
-	// Label is the label that has the infraID as its value; empty means that of kind, and k3d has k3d.cluster.
+	// Label is the label whose value is the infraID. Empty means the label of kind. The label of k3d is k3d.cluster.
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^[^=]*$`
 	// +optional
 	Label string `json:"label,omitempty"`
-	// NamePrefix is what the names of the containers begin with; it goes before the label.
+	// NamePrefix is the prefix of the names of the containers. If it is set, Label is not used.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-zA-Z0-9][a-zA-Z0-9_.-]+)?$`
 	// +optional

@@ -2,17 +2,17 @@
 
 package v1
 
-// GCPPlatform is a cluster on Google Cloud. Its machines are the instances whose names begin with the cluster's infraID and a hyphen, in
-// all zones of the project that the credentials are of, without those whose labels say that they are another cluster's.
+// GCPPlatform identifies a cluster on Google Cloud. Its machines are the instances whose names begin with the cluster's infraID and a
+// hyphen, in all zones of the project of the credentials, except instances whose labels assign them to another cluster.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type GCPPlatform struct {
 	// CredentialsSecretRef names the Secret with the key osServiceAccount.json.
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
-	// Region of the cluster's machines. They are found in all regions of their project.
+	// Region is the region of the cluster's machines. Machines are listed in all regions of the project.
 	Region string `json:"region"`
-	// DiscardLocalSsdOnHibernate says what becomes of the data on local SSDs when a machine that has any is stopped: true loses them, false
-	// has Google Cloud keep them, and without a value Google Cloud refuses to stop the machine.
+	// DiscardLocalSsdOnHibernate defines what happens to the data on local SSDs when a machine is stopped: true discards it, and false
+	// requests that Google Cloud preserves it. If it is unset, Google Cloud refuses to stop a machine with local SSDs.
 	// +optional
 	DiscardLocalSsdOnHibernate *bool `json:"discardLocalSsdOnHibernate,omitempty"`
 }

@@ -2,14 +2,14 @@
 
 package v1
 
-// IBMCloudPlatform is a cluster on IBM Cloud VPC. Its machines are the instances of a region whose names begin with the cluster's infraID
-// and a hyphen, in the VPC or the resource group that is named after the infraID.
+// IBMCloudPlatform identifies a cluster on IBM Cloud VPC. Its machines are the instances of a region whose names begin with the cluster's
+// infraID and a hyphen, in the VPC or the resource group that is named after the infraID.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type IBMCloudPlatform struct {
 	// CredentialsSecretRef names the Secret with the key ibmcloud_api_key.
 	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
-	// Region of the cluster's machines.
+	// Region is the region of the cluster's machines.
 	Region string `json:"region"`
 }
 

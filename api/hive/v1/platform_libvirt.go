@@ -2,8 +2,8 @@
 
 package v1
 
-// LibvirtPlatform is a cluster whose machines are virtual machines of one host with libvirt. They are the domains whose metadata name the
-// cluster's infraID, and those without such metadata whose names begin with the infraID and a dash.
+// LibvirtPlatform identifies a cluster whose machines are virtual machines of one libvirt host. Its machines are the domains whose metadata
+// names the cluster's infraID, and domains without such metadata whose names begin with the infraID and a hyphen.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type LibvirtPlatform struct {

@@ -2,20 +2,22 @@
 
 package v1
 
-// OpenStackStopMethod is what a hibernation does to the servers of a cluster.
+// OpenStackStopMethod is the way in which a hibernation stops the servers of a cluster.
 //
 // +kubebuilder:validation:Enum="";Stop;Shelve
 type OpenStackStopMethod string
 
 // The ways to stop servers.
 const (
-	// OpenStackStop turns them off. They keep their hosts.
+	// OpenStackStop powers servers off. They keep their hosts.
 	OpenStackStop OpenStackStopMethod = "Stop"
-	// OpenStackShelve turns them off and gives up their hosts. What they had there is kept as an image, and they start wherever there is room.
+	// OpenStackShelve powers servers off and releases their hosts. Their local disks are kept as images, and they start on any host with
+	// capacity.
 	OpenStackShelve OpenStackStopMethod = "Shelve"
 )
 
-// OpenStackPlatform is a cluster on OpenStack. Its machines are the servers whose property openshiftClusterID is the cluster's infraID.
+// OpenStackPlatform identifies a cluster on OpenStack. Its machines are the servers whose property openshiftClusterID is the cluster's
+// infraID.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type OpenStackPlatform struct {
@@ -24,8 +26,8 @@ type OpenStackPlatform struct {
 	// Cloud is the name of the cloud in clouds.yaml.
 	// +kubebuilder:validation:MaxLength=253
 	Cloud string `json:"cloud"`
-	// StopMethod is Stop, which lets the servers keep their hosts, or Shelve, which gives the hosts up, so that a resume takes longer and needs
-	// room; empty means Stop. It counts for the next hibernation, and for a cluster that hibernates already.
+	// StopMethod is Stop, by which the servers keep their hosts, or Shelve, which releases the hosts, so that a resume takes longer and
+	// needs free capacity. Empty means Stop. A change applies to the next hibernation, and to a cluster that hibernates already.
 	// +optional
 	StopMethod OpenStackStopMethod `json:"stopMethod,omitempty"`
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// SyncSet is a list of objects that clusters of its namespace have.
+// SyncSet is a list of objects that are applied to clusters of its namespace.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
@@ -31,7 +31,7 @@ type SyncSetList struct {
 	Items           []SyncSet `json:"items"`
 }
 
-// SelectorSyncSet is a list of objects that all clusters of the hub have whose ClusterDeployments have some labels.
+// SelectorSyncSet is a list of objects that are applied to all clusters of the hub whose ClusterDeployments match a label selector.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
@@ -54,7 +54,7 @@ type SelectorSyncSetList struct {
 	Items           []SelectorSyncSet `json:"items"`
 }
 
-// SyncSetSpec says what the clusters have, and which.
+// SyncSetSpec defines the objects, and the clusters that they are applied to.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type SyncSetSpec struct {
@@ -65,76 +65,76 @@ type SyncSetSpec struct {
 	ClusterDeploymentRefs []LocalObjectReference `json:"clusterDeploymentRefs"`
 }
 
-// SelectorSyncSetSpec says what the clusters have, and which.
+// SelectorSyncSetSpec defines the objects, and the clusters that they are applied to.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type SelectorSyncSetSpec struct {
 	SyncSetCommonSpec `json:",inline"`
-	// ClusterDeploymentSelector selects ClusterDeployments by their labels; an empty one selects all.
+	// ClusterDeploymentSelector selects ClusterDeployments by their labels. An empty selector selects all of them.
 	// +optional
 	ClusterDeploymentSelector metav1.LabelSelector `json:"clusterDeploymentSelector,omitempty"`
 }
 
-// SyncSetResourceApplyMode says what becomes of an object that is taken out of a set.
+// SyncSetResourceApplyMode defines what happens to an object that is removed from a set.
 //
 // +kubebuilder:validation:Enum="";Upsert;Sync
 type SyncSetResourceApplyMode string
 
 const (
-	// UpsertResourceApplyMode leaves it in the cluster.
+	// UpsertResourceApplyMode keeps the object in the cluster.
 	UpsertResourceApplyMode SyncSetResourceApplyMode = "Upsert"
-	// SyncResourceApplyMode deletes it from the cluster.
+	// SyncResourceApplyMode deletes the object from the cluster.
 	SyncResourceApplyMode SyncSetResourceApplyMode = "Sync"
 )
 
-// SyncSetCommonSpec is what sets have in common.
+// SyncSetCommonSpec holds the fields of both SyncSets and SelectorSyncSets.
 type SyncSetCommonSpec struct {
-	// Resources are the objects, which are applied in this order. The first that a cluster refuses ends the pass through the set.
+	// Resources are the objects. They are applied in this order, up to the first object that the cluster rejects.
 	// +optional
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:XPreserveUnknownFields
 	// +kubebuilder:validation:items:XEmbeddedResource
 	// +listType=atomic
 	Resources []runtime.RawExtension `json:"resources,omitempty"`
-	// ResourceApplyMode is Upsert, which never deletes anything from a cluster, or Sync, which deletes what has left the set.
+	// ResourceApplyMode is Upsert, which deletes nothing from a cluster, or Sync, which deletes objects that are removed from the set.
 	// Empty means Upsert.
 	// +optional
 	ResourceApplyMode SyncSetResourceApplyMode `json:"resourceApplyMode,omitempty"`
-	// Patches are changes of objects that are in the clusters already. They are sent after the resources, and each time that those are.
+	// Patches change objects that exist in the clusters. They are sent each time after the resources.
 	// +optional
 	// +kubebuilder:validation:MaxItems=200
 	// +listType=atomic
 	Patches []SyncObjectPatch `json:"patches,omitempty"`
-	// Secrets are Secrets of the hub that are copied into the clusters, before the patches are sent.
+	// Secrets are Secrets of the hub that are copied into the clusters. They are copied before the patches are sent.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=atomic
 	Secrets []SecretMapping `json:"secretMappings,omitempty"`
 }
 
-// SyncObjectPatch is a change of one object of a cluster.
+// SyncObjectPatch is a change of an object of a cluster.
 type SyncObjectPatch struct {
-	// APIVersion of the object.
+	// APIVersion is the API version of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	APIVersion string `json:"apiVersion"`
-	// Kind of the object.
+	// Kind is the kind of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
-	// Name of the object.
+	// Name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Namespace of the object; empty means default, for kinds that have namespaces.
+	// Namespace is the namespace of the object. For namespaced kinds, empty means default.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// Patch is the change, in JSON or in YAML without aliases.
+	// Patch is the patch, as JSON, or as YAML without aliases.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144
 	Patch string `json:"patch"`
-	// PatchType is strategic, which is what empty means, merge or json.
+	// PatchType is strategic, merge or json. Empty means strategic.
 	// +optional
 	// +kubebuilder:validation:Enum="";strategic;merge;json
 	PatchType string `json:"patchType,omitempty"`
@@ -142,23 +142,24 @@ type SyncObjectPatch struct {
 
 // SecretMapping copies a Secret of the hub into a cluster.
 type SecretMapping struct {
-	// SourceRef is the Secret of the hub. That of a SyncSet is in the namespace of the SyncSet; that of a SelectorSyncSet says where it is.
+	// SourceRef names the Secret of the hub. For a SyncSet, it is in the namespace of the SyncSet. For a SelectorSyncSet, the namespace is
+	// required.
 	SourceRef SecretReference `json:"sourceRef"`
-	// TargetRef is the Secret of the cluster; its namespace is default if it is empty.
+	// TargetRef names the Secret of the cluster. An empty namespace means default.
 	TargetRef SecretReference `json:"targetRef"`
 }
 
 // SecretReference names a Secret.
 type SecretReference struct {
-	// Name of the Secret.
+	// Name is the name of the Secret.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Namespace of the Secret.
+	// Namespace is the namespace of the Secret.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// SyncsetPauseAnnotation keeps everything from being applied to the cluster of a ClusterDeployment when it parses as true.
+// SyncsetPauseAnnotation, if it parses as true, pauses all syncing to the cluster of a ClusterDeployment.
 const SyncsetPauseAnnotation = "hive.openshift.io/syncset-pause"

@@ -4,8 +4,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ClusterSync says what became of the SyncSets and SelectorSyncSets of the ClusterDeployment of its name. Torpor makes it for a cluster
-// that has any.
+// ClusterSync reports the results of the SyncSets and SelectorSyncSets of the ClusterDeployment with the same name. Torpor creates it for a
+// cluster that has such sets.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -34,108 +34,109 @@ type ClusterSyncList struct {
 	Items           []ClusterSync `json:"items"`
 }
 
-// ClusterSyncSpec is empty: what a cluster has is said by sets.
+// ClusterSyncSpec is empty. SyncSets and SelectorSyncSets define the applied objects.
 type ClusterSyncSpec struct{}
 
-// ClusterSyncStatus is what became of the sets.
+// ClusterSyncStatus holds the results of the sets.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterSyncStatus struct {
-	// SyncSets are the SyncSets that name the cluster, and those of which something is left in it.
+	// SyncSets are the results of the SyncSets that name the cluster, and of SyncSets whose objects have not been deleted from it yet.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	SyncSets []SyncStatus `json:"syncSets,omitempty"`
-	// SelectorSyncSets are the SelectorSyncSets that select the cluster, and those of which something is left in it.
+	// SelectorSyncSets are the results of the SelectorSyncSets that select the cluster, and of those whose objects have not been deleted
+	// from it yet.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	SelectorSyncSets []SyncStatus `json:"selectorSyncSets,omitempty"`
-	// Conditions are Failed and Synced.
+	// Conditions hold Failed and Synced.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// FirstSuccessTime is when all sets were applied for the first time.
+	// FirstSuccessTime is the time at which all sets were applied for the first time.
 	// +optional
 	FirstSuccessTime *metav1.Time `json:"firstSuccessTime,omitempty"`
-	// LastSyncTime is when all sets were last applied, also those that had not changed.
+	// LastSyncTime is the time at which all sets were last applied, including unchanged sets.
 	// +optional
 	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
-	// SyncedResume is the resume of the cluster, by the time at which it began, after which that was: each is followed by one.
+	// SyncedResume is the start time of the resume after which all sets were last applied. They are applied after each resume.
 	// +optional
 	SyncedResume *metav1.Time `json:"syncedResume,omitempty"`
 }
 
-// SyncSetResult is what became of a set.
+// SyncSetResult is the result of a set.
 type SyncSetResult string
 
 const (
-	// SuccessSyncSetResult means that all of the set is in the cluster.
+	// SuccessSyncSetResult means that the whole set is applied.
 	SuccessSyncSetResult SyncSetResult = "Success"
-	// FailureSyncSetResult means that something of the set is not.
+	// FailureSyncSetResult means that an object of the set is not applied.
 	FailureSyncSetResult SyncSetResult = "Failure"
 )
 
-// SyncStatus is what became of one set.
+// SyncStatus is the result of one set.
 type SyncStatus struct {
-	// Name of the SyncSet or SelectorSyncSet.
+	// Name is the name of the SyncSet or SelectorSyncSet.
 	Name string `json:"name"`
 	// ObservedGeneration is the generation of the set that was applied last.
 	ObservedGeneration int64 `json:"observedGeneration"`
-	// ResourcesToDelete are what a set of the mode Sync has in the cluster. What leaves the set, or the cluster of a set that is gone, is
-	// deleted. It is written before anything is applied.
+	// ResourcesToDelete are the objects that a set with mode Sync has in the cluster. An object is deleted when it is removed from the set,
+	// and when the set is deleted or no longer applies to the cluster. The list is written before objects are applied.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2000
 	ResourcesToDelete []SyncResourceReference `json:"resourcesToDelete,omitempty"`
-	// Result of the last attempt.
+	// Result is the result of the last attempt.
 	Result SyncSetResult `json:"result"`
-	// FailureMessage says which object was refused, and why.
+	// FailureMessage names the object that the cluster rejected, and why.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	FailureMessage string `json:"failureMessage,omitempty"`
-	// LastTransitionTime is when the result last changed.
+	// LastTransitionTime is the time at which the result last changed.
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
-	// FirstSuccessTime is when the set was applied for the first time.
+	// FirstSuccessTime is the time at which the set was applied for the first time.
 	// +optional
 	FirstSuccessTime *metav1.Time `json:"firstSuccessTime,omitempty"`
 }
 
 // SyncResourceReference names an object of a cluster.
 type SyncResourceReference struct {
-	// APIVersion of the object.
+	// APIVersion is the API version of the object.
 	APIVersion string `json:"apiVersion"`
-	// Kind of the object.
+	// Kind is the kind of the object.
 	Kind string `json:"kind"`
-	// Name of the object.
+	// Name is the name of the object.
 	Name string `json:"name"`
-	// Namespace of the object.
+	// Namespace is the namespace of the object.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
 // Condition types of a ClusterSync.
 const (
-	// ClusterSyncFailedCondition is True while a set is refused.
+	// ClusterSyncFailedCondition is True while the cluster rejects an object of a set.
 	ClusterSyncFailedCondition = "Failed"
-	// ClusterSyncedCondition is True when all sets are in the cluster as they are now.
+	// ClusterSyncedCondition is True if the current content of all sets is applied.
 	ClusterSyncedCondition = "Synced"
 )
 
 // Reasons of Failed and Synced.
 const (
-	// SyncFailureReason means that the cluster refuses something of a set, which the message names.
+	// SyncFailureReason means that the cluster rejects the object that the message names.
 	SyncFailureReason = "Failure"
-	// SyncSuccessReason means that no set is refused.
+	// SyncSuccessReason means that the cluster rejects no object.
 	SyncSuccessReason = "Success"
-	// AllAppliedReason means that all sets are in the cluster.
+	// AllAppliedReason means that all sets are applied.
 	AllAppliedReason = "AllApplied"
 	// ApplyingReason means that sets are being applied.
 	ApplyingReason = "Applying"
-	// WaitingForClusterReason means that the cluster hibernates or does not answer, so it is not dialled.
+	// WaitingForClusterReason means that the cluster hibernates or does not answer. Torpor does not connect to it.
 	WaitingForClusterReason = "WaitingForCluster"
-	// SyncPausedReason means that an annotation of the ClusterDeployment keeps everything from being applied.
+	// SyncPausedReason means that an annotation of the ClusterDeployment pauses syncing.
 	SyncPausedReason = "Paused"
 	// NoAnswerReason means that the cluster did not answer while sets were applied.
 	NoAnswerReason = "NoAnswer"

@@ -8,7 +8,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// CFApp is an app that somebody wants started or stopped. Its namespace is its space.
+// CFApp is an application that is started or stopped. Its namespace is its space.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -26,7 +26,7 @@ import (
 // +kubebuilder:printcolumn:name="Actual",type="string",JSONPath=".status.actualState",priority=1
 // +kubebuilder:printcolumn:name="Cause",type="string",JSONPath=".status.lastRestart.cause",priority=1
 // +kubebuilder:printcolumn:name="By",type="string",JSONPath=".status.lastRestart.by",priority=1
-// +kubebuilder:printcolumn:name="Until",type="date",JSONPath=".status.stops[?(@.requested==true)].until",priority=1
+// +kubebuilder:printcolumn:name="Until",type="string",JSONPath=".status.stops[?(@.requested==true)].until",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
 // +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 63`,messageExpression=`'metadata.name: expected at most 63 characters, because it is a label of other objects; found %d; choose a shorter one'.format([size(self.metadata.name)])`
 type CFApp struct {
@@ -47,138 +47,146 @@ type CFAppList struct {
 	Items           []CFApp `json:"items"`
 }
 
-// AppState is whether an app runs.
+// AppState is STARTED or STOPPED.
 //
 // +kubebuilder:validation:Enum=STOPPED;STARTED
 type AppState string
 
 const (
-	// StoppedState: the app does not run.
+	// StoppedState means that the app does not run.
 	StoppedState AppState = "STOPPED"
-	// StartedState: the app runs.
+	// StartedState means that the app runs.
 	StartedState AppState = "STARTED"
 )
 
-// CFAppSpec is what somebody wants of an app.
+// CFAppSpec is the desired state of an app.
 type CFAppSpec struct {
-	// DisplayName is the name that people see, unique in its space.
+	// DisplayName is the name of the app for users. It is unique in its space.
 	// +kubebuilder:validation:Pattern=`^[-\w]+$`
 	// +kubebuilder:validation:MaxLength=250
 	DisplayName string `json:"displayName"`
-	// DesiredState is whether the app runs. A change from STARTED to STOPPED begins a new revision.
+	// DesiredState is STARTED or STOPPED. A change from STARTED to STOPPED begins a new revision.
 	DesiredState AppState `json:"desiredState"`
-	// Lifecycle is how droplets are made.
+	// Lifecycle defines how droplets are built.
 	Lifecycle Lifecycle `json:"lifecycle"`
-	// EnvSecretName names the Secret with the app's environment.
+	// EnvSecretName names the Secret with the app's environment variables.
 	// +optional
 	EnvSecretName string `json:"envSecretName,omitempty"`
-	// CurrentDropletRef names the CFBuild whose droplet the next revision runs; a running revision keeps its own.
+	// CurrentDropletRef names the CFBuild whose droplet the next revision runs. It does not change a running revision.
 	// +optional
 	CurrentDropletRef *Reference `json:"currentDropletRef,omitempty"`
-	// Drain says how an old revision makes room for a new one; Torpor's own.
+	// Drain defines how an old revision is replaced after a stop or a restart. It is a field of Torpor.
 	// +optional
 	// +kubebuilder:default={}
 	Drain Drain `json:"drain,omitzero"`
 }
 
-// DrainPolicy is whether two revisions may run at once around a stop or a restart.
+// DrainPolicy defines whether two revisions may run at the same time after a stop or a restart.
 //
 // +kubebuilder:validation:Enum=Strict;Overlap
 type DrainPolicy string
 
 const (
-	// DrainStrict: the new revision waits until the old one's Pods are gone.
+	// DrainStrict means that the new revision starts when the Pods of the old revision are gone.
 	DrainStrict DrainPolicy = "Strict"
-	// DrainOverlap: the new revision starts while the old one stops.
+	// DrainOverlap means that the new revision starts while the old revision stops.
 	DrainOverlap DrainPolicy = "Overlap"
 )
 
-// Drain says how an old revision makes room for a new one after a stop or a restart. Deployments overlap by nature.
+// Drain defines how an old revision is replaced after a stop or a restart. It does not apply to deployments, whose revisions overlap.
 type Drain struct {
-	// Policy is whether the new revision waits.
+	// Policy is Strict or Overlap.
 	// +optional
 	// +kubebuilder:default=Strict
 	Policy DrainPolicy `json:"policy,omitempty"`
-	// TimeoutSeconds is after how long the new revision starts although Pods of the old one are left; 0 means never.
+	// TimeoutSeconds limits how long the new revision waits for the Pods of the old revision. 0 means no limit.
 	// +optional
 	// +kubebuilder:default=300
 	// +kubebuilder:validation:Minimum=0
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// LifecycleType is how droplets are made.
+// LifecycleType is buildpack or docker.
 //
 // +kubebuilder:validation:Enum=buildpack;docker
 type LifecycleType string
 
 const (
-	// BuildpackLifecycle: droplets are made from code; Torpor keeps such apps, and runs images that others have built.
+	// BuildpackLifecycle means that droplets are built from source code. Torpor builds no code; it runs images that an external builder has
+	// built.
 	BuildpackLifecycle LifecycleType = "buildpack"
-	// DockerLifecycle: droplets are images.
+	// DockerLifecycle means that droplets are container images.
 	DockerLifecycle LifecycleType = "docker"
 )
 
-// Lifecycle is how droplets are made.
+// Lifecycle defines how droplets are built.
 type Lifecycle struct {
+	// Type is buildpack or docker.
 	Type LifecycleType `json:"type"`
+	// Data configures buildpacks.
 	// +optional
 	Data LifecycleData `json:"data"`
 }
 
-// LifecycleData is for buildpacks.
+// LifecycleData configures buildpacks.
 type LifecycleData struct {
+	// Buildpacks are the names of the buildpacks.
 	// +optional
 	// +listType=atomic
 	Buildpacks []string `json:"buildpacks,omitempty"`
+	// Stack is the name of the stack.
 	// +optional
 	Stack string `json:"stack"`
 }
 
 // Reference names an object in the same namespace.
 type Reference struct {
+	// Name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 }
 
-// CFAppStatus is what is known of an app. Instances, ObservedRevision, Restarts and Stops are Torpor's own, the rest is upstream's.
+// CFAppStatus is the observed state of an app. Instances, ObservedRevision, Restarts and Stops are fields of Torpor. The other fields are
+// upstream's.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.observedRevision`,rule=`!has(oldSelf.observedRevision) || (has(self.observedRevision) && self.observedRevision >= oldSelf.observedRevision)`,messageExpression=`'expected at least %d, because revisions never fall'.format([oldSelf.observedRevision])`
 type CFAppStatus struct {
-	// Conditions of the app.
+	// Conditions are the conditions of the app.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ObservedGeneration is the generation that was acted on last.
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// ObservedDesiredState is the desired state that was acted on last.
+	// ObservedDesiredState is the desired state that the controller acted on last.
 	// +optional
 	ObservedDesiredState AppState `json:"observedDesiredState,omitempty"`
-	// ActualState is STARTED while an instance is ready, or none is wanted of a started app.
+	// ActualState is STARTED while an instance is ready, or while the app is started with 0 instances.
 	// +optional
 	ActualState AppState `json:"actualState,omitempty"`
-	// ObservedRevision is the highest revision that was acted on; admission never counts below it.
+	// ObservedRevision is the highest revision that the controller has acted on. Admission never assigns a lower one.
 	// +optional
 	ObservedRevision int64 `json:"observedRevision,omitempty"`
-	// Instances are counted over all processes.
+	// Instances counts the instances of all processes.
 	// +optional
 	Instances *InstanceCounts `json:"instances,omitempty"`
-	// LastRestart is the newest of Restarts; nil until there was one after the creation.
+	// LastRestart is the newest entry of Restarts. It is unset until the app is restarted for the first time.
 	// +optional
 	LastRestart *Restart `json:"lastRestart,omitempty"`
-	// Restarts are the last revisions, the newest first.
+	// Restarts are the last revisions, newest first.
 	// +optional
 	// +listType=map
 	// +listMapKey=revision
 	// +kubebuilder:validation:MaxItems=20
 	Restarts []Restart `json:"restarts,omitempty"`
-	// Stops are the last times that the app was stopped, the newest first: who asked, why, until when, and who started it again.
+	// Stops are the last stops of the app, newest first: requester, reason, end, and the user who started the app again.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
-	// ScheduledStops are those of Slumbers, one entry each. Nothing of the app runs while one of them stops it, whatever spec.desiredState says.
+	// ScheduledStops holds one entry for each Slumber that selects the app. No instance runs while one of them stops the app, whatever the
+	// value of spec.desiredState.
 	// +optional
 	// +listType=map
 	// +listMapKey=slumber
@@ -190,7 +198,7 @@ type CFAppStatus struct {
 	// VCAPApplicationSecretName names the Secret with VCAP_APPLICATION.
 	// +optional
 	VCAPApplicationSecretName string `json:"vcapApplicationSecretName,omitempty"`
-	// ServiceBindings are upstream's.
+	// ServiceBindings is a field of upstream, which Torpor preserves.
 	// +optional
 	// +listType=atomic
 	ServiceBindings []ServiceBinding `json:"serviceBindings,omitempty"`
@@ -198,62 +206,62 @@ type CFAppStatus struct {
 
 // InstanceCounts counts instances.
 type InstanceCounts struct {
-	// Desired is how many are wanted while the app is started.
+	// Desired is the number of instances that should run while the app is started.
 	Desired int32 `json:"desired"`
-	// Ready is how many of the current revision are ready.
+	// Ready is the number of ready instances of the current revision.
 	Ready int32 `json:"ready"`
-	// Draining is how many of any revision are on their way out.
+	// Draining is the number of terminating instances of all revisions.
 	Draining int32 `json:"draining"`
-	// ReadyOlder is how many of older revisions are ready that a deployment lets serve.
+	// ReadyOlder is the number of ready instances of older revisions that serve during a deployment.
 	// +optional
 	ReadyOlder int32 `json:"readyOlder,omitempty"`
 }
 
-// RestartCause is why a revision began.
+// RestartCause is the cause of a revision.
 //
 // +kubebuilder:validation:Enum=Creation;Stop;Restart;Deployment;Repair
 type RestartCause string
 
 // The causes.
 const (
-	// CausedByCreation: the app was made, and nothing has restarted it since.
+	// CausedByCreation means that the app was created, and has not been restarted since.
 	CausedByCreation RestartCause = "Creation"
-	// CausedByStop: the app was stopped, and its next start runs the revision.
+	// CausedByStop means that the app was stopped. Its next start runs the revision.
 	CausedByStop RestartCause = "Stop"
-	// CausedByRestart: a restart was asked for.
+	// CausedByRestart means that a restart was requested.
 	CausedByRestart RestartCause = "Restart"
-	// CausedByDeployment: a deployment was asked for.
+	// CausedByDeployment means that a deployment was requested.
 	CausedByDeployment RestartCause = "Deployment"
-	// CausedByRepair: the revision could not be read, and was counted on.
+	// CausedByRepair means that the annotation with the revision was unreadable, and that the next number was used.
 	CausedByRepair RestartCause = "Repair"
 )
 
-// Restart is how a revision began.
+// Restart records the beginning of a revision.
 type Restart struct {
-	// Revision is the one that began.
+	// Revision is the number of the revision.
 	Revision int64 `json:"revision"`
-	// Cause is what began it.
+	// Cause is the cause of the revision.
 	Cause RestartCause `json:"cause"`
-	// By is who asked for it.
+	// By is the requester.
 	// +optional
 	By string `json:"by,omitempty"`
-	// At is when.
+	// At is the time of the request.
 	At metav1.Time `json:"at"`
-	// Droplet is what it runs.
+	// Droplet is the name of the droplet that the revision runs.
 	// +optional
 	Droplet string `json:"droplet,omitempty"`
-	// StartedBy is who started the app in this revision; empty if it began while the app ran.
+	// StartedBy is the user who started the app in this revision. It is empty if the revision began while the app ran.
 	// +optional
 	StartedBy string `json:"startedBy,omitempty"`
-	// StartedAt is when.
+	// StartedAt is the time of that start.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
-	// Settings are the Secrets with the environment, the command and the health check of each process, by its type.
+	// Settings holds, by process type, the names of the Secrets with the environment, the command and the health check of each process.
 	// +optional
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
-// ServiceBinding is upstream's.
+// ServiceBinding is a type of upstream.
 type ServiceBinding struct {
 	GUID string `json:"guid"`
 	// +optional

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CFPackage is what a droplet is made from: for docker, an image.
+// CFPackage is the source of a droplet: for docker, a container image.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -36,56 +36,63 @@ type CFPackageList struct {
 	Items           []CFPackage `json:"items"`
 }
 
-// PackageType is what a package holds.
+// PackageType is bits or docker.
 //
 // +kubebuilder:validation:Enum=bits;docker
 type PackageType string
 
 const (
-	// BitsPackage holds code; Torpor keeps it and builds nothing.
+	// BitsPackage is a package with source code. Torpor stores it, and does not build it.
 	BitsPackage PackageType = "bits"
-	// DockerPackage names an image.
+	// DockerPackage is a package that names an image.
 	DockerPackage PackageType = "docker"
 )
 
-// CFPackageSpec is what a package holds.
+// CFPackageSpec defines the content of a package.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.source`,rule=`self.type != 'docker' || (has(self.source) && has(self.source.registry) && size(self.source.registry.image) > 0)`,message=`expected registry.image of a package of type docker; found none; name the image`
 type CFPackageSpec struct {
+	// Type is bits or docker.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay; found it changed; make a new CFPackage`
 	Type PackageType `json:"type"`
 	// AppRef names the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a package belongs to one app; found it changed; make a new CFPackage`
 	AppRef Reference `json:"appRef"`
+	// Source identifies the content.
 	// +optional
 	Source PackageSource `json:"source,omitzero"`
 }
 
-// PackageSource is where a package comes from.
+// PackageSource identifies the content of a package.
 type PackageSource struct {
+	// Registry identifies the image.
 	// +optional
 	Registry Registry `json:"registry,omitzero"`
 }
 
-// Registry is an image and what is needed to pull it.
+// Registry identifies an image, and the Secrets for pulling it.
 type Registry struct {
+	// Image is the name of the image.
 	Image string `json:"image"`
+	// ImagePullSecrets are the Secrets that the image is pulled with.
 	// +optional
 	// +listType=atomic
 	ImagePullSecrets []corev1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 }
 
-// CFPackageStatus is what is known of a package.
+// CFPackageStatus is the observed state of a package.
 type CFPackageStatus struct {
+	// Conditions hold Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// CFBuild makes a droplet from a package; its name is the droplet's too.
+// CFBuild builds a droplet from a package. The droplet has the same name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -114,7 +121,7 @@ type CFBuildList struct {
 	Items           []CFBuild `json:"items"`
 }
 
-// CFBuildSpec is what a build starts from.
+// CFBuildSpec is the desired state of a build.
 type CFBuildSpec struct {
 	// PackageRef names the CFPackage.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a build is made from one package; found it changed; make a new CFBuild`
@@ -122,17 +129,17 @@ type CFBuildSpec struct {
 	// AppRef names the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a build belongs to one app; found it changed; make a new CFBuild`
 	AppRef Reference `json:"appRef"`
-	// StagingMemoryMB is what a build may use, in MiB.
+	// StagingMemoryMB limits the memory of the build, in MiB.
 	// +kubebuilder:validation:Minimum=0
 	StagingMemoryMB int `json:"stagingMemoryMB"`
-	// StagingDiskMB is what a build may use, in MiB.
+	// StagingDiskMB limits the disk of the build, in MiB.
 	// +kubebuilder:validation:Minimum=0
 	StagingDiskMB int `json:"stagingDiskMB"`
-	// Lifecycle is how the droplet is made.
+	// Lifecycle defines how the droplet is built.
 	Lifecycle Lifecycle `json:"lifecycle"`
 }
 
-// BuildState is how far a build is.
+// BuildState is the progress of a build.
 //
 // +kubebuilder:validation:Enum=STAGING;STAGED;FAILED
 type BuildState string
@@ -144,33 +151,39 @@ const (
 	FailedBuild  BuildState = "FAILED"
 )
 
-// CFBuildStatus is what a build made. A droplet never changes, so that a revision runs the same for ever.
+// CFBuildStatus is the observed state of a build. A droplet never changes, so that a revision always runs the same image.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.droplet`,rule=`!has(oldSelf.droplet) || (has(self.droplet) && self.droplet == oldSelf.droplet)`,message=`expected the droplet to stay, because revisions run it; found it changed; make a new CFBuild`
 type CFBuildStatus struct {
+	// Conditions hold Staging, Succeeded and Pinned.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// State is the progress of the build.
 	// +optional
 	State BuildState `json:"state,omitempty"`
-	// Droplet is what runs.
+	// Droplet is the result of the build.
 	// +optional
 	Droplet *Droplet `json:"droplet,omitempty"`
 }
 
-// Droplet is an image and what it runs.
+// Droplet is a runnable image and its process types.
 type Droplet struct {
+	// Registry identifies the image.
 	Registry Registry `json:"registry"`
+	// Stack is the name of the stack that the droplet was built with.
 	// +optional
 	Stack string `json:"stack,omitempty"`
+	// ProcessTypes are the processes that the droplet can run.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	ProcessTypes []ProcessType `json:"processTypes,omitempty"`
-	// Ports the image says it listens on.
+	// Ports are the ports that the image declares.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:items:Minimum=1
@@ -180,8 +193,9 @@ type Droplet struct {
 
 // ProcessType is a process that a droplet can run.
 type ProcessType struct {
+	// Type is the type of the process, such as web.
 	Type string `json:"type"`
-	// Command is empty where the image's own is run.
+	// Command is the command of the process. Empty means the image's own command.
 	// +optional
 	Command string `json:"command"`
 }

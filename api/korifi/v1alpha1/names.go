@@ -2,20 +2,21 @@
 
 package v1alpha1
 
-// Annotations of a CFApp that count its revisions. Torpor's admission writes them; edits by others are refused.
+// Annotations of a CFApp that count its revisions. Admission sets them, and rejects changes by others.
 const (
-	// RevisionAnnotation is the app's revision, a decimal number; it rises with every stop, restart and deployment and never falls.
+	// RevisionAnnotation is the app's revision, a decimal number. It increases with every stop, restart and deployment, and never
+	// decreases.
 	RevisionAnnotation = "korifi.cloudfoundry.org/app-rev"
-	// LastStopRevisionAnnotation is the revision that the last stop or restart began; what is older has to be gone before it runs.
+	// LastStopRevisionAnnotation is the revision that the last stop or restart began. Pods of older revisions must be gone before it runs.
 	LastStopRevisionAnnotation = "korifi.cloudfoundry.org/last-stop-app-rev"
 )
 
 // FirstRevision is the revision of an app that was never stopped.
 const FirstRevision = "0"
 
-// Labels of what belongs to an app.
+// Labels of the objects of an app.
 const (
-	// GUIDLabel is the object's own GUID, which is its name; on Pods it is that of the process.
+	// GUIDLabel is the GUID of the object, which is its name. On Pods it is the GUID of the process.
 	GUIDLabel = "korifi.cloudfoundry.org/guid"
 	// AppGUIDLabel is the name of the CFApp.
 	AppGUIDLabel = "korifi.cloudfoundry.org/app-guid"
@@ -23,7 +24,7 @@ const (
 	ProcessGUIDLabel = "korifi.cloudfoundry.org/process-guid"
 	// ProcessTypeLabel is the type of the process, such as web.
 	ProcessTypeLabel = "korifi.cloudfoundry.org/process-type"
-	// AppWorkloadGUIDLabel is on what Korifi's own runner makes of an app, and on nothing of Torpor's.
+	// AppWorkloadGUIDLabel marks objects that Korifi's own runner creates for an app. Torpor's objects do not have it.
 	AppWorkloadGUIDLabel = "korifi.cloudfoundry.org/appworkload-guid"
 	// VersionLabel is the revision of an LRP, its StatefulSet and its Pods.
 	VersionLabel = "korifi.cloudfoundry.org/version"
@@ -31,143 +32,144 @@ const (
 	SpaceGUIDLabel = "korifi.cloudfoundry.org/space-guid"
 	// OrgGUIDLabel is the name of the CFOrg, on its namespace and on those of its spaces.
 	OrgGUIDLabel = "korifi.cloudfoundry.org/org-guid"
-	// DisplayNameLabel is a hash of the name that people see, so that objects can be found by it.
+	// DisplayNameLabel is a hash of the display name, by which objects are selected.
 	DisplayNameLabel = "korifi.cloudfoundry.org/display-name"
-	// PackageGUIDLabel is the name of the CFPackage that a CFBuild is made from.
+	// PackageGUIDLabel is the name of the CFPackage of a CFBuild.
 	PackageGUIDLabel = "korifi.cloudfoundry.org/package-guid"
 	// RouteGUIDLabel is the name of the CFRoute, on the Services of its destinations.
 	RouteGUIDLabel = "korifi.cloudfoundry.org/route-guid"
-	// CreatedAtLabel is when an object was made, as in 2006-01-02T15-04-05.
+	// CreatedAtLabel is the creation time of an object, in the form 2006-01-02T15-04-05.
 	CreatedAtLabel = "korifi.cloudfoundry.org/created_at"
-	// UpdatedAtLabel is when an object was changed last, as in 2006-01-02T15-04-05.
+	// UpdatedAtLabel is the time of the last change of an object, in the form 2006-01-02T15-04-05.
 	UpdatedAtLabel = "korifi.cloudfoundry.org/updated_at"
 )
 
-// WebProcess is the type of the process that answers requests.
+// WebProcess is the type of the process that serves requests.
 const WebProcess = "web"
 
-// AppFinalizer keeps a CFApp until its Pods are gone.
+// AppFinalizer delays the deletion of a CFApp until its Pods are gone.
 const AppFinalizer = "korifi.cloudfoundry.org/cfApp"
 
-// OrgFinalizer keeps a CFOrg until its namespace is gone.
+// OrgFinalizer delays the deletion of a CFOrg until its namespace is gone.
 const OrgFinalizer = "korifi.cloudfoundry.org/cfOrg"
 
-// SpaceFinalizer keeps a CFSpace until its namespace is gone.
+// SpaceFinalizer delays the deletion of a CFSpace until its namespace is gone.
 const SpaceFinalizer = "korifi.cloudfoundry.org/cfSpace"
 
 // Conditions of a CFApp, a CFProcess and an LRP.
 const (
-	// ReadyCondition is True when the current revision runs as wanted, or a stopped app has no Pod left.
+	// ReadyCondition is True while the current revision runs with the desired instances, or while a stopped app has no Pods.
 	ReadyCondition = "Ready"
-	// DrainingCondition is True while Pods of a revision that has to go are left; the message counts them.
+	// DrainingCondition is True while a revision that should end has Pods. The message counts them.
 	DrainingCondition = "Draining"
 )
 
 // Reasons of Ready.
 const (
-	// RunningReason: as many instances of the current revision are ready as are wanted.
+	// RunningReason means that all desired instances of the current revision are ready.
 	RunningReason = "Running"
-	// StoppedReason: the app is stopped and no Pod is left.
+	// StoppedReason means that the app is stopped and has no Pods.
 	StoppedReason = "Stopped"
-	// StartingReason: instances of the current revision are not ready yet.
+	// StartingReason means that instances of the current revision are not ready yet.
 	StartingReason = "Starting"
-	// BlockedReason: instances of the current revision can be neither made nor placed nor started; the message says why.
+	// BlockedReason means that instances of the current revision cannot be created, scheduled or started. The message explains why.
 	BlockedReason = "Blocked"
-	// StoppingReason: the app is stopped and Pods are left.
+	// StoppingReason means that the app is stopped and still has Pods.
 	StoppingReason = "Stopping"
-	// WaitingForDrainReason: the current revision is held until the Pods of older ones are gone.
+	// WaitingForDrainReason means that the current revision waits until the Pods of older revisions are gone.
 	WaitingForDrainReason = "WaitingForDrain"
-	// DeployingReason: a deployment brings the current revision up beside older ones.
+	// DeployingReason means that a deployment replaces older revisions by the current revision.
 	DeployingReason = "Deploying"
-	// DeploymentPausedReason: a canary runs beside the older revision and waits for somebody to continue.
+	// DeploymentPausedReason means that a canary deployment is paused until a user continues it.
 	DeploymentPausedReason = "DeploymentPaused"
-	// DropletMissingReason: the app has no droplet, or its build has not made one.
+	// DropletMissingReason means that the app has no droplet, or its build has not produced one.
 	DropletMissingReason = "DropletMissing"
-	// RevisionUnreadableReason: the annotation with the app's revision is no number, or less than what was acted on.
+	// RevisionUnreadableReason means that the annotation with the app's revision is not a number, or is less than the observed revision.
 	RevisionUnreadableReason = "RevisionUnreadable"
-	// NewerRevisionReason: an LRP is newer than the app, which is taken for a stale view; nothing is done.
+	// NewerRevisionReason means that an LRP has a newer revision than the app. The view of the app is stale, and the controller does not
+	// act.
 	NewerRevisionReason = "NewerRevision"
-	// NameTakenReason: an object has the name that the current revision's LRP needs; it is waited for.
+	// NameTakenReason means that another object has the name of the current revision's LRP. The controller waits until it is gone.
 	NameTakenReason = "NameTaken"
-	// DeletedReason: the process is being deleted.
+	// DeletedReason means that the process is being deleted.
 	DeletedReason = "Deleted"
 )
 
 // Reasons of Draining.
 const (
-	// DrainingReason: Pods of a revision that has to go are left.
+	// DrainingReason means that a revision that should end has Pods.
 	DrainingReason = "Draining"
-	// DrainTimeoutReason: such Pods are left after the drain timeout, and the current revision starts beside them.
+	// DrainTimeoutReason means that such Pods are left after the drain timeout, and the current revision starts in addition to them.
 	DrainTimeoutReason = "DrainTimeout"
-	// DrainedReason: none is left.
+	// DrainedReason means that no such Pod is left.
 	DrainedReason = "Drained"
 )
 
-// Conditions of a CFBuild, as upstream has them.
+// Condition types of a CFBuild, as in upstream.
 const (
-	// StagingCondition is True while the droplet is being made.
+	// StagingCondition is True while the droplet is being built.
 	StagingCondition = "Staging"
-	// SucceededCondition is True once the droplet is there, and False when there will be none.
+	// SucceededCondition is True if the droplet exists, and False if the build has failed.
 	SucceededCondition = "Succeeded"
-	// PinnedCondition is True if the droplet names its image by a digest, which the image's registry was asked for. A droplet that another
-	// builder has made has none.
+	// PinnedCondition is True if the droplet references its image by a digest, which Torpor resolved at the registry. A droplet of another
+	// builder does not have the condition.
 	PinnedCondition = "Pinned"
 )
 
 // Reasons of Pinned.
 const (
-	// ImagePinnedReason: the droplet is the image that its name led to when it was built, for ever.
+	// ImagePinnedReason means that the droplet references the image by the digest that its name had when the droplet was built.
 	ImagePinnedReason = "ImagePinned"
-	// RegistryNotAskedReason: the manager may not ask the registry.
+	// RegistryNotAskedReason means that the manager is not configured to contact registries.
 	RegistryNotAskedReason = "RegistryNotAsked"
-	// RegistryNotAllowedReason: the registry is, or refers to, a server that the manager may not reach.
+	// RegistryNotAllowedReason means that the registry is, or redirects to, a server that the manager may not connect to.
 	RegistryNotAllowedReason = "RegistryNotAllowed"
-	// RegistrySilentReason: the registry did not answer in time, or cannot be reached.
+	// RegistrySilentReason means that the registry did not answer in time, or is unreachable.
 	RegistrySilentReason = "RegistrySilent"
-	// RegistryBusyReason: too many images are asked for at the same time.
+	// RegistryBusyReason means that too many images are being resolved at the same time.
 	RegistryBusyReason = "RegistryBusy"
-	// RegistryRefusedReason: the registry has refused to say.
+	// RegistryRefusedReason means that the registry rejected the request.
 	RegistryRefusedReason = "RegistryRefused"
-	// ImageUnreadableReason: what the registry says is no image, or too large.
+	// ImageUnreadableReason means that the registry's answer is not an image manifest, or is too large.
 	ImageUnreadableReason = "ImageUnreadable"
-	// PullSecretUnreadableReason: a Secret that the image is pulled with cannot be read.
+	// PullSecretUnreadableReason means that a Secret that the image is pulled with cannot be read.
 	PullSecretUnreadableReason = "PullSecretUnreadable"
 )
 
 // Reasons of Staging and Succeeded, and of Ready of a CFPackage, a CFOrg and a CFSpace.
 const (
-	// SourceReadyReason: the package names the image that droplets are made from.
+	// SourceReadyReason means that the package names an image.
 	SourceReadyReason = "SourceReady"
-	// SourceMissingReason: the package names no image with its code.
+	// SourceMissingReason means that the package names no image with its source code.
 	SourceMissingReason = "SourceMissing"
-	// BuildFailedReason: whoever built the droplet says that it failed.
+	// BuildFailedReason means that the builder of the droplet reports a failure.
 	BuildFailedReason = "BuildFailed"
-	// ImageMissingReason: the registry says that there is no such image.
+	// ImageMissingReason means that the registry does not have the image.
 	ImageMissingReason = "ImageMissing"
-	// StagedReason: the droplet is there.
+	// StagedReason means that the droplet exists.
 	StagedReason = "Staged"
-	// PackageMissingReason: there is no CFPackage to make the droplet from.
+	// PackageMissingReason means that the CFPackage of the build does not exist.
 	PackageMissingReason = "PackageMissing"
-	// BuiltByOthersReason: the package holds code, and somebody else has to fill in the droplet.
+	// BuiltByOthersReason means that the package holds source code, and an external builder must provide the droplet.
 	BuiltByOthersReason = "BuiltByOthers"
-	// NamespaceReadyReason: the namespace is there.
+	// NamespaceReadyReason means that the namespace exists.
 	NamespaceReadyReason = "NamespaceReady"
 )
 
 // Reasons of Ready of a CFRoute.
 const (
-	// AddressServedReason: the gateway has accepted the address.
+	// AddressServedReason means that the gateway has accepted the address.
 	AddressServedReason = "AddressServed"
-	// AddressReservedReason: the address is the space's, and no app answers there.
+	// AddressReservedReason means that the space holds the address, and no app is mapped to it.
 	AddressReservedReason = "AddressReserved"
-	// AddressPublishedReason: the Ingress or the HTTPRoute is there; whether it is served is not known.
+	// AddressPublishedReason means that the Ingress or the HTTPRoute exists. Whether it is served is unknown.
 	AddressPublishedReason = "AddressPublished"
-	// GatewayRefusedReason: the gateway has refused the address; the message is its own.
+	// GatewayRefusedReason means that the gateway rejected the address. The message is the gateway's.
 	GatewayRefusedReason = "GatewayRefused"
-	// AddressTakenReason: an older CFRoute has the address, or one of another namespace the host.
+	// AddressTakenReason means that an older CFRoute has the address, or a CFRoute of another namespace has the host.
 	AddressTakenReason = "AddressTaken"
-	// AddressInvalidReason: the host, the path or the protocol of the address cannot be served.
+	// AddressInvalidReason means that the host, the path or the protocol of the address cannot be served.
 	AddressInvalidReason = "AddressInvalid"
-	// DomainMissingReason: there is no such CFDomain, or an older one has its name.
+	// DomainMissingReason means that the CFDomain does not exist, or an older CFDomain has the same name.
 	DomainMissingReason = "DomainMissing"
 )

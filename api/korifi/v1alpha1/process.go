@@ -4,7 +4,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CFProcess is one of the things that an app runs, such as web or worker.
+// CFProcess is a process of an app, such as web or worker.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -39,46 +39,47 @@ type CFProcessList struct {
 	Items           []CFProcess `json:"items"`
 }
 
-// What a process may ask for. The schema refuses more; where upstream's is served instead, Torpor runs no more than this:
-// Kubernetes' controller of StatefulSets holds every missing Pod in memory at once, and a quantity that overflows is no limit.
+// Maxima of a process. The schema rejects larger values. Where upstream's schema is served, Torpor caps them: the StatefulSet controller of
+// Kubernetes holds every missing Pod in memory at once, and a quantity that overflows does not limit anything.
 const (
 	MaxInstances = 10_000
 	MaxMegabytes = 1 << 20
 )
 
-// CFProcessSpec is what somebody wants of a process. What is changed reaches the next revision, but instances at once.
+// CFProcessSpec is the desired state of a process. A change of desiredInstances takes effect at once, other changes with the next revision.
 type CFProcessSpec struct {
 	// AppRef names the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a process belongs to one app; found it changed; make a new CFProcess`
 	AppRef Reference `json:"appRef"`
-	// ProcessType is web, worker or the like.
+	// ProcessType is the type of the process, such as web or worker.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')`,message=`expected letters, digits, '-', '_' and '.' with a letter or digit at both ends, because it is a label of Pods; choose a name such as worker`
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a process has one type; found it changed; make a new CFProcess`
 	ProcessType string `json:"processType"`
-	// Command replaces what the image runs; empty keeps that.
+	// Command replaces the command of the image. Empty means the image's own command.
 	// +optional
 	Command string `json:"command,omitempty"`
-	// DetectedCommand is what the droplet says it runs.
+	// DetectedCommand is the command that the droplet declares.
 	// +optional
 	DetectedCommand string `json:"detectedCommand,omitempty"`
-	// HealthCheck tells whether an instance is well.
+	// HealthCheck defines how the health of an instance is checked.
 	HealthCheck HealthCheck `json:"healthCheck"`
-	// DesiredInstances is how many run while the app is started, at most 10000; unset means 1 for web and 0 for others.
+	// DesiredInstances is the number of instances while the app is started, at most 10000. It defaults to 1 for web, and to 0 for other
+	// types.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000
 	DesiredInstances *int32 `json:"desiredInstances,omitempty"`
-	// MemoryMB is the memory of an instance in MiB, at most 1 TiB.
+	// MemoryMB is the memory limit of an instance in MiB, at most 1 TiB.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1048576
 	MemoryMB int64 `json:"memoryMB"`
-	// DiskQuotaMB is the disk of an instance in MiB, at most 1 TiB.
+	// DiskQuotaMB is the disk limit of an instance in MiB, at most 1 TiB.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1048576
 	DiskQuotaMB int64 `json:"diskQuotaMB"`
-	// Ports the process listens on; deprecated upstream.
+	// Ports are the ports that the process listens on. Upstream has deprecated this field.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:items:Minimum=1
@@ -86,7 +87,7 @@ type CFProcessSpec struct {
 	Ports []int32 `json:"ports,omitempty"`
 }
 
-// HealthCheckType is how it is found out whether an instance is well; empty means port for web and process for others.
+// HealthCheckType is http, port or process. Empty means port for web, and process for other types.
 //
 // +kubebuilder:validation:Enum=http;port;process;""
 type HealthCheckType string
@@ -98,100 +99,104 @@ const (
 	ProcessHealthCheck HealthCheckType = "process"
 )
 
-// HealthCheck tells whether an instance is well.
+// HealthCheck defines how the health of an instance is checked.
 type HealthCheck struct {
+	// Type is http, port or process.
 	Type HealthCheckType `json:"type"`
+	// Data holds the parameters of the check.
 	// +optional
 	Data HealthCheckData `json:"data"`
 }
 
-// HealthCheckData are the figures of a health check.
+// HealthCheckData holds the parameters of a health check.
 type HealthCheckData struct {
-	// HTTPEndpoint is the path that http asks for.
+	// HTTPEndpoint is the path of HTTP health checks.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`size(self) == 0 || self.startsWith('/')`,message=`expected a path such as /healthz; put a slash first`
 	HTTPEndpoint string `json:"httpEndpoint,omitempty"`
-	// InvocationTimeoutSeconds is how long one check may take; 0 means 1.
+	// InvocationTimeoutSeconds limits how long one check may take. 0 means 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	InvocationTimeoutSeconds int32 `json:"invocationTimeoutSeconds"`
-	// TimeoutSeconds is how long an instance may take to start; 0 means 60.
+	// TimeoutSeconds limits how long an instance may take to start. 0 means 60.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	TimeoutSeconds int32 `json:"timeoutSeconds"`
 }
 
-// CFProcessStatus is what is known of a process. The API server adds zeros where columns show numbers: a controller that wrote them could
-// not tell what another schema drops. What upstream has not is ObservedRevision, DrainingInstances and Revisions.
+// CFProcessStatus is the observed state of a process. The schema defaults the numbers that columns print to 0: if the controller wrote
+// zeros, it could not detect which fields another schema drops. ObservedRevision, DrainingInstances and Revisions are fields of Torpor.
 type CFProcessStatus struct {
-	// Conditions of the process.
+	// Conditions are the conditions of the process.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ObservedGeneration is the generation that was acted on last.
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// ObservedRevision is the app's revision that was acted on last.
+	// ObservedRevision is the revision of the app that the controller acted on last.
 	// +optional
 	// +kubebuilder:default=0
 	ObservedRevision int64 `json:"observedRevision,omitempty"`
-	// ActualInstances is how many of the current revision are ready.
+	// ActualInstances is the number of ready instances of the current revision.
 	// +optional
 	// +kubebuilder:default=0
 	ActualInstances int32 `json:"actualInstances,omitempty"`
-	// DrainingInstances is how many of any revision are on their way out.
+	// DrainingInstances is the number of terminating instances of all revisions.
 	// +optional
 	// +kubebuilder:default=0
 	DrainingInstances int32 `json:"drainingInstances,omitempty"`
-	// Revisions are those that have Pods or an LRP, the oldest first.
+	// Revisions are the revisions that have Pods or an LRP, oldest first.
 	// +optional
 	// +listType=map
 	// +listMapKey=revision
 	Revisions []RevisionStatus `json:"revisions,omitempty"`
-	// InstancesStatus are the instances of the current revision by index; a Pod that is terminating is none.
+	// InstancesStatus holds the instances of the current revision by index. Terminating Pods are not included.
 	// +optional
 	InstancesStatus map[string]InstanceStatus `json:"instancesStatus,omitempty"`
 }
 
 // RevisionStatus counts the instances of one revision.
 type RevisionStatus struct {
+	// Revision is the number of the revision.
 	Revision int64 `json:"revision"`
-	// Desired is what its LRP asks for.
+	// Desired is the number of instances that its LRP requests.
 	Desired int32 `json:"desired"`
-	// Ready is how many are ready.
+	// Ready is the number of ready instances.
 	Ready int32 `json:"ready"`
-	// Draining is how many are on their way out.
+	// Draining is the number of terminating instances.
 	Draining int32 `json:"draining"`
-	// FirstReadyAt is when its first instance was seen to be ready; it stays while the revision has Pods or an LRP.
+	// FirstReadyAt is the time at which its first instance was observed to be ready. It is kept while the revision has Pods or an LRP.
 	// +optional
 	FirstReadyAt *metav1.Time `json:"firstReadyAt,omitempty"`
 }
 
-// InstanceState is what an instance does.
+// InstanceState is the state of an instance.
 //
 // +kubebuilder:validation:Enum=DOWN;CRASHED;STARTING;RUNNING
 type InstanceState string
 
 // The states.
 const (
-	// DownInstance: nothing runs.
+	// DownInstance means that the instance does not run.
 	DownInstance InstanceState = "DOWN"
-	// CrashedInstance: it ended and is not started again soon.
+	// CrashedInstance means that the instance has ended and waits to be restarted.
 	CrashedInstance InstanceState = "CRASHED"
-	// StartingInstance: it runs and is not ready.
+	// StartingInstance means that the instance runs and is not ready.
 	StartingInstance InstanceState = "STARTING"
-	// RunningInstance: it is ready.
+	// RunningInstance means that the instance is ready.
 	RunningInstance InstanceState = "RUNNING"
 )
 
-// InstanceStatus is what an instance does.
+// InstanceStatus is the observed state of an instance.
 type InstanceStatus struct {
+	// State is DOWN, CRASHED, STARTING or RUNNING.
 	State InstanceState `json:"state"`
-	// Timestamp is since when.
+	// Timestamp is the time of the last change of State.
 	// +optional
 	Timestamp *metav1.Time `json:"timestamp,omitempty"`
-	// Details say why it does not run; Torpor's own.
+	// Details explains why the instance does not run. It is a field of Torpor.
 	// +optional
 	Details string `json:"details,omitempty"`
 }

@@ -7,8 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CFDomain is a domain below which apps may have their addresses. All orgs share it. It lives in the root namespace, and only
-// an administrator makes one.
+// CFDomain is a domain for the routes of apps. All orgs share it. It is in the root namespace, and is created by an administrator.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -34,16 +33,16 @@ type CFDomainList struct {
 	Items           []CFDomain `json:"items"`
 }
 
-// CFDomainSpec is what a domain is.
+// CFDomainSpec is the desired state of a domain.
 type CFDomainSpec struct {
-	// Name is the domain, such as apps.example.com. It does not change: addresses would change with it.
+	// Name is the domain name, such as apps.example.com. It is immutable, because the addresses of routes depend on it.
 	// +kubebuilder:validation:MaxLength=189
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="expected the name that the domain has, found another one; make another CFDomain"
 	Name string `json:"name"`
 }
 
-// CFDomainStatus is what is known of a domain; upstream writes it, and Torpor needs none.
+// CFDomainStatus is the observed state of a domain. Upstream writes it. Torpor does not use it.
 type CFDomainStatus struct {
 	// +optional
 	// +listType=map
@@ -53,7 +52,7 @@ type CFDomainStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// CFRoute is an address, and the apps of its space that answer there.
+// CFRoute maps an address to apps of its space.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -81,50 +80,50 @@ type CFRouteList struct {
 	Items           []CFRoute `json:"items"`
 }
 
-// RouteProtocol is what is spoken at an address.
+// RouteProtocol is the protocol of an address.
 // +kubebuilder:validation:Enum=http;tcp
 type RouteProtocol string
 
 // HTTPRouteProtocol is the only RouteProtocol that Torpor serves.
 const HTTPRouteProtocol RouteProtocol = "http"
 
-// HTTP1DestinationProtocol is what is spoken to an app.
+// HTTP1DestinationProtocol is the protocol of requests to an app.
 const HTTP1DestinationProtocol = "http1"
 
-// CFRouteSpec is an address and where its requests go.
+// CFRouteSpec is the desired state of a route: an address and its destinations.
 type CFRouteSpec struct {
-	// Host is the first label of the address, such as shop of shop.apps.example.com. Torpor serves no domain itself and no
-	// wildcard, because whoever had one would get the requests of all others.
+	// Host is the first label of the address, such as shop in shop.apps.example.com. An empty host and a wildcard are not supported,
+	// because such a route would receive the requests of other routes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Host string `json:"host,omitempty"`
-	// Path is where the address begins on its host, such as /cart; empty for all of the host.
+	// Path is the path prefix of the address, such as /cart. Empty means all paths of the host.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Path string `json:"path,omitempty"`
 	// +optional
 	Protocol RouteProtocol `json:"protocol,omitempty"`
-	// DomainRef is the CFDomain, in its own namespace.
+	// DomainRef names the CFDomain and its namespace.
 	DomainRef corev1.ObjectReference `json:"domainRef"`
-	// Destinations share the requests as their instances do.
+	// Destinations are the processes that receive the requests. Requests are distributed over all of their instances.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	Destinations []RouteDestination `json:"destinations,omitempty"`
 }
 
-// RouteDestination is a process that answers at an address.
+// RouteDestination is a process that receives requests of an address.
 type RouteDestination struct {
-	// GUID tells destinations of one route apart.
+	// GUID identifies the destination in its route.
 	// +kubebuilder:validation:MaxLength=63
 	GUID string `json:"guid"`
-	// Port is the one that the process listens on; 0 for its first one.
+	// Port is the port that the process listens on. 0 means its first port.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
-	// AppRef is a CFApp of the route's namespace.
+	// AppRef names a CFApp in the route's namespace.
 	AppRef corev1.LocalObjectReference `json:"appRef"`
-	// ProcessType is that of the process, such as web.
+	// ProcessType is the type of the process, such as web.
 	// +kubebuilder:validation:MaxLength=63
 	ProcessType string `json:"processType"`
 	// +optional
@@ -132,7 +131,7 @@ type RouteDestination struct {
 	Protocol string `json:"protocol,omitempty"`
 }
 
-// RouteState says whether an address is served.
+// RouteState is the state of a route.
 // +kubebuilder:validation:Enum=valid;invalid
 type RouteState string
 
@@ -142,19 +141,21 @@ const (
 	InvalidRoute RouteState = "invalid"
 )
 
-// CFRouteStatus is what is known of an address.
+// CFRouteStatus is the observed state of a route.
 type CFRouteStatus struct {
-	// CurrentStatus and Description say whether the route is as it has to be, as upstream has them.
+	// CurrentStatus is the state of the route, as in upstream.
 	// +optional
 	CurrentStatus RouteState `json:"currentStatus,omitempty"`
+	// Description explains CurrentStatus.
 	// +optional
 	Description string `json:"description,omitempty"`
-	// FQDN is the address's name, URI with its path.
+	// FQDN is the host name of the address.
 	// +optional
 	FQDN string `json:"fqdn,omitempty"`
+	// URI is the host name and the path of the address.
 	// +optional
 	URI string `json:"uri,omitempty"`
-	// Destinations are those that get requests, with their ports.
+	// Destinations are the destinations that receive requests, with their ports.
 	// +optional
 	Destinations []RouteDestination `json:"destinations,omitempty"`
 	// +optional

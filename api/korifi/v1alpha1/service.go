@@ -7,11 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// CredentialsKey is the key of a service's Secret with its credentials, as JSON.
+// CredentialsKey is the key of a service's Secret that holds the credentials, as JSON.
 const CredentialsKey = "credentials"
 
-// CFServiceInstance is a service that somebody else runs, with the credentials that apps need. No controller looks at it: what is
-// bound is handed to the next revision of an app.
+// CFServiceInstance is an external service, with the credentials that apps need. It has no controller: a bound service is added to the
+// environment of the next revision of an app.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -38,20 +38,20 @@ type CFServiceInstanceList struct {
 	Items           []CFServiceInstance `json:"items"`
 }
 
-// ServiceInstanceType is who makes a service.
+// ServiceInstanceType is the type of a service.
 // +kubebuilder:validation:Enum=user-provided;managed
 type ServiceInstanceType string
 
-// UserProvidedService is the only ServiceInstanceType that Torpor hands to apps.
+// UserProvidedService is the only ServiceInstanceType that Torpor supports.
 const UserProvidedService ServiceInstanceType = "user-provided"
 
-// CFServiceInstanceSpec is what a service is.
+// CFServiceInstanceSpec is the desired state of a service.
 type CFServiceInstanceSpec struct {
-	// DisplayName is what people call it.
+	// DisplayName is the name of the service for users.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	DisplayName string `json:"displayName"`
-	// SecretName is a Secret of the same namespace, with the credentials as JSON under the key credentials.
+	// SecretName names a Secret in the same namespace whose key credentials holds the credentials, as JSON.
 	// +kubebuilder:validation:MinLength=1
 	SecretName string              `json:"secretName"`
 	Type       ServiceInstanceType `json:"type"`
@@ -64,7 +64,7 @@ type CFServiceInstanceSpec struct {
 	Tags []string `json:"tags,omitempty"`
 }
 
-// CFServiceBinding gives an app the credentials of a service.
+// CFServiceBinding provides the credentials of a service to an app.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -91,23 +91,23 @@ type CFServiceBindingList struct {
 	Items           []CFServiceBinding `json:"items"`
 }
 
-// CFServiceBindingSpec is which app gets what.
+// CFServiceBindingSpec is the desired state of a binding.
 type CFServiceBindingSpec struct {
-	// DisplayName is what the app finds the credentials by; empty for the name of the service.
+	// DisplayName is the name of the credentials for the app. It defaults to the name of the service.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	DisplayName string `json:"displayName,omitempty"`
-	// Service is a CFServiceInstance of the same namespace.
+	// Service names a CFServiceInstance in the same namespace.
 	Service corev1.ObjectReference `json:"service"`
-	// AppRef is a CFApp of the same namespace.
+	// AppRef names a CFApp in the same namespace.
 	AppRef corev1.LocalObjectReference `json:"appRef"`
-	// Type is app; keys for people are not handed out.
+	// Type is app. Service keys for users are not supported.
 	// +optional
 	// +kubebuilder:validation:Enum=app;key;""
 	Type string `json:"type,omitempty"`
 }
 
-// CFServiceStatus is what is known of a service or a binding; upstream writes it, and Torpor needs none.
+// CFServiceStatus is the observed state of a service or a binding. Upstream writes it. Torpor does not use it.
 type CFServiceStatus struct {
 	// +optional
 	// +listType=map

@@ -4,7 +4,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CFOrg is some spaces. It lives in the root namespace, and has a namespace of its own that is called as it is.
+// CFOrg is a group of spaces. It is in the root namespace, and owns a namespace of the same name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -32,15 +32,15 @@ type CFOrgList struct {
 	Items           []CFOrg `json:"items"`
 }
 
-// CFOrgSpec is what an org is.
+// CFOrgSpec is the desired state of an org.
 type CFOrgSpec struct {
-	// DisplayName is the name that people see.
+	// DisplayName is the name of the org for users.
 	// +kubebuilder:validation:Pattern=`^[[:alnum:][:punct:][:print:]]+$`
 	// +kubebuilder:validation:MaxLength=250
 	DisplayName string `json:"displayName"`
 }
 
-// CFOrgStatus is what is known of an org.
+// CFOrgStatus is the observed state of an org.
 type CFOrgStatus struct {
 	// +optional
 	// +listType=map
@@ -48,12 +48,12 @@ type CFOrgStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// GUID is the namespace that was made.
+	// GUID is the name of the org's namespace.
 	// +optional
 	GUID string `json:"guid,omitempty"`
 }
 
-// CFSpace holds apps. It lives in its org's namespace, and has a namespace of its own that is called as it is.
+// CFSpace is a group of apps. It is in the namespace of its org, and owns a namespace of the same name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -81,15 +81,15 @@ type CFSpaceList struct {
 	Items           []CFSpace `json:"items"`
 }
 
-// CFSpaceSpec is what a space is.
+// CFSpaceSpec is the desired state of a space.
 type CFSpaceSpec struct {
-	// DisplayName is the name that people see.
+	// DisplayName is the name of the space for users.
 	// +kubebuilder:validation:Pattern=`^[[:alnum:][:punct:][:print:]]+$`
 	// +kubebuilder:validation:MaxLength=250
 	DisplayName string `json:"displayName"`
 }
 
-// CFSpaceStatus is what is known of a space.
+// CFSpaceStatus is the observed state of a space.
 type CFSpaceStatus struct {
 	// +optional
 	// +listType=map
@@ -97,7 +97,7 @@ type CFSpaceStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// GUID is the namespace that was made.
+	// GUID is the name of the space's namespace.
 	// +optional
 	GUID string `json:"guid,omitempty"`
 }

@@ -7,38 +7,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TaskGUIDLabel is the name of the CFTask, on its Job and its Pod.
+// TaskGUIDLabel holds the name of the CFTask, on its Job and its Pod.
 const TaskGUIDLabel = "korifi.cloudfoundry.org/task-guid"
 
-// Conditions of a CFTask, as upstream has them. Each is True once it has happened.
+// Condition types of a CFTask, as in upstream. Each is True once it has happened.
 const (
-	// TaskInitializedCondition: the task has its number, its sizes and its droplet.
+	// TaskInitializedCondition means that the task has a sequence id, resource limits and a droplet.
 	TaskInitializedCondition = "Initialized"
-	// TaskStartedCondition: its Job has a Pod.
+	// TaskStartedCondition means that the Job of the task has a Pod.
 	TaskStartedCondition = "Started"
-	// TaskSucceededCondition: its command has ended with status 0.
+	// TaskSucceededCondition means that the command has ended with exit code 0.
 	TaskSucceededCondition = "Succeeded"
-	// TaskFailedCondition: it will not succeed any more; the message says why.
+	// TaskFailedCondition means that the task has failed. The message explains why.
 	TaskFailedCondition = "Failed"
-	// TaskCanceledCondition: somebody has ended it.
+	// TaskCanceledCondition means that a user canceled the task.
 	TaskCanceledCondition = "Canceled"
 )
 
 // Reasons of the conditions of a CFTask.
 const (
-	// TaskPendingReason: it has not come to that yet.
+	// TaskPendingReason means that the task has not reached this condition yet.
 	TaskPendingReason = "Pending"
-	// TaskProceedsReason: it is as it should be.
+	// TaskProceedsReason means that the task proceeds as expected.
 	TaskProceedsReason = "Proceeds"
-	// TaskEndedReason: it is over.
+	// TaskEndedReason means that the task has ended.
 	TaskEndedReason = "Ended"
-	// TaskDropletMissingReason: its app has no droplet that could be run.
+	// TaskDropletMissingReason means that the app has no droplet to run.
 	TaskDropletMissingReason = "DropletMissing"
-	// TaskJobLostReason: somebody has deleted its Job.
+	// TaskJobLostReason means that the Job of the task was deleted.
 	TaskJobLostReason = "JobLost"
 )
 
-// CFTask is a command that runs once, with what its app runs with. It is a Job of the app's droplet at the time at which it was made.
+// CFTask is a command that runs once, with the environment and the services of its app. It runs as a Job with the droplet that the app has
+// when the task is created.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -69,37 +70,38 @@ type CFTaskList struct {
 	Items           []CFTask `json:"items"`
 }
 
-// CFTaskSpec is what somebody wants to have run.
+// CFTaskSpec is the desired state of a task.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.canceled`,rule=`!has(oldSelf.canceled) || !oldSelf.canceled || has(self.canceled) && self.canceled`,message=`expected a canceled task to stay canceled, found it changed; make a new CFTask`
 type CFTaskSpec struct {
-	// Command is run by a shell, or by the launcher of buildpacks.
+	// Command is the command. A shell, or the launcher of buildpacks, runs it.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected the command to stay, found it changed; make a new CFTask`
 	Command string `json:"command"`
-	// AppRef is a CFApp of the same namespace.
+	// AppRef names a CFApp in the same namespace.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected the app to stay, found it changed; make a new CFTask`
 	AppRef corev1.LocalObjectReference `json:"appRef"`
-	// Canceled ends the task, if it is not over.
+	// Canceled ends the task if it has not ended.
 	// +optional
 	Canceled bool `json:"canceled,omitempty"`
-	// DisplayName is what people call it; empty for its own name. Torpor's own.
+	// DisplayName is the name of the task for users. It defaults to the name of the object. It is a field of Torpor.
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	DisplayName string `json:"displayName,omitempty"`
-	// MemoryMB and DiskQuotaMB are in MiB; 0 for those of the app's web process. Torpor's own.
+	// MemoryMB is the memory limit in MiB. 0 means the limit of the app's web process. It is a field of Torpor.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1048576
 	MemoryMB int64 `json:"memoryMB,omitempty"`
+	// DiskQuotaMB is the disk limit in MiB. 0 means the limit of the app's web process. It is a field of Torpor.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1048576
 	DiskQuotaMB int64 `json:"diskQuotaMB,omitempty"`
 }
 
-// CFTaskStatus is what is known of a task.
+// CFTaskStatus is the observed state of a task.
 type CFTaskStatus struct {
 	// +optional
 	// +listType=map
@@ -107,15 +109,16 @@ type CFTaskStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// SequenceID counts the tasks of an app from 1; 0 before it is known.
+	// SequenceID is the number of the task in its app, counted from 1. 0 means that it is not assigned yet.
 	// +optional
 	SequenceID int64 `json:"sequenceId,omitempty"`
-	// MemoryMB and DiskQuotaMB are what it was given.
+	// MemoryMB is the memory limit of the task, in MiB.
 	// +optional
 	MemoryMB int64 `json:"memoryMB,omitempty"`
+	// DiskQuotaMB is the disk limit of the task, in MiB.
 	// +optional
 	DiskQuotaMB int64 `json:"diskQuotaMB,omitempty"`
-	// DropletRef is the CFBuild whose droplet it runs.
+	// DropletRef names the CFBuild whose droplet the task runs.
 	// +optional
 	DropletRef corev1.LocalObjectReference `json:"dropletRef,omitzero"`
 }

@@ -3,14 +3,18 @@
 package v1beta2
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// BackupPolicy is when and how the MySQLClusters that name it are backed up.
+// BackupPolicy defines when and how the MySQLClusters that reference it are backed up.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
@@ -31,60 +35,61 @@ type BackupPolicyList struct {
 	Items           []BackupPolicy `json:"items"`
 }
 
-// BackupPolicySpec says when and how backups are made.
+// BackupPolicySpec defines when and how backups are made.
 type BackupPolicySpec struct {
-	// Schedule is when backups are made.
+	// Schedule is the cron schedule of the backups.
 	// +kubebuilder:validation:MinLength=1
 	Schedule Schedule `json:"schedule"`
-	// TimeZone of the schedule, as Europe/Berlin; none means that of the control plane.
+	// TimeZone is the time zone of the schedule, such as Europe/Berlin. It defaults to the time zone of the control plane.
 	// +optional
 	// +nullable
 	TimeZone *string `json:"timeZone,omitempty"`
-	// JobConfig is how a backup is made.
+	// JobConfig configures the Jobs that make backups.
 	JobConfig JobConfig `json:"jobConfig"`
-	// StartingDeadlineSeconds is how late a backup may start.
+	// StartingDeadlineSeconds limits how late a backup may start.
 	// +optional
 	// +nullable
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
-	// ConcurrencyPolicy is what happens if the backup before has not ended.
+	// ConcurrencyPolicy defines what happens if the previous backup has not ended.
 	// +optional
 	// +kubebuilder:default=Allow
 	// +kubebuilder:validation:Enum=Allow;Forbid;Replace
 	ConcurrencyPolicy string `json:"concurrencyPolicy,omitempty"`
-	// ActiveDeadlineSeconds is how long a backup may take.
+	// ActiveDeadlineSeconds limits how long a backup may take.
 	// +optional
 	// +nullable
 	ActiveDeadlineSeconds *int64 `json:"activeDeadlineSeconds,omitempty"`
-	// BackoffLimit is how often a backup is tried again.
+	// BackoffLimit limits how often a failed backup is retried.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	BackoffLimit *int32 `json:"backoffLimit,omitempty"`
-	// SuccessfulJobsHistoryLimit is how many Jobs that ended well are kept.
+	// SuccessfulJobsHistoryLimit is the number of successful Jobs that are kept.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	SuccessfulJobsHistoryLimit *int32 `json:"successfulJobsHistoryLimit,omitempty"`
-	// FailedJobsHistoryLimit is how many Jobs that failed are kept.
+	// FailedJobsHistoryLimit is the number of failed Jobs that are kept.
 	// +optional
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	FailedJobsHistoryLimit *int32 `json:"failedJobsHistoryLimit,omitempty"`
-	// PointInTimeRecovery copies the binary logs into the bucket as they are written, so that a restore reaches every point in time.
-	// Without it a restore has the newest backup before its point.
+	// PointInTimeRecovery copies the binary logs to the bucket while they are written, so that every point in time can be restored. Without
+	// it, a restore uses the newest backup before the requested point.
 	// +optional
 	PointInTimeRecovery *PointInTimeRecovery `json:"pointInTimeRecovery,omitempty"`
-	// RetentionDays is how far back every backup is kept, and with binary logs every point can be restored. What is older goes, but for
-	// the backup that the oldest point needs. None means that nothing is removed.
+	// RetentionDays is the number of days for which backups, and binary logs, are kept. Older ones are deleted, except the backup that the
+	// oldest restorable point needs. Without it, nothing is deleted.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=36500
 	RetentionDays *int32 `json:"retentionDays,omitempty"`
 }
 
-// PointInTimeRecovery says how binary logs are copied.
+// PointInTimeRecovery configures the copying of binary logs.
 type PointInTimeRecovery struct {
-	// IntervalSeconds is how often what is new is stored: how much is lost at most, beside the time of an upload, if all servers are.
+	// IntervalSeconds is the interval at which new binary log events are stored. It bounds, together with the time of an upload, how much
+	// is lost if all servers are lost.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=1
@@ -92,134 +97,176 @@ type PointInTimeRecovery struct {
 	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
 }
 
-// Schedule is a time table in the five fields of cron, or one such as @daily; empty means none.
+// Schedule is a cron expression with five fields, or a shorthand such as @daily. Empty means no schedule.
 //
 // +kubebuilder:validation:MaxLength=256
 // +kubebuilder:validation:XValidation:rule=`self.matches('(?i)^$|^((CRON_)?TZ=\\S+\\s+)?(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every\\s+([0-9.]+(ns|us|ms|s|m|h))+)|([*?]|[0-5]?\\d(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|[0-5]?\\d(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|([01]?\\d|2[0-3])(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|([01]?\\d|2[0-3])(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[1-9]|[12]\\d|3[01])(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[1-9]|[12]\\d|3[01])(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[1-9]|1[0-2]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[1-9]|1[0-2]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[0-6]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[0-6]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?)*)$')`,message=`expected minute, hour, day of month, month and day of week as for cron, or one such as @daily; try */5 * * * *`
 type Schedule string
 
-// JobConfig is how a Job reads or writes backups. Upstream requires a service account, a bucket and a work volume;
-// its own example leaves them out, so they are asked for when a Job is made.
+// JobConfig configures a Job that reads or writes backups. Upstream's schema requires a service account, a bucket and a work volume, and
+// its examples omit them; they are therefore checked when a Job is created.
 type JobConfig struct {
-	// ServiceAccountName of the Pod.
+	// ServiceAccountName is the service account of the Pod.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
-	// BucketConfig is where backups are.
+	// BucketConfig identifies the bucket of the backups.
 	// +optional
 	BucketConfig *BucketConfig `json:"bucketConfig,omitempty"`
-	// WorkVolume is the source of the volume for the working directory.
+	// WorkVolume is the volume source of the working directory.
 	// +optional
 	WorkVolume *Kept `json:"workVolume,omitempty"`
-	// Threads is how many threads the Job uses.
+	// Threads is the number of threads that the Job uses.
 	// +optional
 	// +kubebuilder:default=4
 	// +kubebuilder:validation:Minimum=1
 	Threads int `json:"threads,omitempty"`
-	// CPU that the Pod requests.
+	// CPU is the CPU request of the Pod.
 	// +optional
 	// +nullable
 	// +kubebuilder:default=4
 	CPU *resource.Quantity `json:"cpu,omitempty"`
-	// MaxCPU is the limit of the Pod.
+	// MaxCPU is the CPU limit of the Pod.
 	// +optional
 	// +nullable
 	MaxCPU *resource.Quantity `json:"maxCpu,omitempty"`
-	// Memory that the Pod requests.
+	// Memory is the memory request of the Pod.
 	// +optional
 	// +nullable
 	// +kubebuilder:default="4Gi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
-	// MaxMemory is the limit of the Pod.
+	// MaxMemory is the memory limit of the Pod.
 	// +optional
 	// +nullable
 	MaxMemory *resource.Quantity `json:"maxMemory,omitempty"`
-	// EnvFrom are sources of environment variables.
+	// EnvFrom are sources of environment variables of the container.
 	// +optional
 	// +listType=atomic
 	EnvFrom []Kept `json:"envFrom,omitempty"`
-	// Env are environment variables.
+	// Env are environment variables of the container.
 	// +optional
 	// +listType=atomic
 	Env []Kept `json:"env,omitempty"`
-	// Affinity of the Pod.
+	// Affinity is the affinity of the Pod.
 	// +optional
 	Affinity *Kept `json:"affinity,omitempty"`
-	// Volumes of the Pod.
+	// Volumes are additional volumes of the Pod.
 	// +optional
 	// +listType=atomic
 	Volumes []Kept `json:"volumes,omitempty"`
-	// VolumeMounts of the container.
+	// VolumeMounts are additional volume mounts of the container.
 	// +optional
 	// +listType=atomic
 	VolumeMounts []Kept `json:"volumeMounts,omitempty"`
 }
 
-// BucketConfig is a bucket of an object storage.
+// BucketConfig identifies a bucket of an object storage.
 type BucketConfig struct {
 	// BucketName is the name of the bucket.
 	// +kubebuilder:validation:MinLength=1
 	BucketName string `json:"bucketName"`
-	// Region of the bucket.
+	// Region is the region of the bucket.
 	// +optional
 	Region string `json:"region,omitempty"`
-	// EndpointURL is the storage's URL, if it is not that of the cloud.
+	// EndpointURL is the URL of the storage, if it is not the cloud's own.
 	// +optional
 	// +kubebuilder:validation:Pattern="^https?://.*"
 	EndpointURL string `json:"endpointURL,omitempty"`
-	// UsePathStyle puts the bucket's name into the path instead of the host name.
+	// UsePathStyle puts the name of the bucket into the path of requests instead of the host name.
 	// +optional
 	UsePathStyle bool `json:"usePathStyle,omitempty"`
-	// BackendType is the storage's protocol.
+	// BackendType is the protocol of the storage.
 	// +optional
 	// +kubebuilder:default=s3
 	// +kubebuilder:validation:Enum=s3;gcs;azure
 	BackendType string `json:"backendType,omitempty"`
-	// CACert is a file with the certificates that the storage is trusted by.
+	// CACert is the path of a file with the CA certificates of the storage.
 	// +optional
 	CACert string `json:"caCert,omitempty"`
-	// ServerSideEncryption asks the storage to encrypt what is written: AES256 with a key of its own, aws:kms with one of a key
-	// management service. Empty means what the bucket does by itself.
+	// ServerSideEncryption requests encryption by the storage: AES256 with a key of the storage, aws:kms with a key of a key management
+	// service. Empty means the default of the bucket.
 	// +optional
 	// +kubebuilder:validation:Enum=AES256;"aws:kms";"aws:kms:dsse"
 	ServerSideEncryption string `json:"serverSideEncryption,omitempty"`
-	// KMSKeyID names the key of aws:kms; empty means the account's own.
+	// KMSKeyID names the key for aws:kms. Empty means the default key of the account.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	KMSKeyID string `json:"kmsKeyID,omitempty"`
 }
 
-// Restore is which backup a new cluster is filled from.
+// Restore identifies the backup that a new cluster is filled from.
 type Restore struct {
 	// SourceName is the name of the MySQLCluster that was backed up.
 	// +kubebuilder:validation:MinLength=1
 	SourceName string `json:"sourceName"`
-	// SourceNamespace is its namespace.
+	// SourceNamespace is the namespace of that MySQLCluster.
 	// +kubebuilder:validation:MinLength=1
 	SourceNamespace string `json:"sourceNamespace"`
-	// RestorePoint is the time whose data is wanted.
+	// RestorePoint is the point in time whose data is restored.
 	RestorePoint metav1.Time `json:"restorePoint"`
-	// JobConfig is how the backup is read.
+	// JobConfig configures the Job that reads the backup.
 	JobConfig JobConfig `json:"jobConfig"`
-	// Schema is the only schema that is restored; empty means all.
+	// Schema is the only schema that is restored. Empty means all schemas.
 	// +optional
 	Schema string `json:"schema,omitempty"`
-	// Users are the only users that are restored; none means all.
+	// Users are the only users that are restored, as name or name@host. Empty means all users. The value is a list, or one string with
+	// commas, as in upstream's schema.
 	// +optional
-	// +listType=atomic
-	Users RestoredUsers `json:"users,omitempty"`
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:pruning:PreserveUnknownFields
+	Users *RestoredUsers `json:"users,omitempty"`
 }
 
-// RestoredUsers are users as name or name@host. Upstream's schema has them in one string, separated by commas, and an object that
-// cannot be read would keep its controllers from every other one.
-type RestoredUsers []string
+// RestoredUsers are users as they were written. Any value can be read and is written back as it is: an object that cannot
+// be read would keep its controllers from every other one, and one that is written in another form would have changed.
+type RestoredUsers struct {
+	// Raw is the JSON.
+	Raw []byte `json:"-"`
+}
 
-// UnmarshalJSON reads a list, or upstream's string.
+const (
+	// maxRestoredUsers bounds the users of a restore.
+	maxRestoredUsers = 256
+	// maxRestoredUser bounds one in bytes: 32 characters of a name, 255 of a host, and quotes.
+	maxRestoredUser = 512
+)
+
+// UnmarshalJSON implements json.Unmarshaler.
 func (u *RestoredUsers) UnmarshalJSON(data []byte) error {
-	var text string
-	if json.Unmarshal(data, &text) != nil {
-		return json.Unmarshal(data, (*[]string)(u))
-	}
-	*u = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+	u.Raw = bytes.Clone(data)
 	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (u *RestoredUsers) MarshalJSON() ([]byte, error) {
+	if len(u.Raw) == 0 {
+		return []byte("null"), nil
+	}
+	return u.Raw, nil
+}
+
+// Names returns the users one by one.
+func (u *RestoredUsers) Names() ([]string, error) {
+	const next = "make a new MySQLCluster with a list of names, or one string with commas between them"
+	if u == nil || len(u.Raw) == 0 || string(u.Raw) == "null" || string(u.Raw) == `""` {
+		return nil, nil
+	}
+	var text string
+	var names []string
+	if json.Unmarshal(u.Raw, &text) == nil {
+		names = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+		if len(names) == 0 {
+			return nil, errors.New("users: expected the names of users, found none in the text; " + next)
+		}
+	} else if json.Unmarshal(u.Raw, &names) != nil {
+		return nil, errors.New("users: expected the names of users, found another value; " + next)
+	}
+	if len(names) > maxRestoredUsers {
+		return nil, fmt.Errorf("users: expected at most %d, found %d; %s", maxRestoredUsers, len(names), next)
+	}
+	if i := slices.IndexFunc(names, func(name string) bool { return name == "" || len(name) > maxRestoredUser }); i >= 0 {
+		return nil, fmt.Errorf("users[%d]: expected a name of 1 to %d bytes, found %d; %s",
+			i, maxRestoredUser, len(names[i]), next)
+	}
+	return names, nil
 }

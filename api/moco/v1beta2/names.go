@@ -4,98 +4,102 @@ package v1beta2
 
 import "fmt"
 
-// Annotations of a MySQLCluster by which somebody stops something. Only the exact value "true" stops; why and until
-// when is said by the annotations of torpor.dev.
+// Annotations of a MySQLCluster that stop a part of its automation. Only the exact value "true" stops. Annotations of torpor.dev hold the
+// reason and the end.
 const (
-	// ClusteringStoppedAnnotation stops clustering when it is "true": no SQL is run that changes anything, no role is moved.
+	// ClusteringStoppedAnnotation, set to "true", stops clustering: Torpor runs no SQL that changes a server, and moves no role.
 	ClusteringStoppedAnnotation = "moco.cybozu.com/clustering-stopped"
-	// ReconciliationStoppedAnnotation stops reconciliation when it is "true": a changed spec reaches no other object.
+	// ReconciliationStoppedAnnotation, set to "true", stops reconciliation: changes of the spec are not applied to other objects.
 	ReconciliationStoppedAnnotation = "moco.cybozu.com/reconciliation-stopped"
-	// StoppedInstancesAnnotation stops clustering for single instances; its value is a JSON list of ordinals such as [0,2].
+	// StoppedInstancesAnnotation stops clustering for single instances. Its value is a JSON list of ordinals such as [0,2].
 	StoppedInstancesAnnotation = "moco.cybozu.com/clustering-stopped-instances"
-	// ForceStartAnnotation starts clustering when it is "true", also where a start is refused. It is removed after the start.
+	// ForceRolloutAnnotation, set to "true", lets a rollout replace Pods of a cluster that is not healthy: one at a time, the primary last and
+	// without a switchover. It stays until it is removed.
+	ForceRolloutAnnotation = "moco.cybozu.com/force-rolling-update"
+	// ForceStartAnnotation, set to "true", starts clustering even where a start is refused. It is removed after the start.
 	ForceStartAnnotation = "torpor.dev/force-start"
-	// LookRequestedAnnotation asks for a look at the instances while clustering is stopped. Any new value does; status.pause
-	// repeats it when that look is reported. It is removed after the start.
+	// LookRequestedAnnotation requests a check of the instances while clustering is stopped, each time that it is set to a new value.
+	// status.pause.lookRequest holds the value once the check is reported. It is removed after the start.
 	LookRequestedAnnotation = "torpor.dev/look-requested"
-	// RotationAnnotation asks for new passwords of all accounts when it is "rotate", and for the end of the old ones, which are
-	// valid until then, when it is "discard". It is removed when that is done.
+	// RotationAnnotation, set to "rotate", requests new passwords for all accounts; the old passwords stay valid. Set to "discard", it
+	// requests the end of the old passwords. It is removed when the request is done.
 	RotationAnnotation = "torpor.dev/rotate-passwords"
-	// TLSSecretAnnotation names a Secret with the servers' certificate, such as cert-manager makes: ca.crt, tls.crt and tls.key.
-	// Without it Torpor makes the certificate.
+	// TLSSecretAnnotation names a Secret with the servers' certificate, such as cert-manager creates: ca.crt, tls.crt and tls.key. Without
+	// it, Torpor issues the certificate.
 	TLSSecretAnnotation = "torpor.dev/tls-secret"
 )
 
-// Annotations by which admission notes who stopped something of a MySQLCluster or started it again, in that very request. Each switch has
-// its own two: the user, and the resource version that the MySQLCluster had before.
+// Annotations in which admission records the requester of a stop or a start, in the same request. Each switch has two: the user, and the
+// resource version of the MySQLCluster before the request.
 const (
-	// ClusteringRequestedByAnnotation is who last stopped or started clustering.
+	// ClusteringRequestedByAnnotation is the user who last stopped or started clustering.
 	ClusteringRequestedByAnnotation = "torpor.dev/clustering-requested-by"
-	// ClusteringRequestVersionAnnotation is the resource version before that.
+	// ClusteringRequestVersionAnnotation is the resource version before that request.
 	ClusteringRequestVersionAnnotation = "torpor.dev/clustering-request-version"
-	// ReconciliationRequestedByAnnotation is who last stopped or started reconciliation.
+	// ReconciliationRequestedByAnnotation is the user who last stopped or started reconciliation.
 	ReconciliationRequestedByAnnotation = "torpor.dev/reconciliation-requested-by"
-	// ReconciliationRequestVersionAnnotation is the resource version before that.
+	// ReconciliationRequestVersionAnnotation is the resource version before that request.
 	ReconciliationRequestVersionAnnotation = "torpor.dev/reconciliation-request-version"
-	// InstancesRequestedByAnnotation is who last began to leave single instances alone, or ended that.
+	// InstancesRequestedByAnnotation is the user who last stopped or started clustering for single instances.
 	InstancesRequestedByAnnotation = "torpor.dev/instances-requested-by"
-	// InstancesRequestVersionAnnotation is the resource version before that.
+	// InstancesRequestVersionAnnotation is the resource version before that request.
 	InstancesRequestVersionAnnotation = "torpor.dev/instances-request-version"
 )
 
-// Annotations that say more about one stop. Where a switch has none of its own, torpor.dev/until and torpor.dev/reason are about it.
+// Annotations that describe the stop of one switch. A switch without its own annotations uses torpor.dev/until and torpor.dev/reason.
 const (
-	// ClusteringUntilAnnotation is when a stop of clustering ends by itself, as torpor.dev/until has it.
+	// ClusteringUntilAnnotation is the time at which a stop of clustering ends by itself, in the form of torpor.dev/until.
 	ClusteringUntilAnnotation = "torpor.dev/clustering-until"
-	// ClusteringReasonAnnotation is why clustering is stopped, in a sentence for people.
+	// ClusteringReasonAnnotation explains the stop of clustering in a sentence for users.
 	ClusteringReasonAnnotation = "torpor.dev/clustering-reason"
-	// ReconciliationUntilAnnotation is when a stop of reconciliation ends by itself, as torpor.dev/until has it.
+	// ReconciliationUntilAnnotation is the time at which a stop of reconciliation ends by itself, in the form of torpor.dev/until.
 	ReconciliationUntilAnnotation = "torpor.dev/reconciliation-until"
-	// ReconciliationReasonAnnotation is why reconciliation is stopped, in a sentence for people.
+	// ReconciliationReasonAnnotation explains the stop of reconciliation in a sentence for users.
 	ReconciliationReasonAnnotation = "torpor.dev/reconciliation-reason"
-	// InstancesUntilAnnotation is when single instances are no longer left alone, as torpor.dev/until has it.
+	// InstancesUntilAnnotation is the time at which a stop of single instances ends by itself, in the form of torpor.dev/until.
 	InstancesUntilAnnotation = "torpor.dev/instances-until"
-	// InstancesReasonAnnotation is why single instances are left alone, in a sentence for people.
+	// InstancesReasonAnnotation explains the stop of single instances in a sentence for users.
 	InstancesReasonAnnotation = "torpor.dev/instances-reason"
 )
 
-// The annotation of the Secret with a cluster's passwords, and its value: upstream's plugin reads no Secret without.
+// The annotation of the Secret with a cluster's passwords, and its value. Upstream's plugin ignores a Secret without it.
 const (
-	// SecretVersionAnnotation says how the Secret is laid out.
+	// SecretVersionAnnotation is the version of the Secret's layout.
 	SecretVersionAnnotation = "moco.cybozu.com/secret-version"
 	// SecretVersion is the layout with one password under each of its keys.
 	SecretVersion = "1"
 )
 
-// The values of the annotation that asks for new passwords.
+// The values of RotationAnnotation.
 const (
-	// RotateRequest asks for new passwords beside the old ones.
+	// RotateRequest requests new passwords in addition to the old ones.
 	RotateRequest = "rotate"
-	// DiscardRequest asks for the end of the old passwords.
+	// DiscardRequest requests the end of the old passwords.
 	DiscardRequest = "discard"
 )
 
-// RotationIDAnnotation is on the Secret with a cluster's passwords while accounts have two passwords, or are about to.
+// RotationIDAnnotation is present on the Secret with a cluster's passwords while a rotation is in progress and accounts may have two
+// passwords.
 const RotationIDAnnotation = "torpor.dev/rotation-id"
 
 // Annotations of the Pods of a MySQLCluster.
 const (
-	// RecloneAnnotation on a Pod asks for its instance to be cloned anew from the primary when it is "true"; it is removed when the
-	// instance is empty. On a MySQLCluster it lets every errant replica be cloned anew when it is "errant".
+	// RecloneAnnotation, set to "true" on a Pod, requests that its instance is cloned again from the primary. It is removed when the
+	// instance is empty. Set to "errant" on a MySQLCluster, it allows Torpor to clone every errant replica again.
 	RecloneAnnotation = "torpor.dev/reclone"
-	// DemoteAnnotation asks for a switchover when it is "true" on the primary's Pod; it is removed when that is done.
+	// DemoteAnnotation, set to "true" on the primary's Pod, requests a switchover. It is removed when the switchover is done.
 	DemoteAnnotation = "moco.cybozu.com/demote"
-	// InputsAnnotation is a hash of what users have asked for of the Pod. One that was made for the same stays, although another version
-	// of Torpor would make it differently.
+	// InputsAnnotation is a hash of the user's settings for the Pod. A Pod with the same hash is kept even if another version of Torpor
+	// would create it differently.
 	InputsAnnotation = "torpor.dev/inputs"
 )
 
-// Finalizer keeps a MySQLCluster, and with it what its servers need, until they have ended.
+// Finalizer delays the deletion of a MySQLCluster, and of the objects that its servers need, until the servers have ended.
 const Finalizer = "moco.cybozu.com/mysqlcluster"
 
-// Labels of what belongs to a MySQLCluster.
+// Labels of the objects of a MySQLCluster.
 const (
-	// RoleLabel is primary or replica on a Pod that has the role, and missing on one that has none.
+	// RoleLabel is primary or replica. It is absent on a Pod without a role.
 	RoleLabel = "moco.cybozu.com/role"
 	// NameLabel is always mysql.
 	NameLabel = "app.kubernetes.io/name"
@@ -113,57 +117,62 @@ const (
 	CreatedByValue = "moco"
 )
 
-// Role is what an instance does in the replication.
+// Role is the role of an instance in the replication.
 //
 // +kubebuilder:validation:Enum=primary;replica
 type Role string
 
 const (
-	// RolePrimary is the role of the instance that takes writes.
+	// RolePrimary is the role of the instance that accepts writes.
 	RolePrimary Role = "primary"
-	// RoleReplica is the role of an instance that follows the primary.
+	// RoleReplica is the role of an instance that replicates from the primary.
 	RoleReplica Role = "replica"
 )
 
-// Names inside a MySQLCluster that its schema demands.
+// Names inside a MySQLCluster that its schema requires.
 const (
 	// RecloneErrant is the value of RecloneAnnotation on a MySQLCluster.
 	RecloneErrant = "errant"
 	// MysqldContainer is the container that runs the MySQL server.
 	MysqldContainer = "mysqld"
-	// InitContainer is the container that makes the data directory.
+	// InitContainer is the container that creates the data directory.
 	InitContainer = "moco-init"
-	// ExporterContainer is the container with mysqld_exporter, if there are collectors.
+	// ExporterContainer is the container that runs mysqld_exporter, if spec.collectors is not empty.
 	ExporterContainer = "mysqld-exporter"
 	// DataClaim is the volume claim that holds the data.
 	DataClaim = "mysql-data"
 )
 
-// TLSVolume is the volume of a Pod with its server's certificate. A Pod from before there were certificates has none.
+// TLSVolume is the volume of a Pod with its server's certificate. Pods that an old version created lack it.
 const TLSVolume = "mysql-tls"
 
-// stops is the only value of an annotation that stops something.
+// stops is the value of an annotation that stops a part of the automation, or forces a rollout.
 const stops = "true"
 
-// ClusteringStopped says whether somebody wants clustering to be stopped.
+// ClusteringStopped reports whether a stop of clustering is requested.
 func (c *MySQLCluster) ClusteringStopped() bool {
 	return c.Annotations[ClusteringStoppedAnnotation] == stops
 }
 
-// ReconciliationStopped says whether somebody wants reconciliation to be stopped.
+// ReconciliationStopped reports whether a stop of reconciliation is requested.
 func (c *MySQLCluster) ReconciliationStopped() bool {
 	return c.Annotations[ReconciliationStoppedAnnotation] == stops
 }
 
-// MaxReplicas is the most that spec.replicas may be, far above what one primary can feed.
+// RolloutForced reports whether a rollout should proceed although the cluster is not healthy.
+func (c *MySQLCluster) RolloutForced() bool {
+	return c.Annotations[ForceRolloutAnnotation] == stops
+}
+
+// MaxReplicas is the maximum of spec.replicas. It is far above the number of replicas that one primary can serve.
 const MaxReplicas = 101
 
-// HasPossibleReplicas says whether there can be so many instances.
+// HasPossibleReplicas reports whether spec.replicas is within bounds.
 func (s MySQLClusterSpec) HasPossibleReplicas() bool {
 	return s.Replicas >= 0 && s.Replicas <= MaxReplicas
 }
 
-// SourceSecretName is the name of the Secret with the server outside; empty for a cluster of its own.
+// SourceSecretName returns the name of the Secret with the external server. It is empty for a cluster without one.
 func (s MySQLClusterSpec) SourceSecretName() string {
 	if s.ReplicationSourceSecretName == nil {
 		return ""
@@ -171,10 +180,10 @@ func (s MySQLClusterSpec) SourceSecretName() string {
 	return *s.ReplicationSourceSecretName
 }
 
-// ChildName is the name that most objects of a cluster have: its Secret, its headless Service and its StatefulSet.
+// ChildName returns the name of most objects of a cluster: its Secret, its headless Service and its StatefulSet.
 func (c *MySQLCluster) ChildName() string { return "moco-" + c.Name }
 
-// TLSSecretName is the name of the Secret with the servers' certificate.
+// TLSSecretName returns the name of the Secret with the servers' certificate.
 func (c *MySQLCluster) TLSSecretName() string {
 	if name := c.Annotations[TLSSecretAnnotation]; name != "" {
 		return name
@@ -182,83 +191,84 @@ func (c *MySQLCluster) TLSSecretName() string {
 	return c.ChildName() + "-tls"
 }
 
-// ClientSecretName is the name of the Secret with a file for the program mysql for each account.
+// ClientSecretName returns the name of the Secret that holds an option file of the mysql client for each account.
 func (c *MySQLCluster) ClientSecretName() string { return "moco-my-cnf-" + c.Name }
 
-// PodName is the name of the Pod with an ordinal.
+// PodName returns the name of the Pod with the given ordinal.
 func (c *MySQLCluster) PodName(ordinal int) string {
 	return fmt.Sprintf("%s-%d", c.ChildName(), ordinal)
 }
 
-// InstanceHost is the name that the headless Service gives to the instance with an ordinal.
+// InstanceHost returns the host name, in the headless Service, of the instance with the given ordinal.
 func (c *MySQLCluster) InstanceHost(ordinal int) string {
 	return fmt.Sprintf("%s.%s.%s.svc", c.PodName(ordinal), c.ChildName(), c.Namespace)
 }
 
-// Condition types of a MySQLCluster. In the normal case every one is True.
+// Condition types of a MySQLCluster. All of them are True in a healthy cluster.
 const (
-	// InitializedCondition is True once the data exists: neither cloned from elsewhere nor restored at the moment.
+	// InitializedCondition is True once the data exists. It is False while the data is being cloned from an external server or restored.
 	InitializedCondition = "Initialized"
-	// AvailableCondition is True when the primary takes writes; Unknown while clustering is stopped.
+	// AvailableCondition is True while the primary accepts writes. It is Unknown while clustering is stopped.
 	AvailableCondition = "Available"
-	// HealthyCondition is True when every instance does what its role demands; Unknown while clustering is stopped.
+	// HealthyCondition is True while every instance fulfills its role. It is Unknown while clustering is stopped.
 	HealthyCondition = "Healthy"
-	// StatefulSetReadyCondition is True when every Pod is available and of the newest revision.
+	// StatefulSetReadyCondition is True while every Pod is available and has the newest revision.
 	StatefulSetReadyCondition = "StatefulSetReady"
-	// ReconcileSuccessCondition is True when the last reconciliation brought the spec to every other object.
+	// ReconcileSuccessCondition is True if the last reconciliation applied the spec to every other object.
 	ReconcileSuccessCondition = "ReconcileSuccess"
-	// ReconciliationActiveCondition is False while somebody has stopped reconciliation.
+	// ReconciliationActiveCondition is False while reconciliation is stopped.
 	ReconciliationActiveCondition = "ReconciliationActive"
-	// ClusteringActiveCondition is False while somebody has stopped clustering.
+	// ClusteringActiveCondition is False while clustering is stopped.
 	ClusteringActiveCondition = "ClusteringActive"
-	// SpecFullySupportedCondition is False while the spec has fields that Torpor does not act on; the message lists them.
+	// SpecFullySupportedCondition is False while the spec sets fields that Torpor does not act on. The message lists them.
 	SpecFullySupportedCondition = "SpecFullySupported"
 )
 
-// Reasons of Initialized, Available and Healthy: the state of the whole cluster, the first in this order that fits.
+// Reasons of Initialized, Available and Healthy: the state of the whole cluster. The first one in this order that applies is used.
 const (
-	// OfflineReason means that the spec says offline, so no instance runs.
+	// OfflineReason means that the spec sets offline, so that no instance runs.
 	OfflineReason = "Offline"
-	// CloningReason means that data is being cloned from a server outside.
+	// CloningReason means that data is being cloned from an external server.
 	CloningReason = "Cloning"
 	// RestoringReason means that data is being restored from a backup.
 	RestoringReason = "Restoring"
-	// HealthyReason means that every instance is ready and replicates from a primary that takes writes.
+	// HealthyReason means that the primary accepts writes, and every other instance is ready and replicates from it.
 	HealthyReason = "Healthy"
-	// DegradedReason means that the primary takes writes and enough replicas follow, but not all.
+	// DegradedReason means that the primary accepts writes, and enough replicas, but not all, replicate from it.
 	DegradedReason = "Degraded"
-	// FailedReason means that the primary is lost, and enough replicas are there to take one of them.
+	// FailedReason means that the primary is lost, and enough replicas are present to promote one of them.
 	FailedReason = "Failed"
-	// LostReason means that the primary is lost, and too few replicas are there to know which has all data.
+	// LostReason means that the primary is lost, and too few replicas are present to know which of them has all data.
 	LostReason = "Lost"
-	// IncompleteReason means that the instances are not yet what they should be, and are being made so.
+	// IncompleteReason means that the instances have not reached the desired state yet, and are being configured.
 	IncompleteReason = "Incomplete"
 )
 
 // Reasons of Initialized, Available and Healthy when they are Unknown.
 const (
-	// ClusteringStoppedReason means that somebody has stopped clustering, so nobody vouches for the state.
+	// ClusteringStoppedReason means that clustering is stopped, so that the state is not guaranteed.
 	ClusteringStoppedReason = "ClusteringStopped"
-	// NotObservedReason means that the instances could not be asked yet; the message says what is missing.
+	// NotObservedReason means that the instances have not been observed yet. The message names what is missing.
 	NotObservedReason = "NotObserved"
 )
 
 // Reasons of ClusteringActive.
 const (
-	// ClusteringActiveReason means that clustering goes on.
+	// ClusteringActiveReason means that clustering is active.
 	ClusteringActiveReason = "ClusteringActive"
-	// ClusteringInactiveReason means that clustering is stopped; nothing changes an instance any more.
+	// ClusteringInactiveReason means that clustering is stopped. Torpor changes no instance.
 	ClusteringInactiveReason = "ClusteringInactive"
-	// StartRefusedReason means that clustering stays stopped although nobody asks for it any more, since a start would lose
-	// transactions or cut off instances; the message says which and what to do.
+	// StartRefusedReason means that clustering stays stopped although no stop is requested, because a start would lose transactions or cut
+	// off instances. The message names them, and what to do.
 	StartRefusedReason = "StartRefused"
-	// QuiescingReason means that clustering was told to stop and brings an operation that is under way to a safe point first.
+	// QuiescingReason means that a stop of clustering is requested, and an operation in progress is being brought to a safe point
+	// first.
 	QuiescingReason = "Quiescing"
 )
 
 // Reasons of ReconciliationActive.
 const (
-	// ReconciliationActiveReason means that reconciliation goes on.
+	// ReconciliationActiveReason means that reconciliation is active.
 	ReconciliationActiveReason = "ReconciliationActive"
 	// ReconciliationInactiveReason means that reconciliation is stopped.
 	ReconciliationInactiveReason = "ReconciliationInactive"
@@ -266,17 +276,17 @@ const (
 
 // Reasons of ReconcileSuccess.
 const (
-	// ReconcileSuccessReason means that every object is as the spec says.
+	// ReconcileSuccessReason means that every object matches the spec.
 	ReconcileSuccessReason = "ReconcileSuccess"
-	// ReconcileFailedReason means that an object could not be written or a thing it needs is missing; the message says which.
+	// ReconcileFailedReason means that an object could not be written, or something it needs is missing. The message names it.
 	ReconcileFailedReason = "ReconcileFailed"
 )
 
 // Reasons of StatefulSetReady.
 const (
-	// StatefulSetReadyReason means that every Pod is available and of the newest revision.
+	// StatefulSetReadyReason means that every Pod is available and has the newest revision.
 	StatefulSetReadyReason = "StatefulSetReady"
-	// StatefulSetNotReadyReason means that Pods are missing, not available or of an older revision.
+	// StatefulSetNotReadyReason means that Pods are missing, not available, or have an older revision.
 	StatefulSetNotReadyReason = "StatefulSetNotReady"
 	// StatefulSetNotFoundReason means that the StatefulSet does not exist yet.
 	StatefulSetNotFoundReason = "StatefulSetNotFound"
@@ -286,6 +296,6 @@ const (
 const (
 	// FullySupportedReason means that Torpor acts on every field of the spec.
 	FullySupportedReason = "FullySupported"
-	// FieldsIgnoredReason means that Torpor keeps some fields of the spec without acting on them; the message lists them.
+	// FieldsIgnoredReason means that Torpor preserves some fields of the spec without acting on them. The message lists them.
 	FieldsIgnoredReason = "FieldsIgnored"
 )

@@ -41,9 +41,10 @@ func TestTheSchema(t *testing.T) {
 	s := &schemaServer{Environment: hub, typed: typed}
 	t.Run("upstream's examples apply and lose nothing", s.testExamples)
 	t.Run("defaults", s.testDefaults)
-	t.Run("what is refused at creation", s.testRefusedAtCreation)
-	t.Run("what is refused of a BackupPolicy", s.testRefusedPolicies)
-	t.Run("what is refused later", s.testRefusedLater)
+	t.Run("refused at creation", s.testRefusedAtCreation)
+	t.Run("refused in a BackupPolicy", s.testRefusedPolicies)
+	t.Run("refused later", s.testRefusedLater)
+	t.Run("restored users are kept as they are written", s.testRestoredUsers)
 	t.Run("columns", s.testColumns)
 	t.Run("the status loses nothing", s.testStatus)
 }
@@ -251,7 +252,7 @@ func claim(name, size string) map[string]any {
 	}
 }
 
-// schemaCase is a value somewhere and what is said of it; empty says means that it is accepted.
+// schemaCase is a value at a path, and the expected refusal. An empty refusal means that the value is accepted.
 type schemaCase struct {
 	path    string
 	value   any
@@ -458,6 +459,65 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 	})
 }
 
+// testRestoredUsers has clients that know the Go type write the whole object. spec.restore must not change.
+func (s *schemaServer) testRestoredUsers(t *testing.T) {
+	for name, row := range map[string]struct {
+		users any
+		names []string
+	}{
+		"upstream's string": {"test_user2@%, other", []string{"test_user2@%", "other"}},
+		"a list":            {[]any{"test_user2@%", "with, comma"}, []string{"test_user2@%", "with, comma"}},
+		"an empty string":   {"", nil},
+		"an empty list":     {[]any{}, nil},
+		"nothing":           {nil, nil},
+		"a number as users": {int64(7), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			restore := minimalRestore()
+			// The default of cpu is a number, which the Go type writes as text.
+			restore["users"], restore["jobConfig"] = row.users, map[string]any{"cpu": "4"}
+			created := testenv.WithField(minimalCluster(), restore, "spec", "restore")
+			created.SetNamespace(s.CreateNamespace(t))
+			testenv.ExpectNoError(t, s.Client.Create(t.Context(), created))
+			key := client.ObjectKeyFromObject(created)
+			var read mocov1beta2.MySQLCluster
+			testenv.ExpectNoError(t, s.typed.Get(t.Context(), key, &read))
+			names, err := read.Spec.Restore.Users.Names()
+			if _, isNumber := row.users.(int64); (err != nil) != isNumber {
+				t.Errorf("expected the users, found the error %v", err)
+			}
+			testenv.ExpectEqual(t, "users", strings.Join(row.names, "|"), strings.Join(names, "|"))
+			read.Spec.Offline = true
+			testenv.ExpectNoError(t, s.typed.Update(t.Context(), &read))
+			before := read.DeepCopy()
+			read.Spec.Offline = false
+			testenv.ExpectNoError(t, s.typed.Patch(t.Context(), &read, client.MergeFrom(before)))
+			after := created.DeepCopy()
+			testenv.ExpectNoError(t, s.Client.Get(t.Context(), key, after))
+			stored, _, err := unstructured.NestedFieldNoCopy(after.Object, "spec", "restore", "users")
+			testenv.ExpectNoError(t, err)
+			testenv.ExpectEqual(t, "stored users", row.users, stored)
+			changed := testenv.WithField(after, "another", "spec", "restore", "users")
+			testenv.ExpectRefused(t, s.Client.Update(t.Context(), changed, client.DryRunAll), "spec.restore: Invalid value: expected it to stay")
+		})
+	}
+}
+
+func TestRestoredUsersHaveMaxima(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`null`: "", `"a"`: "", `["a"]`: "", `" , "`: "found none in the text", `{}`: "found another value", `[1]`: "found another value",
+		`[""]`: "users[0]: expected a name of 1 to 512 bytes, found 0",
+		`["a", "` + strings.Repeat("x", 513) + `"]`: "users[1]: expected a name of 1 to 512 bytes, found 513",
+		`"` + strings.Repeat("a,", 257) + `"`:       "expected at most 256, found 257",
+	} {
+		_, err := (&mocov1beta2.RestoredUsers{Raw: []byte(text)}).Names()
+		if found := fmt.Sprint(err); (want == "") != (err == nil) || !strings.Contains(found, want) && want != "" {
+			t.Errorf("%.20s: expected %q in the error, found %v", text, want, err)
+		}
+	}
+}
+
 func (s *schemaServer) expectRefusals(t *testing.T, base *unstructured.Unstructured, rows map[string]schemaCase) {
 	t.Helper()
 	for name, row := range rows {
@@ -525,7 +585,7 @@ func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
 		written string
 		rules   mocov1beta2.PodSpec
 	}{
-		"what rules look at": {
+		"fields with rules": {
 			`{"containers":[{"name":"mysqld","ports":[{"name":"mysql","containerPort":3306}]}],"initContainers":[{"name":"a"}],"volumes":[{"name":"b"}]}`,
 			mocov1beta2.PodSpec{
 				Containers:     []mocov1beta2.Container{{Name: "mysqld", Ports: []mocov1beta2.ContainerPort{{Name: "mysql", ContainerPort: 3306}}}},

@@ -10,85 +10,87 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// MySQLClusterStatus is what is known of the cluster. GuaranteedAcknowledgements, Pause, the records of stops and Instances are
-// Torpor's own, the rest is upstream's.
+// MySQLClusterStatus is the observed state of a MySQLCluster. GuaranteedAcknowledgements, Pause, the records of stops and Instances are
+// fields of Torpor. The other fields are upstream's.
 type MySQLClusterStatus struct {
-	// Conditions of the cluster; in the normal case every one is True.
+	// Conditions are the conditions of the cluster. All of them are True in a healthy cluster.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// CurrentPrimaryIndex is the ordinal of the instance that is or becomes the primary.
+	// CurrentPrimaryIndex is the ordinal of the primary, or of the instance that is becoming the primary.
 	// +kubebuilder:default=0
 	CurrentPrimaryIndex int `json:"currentPrimaryIndex"`
-	// SyncedReplicas is how many instances are in sync, the primary included.
+	// SyncedReplicas is the number of instances in sync, including the primary.
 	// +optional
 	SyncedReplicas int `json:"syncedReplicas,omitempty"`
-	// ErrantReplicas is how many instances have transactions that the primary does not know.
+	// ErrantReplicas is the number of instances with transactions that the primary does not have.
 	// +optional
 	ErrantReplicas int `json:"errantReplicas,omitempty"`
-	// ErrantReplicaList are their ordinals.
+	// ErrantReplicaList holds the ordinals of the errant replicas.
 	// +optional
 	// +listType=atomic
 	ErrantReplicaList []int `json:"errantReplicaList,omitempty"`
-	// GuaranteedAcknowledgements is how many replicas, as was observed, have every commit that a client was told of: half of spec.replicas,
-	// rounded down, and fewer for a while after a start, after instances were added, or after somebody has changed how many MySQL awaits. A
-	// failover needs spec.replicas less these instances with data, the primary not counted.
+	// GuaranteedAcknowledgements is the number of replicas that are known to hold every acknowledged commit: half of spec.replicas, rounded
+	// down. It is lower for some time after a start, after instances were added, and after the number of acknowledgements that mysqld waits
+	// for was changed. A failover needs the GTID sets of spec.replicas minus this number of replicas
+	// with data, not counting the primary.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GuaranteedAcknowledgements *int `json:"guaranteedAcknowledgements,omitempty"`
-	// Backup is the last successful backup; before the first its time is null, which kubectl shows as <no value>.
+	// Backup describes the last successful backup. Before the first backup its time is null, which kubectl prints as <no value>.
 	// +optional
 	// +default={"time":null}
 	Backup BackupStatus `json:"backup,omitzero"`
-	// BinlogShipping is how far the binary logs are in the bucket, looked at once a minute; nothing if they are not copied.
+	// BinlogShipping is the progress of copying binary logs to the bucket. It is updated once a minute, and unset if they are not copied.
 	// +optional
 	BinlogShipping *BinlogShippingStatus `json:"binlogShipping,omitempty"`
-	// RestoredTime is when the data was restored.
+	// RestoredTime is the time at which the data was restored.
 	// +optional
 	RestoredTime *metav1.Time `json:"restoredTime,omitempty"`
-	// Cloned is true once the data was cloned from the server outside.
+	// Cloned is true once the data was cloned from the external server.
 	// +optional
 	Cloned bool `json:"cloned,omitempty"`
-	// ReconcileInfo is what was reconciled last.
+	// ReconcileInfo describes the last reconciliation.
 	// +optional
 	ReconcileInfo ReconcileInfo `json:"reconcileInfo,omitzero"`
-	// Pause is what somebody has stopped; nothing while all goes on.
+	// Pause describes what is stopped. It is unset while nothing is stopped.
 	// +optional
 	Pause *Pause `json:"pause,omitempty"`
-	// ClusteringStops are the last stops of clustering, the newest first: who asked, why, until when, and who ended it.
+	// ClusteringStops are the last stops of clustering, newest first: requester, reason, end, and the user who ended each stop.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	ClusteringStops []torporv1alpha1.StopRecord `json:"clusteringStops,omitempty"`
-	// ReconciliationStops are the last stops of reconciliation.
+	// ReconciliationStops are the last stops of reconciliation, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	ReconciliationStops []torporv1alpha1.StopRecord `json:"reconciliationStops,omitempty"`
-	// InstanceStops are the last times that single instances were left alone.
+	// InstanceStops are the last stops of clustering for single instances, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	InstanceStops []torporv1alpha1.StopRecord `json:"instanceStops,omitempty"`
-	// ScheduledStops are those of Slumbers, one entry each. No instance runs while one of them stops the cluster, whatever spec.offline says.
+	// ScheduledStops holds one entry for each Slumber that selects the cluster. No instance runs while one of them stops the cluster,
+	// whatever the value of spec.offline.
 	// +optional
 	// +listType=map
 	// +listMapKey=slumber
 	// +kubebuilder:validation:MaxItems=20
 	ScheduledStops []torporv1alpha1.ScheduledStop `json:"scheduledStops,omitempty"`
-	// OfflineSince is since when no instance is wanted to run and no Pod of one is left; nothing otherwise.
+	// OfflineSince is the time since which every instance should be stopped and no Pod is left. It is unset otherwise.
 	// +optional
 	OfflineSince *metav1.Time `json:"offlineSince,omitempty"`
-	// Instances are the MySQL servers as they were seen last, also while clustering is stopped.
+	// Instances is the last observed state of each MySQL server. It is also updated while clustering is stopped.
 	// +optional
 	// +listType=map
 	// +listMapKey=ordinal
 	Instances []InstanceStatus `json:"instances,omitempty"`
 }
 
-// Primary is the ordinal of the primary that was chosen, and whether one was. CurrentPrimaryIndex alone does not tell: it is
-// 0 from the beginning. The role is written together with it.
+// Primary returns the ordinal of the primary, and whether a primary has been chosen. CurrentPrimaryIndex alone does not show that, because
+// it is initially 0. The role is written together with it.
 func (s *MySQLClusterStatus) Primary() (int, bool) {
 	for _, i := range s.Instances {
 		if i.Role == RolePrimary && i.Ordinal == s.CurrentPrimaryIndex {
@@ -98,8 +100,8 @@ func (s *MySQLClusterStatus) Primary() (int, bool) {
 	return 0, false
 }
 
-// InstanceCount is how many instances there are or should be. None is taken away, which upstream's schema leaves to a webhook, as it does
-// with replicas out of bounds: they count for nothing, since memory is taken for each.
+// InstanceCount returns the number of instances that exist or should exist. Upstream's schema leaves the check of spec.replicas to a
+// webhook: a decrease does not remove instances here, and a value out of bounds counts as 0, because memory is allocated for each instance.
 func (c *MySQLCluster) InstanceCount() int {
 	n := 0
 	if c.Spec.HasPossibleReplicas() {
@@ -111,50 +113,50 @@ func (c *MySQLCluster) InstanceCount() int {
 	return n
 }
 
-// StartupWait is how long a server may take to start: 10 seconds at least, as upstream has it, since none starts at once.
+// StartupWait returns how long mysqld may take to start: at least 10 seconds, as in upstream.
 func (c *MySQLCluster) StartupWait() time.Duration {
 	return max(time.Duration(c.Spec.StartupWaitSeconds)*time.Second, 10*time.Second)
 }
 
-// BinlogShippingStatus is how far the binary logs are in the bucket.
+// BinlogShippingStatus is the progress of copying binary logs to the bucket.
 type BinlogShippingStatus struct {
-	// ShippedUntil is up to when every commit is in the bucket.
+	// ShippedUntil is the time up to which every commit is in the bucket.
 	// +optional
 	ShippedUntil *metav1.Time `json:"shippedUntil,omitempty"`
-	// RestorableSince is the first point that can be restored, and with it all until ShippedUntil. Nothing before the first backup, and
-	// none after a gap in the binary logs until the next backup.
+	// RestorableSince is the first point in time that can be restored. Every point from there to ShippedUntil can be restored. It is unset
+	// before the first backup, and after a gap in the binary logs until the next backup.
 	// +optional
 	RestorableSince *metav1.Time `json:"restorableSince,omitempty"`
 	// SourceIndex is the ordinal of the instance whose binary logs are copied.
 	// +optional
 	SourceIndex int `json:"sourceIndex"`
-	// Problem is what keeps the copy from going on.
+	// Problem explains why the copy does not proceed.
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }
 
-// BackupStatus is the last successful backup.
+// BackupStatus describes the last successful backup.
 type BackupStatus struct {
-	// Time of the backup; objects in the bucket are named after it.
+	// Time is the time of the backup. Objects in the bucket are named after it.
 	// +optional
 	// +nullable
 	Time *metav1.Time `json:"time"`
-	// Elapsed is how long it took.
+	// Elapsed is the duration of the backup.
 	// +optional
 	Elapsed metav1.Duration `json:"elapsed,omitzero"`
 	// SourceIndex is the ordinal of the instance that was backed up.
 	// +optional
 	SourceIndex int `json:"sourceIndex"`
-	// SourceUUID is its server_uuid.
+	// SourceUUID is the server_uuid of that instance.
 	// +optional
 	SourceUUID string `json:"sourceUUID,omitempty"`
-	// UUIDSet are the server_uuids of the instances that could have been backed up, by ordinal.
+	// UUIDSet holds the server_uuids of the instances that were candidates for the backup, by ordinal.
 	// +optional
 	UUIDSet map[string]string `json:"uuidSet,omitempty"`
-	// BinlogFilename is the binary log that was written at that time.
+	// BinlogFilename is the name of the binary log that mysqld wrote at that time.
 	// +optional
 	BinlogFilename string `json:"binlogFilename,omitempty"`
-	// GTIDSet are the transactions in the dump.
+	// GTIDSet is the set of transactions in the dump.
 	// +optional
 	GTIDSet string `json:"gtidSet,omitempty"`
 	// DumpSize is the size of the dump in the bucket, in bytes.
@@ -163,19 +165,19 @@ type BackupStatus struct {
 	// BinlogSize is the size of the binary logs in the bucket, in bytes.
 	// +optional
 	BinlogSize int64 `json:"binlogSize"`
-	// WorkDirUsage is the most that the working directory held, in bytes.
+	// WorkDirUsage is the maximum size of the working directory, in bytes.
 	// +optional
 	WorkDirUsage int64 `json:"workDirUsage"`
-	// Warnings of the backup.
+	// Warnings lists problems that did not prevent the backup.
 	// +optional
 	// +nullable
 	// +listType=atomic
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// ReconcileInfo is what was reconciled last.
+// ReconcileInfo describes the last reconciliation.
 type ReconcileInfo struct {
-	// Generation of the MySQLCluster.
+	// Generation is the generation of the MySQLCluster.
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 	// ReconcileVersion is the version of the reconciler.
@@ -183,7 +185,7 @@ type ReconcileInfo struct {
 	ReconcileVersion int `json:"reconcileVersion,omitempty"`
 }
 
-// Pause is what somebody has stopped.
+// Pause describes what is stopped.
 type Pause struct {
 	// Clustering is set while clustering should be stopped.
 	// +optional
@@ -191,95 +193,95 @@ type Pause struct {
 	// Reconciliation is set while reconciliation should be stopped.
 	// +optional
 	Reconciliation *Stop `json:"reconciliation,omitempty"`
-	// Quiescing is the operation, such as a switchover, that is brought to a safe point before clustering stops;
-	// empty means that clustering rests or goes on.
+	// Quiescing is the operation, such as a switchover, that is being brought to a safe point before clustering stops. Empty means that no
+	// operation is in progress.
 	// +optional
 	Quiescing string `json:"quiescing,omitempty"`
-	// Unfinished is what could not be brought to a safe point in time before clustering stopped; empty means nothing.
+	// Unfinished is the operation that was not brought to a safe point before clustering stopped. Empty means that there is none.
 	// +optional
 	Unfinished string `json:"unfinished,omitempty"`
-	// ObservedAt is when the instances were looked at last while clustering is stopped: status.instances and what stands
-	// below is of that time.
+	// ObservedAt is the time of the last check of the instances while clustering is stopped. status.instances and the fields below are from
+	// that time.
 	// +optional
 	ObservedAt *metav1.Time `json:"observedAt,omitempty"`
-	// LookRequest is the value of the annotation torpor.dev/look-requested when that look began.
+	// LookRequest is the value of the annotation torpor.dev/look-requested at the start of that check.
 	// +optional
 	LookRequest string `json:"lookRequest,omitempty"`
-	// State is what the cluster looks like while clustering is stopped, such as Healthy.
+	// State is the state of the cluster while clustering is stopped, such as Healthy.
 	// +optional
 	State string `json:"state,omitempty"`
-	// StartFindings are what a start of clustering would meet, the reasons to refuse it first.
+	// StartFindings are problems that a start of clustering would meet. Those that refuse the start come first.
 	// +optional
 	// +listType=atomic
 	StartFindings []StartFinding `json:"startFindings,omitempty"`
 }
 
-// StartFinding is something that a start of clustering would meet.
+// StartFinding is a problem that a start of clustering would meet.
 type StartFinding struct {
 	// Severity is refuse or warn.
 	Severity string `json:"severity"`
-	// Message says what was found, and what a start does about it.
+	// Message describes the problem, and what a start does about it.
 	Message string `json:"message"`
-	// Remedy is what to do before a start.
+	// Remedy is what to do before starting clustering.
 	Remedy string `json:"remedy"`
 }
 
-// Stop is who stopped something, when and why.
+// Stop holds the requester, the time and the reason of a stop.
 type Stop struct {
-	// Since is when Torpor saw it first.
+	// Since is the time at which Torpor first observed the stop.
 	Since metav1.Time `json:"since"`
-	// By is who set the annotation; "unknown", with the field manager where there is one, if no admission noted that.
+	// By is the user who set the annotation. It is "unknown", with the field manager if there is one, if admission did not see the request.
 	// +optional
 	By string `json:"by,omitempty"`
-	// Reason is that of the annotation torpor.dev/reason.
+	// Reason is the value of the annotation torpor.dev/reason.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Until is when it ends by itself, as the annotation torpor.dev/until says.
+	// Until is the time at which the stop ends by itself, from the annotation torpor.dev/until.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 }
 
-// InstanceStatus is a MySQL server as it was seen last. What could not be asked is left out.
+// InstanceStatus is the last observed state of a MySQL server. Fields that could not be read are unset.
 type InstanceStatus struct {
-	// Ordinal of the instance, as in the name of its Pod.
+	// Ordinal is the ordinal of the instance, as in the name of its Pod.
 	Ordinal int `json:"ordinal"`
-	// Role that the instance has.
+	// Role is the role of the instance in the replication.
 	// +optional
 	Role Role `json:"role,omitempty"`
-	// Stopped is true while clustering leaves this instance alone.
+	// Stopped is true while clustering is stopped for this instance.
 	// +optional
 	Stopped bool `json:"stopped,omitempty"`
-	// Writable is whether the instance takes writes. Two writable instances are a danger.
+	// Writable is true if the instance accepts writes. Two writable instances can diverge.
 	// +optional
 	Writable *bool `json:"writable,omitempty"`
-	// ExecutedGTIDs are the transactions that the instance has executed, as gtid_executed.
+	// ExecutedGTIDs is the set of transactions that the instance has executed (gtid_executed).
 	// +optional
 	ExecutedGTIDs string `json:"executedGTIDs,omitempty"`
-	// ErrantGTIDs are those that the primary does not know and that are not under the primary's UUID.
+	// ErrantGTIDs is the set of transactions that the primary does not have and that have another UUID than the primary's.
 	// +optional
 	ErrantGTIDs string `json:"errantGTIDs,omitempty"`
-	// AheadGTIDs are those under the primary's UUID that the primary has not executed: when it does, this instance
-	// skips them and misses their rows.
+	// AheadGTIDs is the set of transactions with the primary's UUID that the primary has not executed. When the primary uses these GTIDs
+	// for other transactions, this instance skips them and lacks their rows.
 	// +optional
 	AheadGTIDs string `json:"aheadGTIDs,omitempty"`
-	// MissingGTIDs are those that the instance has not and that the primary has deleted from its binary logs: it cannot
-	// follow and needs a copy.
+	// MissingGTIDs is the set of transactions that the instance lacks and that the primary has purged from its binary logs. The instance
+	// cannot replicate and must be cloned again.
 	// +optional
 	MissingGTIDs string `json:"missingGTIDs,omitempty"`
-	// DiscardedGTIDs are those that only this instance had and that it lost when it was cloned anew. Nobody was told that they
-	// were safe.
+	// DiscardedGTIDs is the set of transactions that only this instance had, and that it lost when it was cloned again. They were never
+	// acknowledged to a client.
 	// +optional
 	DiscardedGTIDs string `json:"discardedGTIDs,omitempty"`
-	// LagSeconds is how far the instance is behind the primary.
+	// LagSeconds is the replication lag of the instance.
 	// +optional
 	LagSeconds *int64 `json:"lagSeconds,omitempty"`
-	// IOThread is the state of the thread that receives transactions: Yes, No or Connecting.
+	// IOThread is the state of the replication receiver thread: Yes, No or Connecting.
 	// +optional
 	IOThread string `json:"ioThread,omitempty"`
-	// SQLThread is the state of the thread that applies transactions: Yes or No.
+	// SQLThread is the state of the replication applier thread: Yes or No.
 	// +optional
 	SQLThread string `json:"sqlThread,omitempty"`
-	// Message says what is wrong with the instance and what to do; empty means nothing.
+	// Message describes a problem of the instance and the next step. It is empty if there is no problem.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -11,7 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Kept is an object of another API, kept as it was written, so that it can be applied as it was written.
+// Kept is an object of another API, which is preserved as written and applied as written.
 //
 // +kubebuilder:validation:Type=object
 // +kubebuilder:pruning:PreserveUnknownFields
@@ -19,41 +19,40 @@ type Kept struct {
 	runtime.RawExtension `json:",inline"`
 }
 
-// ObjectMeta is the metadata of an object that is made from a template.
+// ObjectMeta is the metadata of an object that is created from a template.
 type ObjectMeta struct {
-	// Name of a volume claim; elsewhere it is ignored.
+	// Name is the name of a volume claim. It is ignored for other objects.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Labels of the object, beside those of Torpor.
+	// Labels are labels of the object, in addition to those of Torpor.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// Annotations of the object.
+	// Annotations are annotations of the object.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// PodTemplate is what Pods are made from.
+// PodTemplate is the template of Pods.
 type PodTemplate struct {
-	// ObjectMeta of the Pods.
+	// ObjectMeta is the metadata of the Pods.
 	// +optional
 	ObjectMeta `json:"metadata,omitempty"`
-	// Spec of the Pods; its container mysqld runs the MySQL server. What Torpor adds is left out here.
+	// Spec is the spec of the Pods. Its container mysqld runs the MySQL server. Torpor adds other containers and volumes.
 	Spec PodSpec `json:"spec"`
-	// OverwriteContainers changes containers that are added to the Pods.
+	// OverwriteContainers customizes containers that Torpor adds to the Pods.
 	// +optional
 	// +listType=atomic
 	OverwriteContainers []OverwriteContainer `json:"overwriteContainers,omitempty"`
 }
 
-// PodSpec is the spec of a Pod as it was written. Decoding fills Raw with all of it and the other fields with what
-// rules look at; encoding takes Raw, or the other fields if Raw is empty. Apply Raw: nothing is lost then, and
-// nothing is added that nobody wrote.
+// PodSpec is the spec of a Pod as it was written. Decoding fills Raw with the whole text, and the other fields for validation. Encoding
+// writes Raw, or the other fields if Raw is empty. Apply Raw, so that no field is lost or added.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type PodSpec struct {
-	// Raw is the whole, as JSON.
+	// Raw is the whole spec, as JSON.
 	Raw []byte `json:"-"`
-	// Containers of the Pod; mysqld is the MySQL server.
+	// Containers are the containers of the Pod. The container mysqld runs the MySQL server.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
@@ -62,14 +61,14 @@ type PodSpec struct {
 	// +kubebuilder:validation:XValidation:rule=`self.all(c, c.name != 'mysqld' || !has(c.ports) || !c.ports.exists(p, has(p.containerPort) && p.containerPort in [3306, 33060, 33062, 9081]))`,message=`container mysqld: expected none of the ports 3306, 33060, 33062 and 9081, because they are reserved; found one of them; remove it or take another number`
 	// +kubebuilder:validation:XValidation:rule=`self.all(c, c.name != 'mysqld' || !has(c.ports) || !c.ports.exists(p, has(p.name) && p.name in ['mysql', 'mysqlx', 'mysql-admin', 'health']))`,message=`container mysqld: expected no port called mysql, mysqlx, mysql-admin or health, because the names are reserved; found one of them; rename it`
 	Containers []Container `json:"containers"`
-	// InitContainers of the Pod.
+	// InitContainers are the init containers of the Pod.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule=`!self.exists(c, c.name == 'moco-init')`,message=`expected no init container called moco-init, because the name is reserved; found one; rename it`
 	InitContainers []Container `json:"initContainers,omitempty"`
-	// Volumes of the Pod.
+	// Volumes are the volumes of the Pod.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -78,7 +77,7 @@ type PodSpec struct {
 	Volumes []Volume `json:"volumes,omitempty"`
 }
 
-// UnmarshalJSON keeps everything in Raw.
+// UnmarshalJSON preserves the whole text in Raw.
 func (s *PodSpec) UnmarshalJSON(data []byte) error {
 	type fields PodSpec
 	var f fields
@@ -90,7 +89,7 @@ func (s *PodSpec) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// MarshalJSON writes what was read.
+// MarshalJSON writes the text that was read.
 func (s PodSpec) MarshalJSON() ([]byte, error) {
 	if len(s.Raw) > 0 {
 		return s.Raw, nil
@@ -99,75 +98,75 @@ func (s PodSpec) MarshalJSON() ([]byte, error) {
 	return json.Marshal(fields(s))
 }
 
-// Container is what rules look at of a container.
+// Container holds the fields of a container that are validated.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Container struct {
-	// Name of the container.
+	// Name is the name of the container.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Ports of the container.
+	// Ports are the ports of the container.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Ports []ContainerPort `json:"ports,omitempty"`
 }
 
-// ContainerPort is what rules look at of a port.
+// ContainerPort holds the fields of a port that are validated.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ContainerPort struct {
-	// Name of the port.
+	// Name is the name of the port.
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
 	Name string `json:"name,omitempty"`
-	// ContainerPort is the number.
+	// ContainerPort is the number of the port.
 	// +optional
 	ContainerPort int32 `json:"containerPort,omitempty"`
 }
 
-// Volume is what rules look at of a volume.
+// Volume holds the fields of a volume that are validated.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type Volume struct {
-	// Name of the volume.
+	// Name is the name of the volume.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 }
 
-// OverwriteContainer changes a container that is added to the Pods.
+// OverwriteContainer customizes a container that Torpor adds to the Pods.
 type OverwriteContainer struct {
-	// Name of the container.
+	// Name is the name of the container.
 	// +kubebuilder:validation:Enum=agent;copy-moco-init;moco-init;slow-log;mysqld-exporter
 	Name string `json:"name"`
-	// Resources that the container has instead.
+	// Resources replaces the resources of the container.
 	// +optional
 	Resources *Kept `json:"resources,omitempty"`
-	// SecurityContext that the container has instead.
+	// SecurityContext replaces the security context of the container.
 	// +optional
 	SecurityContext *Kept `json:"securityContext,omitempty"`
 }
 
-// VolumeClaimTemplate is what volume claims are made from.
+// VolumeClaimTemplate is the template of a volume claim.
 type VolumeClaimTemplate struct {
-	// ObjectMeta of the claims.
+	// ObjectMeta is the metadata of the claims.
 	//
 	// +kubebuilder:validation:XValidation:rule=`has(self.name) && self.name != ''`,message=`expected a name; found none; name the claim, mysql-data for the data`
 	ObjectMeta `json:"metadata"`
-	// Spec of the claims.
+	// Spec is the spec of the claims.
 	//
 	// +kubebuilder:validation:XValidation:rule=`has(self.resources) && has(self.resources.requests) && 'storage' in self.resources.requests`,message=`expected resources.requests.storage; found none; say how large the volume is`
 	Spec corev1.PersistentVolumeClaimSpec `json:"spec"`
 }
 
-// ServiceTemplate changes a Service that Torpor makes.
+// ServiceTemplate customizes a Service that Torpor creates.
 type ServiceTemplate struct {
-	// ObjectMeta of the Service.
+	// ObjectMeta is the metadata of the Service.
 	// +optional
 	ObjectMeta `json:"metadata,omitempty"`
-	// Spec of the Service; its ports and selector are Torpor's.
+	// Spec is the spec of the Service. Torpor sets the ports and the selector.
 	// +optional
 	Spec *corev1.ServiceSpec `json:"spec,omitempty"`
 }

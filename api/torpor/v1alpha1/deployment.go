@@ -4,11 +4,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CancelledByAnnotation is who cancelled a CFDeployment, written by Torpor's admission, whatever it is said to be.
+// CancelledByAnnotation is the user who cancelled a CFDeployment. Admission sets it and overwrites any other value.
 const CancelledByAnnotation = "torpor.dev/cancelled-by"
 
-// CFDeployment replaces the running revision of an app by a new one beside it, little by little. Creating it is what asks
-// for the new revision. It belongs to its app and lives in the app's namespace.
+// CFDeployment replaces the running revision of an app by a new revision, step by step, while the old one serves. Creating a CFDeployment
+// requests the new revision. It is in the namespace of its app, and is owned by the app.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -41,78 +41,79 @@ type CFDeploymentList struct {
 	Items           []CFDeployment `json:"items"`
 }
 
-// DeploymentStrategy is how a deployment goes on.
+// DeploymentStrategy defines how a deployment proceeds.
 //
 // +kubebuilder:validation:Enum=rolling;canary
 type DeploymentStrategy string
 
 const (
-	// RollingDeployment replaces all instances.
+	// RollingDeployment replaces all instances without stopping.
 	RollingDeployment DeploymentStrategy = "rolling"
-	// CanaryDeployment stops at each of its steps until it is continued.
+	// CanaryDeployment pauses after each step until a user continues it.
 	CanaryDeployment DeploymentStrategy = "canary"
 )
 
-// CFDeploymentSpec is what somebody wants of a deployment.
+// CFDeploymentSpec is the desired state of a deployment.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.cancelled`,rule=`!has(oldSelf.cancelled) || !oldSelf.cancelled || has(self.cancelled) && self.cancelled`,message=`expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment`
 type CFDeploymentSpec struct {
 	// AppRef names the CFApp.
 	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment`
 	AppRef AppReference `json:"appRef"`
-	// Strategy is how it goes on.
+	// Strategy is rolling or canary.
 	// +optional
 	// +kubebuilder:default=rolling
 	Strategy DeploymentStrategy `json:"strategy,omitempty"`
-	// MaxInFlight is how many instances may be started before others are stopped.
+	// MaxInFlight limits how many new instances may be started before old ones are stopped.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	MaxInFlight int32 `json:"maxInFlight,omitempty"`
-	// Steps of a canary; none means one step of one instance.
+	// Steps are the steps of a canary deployment. It defaults to one step of one instance.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Steps []CanaryStep `json:"steps,omitempty"`
-	// ContinuedSteps is how many steps somebody has let pass.
+	// ContinuedSteps is the number of steps that users have continued.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ContinuedSteps int32 `json:"continuedSteps,omitempty"`
-	// DropletRef names the CFBuild whose droplet is deployed; unset means the app's current one.
+	// DropletRef names the CFBuild whose droplet is deployed. It defaults to the app's current droplet.
 	// +optional
 	DropletRef *AppReference `json:"dropletRef,omitempty"`
-	// Cancelled takes the deployment back, if it is not through.
+	// Cancelled reverts the deployment if it has not completed.
 	// +optional
 	Cancelled bool `json:"cancelled,omitempty"`
 }
 
 // AppReference names an object in the same namespace.
 type AppReference struct {
+	// Name is the name of the object.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
 }
 
-// CanaryStep is where a canary waits.
+// CanaryStep is a step after which a canary deployment pauses.
 type CanaryStep struct {
-	// InstanceWeight is how much of the instances run the new revision, in percent.
+	// InstanceWeight is the percentage of instances that run the new revision.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	InstanceWeight int32 `json:"instanceWeight"`
 }
 
-// DeploymentValue is whether a deployment goes on.
+// DeploymentValue is ACTIVE or FINALIZED.
 //
 // +kubebuilder:validation:Enum=ACTIVE;FINALIZED
 type DeploymentValue string
 
 const (
-	// ActiveDeployment goes on.
+	// ActiveDeployment means that the deployment is in progress.
 	ActiveDeployment DeploymentValue = "ACTIVE"
-	// FinalizedDeployment is over.
+	// FinalizedDeployment means that the deployment has ended.
 	FinalizedDeployment DeploymentValue = "FINALIZED"
 )
 
-// DeploymentState is how far a deployment is, in the words of Cloud Foundry.
+// DeploymentState is the progress of a deployment, in Cloud Foundry's terms.
 //
 // +kubebuilder:validation:Enum=DEPLOYING;PAUSED;CANCELING;DEPLOYED;CANCELED;SUPERSEDED
 type DeploymentState string
@@ -127,32 +128,36 @@ const (
 	SupersededState DeploymentState = "SUPERSEDED"
 )
 
-// CFDeploymentStatus is what is known of a deployment.
+// CFDeploymentStatus is the observed state of a deployment.
 type CFDeploymentStatus struct {
-	// ObservedGeneration is the generation that was acted on last.
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Value is whether it goes on; Reason how far it is; LastChange since when.
+	// Value is ACTIVE while the deployment is in progress, and FINALIZED when it has ended.
 	// +optional
 	Value DeploymentValue `json:"value,omitempty"`
+	// Reason is the progress of the deployment.
 	// +optional
 	Reason DeploymentState `json:"reason,omitempty"`
+	// LastChange is the time of the last change of Reason.
 	// +optional
 	LastChange *metav1.Time `json:"lastChange,omitempty"`
-	// Revision is the one that it began; unset before.
+	// Revision is the revision that the deployment has begun; unset before that.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
-	// Prepared is noted before the revision is asked for, with what ran then: to cancel is to run that again.
+	// Prepared is true once FormerDroplet is recorded. It is set before the new revision is requested.
 	// +optional
 	Prepared bool `json:"prepared,omitempty"`
+	// FormerDroplet is the droplet that ran before the deployment. A cancelled deployment runs it again.
 	// +optional
 	FormerDroplet string `json:"formerDroplet,omitempty"`
-	// CurrentStep of TotalSteps is where a canary is, from 1.
+	// CurrentStep is the number of the current canary step, counted from 1.
 	// +optional
 	CurrentStep int32 `json:"currentStep,omitempty"`
+	// TotalSteps is the number of canary steps.
 	// +optional
 	TotalSteps int32 `json:"totalSteps,omitempty"`
-	// Message is for people.
+	// Message describes the progress in a sentence for users.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -4,68 +4,74 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Codes of findings: what a stop, or the start after it, may run into. They are reasons of HibernationPossible and what kubectl torpor
-// plan prints. Those that block come first, then those that warn.
+// Codes of findings: problems that a stop, or the start after it, may meet. They are reasons of the condition HibernationPossible, and
+// kubectl torpor plan prints them. Blocking findings come first, then warnings.
 const (
-	// BeingDeletedFinding means that the object is being deleted, so that nobody stops or starts it.
+	// BeingDeletedFinding means that the object is being deleted, so that it is neither stopped nor started.
 	BeingDeletedFinding = "BeingDeleted"
-	// HibernationUnsupportedFinding means that the platform, the version or the spec of the cluster keeps it from hibernating.
+	// NoControllerFinding means that the active manager runs without the controllers of the object, or does not watch its namespace.
+	NoControllerFinding = "NoController"
+	// HibernationUnsupportedFinding means that the platform, the version, the spec, a group of the cloud or an annotation does not allow the
+	// cluster to hibernate.
 	HibernationUnsupportedFinding = "HibernationUnsupported"
-	// PausedFinding means that an annotation keeps Torpor away, so that neither a stop nor a start has an effect.
+	// PausedFinding means that an annotation pauses Torpor for the object, so that neither a stop nor a start has an effect.
 	PausedFinding = "Paused"
-	// StoppedBySlumberFinding means that a Slumber stops it, too, so that a start has no effect yet.
+	// StoppedBySlumberFinding means that a Slumber also stops the object, so that a start has no effect until the Slumber ends its stop.
 	StoppedBySlumberFinding = "StoppedBySlumber"
-	// StartRefusedFinding means that the manager refuses the start, because it would do harm.
+	// StartRefusedFinding means that the manager refuses the start because it would cause damage.
 	StartRefusedFinding = "StartRefused"
 	// StopRefusedFinding means that the manager refuses the stop, because another object would undo it.
 	StopRefusedFinding = "StopRefused"
-	// UntilInvalidFinding means that the end that an annotation names is neither a time nor a duration, or lies before the stop.
+	// UntilInvalidFinding means that the annotation with the end holds neither a time nor a duration, or a time before the stop.
 	UntilInvalidFinding = "UntilInvalid"
-	// StopOutlastsCertificatesFinding means that the stop is to end after certificates without which the cluster does not come back by itself.
+	// StopOutlastsCertificatesFinding means that certificates that the cluster needs to resume by itself expire before the stop ends.
 	StopOutlastsCertificatesFinding = "StopOutlastsCertificates"
-	// ClusterTooYoungFinding means that a cluster of OpenShift is not a day old: the signer of its kubelets' first certificates has to be replaced before it may sleep.
+	// ClusterTooYoungFinding means that an OpenShift cluster is less than a day old: the signer of its kubelets' first certificates must be
+	// replaced before the cluster can hibernate.
 	ClusterTooYoungFinding = "ClusterTooYoung"
-	// WebhookBlocksWakeUpFinding means that nodes and Pods of the system need an admission webhook to come back whose own Pods are in the cluster.
+	// WebhookBlocksWakeUpFinding means that nodes or system Pods need an admission webhook to start, and the webhook's Pods run in the
+	// cluster.
 	WebhookBlocksWakeUpFinding = "WebhookBlocksWakeUp"
-	// WakeByNearFinding means that the cluster has to be awake within three days, before certificates expire without which it does not come back by itself.
+	// WakeByNearFinding means that certificates that the cluster needs to resume by itself expire within three days.
 	WakeByNearFinding = "WakeByNear"
-	// SlumberGoesOnFinding means that a Slumber stops it for longer than the stop that is planned.
+	// SlumberGoesOnFinding means that a Slumber keeps the object stopped for longer than the planned stop.
 	SlumberGoesOnFinding = "SlumberGoesOn"
-	// EtcdQuorumSmallFinding means that the control plane has one or two nodes, of which none may be lost.
+	// EtcdQuorumSmallFinding means that the control plane has one or two nodes, so that the loss of one node loses the quorum.
 	EtcdQuorumSmallFinding = "EtcdQuorumSmall"
-	// VolumesNotDetachableFinding means that volumes could not be detached from nodes.
+	// VolumesNotDetachableFinding means that volumes cannot be detached from nodes.
 	VolumesNotDetachableFinding = "VolumesNotDetachable"
-	// VolumesLocalFinding means that volumes are on the disk of one machine, and are lost with it.
+	// VolumesLocalFinding means that volumes are on the local disk of a machine, and are lost with the machine.
 	VolumesLocalFinding = "VolumesLocal"
-	// EvictionForbiddenFinding means that PodDisruptionBudgets allow no Pod of theirs to go, which a stop does not ask.
+	// EvictionForbiddenFinding means that PodDisruptionBudgets allow no eviction. A stop of machines does not honor them.
 	EvictionForbiddenFinding = "EvictionForbidden"
-	// FinalizersPendingFinding means that namespaces are being deleted, which waits for controllers of the cluster.
+	// FinalizersPendingFinding means that namespaces are being deleted and wait for controllers of the cluster.
 	FinalizersPendingFinding = "FinalizersPending"
-	// CronJobsMissStartsFinding means that CronJobs miss more than a hundred starts, after which old versions of Kubernetes never start them again, and others tell of it.
+	// CronJobsMissStartsFinding means that CronJobs miss more than 100 starts. After that, old versions of Kubernetes do not start them
+	// again, and newer versions report it.
 	CronJobsMissStartsFinding = "CronJobsMissStarts"
-	// BackupDueFinding means that a backup would be made during the stop.
+	// BackupDueFinding means that a backup is scheduled during the stop.
 	BackupDueFinding = "BackupDue"
-	// NotHealthyFinding means that something is not as it should be already, which the stop leaves so.
+	// NotHealthyFinding means that the object is not healthy already. A stop does not change that.
 	NotHealthyFinding = "NotHealthy"
-	// DeploymentUnderwayFinding means that a deployment of the app goes on, which a stop ends.
+	// DeploymentUnderwayFinding means that a deployment of the app is in progress. A stop ends it.
 	DeploymentUnderwayFinding = "DeploymentUnderway"
-	// NotCheckedFinding means that nobody has looked yet, or could not look, at what a stop may run into.
+	// NotCheckedFinding means that the checks have not run yet, or could not be run.
 	NotCheckedFinding = "NotChecked"
 )
 
-// StopFinding is something that a stop, or the start after it, may run into.
+// StopFinding is a problem that a stop, or the start after it, may meet.
 type StopFinding struct {
-	// Code is what it is.
+	// Code identifies the kind of the problem.
 	Code string `json:"code"`
-	// Objects are the first of those that it is about.
+	// Objects are the first three affected objects.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
 	Objects []string `json:"objects,omitempty"`
-	// Count is how many these are in all.
+	// Count is the number of affected objects.
 	// +optional
 	Count int32 `json:"count,omitempty"`
-	// After is how long a stop has to last before it matters; unset if it always does.
+	// After is the length of a stop from which the finding applies. Unset means that it always applies.
 	// +optional
 	After *metav1.Duration `json:"after,omitempty"`
 }

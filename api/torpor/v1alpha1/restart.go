@@ -7,61 +7,61 @@
 // +groupName=torpor.dev
 package v1alpha1
 
-// Annotations of a CFApp by which somebody asks for a new revision while the app stays started. A value asks once: asking
-// again with the same value does nothing, so that a call can be repeated.
+// Annotations of a CFApp that request a new revision while the app stays started. Each value is acted on once, so that a request can be
+// repeated safely.
 const (
-	// RestartRequestAnnotation asks for a restart when it gets a new value, which may be anything that was not used before.
+	// RestartRequestAnnotation requests a restart when it is set to a value that was not used before.
 	RestartRequestAnnotation = "torpor.dev/restart-request"
-	// DeploymentAnnotation asks for a new revision beside the old one when it gets a new value: the name of the deployment.
+	// DeploymentAnnotation requests a deployment when it is set to a new value: the name of the CFDeployment.
 	DeploymentAnnotation = "torpor.dev/deployment"
-	// CancelledDeploymentAnnotation takes a deployment back when it is the value of torpor.dev/deployment.
+	// CancelledDeploymentAnnotation cancels the deployment if it equals the value of torpor.dev/deployment.
 	CancelledDeploymentAnnotation = "torpor.dev/cancelled-deployment"
 )
 
-// Settings of a revision: an immutable Secret with the environment of one process, which its LRPs refer to.
+// Settings of a revision: an immutable Secret with the environment of one process, which the LRPs of the process reference.
 const (
-	// SettingsAnnotation is on an LRP the name of its Secret, and on the Secret the command and the health check, as JSON.
+	// SettingsAnnotation holds the name of the settings Secret on an LRP, and the command and health check, as JSON, on that Secret.
 	SettingsAnnotation = "torpor.dev/settings"
-	// SettingsLabel is on such a Secret.
+	// SettingsLabel marks a settings Secret.
 	SettingsLabel = "torpor.dev/settings"
 )
 
-// AddressesAnnotation is on an LRP the addresses that its instances are told of, separated by commas.
+// AddressesAnnotation holds, on an LRP, the addresses that its instances receive in their environment, separated by commas.
 const AddressesAnnotation = "torpor.dev/addresses"
 
-// Annotations of a CFApp that Torpor's admission writes beside the revision; edits by others are refused.
+// Annotations of a CFApp that admission sets together with the revision. Admission rejects changes by others.
 const (
-	// DropletAnnotation is the droplet that the current revision runs, whatever the app's current droplet becomes.
+	// DropletAnnotation is the droplet of the current revision. A change of the app's current droplet does not change it.
 	DropletAnnotation = "torpor.dev/droplet"
-	// RevisedByAnnotation is who began the current revision.
+	// RevisedByAnnotation is the user who began the current revision.
 	RevisedByAnnotation = "torpor.dev/revised-by"
-	// RevisedAtAnnotation is when the current revision began (RFC 3339).
+	// RevisedAtAnnotation is the time at which the current revision began (RFC 3339).
 	RevisedAtAnnotation = "torpor.dev/revised-at"
-	// CauseAnnotation is why the current revision began: Stop, Restart, Deployment or Repair.
+	// CauseAnnotation is the cause of the current revision: Stop, Restart, Deployment or Repair.
 	CauseAnnotation = "torpor.dev/revised-because"
-	// StartedByAnnotation is who started the app in the current revision; a revision that begins while the app runs has none.
+	// StartedByAnnotation is the user who started the app in the current revision. It is absent if the revision began while the app ran.
 	StartedByAnnotation = "torpor.dev/started-by"
-	// StartedAtAnnotation is when (RFC 3339).
+	// StartedAtAnnotation is the time of that start (RFC 3339).
 	StartedAtAnnotation = "torpor.dev/started-at"
-	// EndedRevisionsAnnotation holds revisions that ended before status.restarts had them, as JSON, the oldest first, at most 20.
+	// EndedRevisionsAnnotation holds revisions that ended before they were recorded in status.restarts, as JSON, oldest first, at most 20.
 	EndedRevisionsAnnotation = "torpor.dev/ended-revisions"
 )
 
-// CFRoleAnnotation is on a RoleBinding the role of CF that it was made for: several are one to Kubernetes.
+// CFRoleAnnotation holds, on a RoleBinding, the Cloud Foundry role that it was created for. Several of these map to one Kubernetes role.
 const CFRoleAnnotation = "torpor.dev/cf-role"
 
-// StatusAnnotationPrefix begins the annotations in which controllers keep the part of a status that they decide by, as JSON:
-// another project's schema of the kind may not keep the field itself.
+// StatusAnnotationPrefix is the prefix of annotations in which controllers keep parts of the status, as JSON, where another project's
+// schema of the kind drops the status field.
 const StatusAnnotationPrefix = "status.torpor.dev/"
 
-// StatusFullyStoredCondition is False while the served CustomResourceDefinition does not keep a field of the status; it is
-// absent while everything is kept.
+// StatusFullyStoredCondition is False while the served CustomResourceDefinition drops a field of the status. It is absent while every field
+// is stored.
 const StatusFullyStoredCondition = "StatusFullyStored"
 
-// SchemaLacksFieldReason means that the served CustomResourceDefinition is another project's, and drops the fields that the message
+// SchemaLacksFieldReason means that the served CustomResourceDefinition belongs to another project and drops the fields that the message
 // names.
 const SchemaLacksFieldReason = "SchemaLacksField"
 
-// TooLargeToRememberReason means that the served CustomResourceDefinition drops fields which are too large for an annotation too:
-// what depends on them, such as the hibernation of a cluster with many nodes, is not begun.
+// TooLargeToRememberReason means that the served CustomResourceDefinition drops fields that are also too large for an annotation.
+// Operations that depend on them, such as the hibernation of a cluster with many nodes, are not started.
 const TooLargeToRememberReason = "TooLargeToRemember"

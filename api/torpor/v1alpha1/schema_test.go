@@ -17,14 +17,14 @@ func TestTheSchema(t *testing.T) {
 	t.Parallel()
 	s := &schemaServer{testenv.StartAPIServer(t)}
 	s.InstallCRDs(t)
-	t.Run("what is refused at creation", s.testRefusedAtCreation)
-	t.Run("what is refused later", s.testRefusedLater)
+	t.Run("refused at creation", s.testRefusedAtCreation)
+	t.Run("refused later", s.testRefusedLater)
 	t.Run("defaults", s.testDefaults)
 }
 
 type schemaServer struct{ *testenv.Environment }
 
-// schemaCase is what is done to a deployment and what is said of it; empty says means that it is accepted.
+// schemaCase is a change of a deployment, and the expected refusal. An empty refusal means that the change is accepted.
 type schemaCase struct {
 	do      func(*torporv1alpha1.CFDeploymentSpec)
 	refusal string
@@ -69,9 +69,9 @@ func withSteps(weights ...int32) func(*torporv1alpha1.CFDeploymentSpec) {
 
 func (s *schemaServer) testRefusedLater(t *testing.T) {
 	for name, row := range map[string]schemaCase{
-		"it is continued":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = 1 }, ""},
-		"it goes to another app": {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment"},
-		"it comes back":          {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment"},
+		"a continued step":   {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = 1 }, ""},
+		"another app":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment"},
+		"a withdrawn cancel": {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment(s.CreateNamespace(t))

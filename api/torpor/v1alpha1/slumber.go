@@ -7,18 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// SkipUntilAnnotation keeps the Slumbers away from an object: a time as in 2026-11-20T22:00:00Z (RFC 3339). A Slumber that has stopped the
-// object lets it start, and none stops it before that time.
+// SkipUntilAnnotation exempts an object from all Slumbers until the given time (RFC 3339, such as 2026-11-20T22:00:00Z). A Slumber that has
+// stopped the object starts it, and no Slumber stops it before that time.
 const SkipUntilAnnotation = "torpor.dev/skip-until"
 
-// SlumberFinalizer keeps a Slumber until what it has stopped may start.
+// SlumberFinalizer delays the deletion of a Slumber until it has released every object that it stopped.
 const SlumberFinalizer = "torpor.dev/slumber"
 
 // SlumberKind is the kind of a Slumber.
 func SlumberKind() schema.GroupVersionKind { return GroupVersion().WithKind("Slumber") }
 
-// Slumber stops things of its namespace at certain times, and starts them again. It never writes what somebody wants of them: while it stops
-// something, that has another reason to be stopped, and what somebody else has stopped stays so.
+// Slumber stops objects of its namespace on a schedule, and starts them again. It does not change the power switch in an object's spec: a
+// scheduled stop is an additional reason to be stopped, and an object that a user has stopped stays stopped when the schedule ends.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -51,86 +51,87 @@ type SlumberList struct {
 	Items           []Slumber `json:"items"`
 }
 
-// SlumberSpec is when what sleeps.
+// SlumberSpec defines which objects are stopped, and on what schedule.
 type SlumberSpec struct {
-	// TimeZone is the name of a time zone as in the IANA database, such as Europe/Berlin.
+	// TimeZone is the IANA name of the time zone in which the schedule is evaluated, such as Europe/Berlin.
 	// +optional
 	// +kubebuilder:default=UTC
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
-	// Windows are when it sleeps: in any of them.
+	// Windows are the recurring intervals in which the objects are stopped. Overlapping windows are merged.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
 	Windows []SlumberWindow `json:"windows,omitempty"`
-	// Holidays are days on which it sleeps from midnight to midnight.
+	// Holidays are days on which the objects are stopped from midnight to midnight.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Holidays []Holiday `json:"holidays,omitempty"`
-	// Waves are what sleeps: one after another, and awake in the reverse order.
+	// Waves are groups of objects. They are stopped in order and started in reverse order.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=10
 	Waves []SlumberWave `json:"waves"`
-	// WaveTimeout is for how long a wave is waited for before the next one goes on without it.
+	// WaveTimeout limits how long the next wave waits for a wave to stop or start. When it expires, the next wave proceeds.
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:XValidation:rule=`duration(self) > duration('0s') && duration(self) <= duration('24h')`,message=`expected a duration above 0s and of 24h at most; found another; choose one such as 30m`
 	WaveTimeout *metav1.Duration `json:"waveTimeout,omitempty"`
-	// StartingDeadlineSeconds is how late a sleep may begin: if nobody stopped anything until then, because nothing ran that could, all stay
-	// awake until the next window. Unset has no limit.
+	// StartingDeadlineSeconds limits how late a stop may begin after the start of its window, for example because the manager was down. A
+	// window that is missed is skipped: the objects keep running until the next window. Unset means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=31536000
 	StartingDeadlineSeconds *int64 `json:"startingDeadlineSeconds,omitempty"`
-	// Suspend wakes what sleeps and lets nothing sleep.
+	// Suspend disables the schedule, and starts every object that this Slumber has stopped.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
-	// Reason is why, in a sentence for people who find something asleep.
+	// Reason explains the stop to users who find an object stopped. It is copied into the record of each stop.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Reason string `json:"reason,omitempty"`
 }
 
-// SlumberWindow is a time that comes back: from one moment to the next of the other kind. A moment that a change to summer time leaves out
-// comes when the clocks have gone forward, and one that comes twice counts the first time.
+// SlumberWindow is a recurring interval. It begins at each time that matches Sleep, and ends at the next time that matches Wake. A local
+// time that a change to daylight saving time skips takes effect when the clocks go forward. A local time that occurs twice takes effect
+// once, at its first occurrence.
 type SlumberWindow struct {
-	// Sleep is when it begins, as five fields of cron: minute, hour, day of the month, month and day of the week.
+	// Sleep is the start of the window as a cron expression with five fields: minute, hour, day of month, month and day of week.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
 	Sleep string `json:"sleep"`
-	// Wake is when it ends, in the same form.
+	// Wake is the end of the window, in the same form.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
 	Wake string `json:"wake"`
 }
 
-// Holiday is one day or several.
+// Holiday is a day, or a range of days.
 //
 // +kubebuilder:validation:XValidation:rule=`!has(self.last) || self.first.startsWith('--') == self.last.startsWith('--')`,message=`expected the first and the last day in one form; found one with a year and one without; write both as 2026-12-24, or both as --12-24`
 type Holiday struct {
-	// Name of the holiday.
+	// Name is the name of the holiday.
 	// +optional
 	// +kubebuilder:validation:MaxLength=100
 	Name string `json:"name,omitempty"`
-	// First day: 2026-12-24, or --12-24 for that day of every year.
+	// First is the first day: 2026-12-24 for one year, or --12-24 for every year.
 	// +kubebuilder:validation:Pattern=`^([0-9]{4}|-)-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$`
 	First string `json:"first"`
-	// Last day, in the same form; unset is the first.
+	// Last is the last day, in the same form as First. It defaults to First.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{4}|-)-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$`
 	Last string `json:"last,omitempty"`
 }
 
-// SlumberWave is what sleeps and wakes together.
+// SlumberWave is a group of objects that are stopped and started together.
 type SlumberWave struct {
-	// Name of the wave.
+	// Name is the name of the wave.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Targets are what belongs to it.
+	// Targets select the objects of the wave.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=10
@@ -141,148 +142,150 @@ type SlumberWave struct {
 //
 // +kubebuilder:validation:XValidation:rule=`has(self.apiGroup) || self.kind in ['ClusterDeployment', 'MySQLCluster', 'CFApp', 'Deployment', 'StatefulSet', 'CronJob']`,message=`expected ClusterDeployment, MySQLCluster, CFApp, Deployment, StatefulSet or CronJob, or an apiGroup; found another kind without one; add the apiGroup of its StopAdapter`
 type SlumberTarget struct {
-	// APIGroup of the kind: that of a StopAdapter. ClusterDeployment, MySQLCluster, CFApp, Deployment, StatefulSet and CronJob need none.
+	// APIGroup is the API group of Kind. It is required for a kind that is stopped by a StopAdapter, and optional for ClusterDeployment,
+	// MySQLCluster, CFApp, Deployment, StatefulSet and CronJob.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	APIGroup string `json:"apiGroup,omitempty"`
-	// Kind of the objects.
+	// Kind is the kind of the objects.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
-	// Selector selects them by their labels; an empty one selects all.
+	// Selector selects the objects by their labels. An empty selector selects all objects of the kind.
 	Selector metav1.LabelSelector `json:"selector"`
 }
 
-// SlumberState is what a Slumber does.
+// SlumberState is the state of a Slumber.
 type SlumberState string
 
 const (
-	// SlumberAwake keeps nothing asleep.
+	// SlumberAwake means that the Slumber stops no object.
 	SlumberAwake SlumberState = "Awake"
-	// SlumberFallingAsleep waits for what it has stopped.
+	// SlumberFallingAsleep means that the Slumber waits for objects to stop.
 	SlumberFallingAsleep SlumberState = "FallingAsleep"
-	// SlumberAsleep has stopped all that it selects.
+	// SlumberAsleep means that every selected object is stopped.
 	SlumberAsleep SlumberState = "Asleep"
-	// SlumberWakingUp waits for what it has started.
+	// SlumberWakingUp means that the Slumber waits for objects to start.
 	SlumberWakingUp SlumberState = "WakingUp"
 )
 
-// SlumberStatus is what a Slumber does, and will do.
+// SlumberStatus is the observed state of a Slumber.
 type SlumberStatus struct {
-	// ObservedGeneration is the generation that this is about.
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// State is what it does.
+	// State is Awake, FallingAsleep, Asleep or WakingUp.
 	// +optional
 	State SlumberState `json:"state,omitempty"`
-	// Since is since when.
+	// Since is the time of the last change of State.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// WindowStart is when the window began that it was last decided about.
+	// WindowStart is the start of the window that the controller evaluated last.
 	// +optional
 	WindowStart *metav1.Time `json:"windowStart,omitempty"`
-	// IsWindowMissed says that this window was noticed too late, by spec.startingDeadlineSeconds.
+	// IsWindowMissed is true if that window is skipped because of spec.startingDeadlineSeconds.
 	// +optional
 	IsWindowMissed bool `json:"isWindowMissed,omitempty"`
-	// Members is how many objects it selects, and Asleep how many of them are asleep.
+	// Members is the number of selected objects.
 	// +optional
 	Members int32 `json:"members"`
+	// Asleep is the number of selected objects that are stopped.
 	// +optional
 	Asleep int32 `json:"asleep"`
-	// Waves are what it wants of each wave.
+	// Waves is the state of each wave.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10
 	Waves []SlumberWaveStatus `json:"waves,omitempty"`
-	// NextTransitions are the next ten times at which it begins to sleep or to wake.
+	// NextTransitions are the next ten times at which the objects are stopped or started.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	NextTransitions []SlumberTransition `json:"nextTransitions,omitempty"`
-	// Conditions are Ready and Stalled.
+	// Conditions hold Ready and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// SlumberWaveStatus is what a Slumber wants of a wave, and what was seen of it.
+// SlumberWaveStatus is the desired and the observed state of a wave.
 type SlumberWaveStatus struct {
-	// Name of the wave.
+	// Name is the name of the wave.
 	Name string `json:"name"`
-	// ShouldSleep says that it is to be asleep.
+	// ShouldSleep is true while the objects of the wave should be stopped.
 	ShouldSleep bool `json:"shouldSleep"`
-	// Since is since when it should be as it should be.
+	// Since is the time of the last change of ShouldSleep.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// WaitsSince is since when the next wave waits for it where that is later, as nobody saw its window begin.
+	// WaitsSince is the time from which spec.waveTimeout counts, if it is later than Since: the manager was down when the window began.
 	// +optional
 	WaitsSince *metav1.Time `json:"waitsSince,omitempty"`
-	// Members is how many objects it has, and Asleep how many of them are asleep.
+	// Members is the number of objects in the wave.
 	Members int32 `json:"members"`
-	Asleep  int32 `json:"asleep"`
-	// Skipped is how many are left alone, because of torpor.dev/skip-until or because somebody has resumed them in this window.
+	// Asleep is the number of objects in the wave that are stopped.
+	Asleep int32 `json:"asleep"`
+	// Skipped is the number of objects that are exempt in this window, by torpor.dev/skip-until or because a user resumed them.
 	// +optional
 	Skipped int32 `json:"skipped,omitempty"`
-	// WaitsFor names some of those that are not as they should be.
+	// WaitsFor names some of the objects that have not reached the desired state.
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
-	// IsSettled says that it has been as it should be since then: what happens to its members later keeps no other wave waiting.
+	// IsSettled is true once every object has reached the desired state. Later changes of its objects do not delay other waves.
 	// +optional
 	IsSettled bool `json:"isSettled,omitempty"`
-	// IsTimedOut says that the next wave goes on without it.
+	// IsTimedOut is true if spec.waveTimeout has expired, and the next wave proceeds without this one.
 	// +optional
 	IsTimedOut bool `json:"isTimedOut,omitempty"`
 }
 
-// SlumberTransition is when a Slumber begins to sleep or to wake.
+// SlumberTransition is a scheduled change of a Slumber.
 type SlumberTransition struct {
+	// At is the time of the change.
 	At metav1.Time `json:"at"`
-	// To is Asleep or Awake.
+	// To is the state that the change leads to: Asleep or Awake.
 	To SlumberState `json:"to"`
 }
 
 // Condition types and reasons of a Slumber.
 const (
-	// SlumberReadyCondition is True while everything is as the Slumber wants it.
+	// SlumberReadyCondition is True while every object is in its desired state.
 	SlumberReadyCondition = "Ready"
-	// SlumberStalledCondition is True while something needs somebody.
+	// SlumberStalledCondition is True while the Slumber cannot proceed without a user.
 	SlumberStalledCondition = "Stalled"
 
-	// SlumberAsWishedReason says that everything is as the Slumber wants it.
+	// SlumberAsWishedReason means that every object is in its desired state.
 	SlumberAsWishedReason = "AsWished"
-	// SlumberInTransitionReason says that some wave is on its way.
+	// SlumberInTransitionReason means that objects are being stopped or started.
 	SlumberInTransitionReason = "InTransition"
-	// SlumberInvalidReason says that the spec makes no sense. What slept sleeps on, and nothing else is stopped.
+	// SlumberInvalidReason means that the schedule is invalid. Stopped objects stay stopped, and no other object is stopped.
 	SlumberInvalidReason = "InvalidSchedule"
-	// SlumberWaveTimedOutReason says that a wave was not as it should be in time.
+	// SlumberWaveTimedOutReason means that a wave did not reach its desired state within spec.waveTimeout.
 	SlumberWaveTimedOutReason = "WaveTimedOut"
-	// SlumberSchemaLacksFieldReason says that objects cannot be stopped, because their schema drops what the Slumber writes.
-	SlumberSchemaLacksFieldReason = "MembersLackField"
-	// SlumberKindMissingReason says that nothing is stopped of some kinds: the API server does not serve them, Torpor may not write them, or no
-	// StopAdapter is about them.
+	// SlumberKindMissingReason means that objects of a kind cannot be stopped: the API server does not serve the kind, Torpor has no
+	// permission to write it, or it has no StopAdapter.
 	SlumberKindMissingReason = "KindNotStoppable"
-	// SlumberKindUnreadableReason says that the API server does not list the objects of some kinds. They stay as they are.
+	// SlumberKindUnreadableReason means that the API server does not list the objects of a kind. These objects keep their state.
 	SlumberKindUnreadableReason = "KindUnreadable"
-	// SlumberWriteFailedReason says that the status of members could not be written.
+	// SlumberWriteFailedReason means that the status or the annotation of an object could not be written.
 	SlumberWriteFailedReason = "WriteFailed"
-	// SlumberAsExpectedReason says that nothing needs anybody.
+	// SlumberAsExpectedReason means that the Slumber proceeds by itself.
 	SlumberAsExpectedReason = "AsExpected"
 )
 
-// ScheduledStop is what one Slumber wants of an object.
+// ScheduledStop records the stops of an object by one Slumber.
 type ScheduledStop struct {
-	// Slumber is its name.
+	// Slumber is the name of the Slumber.
 	Slumber string `json:"slumber"`
-	// Stops are the last times that it stopped the object, the newest first.
+	// Stops are the last stops of the object by this Slumber, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
 	Stops []StopRecord `json:"stops,omitempty"`
-	// ExpiresAt is when the newest of them holds no longer, whether or not the Slumber has ended it: what is asleep wakes also where nobody
-	// cares for Slumbers any more. Unset while there is no such time.
+	// ExpiresAt is the time at which the newest stop ends even if the Slumber does not end it, so that the object also starts where the
+	// Slumber controller no longer runs. Unset means that the stop does not expire.
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 }

@@ -4,61 +4,63 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Annotations of an object on which somebody stops something. They say nothing on an object where nothing is stopped.
+// Annotations that describe a stop. They have no effect on an object that is not stopped.
 const (
-	// ReasonAnnotation is why somebody stopped something, in a sentence for people. A switch of a MySQLCluster may have its own.
+	// ReasonAnnotation explains the stop in a sentence for users. Each switch of a MySQLCluster may have its own.
 	ReasonAnnotation = "torpor.dev/reason"
-	// UntilAnnotation is when a stop ends by itself: a time as in 2026-11-20T22:00:00Z (RFC 3339), or a duration such as 8h, which counts
-	// from when it was written. A switch of a MySQLCluster may have its own.
+	// UntilAnnotation is the time at which the stop ends by itself: a time (RFC 3339, such as 2026-11-20T22:00:00Z), or a duration such as
+	// 8h, which counts from the time it was written. Each switch of a MySQLCluster may have its own.
 	UntilAnnotation = "torpor.dev/until"
 )
 
-// Annotations that admission writes in the request that they are about, whatever they are said to be.
+// Annotations that admission sets in the request that they describe. Admission overwrites any other value.
 const (
-	// RequestedByAnnotation is who made a CFDeployment, or who last changed whether a ClusterDeployment is to hibernate.
+	// RequestedByAnnotation is the user who created a CFDeployment, or who last changed the power state of a ClusterDeployment.
 	RequestedByAnnotation = "torpor.dev/requested-by"
-	// RequestVersionAnnotation is the resource version that the object had before the change that torpor.dev/requested-by names: a change
-	// that was not noted leaves both as they were.
+	// RequestVersionAnnotation is the resource version of the object before the change that torpor.dev/requested-by describes. A change
+	// that admission did not see leaves both annotations unchanged.
 	RequestVersionAnnotation = "torpor.dev/request-version"
-	// UntilNotedAnnotation is what was written into torpor.dev/until, and the user who did: "8h by alice". A note about another value is of
-	// a change before the last one, which was not noted. Each end that a switch has of its own has its note, such as
+	// UntilNotedAnnotation holds the value of torpor.dev/until and the user who wrote it: "8h by alice". If it holds another value than
+	// torpor.dev/until, admission did not see the last change. The end of a single switch has an annotation of its own, such as
 	// torpor.dev/clustering-until-noted.
 	UntilNotedAnnotation = UntilAnnotation + NotedSuffix
-	// SkipUntilNotedAnnotation is what was written into torpor.dev/skip-until, and the user who did, in the same way.
+	// SkipUntilNotedAnnotation holds the value of torpor.dev/skip-until and the user who wrote it, in the same form.
 	SkipUntilNotedAnnotation = SkipUntilAnnotation + NotedSuffix
-	// NotedSuffix makes the name of a note from that of an annotation.
+	// NotedSuffix is appended to the name of an annotation to form the name of its note.
 	NotedSuffix = "-noted"
 )
 
-// StopRecord is one stop: who asked for it, when and why, how it ended and who ended it.
+// StopRecord records one stop: the requester, the time, the reason, and how it ended.
 type StopRecord struct {
-	// Since is when it was asked for.
+	// Since is the time of the request.
 	Since metav1.Time `json:"since"`
-	// By is who asked for it; "unknown", with the field manager where there is one, if no admission noted that.
+	// By is the requester. It is "unknown", with the field manager if there is one, if admission did not see the request.
 	// +optional
 	By string `json:"by,omitempty"`
-	// Reason is that of the annotation torpor.dev/reason.
+	// Reason is the value of the annotation torpor.dev/reason.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Until is when it ends by itself; unset if it does not.
+	// Until is the time at which the stop ends by itself. Unset means that it does not.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
-	// RequestedUntil is the annotation torpor.dev/until of which Until was made: a duration counts once, from when it was written.
+	// RequestedUntil is the value of the annotation torpor.dev/until from which Until was computed. A duration counts once, from the time
+	// it was written.
 	// +optional
 	RequestedUntil string `json:"requestedUntil,omitempty"`
-	// UntilBy is who wrote that, who need not be who asked for the stop; empty if no admission noted it.
+	// UntilBy is the user that set RequestedUntil. It can differ from By. It is empty if admission did not see the request.
 	// +optional
 	UntilBy string `json:"untilBy,omitempty"`
-	// EndedAt is when it ended; unset while it holds.
+	// EndedAt is the time at which the stop ended. Unset while the stop is in effect.
 	// +optional
 	EndedAt *metav1.Time `json:"endedAt,omitempty"`
-	// StartedBy is who ended it, or "torpor.dev/until" if it ended by itself.
+	// StartedBy is the user who ended the stop, or "torpor.dev/until" if it ended by itself.
 	// +optional
 	StartedBy string `json:"startedBy,omitempty"`
-	// RequestVersion is the annotation torpor.dev/request-version as it was when the switch was last seen to change.
+	// RequestVersion is the value of the annotation torpor.dev/request-version at the last observed change of the switch.
 	// +optional
 	RequestVersion string `json:"requestVersion,omitempty"`
-	// Requested is whether the switch still asks for it, which that of a stop that has ended by itself does until somebody sets it back.
+	// Requested is true while the switch still requests the stop. After a stop that has ended by itself, it stays true until the switch is
+	// reset.
 	// +optional
 	Requested bool `json:"requested,omitempty"`
 }

@@ -7,25 +7,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// StopAdapterRoleLabel of a ClusterRole, with the value "true", gives Torpor what the role grants: the rights to the kinds of StopAdapters.
+// StopAdapterRoleLabel, set to "true" on a ClusterRole, aggregates the role into the manager's role. It grants access to the kinds of
+// StopAdapters.
 const StopAdapterRoleLabel = "torpor.dev/aggregate-to-stopadapters"
 
 const (
-	// SwitchViewerRoleLabel of a ClusterRole, with the value "true", gives what the role grants to who has torpor-switch-viewer or -operator.
+	// SwitchViewerRoleLabel, set to "true" on a ClusterRole, aggregates the role into torpor-switch-viewer and torpor-switch-operator.
 	SwitchViewerRoleLabel = "torpor.dev/aggregate-to-switch-viewer"
-	// SwitchOperatorRoleLabel of a ClusterRole, with the value "true", gives what the role grants to who has torpor-switch-operator.
+	// SwitchOperatorRoleLabel, set to "true" on a ClusterRole, aggregates the role into torpor-switch-operator.
 	SwitchOperatorRoleLabel = "torpor.dev/aggregate-to-switch-operator"
 )
 
-// StopAdapterFinalizer keeps a deleted StopAdapter until what it has stopped is given back.
+// StopAdapterFinalizer delays the deletion of a StopAdapter until every object that it stopped is restored.
 const StopAdapterFinalizer = "torpor.dev/stopadapter"
 
 // StopAdapterKind is the kind of a StopAdapter.
 func StopAdapterKind() schema.GroupVersionKind { return GroupVersion().WithKind("StopAdapter") }
 
-// StopAdapter says how the objects of a kind are stopped that knows nothing of Torpor: by its own switch. What was there before is kept in an
-// annotation of the object, and comes back. Torpor needs the right to get, list, watch and patch the kind: a ClusterRole with the label
-// torpor.dev/aggregate-to-stopadapters gives it.
+// StopAdapter describes how to stop and start objects of a third-party kind by setting fields of the object. The previous values are kept
+// in an annotation of the object, and restored by a start. Torpor needs permission to get, list, watch and patch the kind: a ClusterRole
+// with the label torpor.dev/aggregate-to-stopadapters grants it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -55,60 +56,63 @@ type StopAdapterList struct {
 	Items           []StopAdapter `json:"items"`
 }
 
-// StopAdapterSpec is how objects are stopped, and how it is seen that they are.
+// StopAdapterSpec defines how objects of a kind are stopped, and how their state is recognized.
 type StopAdapterSpec struct {
-	// Target is the kind of the objects.
+	// Target identifies the kind of the objects.
 	Target StopAdapterTarget `json:"target"`
-	// Stop is what is changed of an object that is to be stopped. A start brings back what was there.
+	// Stop lists the changes that stop an object. A start restores the previous values.
 	// +listType=map
 	// +listMapKey=path
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=10
 	Stop []StopOperation `json:"stop"`
-	// State says in CEL what an object with the fields of Stop has become; object is the whole of it.
+	// State holds CEL expressions that recognize the state of an object. The variable object is the whole object.
 	// +optional
 	State StopAdapterState `json:"state,omitzero"`
 }
 
-// StopAdapterTarget is a kind with namespaces.
+// StopAdapterTarget identifies a namespaced kind.
 type StopAdapterTarget struct {
+	// Group is the API group of the kind.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group"`
+	// Version is the API version of the kind.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version"`
+	// Kind is the name of the kind.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
-	// Resource is the plural, as rights name it.
+	// Resource is the plural name of the kind, as in RBAC rules.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]+$`
 	// +kubebuilder:validation:MaxLength=63
 	Resource string `json:"resource"`
 }
 
-// StopAdapterState has an expression of CEL for each question, which comes to true or false. Unset is true.
+// StopAdapterState holds CEL expressions that evaluate to true or false. An unset expression counts as true.
 type StopAdapterState struct {
-	// Asleep is whether nothing of a stopped object runs any more.
+	// Asleep is true once a stopped object has nothing running.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Asleep string `json:"asleep,omitempty"`
-	// Awake is whether an object that is not stopped has come back.
+	// Awake is true once an object that is not stopped is running again.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Awake string `json:"awake,omitempty"`
-	// Stoppable is whether an object may be stopped.
+	// Stoppable is true if the object may be stopped.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Stoppable string `json:"stoppable,omitempty"`
 }
 
-// StopAdapterStatus is whether objects are stopped by it.
+// StopAdapterStatus is the observed state of a StopAdapter.
 type StopAdapterStatus struct {
-	// ObservedGeneration is the generation that this is about.
+	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Ready.
+	// Conditions hold Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -117,18 +121,18 @@ type StopAdapterStatus struct {
 
 // Condition type and reasons of a StopAdapter.
 const (
-	// StopAdapterReadyCondition is True while objects are stopped and started by it.
+	// StopAdapterReadyCondition is True while Torpor stops and starts objects by this StopAdapter.
 	StopAdapterReadyCondition = "Ready"
-	// StopAdapterRunningReason says that they are.
+	// StopAdapterRunningReason means that the controller of the kind runs.
 	StopAdapterRunningReason = "AdapterRuns"
-	// StopAdapterStartingReason says that Torpor finds out whether the kind is served, or lists what there is of it.
+	// StopAdapterStartingReason means that Torpor checks whether the kind is served, or lists its objects.
 	StopAdapterStartingReason = "AdapterStarts"
-	// StopAdapterDormantReason says that the API server does not serve the kind.
+	// StopAdapterDormantReason means that the API server does not serve the kind.
 	StopAdapterDormantReason = "KindNotServed"
-	// StopAdapterForbiddenReason says that Torpor has no rights to the kind.
+	// StopAdapterForbiddenReason means that Torpor has no permission for the kind.
 	StopAdapterForbiddenReason = "KindForbidden"
-	// StopAdapterInvalidReason says that the spec makes no sense.
+	// StopAdapterInvalidReason means that the spec is invalid.
 	StopAdapterInvalidReason = "InvalidAdapter"
-	// StopAdapterFailedReason says that the kind could not be watched.
+	// StopAdapterFailedReason means that the kind cannot be watched.
 	StopAdapterFailedReason = "AdapterFailed"
 )

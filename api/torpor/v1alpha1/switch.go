@@ -7,30 +7,30 @@ import (
 	"errors"
 )
 
-// Annotations of objects whose kind has no status of Torpor's: Deployments, StatefulSets, CronJobs, and those of StopAdapters.
+// Annotations of objects whose kind has no status field for Torpor: Deployments, StatefulSets, CronJobs, and the kinds of StopAdapters.
 const (
-	// StoppedAnnotation stops the object while it is "true". torpor.dev/reason and torpor.dev/until say why, and until when.
+	// StoppedAnnotation stops the object while it is "true". torpor.dev/reason and torpor.dev/until hold the reason and the end.
 	StoppedAnnotation = "torpor.dev/stopped"
-	// StopsAnnotation has the last stops that torpor.dev/stopped asked for, as JSON, the newest first.
+	// StopsAnnotation holds the last stops requested by torpor.dev/stopped, as JSON, newest first.
 	StopsAnnotation = "torpor.dev/stops"
-	// RestoreAnnotation has what a stop has changed of the object, as JSON: the values before, which come back, and those after, by which
-	// somebody's change is told from the stop. It is there while Torpor keeps the object stopped.
+	// RestoreAnnotation holds the fields that a stop has changed, as JSON: the previous values, which a start restores, and the new values,
+	// by which later changes of a user are recognized. It is present while Torpor keeps the object stopped.
 	RestoreAnnotation = "torpor.dev/restore"
-	// ResumedAnnotation is when somebody has changed what a stop had set, and who: a time, a space and the field manager. No stop from before
-	// holds any more.
+	// ResumedAnnotation records that a user changed a field that a stop had set: a time, a space and the field manager. Stops from before
+	// that time are not in effect.
 	ResumedAnnotation = "torpor.dev/resumed"
-	// StopRefusedAnnotation is why the object is not stopped although it is to be.
+	// StopRefusedAnnotation explains why the object is not stopped although a stop is requested.
 	StopRefusedAnnotation = "torpor.dev/stop-refused"
-	// SlumberAnnotationPrefix and the name of a Slumber are what that Slumber wants of the object: a ScheduledStop, as JSON.
+	// SlumberAnnotationPrefix, followed by the name of a Slumber, names the annotation with the ScheduledStop of that Slumber, as JSON.
 	SlumberAnnotationPrefix = "slumber.torpor.dev/"
 )
 
-// StopOperationType is what becomes of a field.
+// StopOperationType is add, replace or remove.
 //
 // +kubebuilder:validation:Enum=add;replace;remove
 type StopOperationType string
 
-// The operations, as in a JSON patch (RFC 6902). An add makes the maps on its way.
+// Operations of a JSON patch (RFC 6902). An add creates missing parent maps.
 const (
 	AddOperation     StopOperationType = "add"
 	ReplaceOperation StopOperationType = "replace"
@@ -39,22 +39,23 @@ const (
 
 // StopOperation changes one field of an object.
 type StopOperation struct {
-	// Op is what becomes of the field. Both add and replace set it; an add makes the maps on its way, and a replace wants them there.
+	// Op is the operation. Both add and replace set the field; add creates missing parent maps, and replace requires them.
 	Op StopOperationType `json:"op"`
-	// Path is the field as a JSON pointer: below spec, an annotation or a label. A slash in a name is written ~1, and a tilde ~0.
+	// Path is the JSON pointer of the field, which must be below spec, an annotation, or a label. A slash in a name is written ~1, and a
+	// tilde ~0.
 	// +kubebuilder:validation:Pattern=`^/(spec(/[^/]+)+|metadata/(annotations|labels)/[^/]+)$`
 	// +kubebuilder:validation:MaxLength=300
 	Path string `json:"path"`
-	// Value is what the field is set to.
+	// Value is the value that the field is set to.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Value *JSONValue `json:"value,omitempty"`
 }
 
-// JSONValue is any value.
+// JSONValue is any JSON value.
 type JSONValue struct {
-	// Raw is its text.
+	// Raw is the JSON text of the value.
 	Raw []byte `json:"-"`
 }
 

@@ -2,11 +2,12 @@
 
 package v1alpha1
 
-// TakeOverAnnotation lets Torpor handle an object that Hive, MOCO or Korifi has written before when its value is "true".
+// TakeOverAnnotation, set to "true", lets Torpor manage an object that a controller of Hive, MOCO or Korifi wrote before.
 const TakeOverAnnotation = "torpor.dev/take-over"
 
-// AnotherWriterCondition is True while Torpor leaves an object alone because another project's controller writes it.
+// AnotherWriterCondition is True while Torpor does not act on an object because another project's controller writes it.
 const AnotherWriterCondition = "AnotherWriter"
 
-// AnotherWriterReason means that Hive, MOCO or Korifi writes the object, as its field managers, a finalizer, a held Lease, a Deployment or a webhook show.
+// AnotherWriterReason means that Hive, MOCO or Korifi writes the object, according to its field managers, a finalizer, a held Lease, a
+// Deployment or a webhook.
 const AnotherWriterReason = "AnotherWriter"

@@ -7,7 +7,7 @@
 {{- end }}
 {{- end }}
 {{- end }}
-{{/* What notes who stops things: policy, webhook or off. A hub lists its kinds; helm template knows none, and goes by the version. */}}
+{{/* How requesters are recorded: policy, webhook or off. auto checks the kinds of the hub; helm template has none and uses the version. */}}
 {{- define "torpor.record" }}
 {{- $noted := false }}
 {{- range .Values.features }}{{ if $.Files.Get (printf "files/record/%s.yaml" .) }}{{ $noted = true }}{{ end }}{{ end }}

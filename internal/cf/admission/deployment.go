@@ -15,7 +15,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// mutateDeployment records who made a deployment, and who cancelled it.
+// mutateDeployment records the creator of a deployment and the user who cancelled it.
 func mutateDeployment(r admission.Request) admission.Response {
 	old, updated, err := decodeObjects[torporv1alpha1.CFDeployment](r)
 	if err != nil {
@@ -32,7 +32,7 @@ func mutateDeployment(r admission.Request) admission.Response {
 	return patchAnnotations(r.Object.Raw, updated.Annotations)
 }
 
-// validateDeployment refuses what another admission has made of it.
+// validateDeployment rejects annotations that another admission has changed.
 func validateDeployment(r admission.Request) admission.Response {
 	old, updated, err := decodeObjects[torporv1alpha1.CFDeployment](r)
 	if err != nil {
@@ -46,7 +46,7 @@ func validateDeployment(r admission.Request) admission.Response {
 	return admission.Allowed("")
 }
 
-// recordedPeople returns the annotations that name people; empty ones are not there.
+// recordedPeople returns the annotations with user names; an empty value means that the annotation is removed.
 func recordedPeople(old, updated *torporv1alpha1.CFDeployment, sender string) map[string]string {
 	people := map[string]string{torporv1alpha1.RequestedByAnnotation: sender, torporv1alpha1.CancelledByAnnotation: ""}
 	if old != nil {
@@ -60,7 +60,7 @@ func recordedPeople(old, updated *torporv1alpha1.CFDeployment, sender string) ma
 	return people
 }
 
-// AskIdentity returns a function that asks the API server whom a client belongs to, until it has answered once.
+// AskIdentity returns a function that reads the user of a client from the API server and caches the answer.
 func AskIdentity(c client.Client) func(context.Context) (string, error) {
 	var known string
 	var mu sync.Mutex
@@ -72,7 +72,7 @@ func AskIdentity(c client.Client) func(context.Context) (string, error) {
 		}
 		review := &authenticationv1.SelfSubjectReview{}
 		if err := c.Create(ctx, review); err != nil {
-			return "", fmt.Errorf("ask who this is: %w", err)
+			return "", fmt.Errorf("review the manager's own user: %w", err)
 		}
 		known = review.Status.UserInfo.Username
 		return known, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// The configurations are those of config/webhook, whose Service is not there.
+// The configurations are those of config/webhook, without their Service.
 func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 	t.Parallel()
 	s := &stage{Environment: testenv.Start(t)}
@@ -24,7 +24,7 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 	before := app(a.Namespace)
 	s.ExpectCreated(t, a, before)
 	s.ApplyManifest(t, "webhook/manifests.yaml")
-	testenv.Eventually(t, "the webhook is asked", func() error {
+	testenv.Eventually(t, "the webhook is called", func() error {
 		if _, err := s.patched(t.Context(), a, stop); err == nil || !strings.Contains(err.Error(), "torpor-webhook") {
 			return fmt.Errorf("expected a refusal that names the Service, found %w", err)
 		}
@@ -34,17 +34,17 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 		patch    string
 		accepted bool
 	}{
-		"a label":                            {`{"metadata":{"labels":{"a":"b"}}}`, true},
-		"an annotation of others":            {annotate("example.com/team", "till"), true},
-		"an annotation of others is removed": {`{"metadata":{"annotations":{"example.com/team":null}}}`, true},
-		"a finalizer":                        {`{"metadata":{"finalizers":["example.com/mine","` + korifiv1alpha1.AppFinalizer + `"]}}`, true},
-		"nothing":                            {`{}`, true},
-		"the spec":                           {`{"spec":{"displayName":"other"}}`, false},
-		"a request to restart":               {annotate(torporv1alpha1.RestartRequestAnnotation, "r1"), false},
-		"the revision":                       {annotate(korifiv1alpha1.RevisionAnnotation, "4"), false},
-		"the last stop":                      {annotate(korifiv1alpha1.LastStopRevisionAnnotation, "3"), false},
-		"the revision is removed":            {`{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":null}}}`, false},
-		"all annotations are removed":        {`{"metadata":{"annotations":null}}`, false},
+		"a label":                                {`{"metadata":{"labels":{"a":"b"}}}`, true},
+		"an annotation of others":                {annotate("example.com/team", "till"), true},
+		"the removal of an annotation of others": {`{"metadata":{"annotations":{"example.com/team":null}}}`, true},
+		"a finalizer":                            {`{"metadata":{"finalizers":["example.com/mine","` + korifiv1alpha1.AppFinalizer + `"]}}`, true},
+		"nothing":                                {`{}`, true},
+		"the spec":                               {`{"spec":{"displayName":"other"}}`, false},
+		"a request to restart":                   {annotate(torporv1alpha1.RestartRequestAnnotation, "r1"), false},
+		"the revision":                           {annotate(korifiv1alpha1.RevisionAnnotation, "4"), false},
+		"the last stop":                          {annotate(korifiv1alpha1.LastStopRevisionAnnotation, "3"), false},
+		"the removal of the revision":            {`{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":null}}}`, false},
+		"the removal of all annotations":         {`{"metadata":{"annotations":null}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := s.patched(t.Context(), a, row.patch); (err == nil) != row.accepted {
@@ -53,15 +53,15 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 		})
 	}
 	if err := s.Client.Create(t.Context(), app(a.Namespace)); err == nil {
-		t.Error("expected a creation to be refused, found it made")
+		t.Error("expected a refused creation, found it accepted")
 	}
 	if _, err := s.patched(t.Context(), before, `{"metadata":{"finalizers":["`+korifiv1alpha1.AppFinalizer+`"]}}`); err == nil {
-		t.Error("expected that an app is taken over only with a revision, found it done")
+		t.Error("expected a refused takeover of an app without a revision, found it accepted")
 	}
 	if err := s.Client.Delete(t.Context(), a); err != nil {
 		t.Fatal(err)
 	}
-	// What the app's controller does at the end, in a manager that no Service leads to any more.
+	// The controller of apps sends this change at the end, in a manager without a Service.
 	if err := client.IgnoreNotFound(s.Client.Patch(t.Context(), a, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission is the admission of CFApps: it writes the revision that the rule in package revision demands, refuses
-// edits of it, and looks again when every other admission has had its say. Of CFDeployments it records who asked.
+// Package admission implements the admission of CFApps and CFDeployments. For CFApps, the mutating webhook writes the
+// revision that package revision computes and rejects edits of it. The validating webhook checks the result after all
+// other admissions. For CFDeployments, admission records the requester.
 package admission
 
 import (
@@ -25,26 +26,26 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// Where the API server asks, as config/webhook says.
+// The paths of the webhooks in config/webhook.
 const (
 	mutatePath   = "/mutate-cfapps"
 	validatePath = "/validate-cfapps"
 )
 
-// Webhooks are the admission of CFApps and CFDeployments.
+// Webhooks implements the admission of CFApps and CFDeployments.
 type Webhooks struct {
 	Clock clock.PassiveClock
-	// Manager returns the name of the only user who may record a revision as another's.
+	// Manager returns the name of the only user who may record a revision in the name of another user.
 	Manager func(context.Context) (string, error)
 }
 
-// Register lets a server answer.
+// Register adds the webhooks to a server.
 func (w Webhooks) Register(server webhook.Server) {
 	server.Register(mutatePath, w.NewMutatingWebhook())
 	server.Register(validatePath, w.NewValidatingWebhook())
 }
 
-// NewMutatingWebhook writes the annotations that follow from a change.
+// NewMutatingWebhook returns the webhook that writes the annotations of a change.
 func (w Webhooks) NewMutatingWebhook() *admission.Webhook {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if r.Kind.Kind == torporv1alpha1.CFDeploymentKind().Kind {
@@ -70,7 +71,8 @@ func (w Webhooks) NewMutatingWebhook() *admission.Webhook {
 	})}
 }
 
-// NewValidatingWebhook refuses what does not carry the annotations that Mutating writes.
+// NewValidatingWebhook returns the webhook that rejects objects without the annotations that the mutating webhook
+// writes.
 func (w Webhooks) NewValidatingWebhook() *admission.Webhook {
 	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if r.Kind.Kind == torporv1alpha1.CFDeploymentKind().Kind {
@@ -92,7 +94,8 @@ func (w Webhooks) NewValidatingWebhook() *admission.Webhook {
 	})}
 }
 
-// nextAuthorNotes notes who says when a stop ends, and until when Slumbers leave the app alone; a note that there is not to be is empty.
+// nextAuthorNotes returns the annotations with the authors of the end of a stop and of a temporary start. An empty
+// value means that the annotation is removed.
 func nextAuthorNotes(old, updated *korifiv1alpha1.CFApp, by string) map[string]string {
 	var before map[string]string
 	if old != nil {
@@ -105,7 +108,7 @@ func nextAuthorNotes(old, updated *korifiv1alpha1.CFApp, by string) map[string]s
 	return notes
 }
 
-// decodeApps are the app before and after, and whose change it is; there is none before a creation.
+// decodeApps returns the app before and after a change, and the author. old is nil for a creation.
 func (w Webhooks) decodeApps(ctx context.Context, r admission.Request) (old, updated *korifiv1alpha1.CFApp, by string, err error) {
 	old, updated, err = decodeObjects[korifiv1alpha1.CFApp](r)
 	if err != nil {
@@ -118,7 +121,8 @@ func (w Webhooks) decodeApps(ctx context.Context, r admission.Request) (old, upd
 	return old, updated, by, err
 }
 
-// findAuthor returns who sends a change or, if that is the manager on behalf of a deployment, whom it names.
+// findAuthor returns the sender of a change. If the manager sends it for a deployment, it returns the user whom the
+// manager names.
 func (w Webhooks) findAuthor(ctx context.Context, r admission.Request, old, updated *korifiv1alpha1.CFApp) (string, error) {
 	sender, named := r.UserInfo.Username, updated.Annotations[torporv1alpha1.RevisedByAnnotation]
 	deploys := old != nil && updated.Annotations[torporv1alpha1.DeploymentAnnotation] != old.Annotations[torporv1alpha1.DeploymentAnnotation]
@@ -127,7 +131,7 @@ func (w Webhooks) findAuthor(ctx context.Context, r admission.Request, old, upda
 	}
 	manager, err := w.Manager(ctx)
 	if err != nil {
-		return "", fmt.Errorf("find out who the manager is: %w", err)
+		return "", fmt.Errorf("read the manager's user: %w", err)
 	}
 	if sender == manager {
 		return named, nil
@@ -135,7 +139,7 @@ func (w Webhooks) findAuthor(ctx context.Context, r admission.Request, old, upda
 	return sender, nil
 }
 
-// decodeObjects are an object before and after; there is none before a creation.
+// decodeObjects returns an object before and after a change. old is nil for a creation.
 func decodeObjects[T any](r admission.Request) (old, updated *T, err error) {
 	updated = new(T)
 	err = json.Unmarshal(r.Object.Raw, updated)
@@ -149,13 +153,13 @@ func decodeObjects[T any](r admission.Request) (old, updated *T, err error) {
 	return old, updated, nil
 }
 
-// patchAnnotations changes the annotations of an object and nothing else, whatever fields it may have.
+// patchAnnotations returns a patch that only changes the annotations of an object.
 func patchAnnotations(raw []byte, annotations map[string]string) admission.Response {
 	var u unstructured.Unstructured
 	if err := u.UnmarshalJSON(raw); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the app: %w", err))
 	}
-	// The object is not written from the typed one, which would drop fields that this version does not know.
+	// The patch is not computed from the typed object, which would drop fields unknown to this version.
 	u.SetAnnotations(annotations)
 	after, err := u.MarshalJSON()
 	if err != nil {
@@ -164,7 +168,8 @@ func patchAnnotations(raw []byte, annotations map[string]string) admission.Respo
 	return admission.PatchResponseFromRaw(raw, after)
 }
 
-// rejectInvalid answers 422, not 403: the change is invalid, and its author does not lack a right.
+// rejectInvalid returns a response with status 422 instead of 403, because the change is invalid and its author does
+// not lack a right.
 func rejectInvalid(err error) admission.Response {
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error(),

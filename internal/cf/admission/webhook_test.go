@@ -34,7 +34,7 @@ const (
 	managerUser = "manager"
 )
 
-// stage is a real API server that asks the real handlers.
+// stage is a real API server that calls the real handlers.
 type stage struct {
 	*testenv.Environment
 	asked atomic.Int64
@@ -48,17 +48,17 @@ func TestAdmission(t *testing.T) {
 	s.install(t)
 	t.Run("two hundred restarts", s.testTwoHundredRestarts)
 	t.Run("an edit is refused", s.testEdits)
-	t.Run("a retry is no restart", s.testRetries)
-	t.Run("who and when", s.testWho)
-	t.Run("a deployment is its maker's", s.testDeploymentsAreTheirMakers)
+	t.Run("a retry is not a restart", s.testRetries)
+	t.Run("author and time are recorded", s.testWho)
+	t.Run("a deployment belongs to its creator", s.testDeploymentsAreTheirMakers)
 	t.Run("race e: concurrent restarts are each counted once", s.testConcurrentRequests)
 	t.Run("race c: concurrent stops and starts", s.testConcurrentFlips)
 	t.Run("a status is written without admission", s.testStatus)
-	t.Run("race d: an app that cannot be read is counted on", s.testRepair)
-	t.Run("race b: without admission nothing is half applied", s.testDown)
+	t.Run("race d: an unreadable revision is repaired", s.testRepair)
+	t.Run("race b: without admission no change is partly applied", s.testDown)
 }
 
-// install serves the handlers and tells the API server of them as config/webhook does, but by address.
+// install serves the handlers and registers them as config/webhook does, but by address.
 func (s *stage) install(t *testing.T) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -88,7 +88,7 @@ func (s *stage) install(t *testing.T) {
 		strict(*validating.Webhooks[i].FailurePolicy, *validating.Webhooks[i].TimeoutSeconds)
 	}
 	namespace := s.CreateNamespace(t)
-	testenv.Eventually(t, "the API server asks both", func() error {
+	testenv.Eventually(t, "the API server calls both webhooks", func() error {
 		s.asked.Store(0)
 		a := app(namespace)
 		if err := s.Client.Create(t.Context(), a, client.DryRunAll); err != nil {
@@ -108,7 +108,7 @@ func app(namespace string) *korifiv1alpha1.CFApp {
 	return a
 }
 
-// created is a started app.
+// created creates a started app.
 func (s *stage) created(t *testing.T) *korifiv1alpha1.CFApp {
 	t.Helper()
 	a := app(s.CreateNamespace(t))
@@ -118,7 +118,7 @@ func (s *stage) created(t *testing.T) *korifiv1alpha1.CFApp {
 	return a
 }
 
-// patched is the app after a merge patch without a resource version, as the CF API sends it.
+// patched returns the app after a merge patch without a resource version, as the CF API sends it.
 func (s *stage) patched(ctx context.Context, a *korifiv1alpha1.CFApp, patch string) (*korifiv1alpha1.CFApp, error) {
 	a = a.DeepCopy()
 	return a, s.Client.Patch(ctx, a, client.RawPatch(types.MergePatchType, []byte(patch)))
@@ -159,19 +159,19 @@ func (s *stage) testTwoHundredRestarts(t *testing.T) {
 func (s *stage) testEdits(t *testing.T) {
 	a := s.patch(t, s.patch(t, s.created(t), stop), start)
 	for name, patch := range map[string]string{
-		"down":             annotate(korifiv1alpha1.RevisionAnnotation, "0"),
-		"up":               annotate(korifiv1alpha1.RevisionAnnotation, "2"),
-		"a word":           annotate(korifiv1alpha1.RevisionAnnotation, "abc"),
-		"the last stop":    annotate(korifiv1alpha1.LastStopRevisionAnnotation, "0"),
-		"the droplet":      annotate(torporv1alpha1.DropletAnnotation, "d2"),
-		"who":              annotate(torporv1alpha1.RevisedByAnnotation, "bob"),
-		"with a stop":      `{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":"7"}},"spec":{"desiredState":"STOPPED"}}`,
-		"everything empty": `{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":"","korifi.cloudfoundry.org/last-stop-app-rev":""}}}`,
+		"a lower revision":       annotate(korifiv1alpha1.RevisionAnnotation, "0"),
+		"a higher revision":      annotate(korifiv1alpha1.RevisionAnnotation, "2"),
+		"a word":                 annotate(korifiv1alpha1.RevisionAnnotation, "abc"),
+		"the last stop":          annotate(korifiv1alpha1.LastStopRevisionAnnotation, "0"),
+		"the droplet":            annotate(torporv1alpha1.DropletAnnotation, "d2"),
+		"another author":         annotate(torporv1alpha1.RevisedByAnnotation, "bob"),
+		"a revision with a stop": `{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":"7"}},"spec":{"desiredState":"STOPPED"}}`,
+		"empty revisions":        `{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":"","korifi.cloudfoundry.org/last-stop-app-rev":""}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.patched(t.Context(), a, patch)
 			if !k8serrors.IsInvalid(err) || !strings.Contains(err.Error(), "because Torpor keeps it; found ") || !strings.Contains(err.Error(), "set torpor.dev/restart-request to a new value to restart") {
-				t.Errorf("found %v, want a refusal that says what to do", err)
+				t.Errorf("found %v, want a refusal with the next step", err)
 			}
 		})
 	}
@@ -195,14 +195,14 @@ func (s *stage) testRetries(t *testing.T) {
 	}
 	after := s.patch(t, a, `{"spec":{"currentDropletRef":{"name":"d2"}}}`)
 	if got := after.Annotations[torporv1alpha1.DropletAnnotation]; got != "d1" {
-		t.Errorf("found droplet %s, want the one that runs", got)
+		t.Errorf("found droplet %s, want the pinned one", got)
 	}
 	if got := s.patch(t, a, annotate(torporv1alpha1.RestartRequestAnnotation, "r2")).Annotations[torporv1alpha1.DropletAnnotation]; got != "d2" {
-		t.Errorf("found droplet %s, want the one that was assigned", got)
+		t.Errorf("found droplet %s, want the assigned one", got)
 	}
 }
 
-// actAs returns a client of another user, who may do everything.
+// actAs returns a client of another user with all rights.
 func (s *stage) actAs(t *testing.T, user string) client.Client {
 	t.Helper()
 	cfg := rest.CopyConfig(s.Config)
@@ -221,7 +221,8 @@ func (s *stage) testWho(t *testing.T) {
 	}
 }
 
-// testDeploymentsAreTheirMakers: the manager begins the revision of a deployment, and somebody else has asked for it.
+// testDeploymentsAreTheirMakers checks that the requester of a deployment is recorded as the author of its revision,
+// although the manager begins that revision.
 func (s *stage) testDeploymentsAreTheirMakers(t *testing.T) {
 	a := s.created(t)
 	d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{
@@ -233,7 +234,7 @@ func (s *stage) testDeploymentsAreTheirMakers(t *testing.T) {
 	expect := func(requested, cancelled string) {
 		t.Helper()
 		if by := d.Annotations; by[torporv1alpha1.RequestedByAnnotation] != requested || by[torporv1alpha1.CancelledByAnnotation] != cancelled {
-			t.Errorf("expected it to be requested by %q and cancelled by %q, found %v", requested, cancelled, by)
+			t.Errorf("expected a deployment requested by %q and cancelled by %q, found %v", requested, cancelled, by)
 		}
 	}
 	expect("alice", "")
@@ -241,7 +242,7 @@ func (s *stage) testDeploymentsAreTheirMakers(t *testing.T) {
 		deploys := fmt.Sprintf(`{"metadata":{"annotations":{%q:"by-%s",%q:"alice"}}}`, torporv1alpha1.DeploymentAnnotation, user, torporv1alpha1.RevisedByAnnotation)
 		testenv.ExpectNoError(t, s.actAs(t, user).Patch(t.Context(), a, client.RawPatch(types.MergePatchType, []byte(deploys))))
 		if found := a.Annotations[torporv1alpha1.RevisedByAnnotation]; found != want {
-			t.Errorf("a revision that %s begins and calls alice's: expected %s, found %q", user, want, found)
+			t.Errorf("a revision that %s begins in alice's name: expected %s, found %q", user, want, found)
 		}
 	}
 	testenv.ExpectNoError(t, carol.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cancelled":true}}`))))
@@ -266,7 +267,8 @@ func (s *stage) testConcurrentRequests(t *testing.T) {
 	at(t, s.patch(t, a, `{}`), clients, clients)
 }
 
-// testConcurrentFlips: however stops and starts of many clients meet, the revision is the number of stops that stopped something.
+// testConcurrentFlips checks that, for any interleaving of stops and starts of many clients, the revision is the number
+// of effective stops.
 func (s *stage) testConcurrentFlips(t *testing.T) {
 	const clients, flips = 4, 10
 	a := s.created(t)
@@ -299,7 +301,7 @@ func (s *stage) testConcurrentFlips(t *testing.T) {
 	}
 	for revision := 1; revision < last; revision++ {
 		if !seen[strconv.Itoa(revision)]["STOPPED"] {
-			t.Errorf("nobody's stop began revision %d of %d", revision, last)
+			t.Errorf("no stop began revision %d of %d", revision, last)
 		}
 	}
 }
@@ -312,11 +314,12 @@ func (s *stage) testStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if asked := s.asked.Load(); asked != 0 {
-		t.Errorf("found %d questions, want none", asked)
+		t.Errorf("found %d calls, want none", asked)
 	}
 }
 
-// testRepair: what was acted on is beyond the annotation, as after a bypass; any write that admission sees counts on from there.
+// testRepair uses an app whose observed revision is above the annotation, as after a bypass of admission. The next
+// admitted write continues from the observed revision.
 func (s *stage) testRepair(t *testing.T) {
 	a := s.created(t)
 	a.Status.ObservedRevision = 7
@@ -338,7 +341,7 @@ func (s *stage) testDown(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "mutate-cfapps.torpor.dev") {
 		t.Errorf("found %v, want an error that names the webhook", err)
 	}
-	t.Logf("without admission the API server says: %v", err)
+	t.Logf("without admission the API server returns: %v", err)
 	if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(a), a); err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestStatsAreAboutTheCurrentRevisionOnly(t *testing.T) {
 	answers := alice.getLater(t, path)
 	e.controllers.setIdle(app, false)
 	if r := <-answers; r.field(t, "resources.2.state") != "RUNNING" {
-		t.Errorf("found %s, want the answer to be held until they run", r.body)
+		t.Errorf("found %s, want the response held until they run", r.body)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestAppOfNoInstancesStartsAtOnce(t *testing.T) {
 	alice := e.callerNamed(t, "alice")
 	alice.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/start", "")
 	if r := alice.expect(t, http.StatusOK, "GET /v3/apps/"+app+"/processes/web/stats", "", "resources#=0"); r.took > 9*time.Second {
-		t.Errorf("found the answer held for %s, want it at once", r.took)
+		t.Errorf("found the response held for %s, want it at once", r.took)
 	}
 }
 
@@ -130,7 +130,8 @@ func TestDeploymentIsCancelled(t *testing.T) {
 	alice.expect(t, http.StatusUnprocessableEntity, "POST "+path+"/actions/cancel", "")
 }
 
-// TestCancelThatIsTooLateIsRefused cancels a deployment of which the controllers say that nothing is left to come back.
+// TestCancelThatIsTooLateIsRefused cancels a deployment for which the controllers report that no older revision is
+// left.
 func TestCancelThatIsTooLateIsRefused(t *testing.T) {
 	e := shared.Get(t)
 	_, app := e.createShop(t, 2, started)
@@ -141,7 +142,8 @@ func TestCancelThatIsTooLateIsRefused(t *testing.T) {
 	alice.expect(t, http.StatusUnprocessableEntity, "POST "+path+"/actions/cancel", "", "errors.0.detail="+tooLateToCancel)
 }
 
-// TestCancelRestoresWhatServes cancels twice: the second time, what comes back is not the revision with the number before.
+// TestCancelRestoresWhatServes cancels twice. The second time, the revision that serves again is not the one with the
+// preceding number.
 func TestCancelRestoresWhatServes(t *testing.T) {
 	e := shared.Get(t)
 	_, app := e.createShop(t, 2, started)
@@ -150,7 +152,7 @@ func TestCancelRestoresWhatServes(t *testing.T) {
 	alice.expect(t, http.StatusOK, "PATCH "+env, `{"var":{"COLOUR":"red"}}`)
 	alice.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/restart", "", "revision=1")
 	alice.expect(t, http.StatusOK, "GET /v3/apps/"+app+"/processes/web/stats", "", "resources.1.state=RUNNING")
-	e.controllers.setIdle(app, true) // Its first instances go on to be what serves.
+	e.controllers.setIdle(app, true) // Its first instances continue to serve.
 	for i, colour := range []string{"green", "blue"} {
 		alice.expect(t, http.StatusOK, "PATCH "+env, `{"var":{"COLOUR":"`+colour+`"}}`)
 		deployed := alice.expect(t, http.StatusCreated, "POST /v3/deployments", `{`+relatedTo(app)+`}`, "revision.version="+strconv.Itoa(i+2))
@@ -165,7 +167,7 @@ func TestCancelRestoresWhatServes(t *testing.T) {
 	}
 }
 
-// Where the configurations of admission are not installed, or leave a space out, nobody counts revisions.
+// Without the admission configurations, or in a space that they exclude, revisions are not counted.
 func TestARestartThatBeginsNoRevisionIsAnError(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
@@ -193,8 +195,8 @@ func TestWithoutAdmissionNothingChangesAndTheErrorSaysWhatToDo(t *testing.T) {
 	defer e.admissionDown.Store(false)
 	for _, action := range []string{"stop", "restart"} {
 		r := alice.expect(t, http.StatusServiceUnavailable, "POST /v3/apps/"+app+"/actions/"+action, "")
-		if !strings.Contains(r.field(t, "errors.0.detail"), "see what there is, and try again") {
-			t.Errorf("%s: found %s, want an error that says what to do", action, r.body)
+		if !strings.Contains(r.field(t, "errors.0.detail"), "check the current state, and try again") {
+			t.Errorf("%s: found %s, want an error with the next step", action, r.body)
 		}
 	}
 	e.admissionDown.Store(false)
@@ -216,19 +218,20 @@ func TestInstancesOfOneAnswerAreBounded(t *testing.T) {
 		e.ExpectCreated(t, p)
 	}
 	alice, path := e.callerNamed(t, "alice"), "GET /v3/processes?embed=process_instances&space_guids="+space
-	testenv.Eventually(t, "the API knows the processes", func() error {
+	testenv.Eventually(t, "the API has the processes in its cache", func() error {
 		if r := alice.get(t, "/v3/processes?space_guids="+space); r.field(t, "pagination.total_results") != "12" {
 			return errorFound(r)
 		}
 		return nil
 	})
-	if r := alice.expect(t, http.StatusUnprocessableEntity, path, ""); !strings.Contains(r.body, "expected at most 100000 instances in one answer") {
+	if r := alice.expect(t, http.StatusUnprocessableEntity, path, ""); !strings.Contains(r.body, "expected at most 100000 instances in one response") {
 		t.Errorf("found %.200s", r.body)
 	}
 	alice.expect(t, http.StatusOK, path+"&per_page=5", "", "resources#=5")
 }
 
-// Code that the builder does not have yet cannot be built, and a client that asks for packages that are ready gets no other.
+// Code that the builder has not received cannot be built. A client that filters for ready packages does not get such a
+// package.
 func TestCodeThatIsAwaitedIsNotBuilt(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
@@ -254,7 +257,7 @@ func TestLoginsAtRegistriesAreSecretsOfTheApp(t *testing.T) {
 		t.Helper()
 		answer := alice.expect(t, status, "POST /v3/packages", `{"type":"docker","data":{"image":"`+image+`"`+login+`},`+relatedTo(app)+`}`)
 		if strings.Contains(string(answer.body), "s3cret") {
-			t.Errorf("expected an answer without the password, found %s", answer.body)
+			t.Errorf("expected a response without the password, found %s", answer.body)
 		}
 		if status != http.StatusCreated {
 			return ""

@@ -35,15 +35,15 @@ func TestCredentialsThatAreLetIn(t *testing.T) {
 		status int
 		says   string
 	}{
-		"a token is let in":                                {"bearer " + e.requestToken(t, system, "alice"), http.StatusOK, "alice"},
-		"a certificate is let in":                          {"ClientCert " + pair, http.StatusOK, `"kind":"User"`},
-		"a certificate in small letters is let in":         {"clientcert " + pair, http.StatusOK, `"kind":"User"`},
-		"a request without a header is refused":            {"", http.StatusUnauthorized, "found none"},
-		"a password is refused":                            {"Basic YTpi", http.StatusUnauthorized, "which Kubernetes does not take"},
-		"a token that Kubernetes does not know is refused": {"Bearer nobody", http.StatusUnauthorized, "does not know these credentials"},
-		"a certificate without its key is refused":         {"ClientCert " + base64.StdEncoding.EncodeToString(e.Config.CertData), http.StatusUnauthorized, "expected a certificate and its key"},
-		"a certificate of another authority is refused":    {"ClientCert " + base64.StdEncoding.EncodeToString(slices.Concat(selfSigned, itsKey)), http.StatusUnauthorized, "does not know these credentials; log in again"},
-		"another scheme is refused":                        {"Digest x", http.StatusUnauthorized, "found neither"},
+		"a token is accepted":                                {"bearer " + e.requestToken(t, system, "alice"), http.StatusOK, "alice"},
+		"a certificate is accepted":                          {"ClientCert " + pair, http.StatusOK, `"kind":"User"`},
+		"a certificate with a lower-case scheme is accepted": {"clientcert " + pair, http.StatusOK, `"kind":"User"`},
+		"a request without a header is refused":              {"", http.StatusUnauthorized, "found none"},
+		"a password is refused":                              {"Basic YTpi", http.StatusUnauthorized, "which Kubernetes does not accept"},
+		"an unknown token is refused":                        {"Bearer nobody", http.StatusUnauthorized, "rejected these credentials"},
+		"a certificate without its key is refused":           {"ClientCert " + base64.StdEncoding.EncodeToString(e.Config.CertData), http.StatusUnauthorized, "expected a certificate and its key"},
+		"a certificate of another authority is refused":      {"ClientCert " + base64.StdEncoding.EncodeToString(slices.Concat(selfSigned, itsKey)), http.StatusUnauthorized, "rejected these credentials; log in again"},
+		"another scheme is refused":                          {"Digest x", http.StatusUnauthorized, "found neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := caller{replica: e.replica, authorization: test.header}.get(t, "/whoami")
@@ -72,8 +72,8 @@ func TestRefusalIsNotHeldAndChangesNothing(t *testing.T) {
 	before := e.getApp(t, space, app)
 	e.createPodOn(t, "", space, app, "0")
 	bob, mallory := e.callerNamed(t, "bob"), e.callerNamed(t, "mallory")
-	// A refusal takes milliseconds. On a busy machine it may take a hundred times as long, but it never takes as long as an
-	// answer that is held, which is 10 s.
+	// A refusal takes milliseconds. On a busy machine it may take a hundred times as long, but always less than the 10
+	// s for which a response is held.
 	const held = 9 * time.Second
 	var took []time.Duration
 	for _, request := range []struct{ line, body string }{
@@ -107,8 +107,8 @@ func TestRefusalIsNotHeldAndChangesNothing(t *testing.T) {
 	e.expectUnchanged(t, before)
 }
 
-// TestRightsThatAreTakenAway expects a change to be refused at once, and what is only shown to vanish within the time that
-// docs/cf.md promises.
+// TestRightsThatAreTakenAway expects that changes are refused at once, and that objects become invisible within the
+// time that docs/cf.md promises.
 func TestRightsThatAreTakenAway(t *testing.T) {
 	e := shared.Get(t)
 	const documented = 10 * time.Second
@@ -140,11 +140,11 @@ func TestRightsThatAreTakenAway(t *testing.T) {
 		t.Errorf("found a change refused after %s, want it at once", took)
 	}
 	dave.awaitStatus(t, http.StatusNotFound, "/v3/apps/"+app)
-	t.Logf("not shown any more after %s", time.Since(begin))
+	t.Logf("hidden after %s", time.Since(begin))
 	if err := e.Client.Delete(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "dave"}}); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the token lets nobody in any more", func() error {
+	testenv.Eventually(t, "the token is no longer accepted", func() error {
 		r := dave.get(t, "/whoami")
 		if r.status != http.StatusUnauthorized || r.field(t, "errors.0.title") != "CF-NotAuthenticated" {
 			return errorFound(r)
@@ -153,8 +153,8 @@ func TestRightsThatAreTakenAway(t *testing.T) {
 	})
 }
 
-// TestObjectsOfOthersLookAbsent compares, for every route with a GUID, what a stranger is told of an object with what they are told
-// where there is none. Jobs are left out: one that has nothing left to delete is complete.
+// TestObjectsOfOthersLookAbsent compares, for every route with a GUID, the response to a caller without rights with the
+// response for a missing object. Jobs are left out, because a job without an object to delete is complete.
 func TestObjectsOfOthersLookAbsent(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
@@ -174,7 +174,7 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 		"apps": app, "processes": revision.ProcessName(app, "web"), "packages": image, "builds": droplet, "droplets": droplet, "deployments": deployment,
 		"revisions": app + "-0", "spaces": space, "organizations": e.org, "read": app, "roles": space + "." + e.anyBinding(t, space),
 	}
-	// It makes sense to every route that reads one.
+	// The body is valid for every route that reads one.
 	const body = `{"name":"x","type":"docker","data":{"guid":"x","image":"x"},"instances":1,"var":{"A":"b"},"applications":[{"name":"shop"}]}`
 	lines := map[string]string{
 		"POST /v3/apps {guid of spaces}":                                   `{"name":"shop","relationships":{"space":{"data":{"guid":"{guid}"}}}}`,
@@ -192,7 +192,7 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 		"GET /v3/spaces?organization_guids={guid} {guid of organizations}": "",
 	}
 	for _, route := range handlers.Routes() {
-		// A job says itself whose it is, and there is one quota for everybody, as domains are.
+		// The GUID of a job contains that of its object, and all users share the quota and the domains.
 		if strings.Contains(route.Path, "{guid}") && !slices.ContainsFunc([]string{"jobs", "quotas", "/v3/domains"}, func(part string) bool { return strings.Contains(route.Path, part) }) {
 			path := strings.NewReplacer("{type}", "web", "{index}", "0", "{name}", "ssh", "{destination}", "x").Replace(route.Path)
 			parts := strings.Split(path, "/")
@@ -215,12 +215,13 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 			return strconv.Itoa(r.status) + " " + strings.ReplaceAll(r.body, guid, "{guid}")
 		}
 		if anothers, absent := answerFor(guid), answerFor("6e8bc430-9c3a-4d1e-8f0a-000000000000"); anothers != absent {
-			t.Errorf("%s: found\n%s for another's, and\n%s for none", line, anothers, absent)
+			t.Errorf("%s: found\n%s for another user's object, and\n%s for a missing one", line, anothers, absent)
 		}
 	}
 }
 
-// TestHostIsForOneSpace asks for a path of a host that another space has: whoever had it would be sent the passwords of that space's users.
+// TestHostIsForOneSpace requests a path of a host that another space owns. The owner of that path would receive the
+// passwords of that space's users.
 func TestHostIsForOneSpace(t *testing.T) {
 	e := shared.Get(t)
 	mine, theirs := e.createSpace(t), e.createSpace(t)
@@ -245,7 +246,8 @@ func (e *testEnv) anyBinding(t *testing.T, namespace string) string {
 	return bindings.Items[0].Name
 }
 
-// TestRefusedRollbackChangesNothing goes back to a revision as somebody who may change what it ran with, and make no deployment.
+// TestRefusedRollbackChangesNothing rolls back to a revision as a caller who may change its settings, but not create
+// deployments.
 func TestRefusedRollbackChangesNothing(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
@@ -279,7 +281,8 @@ func TestRefusedRollbackChangesNothing(t *testing.T) {
 	alice.expect(t, http.StatusOK, "GET "+web, "", "instances=2")
 }
 
-// TestSameGUIDInTwoSpaces gives objects of one space the names of another's, as anybody may who develops in the first.
+// TestSameGUIDInTwoSpaces gives objects of one space the names of objects in another, as any developer of the first
+// space can.
 func TestSameGUIDInTwoSpaces(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 2, stopped)
@@ -295,20 +298,20 @@ func TestSameGUIDInTwoSpaces(t *testing.T) {
 		e.ExpectCreated(t, copied, process)
 	}
 	alice := e.callerNamed(t, "alice")
-	testenv.Eventually(t, "the API knows the other app", func() error {
+	testenv.Eventually(t, "the API has the other app in its cache", func() error {
 		if r := alice.get(t, "/v3/apps?space_guids="+seen); r.field(t, "resources#") != "1" {
 			return errorFound(r)
 		}
 		return nil
 	})
-	// The index of the cache is a set, whose order is random.
+	// The index of the cache is a set with a random order.
 	for range 20 {
 		alice.expect(t, http.StatusOK, "GET /v3/apps/"+app, "", "name=shop", "relationships.space.data.guid="+space)
 		alice.expect(t, http.StatusOK, "GET /v3/processes/"+revision.ProcessName(app, "web"), "", "instances=2")
 		alice.expect(t, http.StatusOK, "GET /v3/apps/"+app+"/processes/web/stats", "", "resources#=2")
 	}
 	job := alice.expect(t, http.StatusAccepted, "DELETE /v3/apps/"+app, "").location
-	testenv.Eventually(t, "the app is gone, and the other one is there", func() error {
+	testenv.Eventually(t, "the app is gone, and the other one exists", func() error {
 		_ = alice.get(t, strings.TrimPrefix(job, e.url))
 		var left korifiv1alpha1.CFAppList
 		if err := e.Client.List(t.Context(), &left, client.MatchingFields{"metadata.name": app}); err != nil {
@@ -316,7 +319,7 @@ func TestSameGUIDInTwoSpaces(t *testing.T) {
 		}
 		for i := range left.Items {
 			if left.Items[i].Namespace == space && left.Items[i].DeletionTimestamp.IsZero() {
-				return errors.New("it is still there")
+				return errors.New("it still exists")
 			}
 			if left.Items[i].Namespace == seen && !left.Items[i].DeletionTimestamp.IsZero() {
 				t.Fatal("found the other one deleted")
@@ -326,7 +329,7 @@ func TestSameGUIDInTwoSpaces(t *testing.T) {
 	})
 }
 
-// awaitAnotherAge waits until what is made now is younger than an object: ages are whole seconds.
+// awaitAnotherAge waits until a new object would be younger than the given one, because ages have whole seconds.
 func awaitAnotherAge(t *testing.T, than client.Object) {
 	t.Helper()
 	testenv.Eventually(t, "objects have another age", func() error {
@@ -334,8 +337,9 @@ func awaitAnotherAge(t *testing.T, than client.Object) {
 	})
 }
 
-// TestNamesThatASpaceUsesAreLookedUpInIt has services, packages and droplets of the same names in two spaces, as manifests of one
-// repository make them, which alice sees both: what an app or a binding names is what its own space has, and not what is older.
+// TestNamesThatASpaceUsesAreLookedUpInIt creates services, packages and droplets with the same names in two spaces, as
+// the manifests of one repository do. Alice sees both spaces. A name in an app or a binding refers to the object in its
+// own space, not to the older one.
 func TestNamesThatASpaceUsesAreLookedUpInIt(t *testing.T) {
 	e := shared.Get(t)
 	older := e.createSpace(t)
@@ -361,7 +365,7 @@ func TestNamesThatASpaceUsesAreLookedUpInIt(t *testing.T) {
 	}})
 	alice := e.callerNamed(t, "alice")
 	testenv.ExpectPatched(t, e.Environment, e.getApp(t, space, app), func(a *korifiv1alpha1.CFApp) { a.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: name} })
-	testenv.Eventually(t, "the API knows what both spaces have", func() error {
+	testenv.Eventually(t, "the API has the objects of both spaces in its cache", func() error {
 		theirs, droplets, services := alice.get(t, "/v3/droplets/"+name), alice.get(t, "/v3/droplets?app_guids="+app), alice.get(t, "/v3/service_instances?space_guids="+older+","+space)
 		known := theirs.status == http.StatusOK && theirs.field(t, "image") == older+":1" && strings.Contains(droplets.body, name) && services.field(t, "resources#") == "2"
 		return testenv.ErrorIf(!known, "found %s, %s and %s", theirs.body, droplets.body, services.body)
@@ -381,7 +385,8 @@ func TestNamesThatASpaceUsesAreLookedUpInIt(t *testing.T) {
 	}
 }
 
-// TestHistoryOfOneNameInTwoSpaces gives packages, builds and deployments of one space the names of another's: everybody gets their own.
+// TestHistoryOfOneNameInTwoSpaces gives packages, builds and deployments of one space the names of those in another.
+// Each caller gets the objects of the own space.
 func TestHistoryOfOneNameInTwoSpaces(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, started)
@@ -420,7 +425,7 @@ func TestHistoryOfOneNameInTwoSpaces(t *testing.T) {
 		mallory.awaitStatus(t, http.StatusOK, path)
 	}
 	alice.awaitStatus(t, http.StatusOK, "/v3/packages/another-"+seen)
-	// The index of the cache is a set, whose order is random.
+	// The index of the cache is a set with a random order.
 	for range 20 {
 		for runs, row := range map[string]struct {
 			caller   caller
@@ -431,7 +436,8 @@ func TestHistoryOfOneNameInTwoSpaces(t *testing.T) {
 			row.caller.expect(t, http.StatusOK, "GET /v3/deployments/"+deployment, "", "strategy="+row.strategy)
 		}
 	}
-	// What is alone of its name belongs to the app of its own space, though there is an older one that alice sees.
+	// A package whose name is unique belongs to the app of its own space, although alice sees an older app of that
+	// name.
 	made := alice.expect(t, http.StatusCreated, "POST /v3/builds", `{"package":{"guid":"another-`+seen+`"}}`).field(t, "guid")
 	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: seen, Name: made}, &korifiv1alpha1.CFBuild{}))
 	testenv.Eventually(t, "the package has its droplet", func() error {

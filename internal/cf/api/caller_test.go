@@ -21,7 +21,7 @@ type caller struct {
 	authorization string
 }
 
-// callerNamed returns a caller with a token of a service account in the system's namespace.
+// callerNamed returns a caller with a token of a service account in the system namespace.
 func (e *testEnv) callerNamed(t *testing.T, name string) caller {
 	t.Helper()
 	return e.callerOf(t, system, name)
@@ -33,10 +33,10 @@ func (e *testEnv) callerOf(t *testing.T, namespace, name string) caller {
 	return caller{replica: e.replica, authorization: "Bearer " + e.requestToken(t, namespace, name)}
 }
 
-// at returns the same caller before another replica.
+// at returns the same caller for another replica.
 func (c caller) at(r *replica) caller { return caller{replica: r, authorization: c.authorization} }
 
-// response is the answer to a request.
+// response is the response to a request.
 type response struct {
 	status   int
 	header   http.Header
@@ -45,7 +45,7 @@ type response struct {
 	took     time.Duration
 }
 
-// field returns a value of the body, such as resources.0.state.
+// field returns the value at a path of the body, such as resources.0.state.
 func (r response) field(t *testing.T, path string) string {
 	t.Helper()
 	return conversation.JSONField(t, r.body, path)
@@ -65,7 +65,7 @@ func (c caller) send(t *testing.T, method, path, body string) response {
 	return r
 }
 
-// expect sends a request, and compares its status and fields such as "state=COMPLETE" with what is wanted.
+// expect sends a request, and compares the status and fields such as "state=COMPLETE" with the expected ones.
 func (c caller) expect(t *testing.T, status int, request, body string, fields ...string) response {
 	t.Helper()
 	method, path, _ := strings.Cut(request, " ")
@@ -88,7 +88,7 @@ func (r response) expect(t *testing.T, request string, status int, fields ...str
 	}
 }
 
-// try sends a request that may fail, also from other goroutines than the test's.
+// try sends a request that may fail. It can be called from goroutines other than the test's.
 func (c caller) try(ctx context.Context, method, path, body string) (response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, strings.NewReader(body))
 	if err != nil {
@@ -107,7 +107,7 @@ func (c caller) try(ctx context.Context, method, path, body string) (response, e
 	return response{status: answer.StatusCode, header: answer.Header, location: answer.Header.Get("Location"), body: string(raw), took: time.Since(begin)}, err
 }
 
-// getLater sends a request whose answer is held, and returns where the answer arrives.
+// getLater sends a request whose response is held, and returns a channel that receives the response.
 func (c caller) getLater(t *testing.T, path string) <-chan response {
 	t.Helper()
 	answers := make(chan response, 1)
@@ -122,13 +122,13 @@ func (c caller) getLater(t *testing.T, path string) <-chan response {
 	return answers
 }
 
-// errorFound returns an error that shows an answer.
+// errorFound returns an error that describes a response.
 func errorFound(r response) error { return fmt.Errorf("found %d %s", r.status, r.body) }
 
-// awaitStatus sends a request until it is answered with a status.
+// awaitStatus repeats a request until the response has a status.
 func (c caller) awaitStatus(t *testing.T, status int, path string) {
 	t.Helper()
-	testenv.Eventually(t, fmt.Sprintf("%s is answered with %d", path, status), func() error {
+	testenv.Eventually(t, fmt.Sprintf("%s returns %d", path, status), func() error {
 		if r := c.get(t, path); r.status != status {
 			return errorFound(r)
 		}

@@ -16,8 +16,8 @@ import (
 // privateMode lets only the owner read the key.
 const privateMode = 0o600
 
-// selfSignedCertificate returns the files of a certificate for this machine, valid for a year, and makes them once in a
-// folder: delete them to have others. Clients have to trust tls.crt.
+// selfSignedCertificate returns the files of a certificate for this machine, valid for a year. It creates them once in
+// a folder; delete them to get new ones. Clients have to trust tls.crt.
 func selfSignedCertificate(folder string) (certificate, key string, err error) {
 	certificate, key = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
 	if _, err := os.Stat(key); !errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// TestRealClient sends with the real client what the conversations replay.
+// TestRealClient runs the commands of the conversations with the real client.
 func TestRealClient(t *testing.T) {
 	binary := os.Getenv("CF_CLI")
 	if binary == "" {
@@ -59,7 +59,7 @@ type cfCLI struct {
 	env    []string
 }
 
-// run expects exit code 0 and some words.
+// run expects exit code 0 and a text in the output.
 func (c cfCLI) run(t *testing.T, says string, args ...string) {
 	t.Helper()
 	const patience = 2 * time.Minute
@@ -75,7 +75,7 @@ func (c cfCLI) run(t *testing.T, says string, args ...string) {
 	}
 }
 
-// writeCFHome writes a user's kubeconfig, and returns the environment in which the client finds it and its settings.
+// writeCFHome writes a user's kubeconfig, and returns the environment that points the client to it and to its settings.
 func (e *testEnv) writeCFHome(t *testing.T, user string) []string {
 	t.Helper()
 	dir := t.TempDir()

@@ -17,8 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
 )
 
-// TestEveryRequestOfTheClientIsAnswered reads the requests that the cf client may send, versions 8 and 9. Each has a handler, or is refused
-// with the sentence beside it, which is what the client prints.
+// TestEveryRequestOfTheClientIsAnswered reads the requests that versions 8 and 9 of the cf client may send. Each
+// request has a handler, or is refused with the sentence next to it, which the client prints.
 func TestEveryRequestOfTheClientIsAnswered(t *testing.T) {
 	file, err := os.Open("testdata/client-requests.list")
 	if err != nil {
@@ -60,13 +60,13 @@ func TestEveryRequestOfTheClientIsAnswered(t *testing.T) {
 	for _, feature := range handlers.MissingFeatures() {
 		for _, path := range feature.Paths {
 			if !slices.Contains(refused, path) && !slices.Contains(refused, strings.TrimSuffix(path, "/")) {
-				t.Errorf("expected a request of the client for each path that is refused, found none for %s", path)
+				t.Errorf("expected a request of the client for each refused path, found none for %s", path)
 			}
 		}
 	}
 }
 
-// serveError returns the status and the detail of the error with which a request is answered.
+// serveError returns the status and the detail of the error response to a request.
 func serveError(t *testing.T, handler http.Handler, request *http.Request) (status int, detail string) {
 	t.Helper()
 	recorder := httptest.NewRecorder()

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
-// TestConversationsOfTheRealClient replays what the real client sends, file by file.
+// TestConversationsOfTheRealClient replays the recorded requests of the real client, file by file.
 func TestConversationsOfTheRealClient(t *testing.T) {
 	e := shared.Get(t)
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txt"))

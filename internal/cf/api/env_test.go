@@ -49,18 +49,18 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
-// testEnv is a real API server with the real admission of apps, and the real API in front of it.
+// testEnv is a real API server with the real admission of apps, and the real CF API.
 type testEnv struct {
 	*testenv.Environment
-	// replica is the process that most tests send requests to.
+	// replica is the process to which most tests send requests.
 	*replica
 	controllers *fakeControllers
 	org         string
 	log         testenv.LogBuffer
-	// credentials are all that were handed out.
+	// credentials are all issued credentials.
 	credentialsMu sync.Mutex
 	credentials   []string
-	// admissionDown lets admission fail.
+	// admissionDown makes admission fail.
 	admissionDown atomic.Bool
 }
 
@@ -89,11 +89,11 @@ func newTestEnv(t testing.TB) *testEnv {
 type replica struct {
 	url, metricsAddress string
 	client              *http.Client
-	// stop ends the process, which finishes its requests first.
+	// stop ends the process after its requests in flight.
 	stop func()
 }
 
-// startReplica runs the API with no more rights than its role gives it.
+// startReplica runs the API with only the rights of its role.
 func (e *testEnv) startReplica(t testing.TB, perSecond float64) *replica {
 	t.Helper()
 	cfg := rest.AnonymousClientConfig(e.Config)
@@ -125,7 +125,8 @@ func (e *testEnv) startReplica(t testing.TB, perSecond float64) *replica {
 	return r
 }
 
-// expectLogWithoutCredentials looks for every credential that was ever shown to the API in its log, debug messages included.
+// expectLogWithoutCredentials searches the API's log, including debug messages, for every credential that the API has
+// received.
 func (e *testEnv) expectLogWithoutCredentials(t testing.TB) {
 	t.Helper()
 	e.credentialsMu.Lock()
@@ -141,7 +142,7 @@ func (e *testEnv) expectLogWithoutCredentials(t testing.TB) {
 	}
 }
 
-// serveAdmission serves the admission of apps, and registers it with the API server by its address.
+// serveAdmission serves the admission of apps, and registers its address with the API server.
 func (e *testEnv) serveAdmission(t testing.TB) {
 	t.Helper()
 	mux := &webhookMux{ServeMux: http.NewServeMux()}
@@ -158,7 +159,7 @@ func (e *testEnv) serveAdmission(t testing.TB) {
 	e.WaitForAppAdmission(t, "default", korifiv1alpha1.FirstRevision)
 }
 
-// webhookMux is what admission needs of a webhook server.
+// webhookMux implements the part of a webhook server that admission uses.
 type webhookMux struct {
 	webhook.Server
 	*http.ServeMux
@@ -206,8 +207,9 @@ func (e *testEnv) createSpace(t *testing.T) string {
 	e.labelNamespace(t, space, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org, korifiv1alpha1.SpaceGUIDLabel: space})
 	e.ExpectCreated(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: e.org, Name: space}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + space}})
 	alice := e.callerNamed(t, "alice")
-	// The API hears of a namespace and of its CFSpace by two watches, and calls a namespace without one by its own name.
-	testenv.Eventually(t, "the API knows the space by its name", func() error {
+	// The API watches namespaces and CFSpaces separately. Until it has seen the CFSpace, it shows the space with the
+	// name of the namespace.
+	testenv.Eventually(t, "the API shows the space with its name", func() error {
 		found := alice.send(t, http.MethodGet, "/v3/spaces/"+space, "")
 		return testenv.ErrorIf(found.status != http.StatusOK || !strings.Contains(found.body, `"name":"dev-`+space+`"`), "found %d %s", found.status, found.body)
 	})
@@ -225,14 +227,14 @@ func (e *testEnv) bindRole(t *testing.T, namespace, role string, subject rbacv1.
 	})
 }
 
-// awaitBinding waits until the API server knows a binding.
+// awaitBinding waits until the API server enforces a binding.
 func (e *testEnv) awaitBinding(t *testing.T, user string, groups []string, namespace string) {
 	t.Helper()
 	mayList := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: korifiv1alpha1.GroupVersion().Group, Resource: "cfapps"}
 	e.AwaitRight(t, mayList, user, groups...)
 }
 
-// createApp returns an app with a droplet, as a push leaves it.
+// createApp creates an app with a droplet, as after a push.
 func (e *testEnv) createApp(t *testing.T, space, name string, instances int32, state korifiv1alpha1.AppState) string {
 	t.Helper()
 	alice := e.callerNamed(t, "alice")
@@ -249,17 +251,17 @@ func (e *testEnv) createApp(t *testing.T, space, name string, instances int32, s
 	return app
 }
 
-// relatedTo is the part of a body that names an app.
+// relatedTo returns the part of a body that refers to an app.
 func relatedTo(app string) string { return `"relationships":{"app":{"data":{"guid":"` + app + `"}}}` }
 
-// createShop returns a new space, and an app in it.
+// createShop creates a space and an app in it.
 func (e *testEnv) createShop(t *testing.T, instances int32, state korifiv1alpha1.AppState) (space, app string) {
 	t.Helper()
 	space = e.createSpace(t)
 	return space, e.createApp(t, space, "shop", instances, state)
 }
 
-// createPodOn makes a Pod with the labels of one of an app's instances, on a node.
+// createPodOn creates a Pod with the labels of an app's instance, on a node.
 func (e *testEnv) createPodOn(t *testing.T, node, space, app, index string) string {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -297,7 +299,7 @@ func (e *testEnv) countAppsNamed(t *testing.T, space, name string) (found int) {
 	return found
 }
 
-// expectUnchanged fails the test if an app was written since it was read.
+// expectUnchanged fails the test if an app was written after it was read.
 func (e *testEnv) expectUnchanged(t *testing.T, before *korifiv1alpha1.CFApp) {
 	t.Helper()
 	if after := e.getApp(t, before.Namespace, before.Name); after.ResourceVersion != before.ResourceVersion {

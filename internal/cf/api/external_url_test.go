@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
 )
 
-// A cache before the API may keep the answer to a request with a foreign host for everybody.
+// A shared cache in front of the API may store the response to a request with a foreign host.
 func TestLinksNameTheExternalURL(t *testing.T) {
 	for address, begins := range map[string]string{
 		"":                         "https://evil.example",

@@ -25,20 +25,22 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// fakeControllers make droplets of builds, namespaces of orgs and spaces, and revisions of deployments, and report of
-// processes what the real controllers would whose Pods are ready, or crash, a moment after they were asked for.
+// fakeControllers creates droplets for builds, namespaces for orgs and spaces, and revisions for deployments. It
+// reports the status of processes as the real controllers would if Pods became ready, or crashed, shortly after they
+// were requested.
 type fakeControllers struct {
 	client client.Client
 	mu     sync.Mutex
-	// idle apps are left alone; crashing ones crash; of uncancellable ones nothing is left to come back.
+	// Apps in idle are not reconciled. The instances of apps in crashing crash. For apps in uncancellable, no older
+	// revision is left.
 	idle, crashing, uncancellable map[string]bool
-	// namespaces are those that exist.
+	// namespaces is the set of existing namespaces.
 	namespaces map[string]bool
 }
 
 const fakeControllerInterval = 50 * time.Millisecond
 
-// spaceWithoutNamespace is the name of spaces that get no namespace.
+// spaceWithoutNamespace is the name of a space that gets no namespace.
 const spaceWithoutNamespace = "without-namespace"
 
 func startFakeControllers(t testing.TB, env *testenv.Environment) *fakeControllers {
@@ -51,7 +53,7 @@ func startFakeControllers(t testing.TB, env *testenv.Environment) *fakeControlle
 	return f
 }
 
-// setIdle has an app left alone, or not any more.
+// setIdle stops or resumes the reconciliation of an app.
 func (f *fakeControllers) setIdle(app string, idle bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,8 +74,8 @@ func (f *fakeControllers) setUncancellable(app string) {
 	f.uncancellable[app] = true
 }
 
-// reconcileAll looks at every object once; what fails is tried again in the next pass. A pass is quick however many objects the
-// tests leave behind: the API waits only 2 s for the revision of a new deployment.
+// reconcileAll reconciles every object once; failures are retried in the next pass. A pass must be quick even if the
+// tests leave many objects, because the API waits only some seconds for the revision of a new deployment.
 func (f *fakeControllers) reconcileAll(ctx context.Context) {
 	var deployments torporv1alpha1.CFDeploymentList
 	var builds korifiv1alpha1.CFBuildList
@@ -102,7 +104,7 @@ func (f *fakeControllers) reconcileAll(ctx context.Context) {
 	f.advanceTasks(ctx)
 }
 
-// advanceTasks numbers tasks, starts them in a later pass, and ends those that are cancelled.
+// advanceTasks numbers tasks, starts them in a later pass, and ends cancelled ones.
 func (f *fakeControllers) advanceTasks(ctx context.Context) {
 	var tasks korifiv1alpha1.CFTaskList
 	if f.client.List(ctx, &tasks) != nil {
@@ -157,7 +159,7 @@ func (f *fakeControllers) recordRevision(ctx context.Context, app *korifiv1alpha
 	_ = f.client.Status().Update(ctx, app)
 }
 
-// keepSettings makes the Secret with the settings of the web process.
+// keepSettings creates the Secret with the settings of the web process.
 func (f *fakeControllers) keepSettings(ctx context.Context, app *korifiv1alpha1.CFApp) map[string]string {
 	var web korifiv1alpha1.CFProcess
 	var environment corev1.Secret
@@ -212,7 +214,7 @@ func (f *fakeControllers) reportProcess(ctx context.Context, app *korifiv1alpha1
 	}
 }
 
-// advanceDeployment requests the revision in one pass, and reports in a later one how it went.
+// advanceDeployment requests the revision in one pass, and reports the result in a later one.
 func (f *fakeControllers) advanceDeployment(ctx context.Context, d *torporv1alpha1.CFDeployment) {
 	var app korifiv1alpha1.CFApp
 	if d.Status.Value == torporv1alpha1.FinalizedDeployment || f.client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}, &app) != nil {

@@ -28,15 +28,15 @@ type server struct {
 	api           *handlers.API
 	authenticator *authorization.Authenticator
 	metrics       *serverMetrics
-	// externalURL begins every link; empty takes the host that a request names.
+	// externalURL is the base of every link; if it is empty, links use the host of the request.
 	externalURL string
 	log         *slog.Logger
 }
 
-// unknownRoute is the label in metrics of requests that no route matches.
+// unknownRoute is the metric label of requests that no route matches.
 const unknownRoute = "unknown"
 
-// newHandler returns a handler of every route, with an error for everything else.
+// newHandler returns a mux with every route; other requests get an error.
 func (s *server) newHandler() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, route := range handlers.Routes() {
@@ -51,7 +51,7 @@ func (s *server) newHandler() *http.ServeMux {
 		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
-		// Cloud Controller takes a slash at the end of a path, and some clients send one.
+		// Cloud Controller accepts a trailing slash, and some clients send one.
 		if path := strings.TrimRight(req.URL.Path, "/"); path != "" && path != req.URL.Path {
 			without := req.Clone(req.Context())
 			without.URL.Path, without.URL.RawPath = path, strings.TrimRight(req.URL.RawPath, "/")
@@ -65,9 +65,9 @@ func (s *server) newHandler() *http.ServeMux {
 	return mux
 }
 
-// errorForUnmatched returns 404 for a path that no route has, and 405 for one that another method has.
+// errorForUnmatched returns 404 for an unknown path, and 405 for a path that is served with other methods.
 func errorForUnmatched(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) *apierrors.CFError {
-	// The mux has a handler of every path, so it never answers 405 by itself, and would do so without the body of a CF error.
+	// The mux has a catch-all handler, so it never returns 405 itself. Its own 405 would lack the body of a CF error.
 	var methods []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		other := &http.Request{Method: method, Host: req.Host, URL: req.URL}
@@ -86,7 +86,7 @@ func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern st
 	begin := s.api.Clock.Now()
 	ctx := req.Context()
 	if req.Method != http.MethodGet {
-		// A change of several objects is finished even if the client goes away in the middle of it.
+		// A change of several objects is completed even if the client disconnects before its end.
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -97,7 +97,7 @@ func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern st
 	case err == nil:
 		s.writeResponse(w, response)
 	case req.Context().Err() != nil:
-		// The client has gone away, so an error would only fill the log.
+		// The client has disconnected, so an error would only fill the log.
 		status = statusClientClosed
 	default:
 		status = s.writeError(w, req, err)
@@ -105,7 +105,7 @@ func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern st
 	s.metrics.observeRequest(pattern, status, s.api.Clock.Since(begin))
 }
 
-// callHandler turns a panic of a handler into an error, so that it ends one request and not the server.
+// callHandler converts a panic of a handler to an error, so that it ends one request and not the server.
 func (s *server) callHandler(ctx context.Context, w http.ResponseWriter, req *http.Request, route handlers.Route) (response handlers.Response, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -147,8 +147,8 @@ func (s *server) writeResponse(w http.ResponseWriter, response handlers.Response
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(response.Status)
 	if err := json.NewEncoder(w).Encode(response.Body); err != nil {
-		// The status is sent already, so nothing can be repaired.
-		s.log.Debug("client went away", "error", err)
+		// The status is already sent, so the response cannot be corrected.
+		s.log.Debug("client disconnected", "error", err)
 	}
 }
 
@@ -158,7 +158,7 @@ func (s *server) writeError(w http.ResponseWriter, req *http.Request, err error)
 	if !errors.As(err, &known) {
 		known = apierrors.FromError(err, "Resource")
 	}
-	// Mistakes of callers are no news for operators.
+	// Client errors are not logged, because operators cannot act on them.
 	if known.Status >= http.StatusInternalServerError {
 		s.log.Error("request not answered", "method", req.Method, "path", req.URL.Path, "status", known.Status, "error", err)
 	}

@@ -20,7 +20,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestInstall applies config/cf-api to a real API server, whose admission takes only restricted Pods in that namespace.
+// TestInstall applies config/cf-api to a real API server whose admission only accepts restricted Pods in that
+// namespace.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
@@ -46,21 +47,21 @@ func TestInstall(t *testing.T) {
 		}
 	}
 	if *deployment.Spec.Replicas <= budget.Spec.MinAvailable.IntVal {
-		t.Errorf("found %d replicas of which %d have to stay, want one that may go", *deployment.Spec.Replicas, budget.Spec.MinAvailable.IntVal)
+		t.Errorf("found %d replicas with %d required, want one more than required", *deployment.Spec.Replicas, budget.Spec.MinAvailable.IntVal)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "api", Labels: template.Labels}, Spec: template.Spec}
 	if err := hub.Client.Create(t.Context(), pod); err != nil {
-		t.Errorf("expected a Pod that is restricted enough, found: %v", err)
+		t.Errorf("expected a restricted Pod, found: %v", err)
 	}
 	c := pod.Spec.Containers[0]
 	if c.ReadinessProbe.HTTPGet.Scheme != corev1.URISchemeHTTPS || c.ReadinessProbe.HTTPGet.Path != "/readyz" {
-		t.Errorf("found the probe %+v, want /readyz by TLS", c.ReadinessProbe.HTTPGet)
+		t.Errorf("found the probe %+v, want /readyz over TLS", c.ReadinessProbe.HTTPGet)
 	}
 	loose := pod.DeepCopy()
 	loose.ObjectMeta = metav1.ObjectMeta{Namespace: system, Name: "loose"}
 	loose.Spec.Containers[0].SecurityContext = nil
 	if err := hub.Client.Create(t.Context(), loose); err == nil {
-		t.Error("expected the namespace to refuse a Pod that is not restricted, found it made")
+		t.Error("expected the namespace to refuse a Pod that is not restricted, found it created")
 	}
 }
 

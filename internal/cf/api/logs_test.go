@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// fakeKubelet keeps logs for Pods, as the API server asks a kubelet for them.
+// fakeKubelet serves logs of Pods to the API server.
 type fakeKubelet struct {
-	// lines are those of a Pod, the oldest first; a Pod without has not started.
+	// lines maps a Pod to its lines, oldest first. A Pod without lines has not started.
 	lines map[string][]logEntry
 }
 
@@ -91,7 +91,7 @@ func TestLogsOfPods(t *testing.T) {
 		"two times give the lines between them":                {"?start_time=" + at(1) + "&end_time=" + at(2), "shop 0 says 1|shop 1 says 1"},
 		"a descending limit before a time gives the last line": {"?descending=true&limit=1&end_time=" + at(2), "shop 1 says 1"},
 		"another kind of envelope gives nothing":               {"?envelope_types=COUNTER", ""},
-		"a limit below one is one":                             {"?limit=0", "shop 0 says 0"},
+		"a limit below one counts as one":                      {"?limit=0", "shop 0 says 0"},
 		"a high limit gives all lines":                         {"?limit=1000", strings.Join(allLogLines(), "|")},
 		"a limit above the maximum gives all lines":            {"?limit=999999", strings.Join(allLogLines(), "|")},
 	} {

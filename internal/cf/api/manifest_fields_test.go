@@ -10,22 +10,22 @@ import (
 	"testing"
 )
 
-// manifestFields are what Cloud Controller's manifests may have, and a field that nobody knows: each is shown by the manifest of the app
-// that it made, told in a warning, or refused.
+// manifestFields returns the fields of Cloud Controller's manifests, and an unknown field. Each field is in the
+// manifest of the resulting app, named in a warning, or refused.
 func manifestFields() map[string]struct{ yaml, shown, warned, refused string } {
 	const ready = "ready when its health check has succeeded once"
 	return map[string]struct{ yaml, shown, warned, refused string }{
 		"buildpack":                             {yaml: `buildpack: java`, warned: "name buildpacks"},
 		"buildpacks":                            {yaml: `buildpacks: [java]`, warned: "no code is built"},
-		"cnb-credentials":                       {yaml: `cnb-credentials: {registry.example: {username: u, password: of-a-tenant}}`, warned: "the builder has those"},
+		"cnb-credentials":                       {yaml: `cnb-credentials: {registry.example: {username: u, password: of-a-tenant}}`, warned: "the builder has its own"},
 		"command":                               {yaml: `command: ./shop`, shown: "command: ./shop"},
 		"default-route":                         {yaml: `default-route: true`, shown: "route: "},
 		"disk-quota":                            {yaml: `disk-quota: 2G`, shown: "disk-quota: 2048M"},
 		"disk_quota":                            {yaml: `disk_quota: 3G`, shown: "disk-quota: 3072M"},
-		"docker":                                {yaml: ``, shown: "name: "}, // Each row has one; the client makes its package.
+		"docker":                                {yaml: ``, shown: "name: "}, // Each row has this field; the client creates the package.
 		"env":                                   {yaml: `env: {A: b}`, shown: "A: b"},
 		"env with a variable of the platform":   {yaml: `env: {PORT: "1"}`, refused: "expected names of your own under env"},
-		"features":                              {yaml: `features: {ssh: true}`, warned: "none can be switched"},
+		"features":                              {yaml: `features: {ssh: true}`, warned: "features cannot be switched"},
 		"health-check-http-endpoint":            {yaml: `{health-check-type: http, health-check-http-endpoint: /up}`, shown: "health-check-http-endpoint: /up"},
 		"health-check-interval":                 {yaml: `health-check-interval: 5`, warned: "checked every second"},
 		"health-check-invocation-timeout":       {yaml: `{health-check-type: port, health-check-invocation-timeout: 7}`, shown: "health-check-invocation-timeout: 7"},
@@ -43,27 +43,27 @@ func manifestFields() map[string]struct{ yaml, shown, warned, refused string } {
 		"processes[].log-rate-limit-per-second": {yaml: `processes: [{type: worker, log-rate-limit-per-second: 1K}]`, warned: "no limit is enforced"},
 		"processes[].readiness-health-check-type":   {yaml: `processes: [{type: worker, readiness-health-check-type: port}]`, warned: ready},
 		"processes[].user":                          {yaml: `processes: [{type: worker, user: root}]`, warned: "runs as the user that its image names"},
-		"processes[].something-new":                 {yaml: `processes: [{type: worker, something-new: 1}]`, warned: `"something-new" of the manifest, which Torpor does not know, had no effect`},
+		"processes[].something-new":                 {yaml: `processes: [{type: worker, something-new: 1}]`, warned: `"something-new" of the manifest, which is unknown to Torpor, had no effect`},
 		"random-route":                              {yaml: `random-route: true`, shown: "route: "},
 		"readiness-health-check-http-endpoint":      {yaml: `readiness-health-check-http-endpoint: /ready`, warned: ready},
 		"readiness-health-check-interval":           {yaml: `readiness-health-check-interval: 5`, warned: ready},
 		"readiness-health-check-invocation-timeout": {yaml: `readiness-health-check-invocation-timeout: 5`, warned: ready},
 		"readiness-health-check-type":               {yaml: `readiness-health-check-type: port`, warned: ready},
-		"routes[].options":                          {yaml: `routes: [{route: options.example.com, options: {loadbalancing: least-connection}}]`, warned: "requests are shared as instances are"},
+		"routes[].options":                          {yaml: `routes: [{route: options.example.com, options: {loadbalancing: least-connection}}]`, warned: "requests are distributed in proportion to instances"},
 		"routes[].protocol":                         {yaml: `routes: [{route: protocol.example.com, protocol: http2}]`, refused: "expected the protocol http1"},
 		"routes[].route":                            {yaml: `routes: [{route: fields.example.com}]`, shown: "route: fields.example.com"},
 		"services":                                  {yaml: `services: [fields-db]`, shown: "- fields-db"},
 		"services[].binding_name":                   {yaml: `services: [{name: fields-db, binding_name: main}]`, shown: "- fields-db"},
 		"services[].parameters":                     {yaml: `services: [{name: fields-db, parameters: {a: b}}]`, refused: "expected no parameters"},
-		"sidecars":                                  {yaml: `sidecars: [{name: s, process_types: [web], command: ./s, memory: 16M}]`, warned: "make a process of each"},
-		"something-new":                             {yaml: `something-new: [1]`, warned: `"something-new" of the manifest, which Torpor does not know, had no effect`},
+		"sidecars":                                  {yaml: `sidecars: [{name: s, process_types: [web], command: ./s, memory: 16M}]`, warned: "create a process for each"},
+		"something-new":                             {yaml: `something-new: [1]`, warned: `"something-new" of the manifest, which is unknown to Torpor, had no effect`},
 		"stack":                                     {yaml: `stack: cflinuxfs4`, warned: "no code is built"},
 		"timeout":                                   {yaml: `{health-check-type: port, timeout: 90}`, shown: "timeout: 90"},
 		"user":                                      {yaml: `user: root`, warned: "runs as the user that its image names"},
 	}
 }
 
-// Nothing that a manifest asks for is answered with success and dropped.
+// No field of a manifest is silently ignored.
 func TestEveryFieldOfAManifestIsAppliedOrTold(t *testing.T) {
 	e := shared.Get(t)
 	space, alice := e.createSpace(t), e.callerNamed(t, "alice")

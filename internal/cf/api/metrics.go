@@ -20,10 +20,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// statusClientClosed is the label of requests whose client did not wait for the answer; nginx counts them so.
+// statusClientClosed is the status label of requests whose client disconnected early. nginx uses the same number.
 const statusClientClosed = 499
 
-// serverMetrics count requests by route. No part of a path becomes a label, because GUIDs and names are unbounded and private.
+// serverMetrics counts requests by route. No part of a path becomes a label, because GUIDs and names are unbounded and
+// private.
 type serverMetrics struct {
 	registry *prometheus.Registry
 	callers  *authorization.CallerMetrics
@@ -35,10 +36,10 @@ func newMetrics() *serverMetrics {
 	m := &serverMetrics{
 		registry: prometheus.NewRegistry(), callers: authorization.NewCallerMetrics(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_cf_api_requests_total", Help: "Requests to the CF API, by row of the table of routes and by status; 499 if the client went away.",
+			Name: "torpor_cf_api_requests_total", Help: "Number of requests to the CF API, by route and status; 499 if the client disconnected.",
 		}, []string{"route", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "torpor_cf_api_request_duration_seconds", Help: "Time to the answer of the CF API, by row of the table of routes; it has in it how long answers are held.",
+			Name: "torpor_cf_api_request_duration_seconds", Help: "Response time of the CF API, by route, including the time for which answers are delayed.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15},
 		}, []string{"route"}),
 	}
@@ -52,7 +53,7 @@ func (m *serverMetrics) observeRequest(route string, status int, took time.Durat
 	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }
 
-// startServer serves the metrics on an address; ended gets the reason if that ends by itself.
+// startServer serves the metrics on an address. If the server ends unexpectedly, ended receives the reason.
 func (m *serverMetrics) startServer(ctx context.Context, address string, ended chan<- error) (io.Closer, error) {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))

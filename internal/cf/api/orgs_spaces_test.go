@@ -11,11 +11,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAdminMakesOrgsSpacesAndRoles makes an org and a space, gives a role in it, and deletes both, as cf create-org,
-// create-space, set-space-role and delete-space do.
+// TestAdminMakesOrgsSpacesAndRoles creates an org and a space, gives a role in it, and deletes both, with the requests
+// of cf create-org, create-space, set-space-role and delete-space.
 func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	e := shared.Get(t)
-	// The user of the new roles is new, because orgs outlive this test and others expect alice to see only theirs.
+	// The new roles belong to a new user, because orgs outlive this test and other tests expect that alice sees only
+	// their orgs.
 	otherNamespace, other := e.createServiceAccount(t, "carol")
 	ada, carol := e.adminCaller(t), e.callerOf(t, otherNamespace, "carol")
 	name := "org-of-" + otherNamespace
@@ -25,9 +26,9 @@ func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	inOrg := `"relationships":{"organization":{"data":{"guid":"` + org + `"}}}`
 	space := ada.expect(t, http.StatusCreated, "POST /v3/spaces", `{"name":"stage",`+inOrg+`}`).field(t, "guid")
 	ada.expect(t, http.StatusUnprocessableEntity, "POST /v3/spaces", `{"name":"stage",`+inOrg+`}`, "errors.0.detail=Name must be unique per organization")
-	// The client would be told that it may use what nothing can be made in.
-	if r := ada.expect(t, http.StatusServiceUnavailable, "POST /v3/spaces", `{"name":"`+spaceWithoutNamespace+`",`+inOrg+`}`); !strings.Contains(r.body, "was made, and has no namespace yet") {
-		t.Errorf("found %s, want a sentence that says what there is", r.body)
+	// Otherwise the client would use a space in which nothing can be created.
+	if r := ada.expect(t, http.StatusServiceUnavailable, "POST /v3/spaces", `{"name":"`+spaceWithoutNamespace+`",`+inOrg+`}`); !strings.Contains(r.body, "was created, and has no namespace yet") {
+		t.Errorf("found %s, want a sentence about the current state", r.body)
 	}
 	carol.expect(t, http.StatusUnprocessableEntity, "POST /v3/spaces", `{"name":"mine",`+inOrg+`}`)
 	asUser := `"user":{"data":{"username":"` + other + `"}}`
@@ -36,7 +37,7 @@ func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	ada.expect(t, http.StatusCreated, "POST /v3/roles", `{"type":"organization_user","relationships":{`+asUser+`,"organization":{"data":{"guid":"`+org+`"}}}}`)
 	ada.expect(t, http.StatusCreated, "POST /v3/roles", role, "relationships.space.data.guid="+space)
 	if r := ada.expect(t, http.StatusUnprocessableEntity, "POST /v3/roles", role); !strings.Contains(r.body, "already has 'space_developer' role") {
-		t.Errorf("found %s, want the words that the client knows", r.body)
+		t.Errorf("found %s, want the text that the client matches", r.body)
 	}
 	ada.expect(t, http.StatusUnprocessableEntity, "POST /v3/roles", `{"type":"king","relationships":{`+asUser+`}}`)
 	testenv.Eventually(t, "carol sees the space", func() error {
@@ -52,7 +53,7 @@ func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	ada.expect(t, http.StatusAccepted, "DELETE /v3/organizations/"+org, "")
 }
 
-// TestAdminSeesAndTakesRoles sends what cf space-users, org-users, unset-space-role and unset-org-role do.
+// TestAdminSeesAndTakesRoles sends the requests of cf space-users, org-users, unset-space-role and unset-org-role.
 func TestAdminSeesAndTakesRoles(t *testing.T) {
 	e := shared.Get(t)
 	ada, org, space := e.adminCaller(t), e.org, e.createSpace(t)
@@ -64,10 +65,10 @@ func TestAdminSeesAndTakesRoles(t *testing.T) {
 	}
 	carol.awaitStatus(t, http.StatusNotFound, "/v3/spaces/"+space)
 	give("space_developer", "space", space)
-	// What was refused a moment ago is not remembered.
+	// The denial of a moment ago is not cached.
 	carol.expect(t, http.StatusOK, "GET /v3/spaces/"+space, "", "guid="+space)
 	give("organization_user", "organization", org)
-	// Two roles of CF that are one to Kubernetes are given and taken away each for itself.
+	// Two CF roles with the same ClusterRole are given and removed independently.
 	give("organization_manager", "organization", org)
 
 	ofCarol := "&user_guids=" + user
@@ -95,7 +96,7 @@ func TestAdminSeesAndTakesRoles(t *testing.T) {
 	carol.expect(t, http.StatusOK, "GET /v3/organizations/"+org, "")
 }
 
-// TestAdminRenamesAndLabelsOrgsAndSpaces sends what cf rename-org, rename-space, set-label and labels do.
+// TestAdminRenamesAndLabelsOrgsAndSpaces sends the requests of cf rename-org, rename-space, set-label and labels.
 func TestAdminRenamesAndLabelsOrgsAndSpaces(t *testing.T) {
 	e := shared.Get(t)
 	ada, alice := e.adminCaller(t), e.callerNamed(t, "alice")
@@ -105,7 +106,7 @@ func TestAdminRenamesAndLabelsOrgsAndSpaces(t *testing.T) {
 				t.Helper()
 				return ada.expect(t, http.StatusCreated, "POST /v3/"+path, `{"name":"`+name+`","relationships":{"organization":{"data":{"guid":"`+org+`"}}}}`).field(t, "guid")
 			}
-			old := e.CreateNamespace(t) // A name that no other test has.
+			old := e.CreateNamespace(t) // A name that no other test uses.
 			guid, patch := create(old), "PATCH /v3/"+path+"/"
 			create(old + "-taken")
 			ada.expect(t, http.StatusOK, patch+guid, `{"name":"`+old+`-new"}`, "guid="+guid, "name="+old+"-new")
@@ -122,7 +123,7 @@ func TestAdminRenamesAndLabelsOrgsAndSpaces(t *testing.T) {
 			ada.expect(t, http.StatusUnprocessableEntity, patch+guid, `{"metadata":{"labels":{"env":"a b"}}}`)
 		})
 	}
-	// A namespace with labels has no object that could keep either.
+	// A labelled namespace without a CFOrg or CFSpace can store neither.
 	plain := e.CreateNamespace(t)
 	e.labelNamespace(t, plain, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org, korifiv1alpha1.SpaceGUIDLabel: plain})
 	ada.awaitStatus(t, http.StatusOK, "/v3/spaces/"+plain)

@@ -18,24 +18,24 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestReplicasAgree asks two replicas at once for what only one may get.
+// TestReplicasAgree sends conflicting requests to two replicas at once.
 func TestReplicasAgree(t *testing.T) {
 	e := shared.Get(t)
 	other := e.startReplica(t, 1000)
 	space := e.createSpace(t)
 	alice := e.callerNamed(t, "alice")
 	both := []caller{alice, alice.at(other)}
-	t.Run("of two apps that are created with one name one is kept", func(t *testing.T) {
+	t.Run("one of two apps that are created with one name is kept", func(t *testing.T) {
 		const rounds = 20
 		for i := range rounds {
 			name := fmt.Sprintf("app-%d", i)
 			made := sendToAll(t, both, "POST /v3/apps", `{"name":"`+name+`","relationships":{"space":{"data":{"guid":"`+space+`"}}}}`, http.StatusCreated)
 			if found := e.countAppsNamed(t, space, name); len(made) > 1 || found != len(made) {
-				t.Fatalf("%s: found %d apps and %d that were answered, want at most one, and the others taken back", name, found, len(made))
+				t.Fatalf("%s: found %d apps and %d successful responses, want at most one, and the others undone", name, found, len(made))
 			}
 		}
 	})
-	t.Run("of two apps that are renamed to one name one gets it", func(t *testing.T) {
+	t.Run("one of two apps that are renamed to one name gets it", func(t *testing.T) {
 		const rounds = 10
 		for i := range rounds {
 			var apps [2]string
@@ -63,7 +63,7 @@ func TestReplicasAgree(t *testing.T) {
 			t.Errorf("found %v, want two revisions", got)
 		}
 	})
-	t.Run("a job is known to a replica that did not begin it, and what it says is so there", func(t *testing.T) {
+	t.Run("a job of one replica has the same state at the other", func(t *testing.T) {
 		const rounds = 20
 		for i := range rounds {
 			app := e.createApp(t, space, fmt.Sprintf("deleted-%d", i), 1, stopped)
@@ -74,7 +74,7 @@ func TestReplicasAgree(t *testing.T) {
 		}
 	})
 	for _, path := range []string{"/v3/apps?order_by=name&space_guids=" + space, "/v3/spaces", "/v3/organizations", "/whoami"} {
-		testenv.Eventually(t, "both replicas answer "+path+" alike", func() error {
+		testenv.Eventually(t, "both replicas respond to "+path+" alike", func() error {
 			a, b := alice.get(t, path), both[1].get(t, path)
 			if strings.ReplaceAll(a.body, e.url, other.url) != b.body {
 				return fmt.Errorf("found %s and %s", a.body, b.body)
@@ -84,8 +84,8 @@ func TestReplicasAgree(t *testing.T) {
 	}
 }
 
-// sendToAll sends the same request to all replicas at once, and returns the answers with the status that is wanted. The
-// others have to say that a name is taken.
+// sendToAll sends the same request to all replicas at once, and returns the responses with the wanted status. The
+// others must report that the name is taken.
 func sendToAll(t *testing.T, replicas []caller, request, body string, status int) (got []response) {
 	t.Helper()
 	method, path, _ := strings.Cut(request, " ")
@@ -111,8 +111,8 @@ func sendToAll(t *testing.T, replicas []caller, request, body string, status int
 	return got
 }
 
-// TestJobIsHeldUntilItIsDone polls a deletion that takes long, as the caller that began it, as another one, and as one
-// that may see nothing.
+// TestJobIsHeldUntilItIsDone polls a slow deletion as the caller that started it, as another caller, and as a caller
+// without rights.
 func TestJobIsHeldUntilItIsDone(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, stopped)
@@ -124,7 +124,7 @@ func TestJobIsHeldUntilItIsDone(t *testing.T) {
 	}
 	setFinalizers(`["example.com/pods-are-left"]`)
 	job := "/v3/jobs/app.delete~" + app
-	// Before the deletion there is no such job.
+	// Before the deletion, the job does not exist.
 	alice.expect(t, http.StatusNotFound, "GET "+job, "")
 	bob.expect(t, http.StatusForbidden, "DELETE /v3/apps/"+app, "")
 	if r := alice.expect(t, http.StatusAccepted, "DELETE /v3/apps/"+app, ""); r.location != e.url+job {
@@ -132,7 +132,7 @@ func TestJobIsHeldUntilItIsDone(t *testing.T) {
 	}
 	mallory.expect(t, http.StatusNotFound, "GET "+job, "", "errors.0.detail=Job not found")
 	if r := bob.expect(t, http.StatusOK, "GET "+job, "", "state=PROCESSING"); r.took < time.Second {
-		t.Errorf("found it answered after %s, want it held while Pods are left", r.took)
+		t.Errorf("found the response after %s, want it held while Pods are left", r.took)
 	}
 	answers := alice.getLater(t, job)
 	setFinalizers("null")
@@ -140,8 +140,8 @@ func TestJobIsHeldUntilItIsDone(t *testing.T) {
 	r.expect(t, "GET "+job, http.StatusOK, "state=COMPLETE")
 }
 
-// TestJobOfARouteIsOfADeletion polls the deletion of a route as TestJobIsHeldUntilItIsDone does that of an app: it says nothing of a route
-// that is not being deleted, nor to those who may not see it.
+// TestJobOfARouteIsOfADeletion polls the deletion of a route. The job is not found for a route that is not being
+// deleted, or for a caller that may not see the route.
 func TestJobOfARouteIsOfADeletion(t *testing.T) {
 	e := shared.Get(t)
 	space := e.createSpace(t)

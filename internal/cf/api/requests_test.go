@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestBodiesThatMakeNoSense sends what no client should: the answer is an error of CF, never a failure of the server.
+// TestBodiesThatMakeNoSense sends invalid requests. The response is a CF error, never a server failure.
 func TestBodiesThatMakeNoSense(t *testing.T) {
 	e := shared.Get(t)
 	const parseError, unprocessable, notFound = "CF-MessageParseError", "CF-UnprocessableEntity", "CF-ResourceNotFound"
@@ -31,24 +31,24 @@ func TestBodiesThatMakeNoSense(t *testing.T) {
 		status        int
 		title, says   string
 	}{
-		"a body that is no JSON":             {"POST /v3/apps", "name=shop", http.StatusBadRequest, parseError, "parse error"},
-		"a body that ends early":             {"POST /v3/apps", `{"name":`, http.StatusBadRequest, parseError, "parse error"},
-		"a body above 1 MiB":                 {"POST /v3/apps", big, http.StatusBadRequest, parseError, "at most 1024 KiB"},
-		"a manifest above 256 KiB":           {"POST /v3/spaces/" + space + "/actions/apply_manifest", big, http.StatusBadRequest, parseError, "at most 256 KiB"},
-		"a list where an object is expected": {"POST /v3/packages", `[1]`, http.StatusUnprocessableEntity, unprocessable, "expected an object"},
-		"a field of a wrong type":            {"POST /v3/apps", `{"name":7}`, http.StatusUnprocessableEntity, unprocessable, "expected name to be a string, found a number"},
-		"an inner field of a wrong type":     {"POST /v3/builds", `{"package":{"guid":[]}}`, http.StatusUnprocessableEntity, unprocessable, "expected package.guid to be a string"},
-		"a number that is too large":         {scale, `{"instances":99999999999}`, http.StatusUnprocessableEntity, unprocessable, "expected instances to be a whole number"},
-		"a number that is not whole":         {scale, `{"instances":1.5}`, http.StatusUnprocessableEntity, unprocessable, "whole number"},
-		"an empty body where one is needed":  {"POST /v3/apps", ``, http.StatusUnprocessableEntity, unprocessable, "Invalid space"},
-		"a body of nulls":                    {"POST /v3/deployments", `{"relationships":null,"options":null,"droplet":null,"strategy":null}`, http.StatusNotFound, notFound, "App not found"},
-		"an empty name":                      {"POST /v3/apps", `{"name":"",` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of letters"},
-		"a variable of the platform":         {"PATCH /v3/apps/" + app + "/environment_variables", `{"var":{"PORT":"1"}}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of your own for an environment variable, found 'PORT'; choose another"},
-		"one of a new app":                   {"POST /v3/apps", `{"name":"reserved","environment_variables":{"A":"b","VCAP_SERVICES":"{}"},` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of your own for an environment variable, found 'VCAP_SERVICES'; choose another"},
-		"a manifest whose second app fails":  {"POST /v3/spaces/" + space + "/actions/apply_manifest", `applications: [{name: first, docker: {image: x}}, {name: second app}]`, http.StatusUnprocessableEntity, unprocessable, "For application 'second app'"},
-		"an index that is no number":         {instances + "one%20two", ``, http.StatusNotFound, notFound, "Instance not found"},
-		"a GUID that is a path":              {"GET /v3/apps/..%2f..%2fapi", ``, http.StatusNotFound, notFound, "App not found"},
-		"a revision without a number":        {"GET /v3/revisions/-", ``, http.StatusNotFound, notFound, "Revision not found"},
+		"a body that is not JSON":                  {"POST /v3/apps", "name=shop", http.StatusBadRequest, parseError, "parse error"},
+		"a body that ends early":                   {"POST /v3/apps", `{"name":`, http.StatusBadRequest, parseError, "parse error"},
+		"a body above 1 MiB":                       {"POST /v3/apps", big, http.StatusBadRequest, parseError, "at most 1024 KiB"},
+		"a manifest above 256 KiB":                 {"POST /v3/spaces/" + space + "/actions/apply_manifest", big, http.StatusBadRequest, parseError, "at most 256 KiB"},
+		"a list where an object is expected":       {"POST /v3/packages", `[1]`, http.StatusUnprocessableEntity, unprocessable, "expected an object"},
+		"a field of a wrong type":                  {"POST /v3/apps", `{"name":7}`, http.StatusUnprocessableEntity, unprocessable, "expected name to be a string, found a number"},
+		"an inner field of a wrong type":           {"POST /v3/builds", `{"package":{"guid":[]}}`, http.StatusUnprocessableEntity, unprocessable, "expected package.guid to be a string"},
+		"a number that is too large":               {scale, `{"instances":99999999999}`, http.StatusUnprocessableEntity, unprocessable, "expected instances to be a whole number"},
+		"a number that is not whole":               {scale, `{"instances":1.5}`, http.StatusUnprocessableEntity, unprocessable, "whole number"},
+		"an empty body where one is needed":        {"POST /v3/apps", ``, http.StatusUnprocessableEntity, unprocessable, "Invalid space"},
+		"a body of nulls":                          {"POST /v3/deployments", `{"relationships":null,"options":null,"droplet":null,"strategy":null}`, http.StatusNotFound, notFound, "App not found"},
+		"an empty name":                            {"POST /v3/apps", `{"name":"",` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of letters"},
+		"a variable of the platform":               {"PATCH /v3/apps/" + app + "/environment_variables", `{"var":{"PORT":"1"}}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of your own for an environment variable, found 'PORT'; choose another"},
+		"a variable of the platform for a new app": {"POST /v3/apps", `{"name":"reserved","environment_variables":{"A":"b","VCAP_SERVICES":"{}"},` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of your own for an environment variable, found 'VCAP_SERVICES'; choose another"},
+		"a manifest whose second app fails":        {"POST /v3/spaces/" + space + "/actions/apply_manifest", `applications: [{name: first, docker: {image: x}}, {name: second app}]`, http.StatusUnprocessableEntity, unprocessable, "For application 'second app'"},
+		"an index that is not a number":            {instances + "one%20two", ``, http.StatusNotFound, notFound, "Instance not found"},
+		"a GUID that is a path":                    {"GET /v3/apps/..%2f..%2fapi", ``, http.StatusNotFound, notFound, "App not found"},
+		"a revision without a number":              {"GET /v3/revisions/-", ``, http.StatusNotFound, notFound, "Revision not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := alice.expect(t, test.status, test.request, test.body, "errors.0.title="+test.title)
@@ -57,7 +57,7 @@ func TestBodiesThatMakeNoSense(t *testing.T) {
 			}
 		})
 	}
-	// Fields that are unknown or null are of newer clients, and no reason to refuse a request.
+	// Newer clients may send unknown fields or null, which is not an error.
 	alice.expect(t, http.StatusCreated, "POST /v3/apps", `{"name":"new","something":{"new":[1]},"lifecycle":null,"metadata":{"labels":{"a":"b"}},`+inSpace+`}`)
 	if r := alice.send(t, "PUT", "/v3/apps", ""); r.header.Get("Allow") != "GET, POST" {
 		t.Errorf("found the methods %q, want GET, POST", r.header.Get("Allow"))
@@ -68,7 +68,7 @@ func TestBodiesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// A quota lets in the first app of a manifest, and not the second.
+// A quota admits the first app of a manifest, but not the second.
 func TestAFailedManifestNamesWhatItApplied(t *testing.T) {
 	e := shared.Get(t)
 	space := e.createSpace(t)
@@ -86,12 +86,13 @@ func TestAFailedManifestNamesWhatItApplied(t *testing.T) {
 	manifest := `{"applications":[{"name":"first","docker":{"image":"x:1"}},{"name":"second","docker":{"image":"x:1"}},{"name":"third","docker":{"image":"x:1"}}]}`
 	r := alice.send(t, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest)
 	if detail := r.field(t, "errors.0.detail"); r.status != http.StatusUnprocessableEntity || !strings.Contains(detail, "exceeded quota: small") || !strings.HasSuffix(detail, "; applied before: first") {
-		t.Errorf("expected 422 that names the quota and the app that was made, found %d %s", r.status, r.body)
+		t.Errorf("expected 422 that names the quota and the created app, found %d %s", r.status, r.body)
 	}
 	alice.expect(t, http.StatusOK, "GET /v3/apps?space_guids="+space, "", "resources#=1", "resources.0.name=first")
 }
 
-// An app whose making was cut off before it had its environment could not start, and a push finds it as if it had one.
+// An app whose creation was interrupted before it had its environment cannot start. The next push creates the
+// environment.
 func TestPushRepairsAnAppWithoutItsEnvironment(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, stopped)

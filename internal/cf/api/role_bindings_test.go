@@ -16,8 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces tries, with torpor-cf-admin and nothing else, to become the administrator of the cluster
-// by way of a role in another namespace, whose Secrets that role reads.
+// TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces tries to gain the rights of a cluster administrator with nothing but
+// torpor-cf-admin. It gives a role in another namespace, which can read the Secrets of that namespace.
 func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 	e := shared.Get(t)
 	space, plain := e.createSpace(t), e.CreateNamespace(t)
@@ -29,7 +29,7 @@ func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "ada"}},
 		}
 	}
-	// The API server begins to enforce a policy a moment after it was made.
+	// The API server enforces a policy only a moment after its creation.
 	testenv.Eventually(t, "the policy is enforced", func() error {
 		if err := ada.Create(t.Context(), newBinding(plain, "torpor-space-developer")); !k8serrors.IsForbidden(err) {
 			return errors.New("expected a role in a plain namespace to be refused, found it given")
@@ -65,8 +65,8 @@ func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 		})
 	}
 	for name, binding := range map[string]*rbacv1.RoleBinding{
-		"a role outside of CF is not taken away":               newBinding("kube-system", "view"),
-		"a role that others gave in a space is not taken away": newBinding(space, "view"),
+		"a role outside of CF is not taken away":                            newBinding("kube-system", "view"),
+		"a role that was given by other means in a space is not taken away": newBinding(space, "view"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			e.ExpectCreated(t, binding)
@@ -80,7 +80,7 @@ func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 	}
 }
 
-// createCFAdmin returns a client of somebody who has torpor-cf-admin in the whole cluster, and no other role.
+// createCFAdmin returns a client of a user with torpor-cf-admin in the whole cluster, and no other role.
 func (e *testEnv) createCFAdmin(t *testing.T) client.Client {
 	t.Helper()
 	cfg := rest.AnonymousClientConfig(e.Config)
@@ -92,7 +92,7 @@ func (e *testEnv) createCFAdmin(t *testing.T) client.Client {
 	return c
 }
 
-// adminCaller returns a caller who has torpor-cf-admin in the whole cluster, and no other role.
+// adminCaller returns a caller with torpor-cf-admin in the whole cluster, and no other role.
 func (e *testEnv) adminCaller(t *testing.T) caller {
 	t.Helper()
 	namespace, user := e.createServiceAccount(t, "ada")

@@ -17,7 +17,7 @@ const (
 	tablesEnd   = "<!-- end -->\n"
 )
 
-// TestRoutesAreDocumented compares the tables in docs/cf.md with the table of routes; TORPOR_UPDATE=1 writes them anew.
+// TestRoutesAreDocumented compares the tables in docs/cf.md with the table of routes; TORPOR_UPDATE=1 rewrites them.
 func TestRoutesAreDocumented(t *testing.T) {
 	var tables strings.Builder
 	tables.WriteString("\n| request | what it does | rights of the caller |\n|---|---|---|\n")
@@ -30,7 +30,7 @@ func TestRoutesAreDocumented(t *testing.T) {
 			rights = "none"
 		}
 		if r.Description == "" {
-			t.Errorf("%s %s: expected what it does, found nothing", r.Method, r.Path)
+			t.Errorf("%s %s: expected a description, found none", r.Method, r.Path)
 		}
 		fmt.Fprintf(&tables, "| `%s %s` | %s | %s |\n", r.Method, strings.TrimSuffix(r.Path, "{$}"), r.Description, rights)
 	}
@@ -56,6 +56,6 @@ func TestRoutesAreDocumented(t *testing.T) {
 		return
 	}
 	if inside != tables.String() {
-		t.Error("expected docs/cf.md to be what the routes say, found it stale; run make generate")
+		t.Error("expected docs/cf.md to match the table of routes, found it stale; run make generate")
 	}
 }

@@ -32,51 +32,54 @@ import (
 )
 
 const (
-	// headerTimeout and maxHeaderBytes end connections that send headers byte by byte, or without end. A certificate with its
-	// chain and its key fits into a header.
+	// headerTimeout and maxHeaderBytes end connections with slow or endless headers. A certificate with its chain and
+	// its key fits into a header.
 	headerTimeout  = 5 * time.Second
 	maxHeaderBytes = 64 << 10
-	// writeTimeout ends connections that do not read; it is twice as long as a response may be held.
+	// writeTimeout ends connections that do not read. It is twice the time for which a response may be held.
 	writeTimeout = 2 * requestTimeout
 	idleTimeout  = 2 * time.Minute
-	// shutdownTimeout bounds the wait for requests in flight.
+	// shutdownTimeout limits the wait for requests in flight.
 	shutdownTimeout = 15 * time.Second
 	cacheQPS        = 100
-	// A manifest takes up to 30 MiB for some milliseconds, a reading of logs up to 5 MiB until the nodes and the client are done.
+	// A manifest takes up to 30 MiB for some milliseconds. Reading logs takes up to 5 MiB until the nodes and the
+	// client have finished.
 	manifestSlots, manifestSlotsOfCaller = 3, 1
 	logSlots, logSlotsOfCaller           = 16, 4
 	uploadSlots, uploadSlotsOfCaller     = 8, 2
 )
 
-// Options are what the command line sets.
+// Options holds the settings of the command line.
 type Options struct {
 	// Address is the host:port to serve on.
 	Address string
-	// Certificate and Key are files in PEM, read again when they change. Without them a pair is made in Folder.
+	// Certificate and Key are PEM files, read again when they change. Without them, a pair is created in Folder.
 	Certificate, Key, Folder string
 	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
-	// FailuresPerSecond limits the invalid credentials that are looked at from one address.
+	// FailuresPerSecond limits the invalid credentials that are reviewed from one address.
 	FailuresPerSecond float64
-	// MaxStaleness is for how long what is shown may not have been watched.
+	// MaxStaleness limits the time for which the cache may be unwatched before requests fail.
 	MaxStaleness time.Duration
-	// MaxInstances is how many instances a caller may ask for of one process.
+	// MaxInstances limits the number of instances of one process.
 	MaxInstances int32
-	// Namespace is where CFOrgs are.
+	// Namespace is the namespace of CFOrgs.
 	Namespace string
-	// ExternalURL begins every link, as https://api.example.com; empty takes the host that a request names.
+	// ExternalURL is the base of every link, such as https://api.example.com. If it is empty, links use the host of the
+	// request.
 	ExternalURL string
-	// BuilderURL is where the code of packages goes, with the token in BuilderTokenFile; both may be empty.
+	// BuilderURL is the address to which the code of packages is sent, with the token in BuilderTokenFile. Both may be
+	// empty.
 	BuilderURL, BuilderTokenFile string
 	// MetricsAddress is the host:port to serve metrics on, without TLS; "0" and empty serve none.
 	MetricsAddress string
 	Log            *slog.Logger
-	// Ready, if set, is called with the address once requests are answered.
+	// Ready, if set, is called with the address once the server accepts requests.
 	Ready func(address string)
 }
 
-// Run serves the API until ctx ends. cfg has the API's own credentials, which only fill the cache: what callers see of the
-// cache, and all that they change, is decided by their own credentials.
+// Run serves the API until ctx ends. cfg has the API's own credentials, which only fill the cache. The caller's own
+// credentials decide which objects of the cache the caller sees, and which changes are allowed.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	log.SetLogger(logr.FromSlogHandler(o.Log.Handler()))
 	s, err := newServer(cfg, o)
@@ -87,7 +90,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	// The cache outlives the signal to stop, because requests in flight are answered from it.
+	// The cache outlives the signal to stop, because requests in flight still read from it.
 	cacheCtx, stopCache := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopCache()
 	ended := make(chan error, 3)
@@ -115,7 +118,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	return errors.Join(err, s.shutdown(cacheCtx, httpServer), metricsServer.Close())
 }
 
-// newHTTPServer returns a server with a limit for everything that a client can be slow at.
+// newHTTPServer returns a server with a timeout for each step that a client can delay.
 func (s *server) newHTTPServer(tlsConfig *tls.Config) *http.Server {
 	httpServer := &http.Server{
 		Handler: s.newHandler(), TLSConfig: tlsConfig, ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: writeTimeout,
@@ -125,7 +128,7 @@ func (s *server) newHTTPServer(tlsConfig *tls.Config) *http.Server {
 	return httpServer
 }
 
-// shutdown waits for the requests in flight. Responses that are held are sent at once, as things stand.
+// shutdown waits for the requests in flight. Held responses are sent at once with the current state.
 func (s *server) shutdown(ctx context.Context, httpServer *http.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
@@ -173,19 +176,19 @@ func newServer(cfg *rest.Config, o Options) (*server, error) {
 	return &server{api: api, authenticator: authenticator, metrics: counted, externalURL: external, log: o.Log}, nil
 }
 
-// parseExternalURL returns an address without a slash at its end, since paths are put behind it.
+// parseExternalURL returns an address without a trailing slash, because paths are appended to it.
 func parseExternalURL(address string) (string, error) {
 	if address == "" {
 		return "", nil
 	}
 	parsed, err := url.Parse(address)
 	if err != nil || parsed.Scheme != "https" || parsed.Host == "" || strings.Trim(parsed.Path, "/") != "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
-		return "", errors.New("expected --external-url such as https://api.example.com, without user, path and query; found another; correct it")
+		return "", errors.New("expected --external-url such as https://api.example.com, without a user name, path, query or fragment; found another URL; correct it")
 	}
 	return "https://" + parsed.Host, nil
 }
 
-// newTLSConfig returns a configuration that follows changes of the certificate's files.
+// newTLSConfig returns a configuration that reloads the certificate when its files change.
 func newTLSConfig(ctx context.Context, o Options) (*tls.Config, error) {
 	certificate, key := o.Certificate, o.Key
 	if certificate == "" && key == "" && o.Folder != "" {
@@ -195,7 +198,7 @@ func newTLSConfig(ctx context.Context, o Options) (*tls.Config, error) {
 		}
 	}
 	if certificate == "" || key == "" {
-		return nil, errors.New("expected --tls-cert and --tls-key, or --tls-folder for a certificate of its own, because clients send keys; found neither")
+		return nil, errors.New("expected --tls-cert and --tls-key, or --tls-folder for a self-signed certificate, because clients send keys; found neither")
 	}
 	watcher, err := certwatcher.New(certificate, key)
 	if err != nil {
@@ -203,7 +206,7 @@ func newTLSConfig(ctx context.Context, o Options) (*tls.Config, error) {
 	}
 	go func() {
 		if err := watcher.Start(ctx); err != nil {
-			o.Log.Error("the certificate is not watched any more; restart when it changes", "error", err)
+			o.Log.Error("the certificate is no longer watched; restart when it changes", "error", err)
 		}
 	}()
 	return &tls.Config{GetCertificate: watcher.GetCertificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}, nil

@@ -72,7 +72,7 @@ func TestSlowAndEndlessClientsAreDisconnected(t *testing.T) {
 	})
 }
 
-// TestEndFinishesRequests stops a replica while it holds an answer.
+// TestEndFinishesRequests stops a replica while it holds a response.
 func TestEndFinishesRequests(t *testing.T) {
 	e := shared.Get(t)
 	_, app := e.createShop(t, 1, started)
@@ -92,11 +92,11 @@ func TestEndFinishesRequests(t *testing.T) {
 	})
 	r.stop()
 	if a := <-answers; a.status != http.StatusOK || strings.Contains(a.body, "RUNNING") || a.field(t, "resources#") != "1" {
-		t.Errorf("found %d %s, want the answer as things stand", a.status, a.body)
+		t.Errorf("found %d %s, want the response with the current state", a.status, a.body)
 	}
 	t.Logf("the end took %s", time.Since(begin))
 	if _, err := alice.try(t.Context(), "GET", "/healthz", ""); err == nil {
-		t.Error("found an answer after the end, want none")
+		t.Error("found a response after the end, want none")
 	}
 }
 
@@ -120,7 +120,7 @@ func (r *replica) scrapeMetrics(t *testing.T) string {
 	return string(raw)
 }
 
-// countCredentials returns how many credentials a replica has asked Kubernetes about, and how many it knew.
+// countCredentials returns the numbers of credentials that a replica has reviewed, and that it had cached.
 func (r *replica) countCredentials(t *testing.T) (asked, known int) {
 	t.Helper()
 	for line := range strings.Lines(r.scrapeMetrics(t)) {
@@ -135,10 +135,10 @@ func (r *replica) countCredentials(t *testing.T) (asked, known int) {
 	return asked, known
 }
 
-// TestMetricsCountAndCallersAreLimited sends a few requests to a replica of its own, and more than one caller may.
+// TestMetricsCountAndCallersAreLimited sends a few requests to a new replica, and then more than one caller's limit.
 func TestMetricsCountAndCallersAreLimited(t *testing.T) {
 	e := shared.Get(t)
-	// Even a slow machine sends these at once, and the limit lets five of a caller's requests through.
+	// Even a slow machine sends these at once, and the limit allows five requests of a caller.
 	const atOnce = 40
 	space, app := e.createShop(t, 1, stopped)
 	r := e.startReplica(t, 1)
@@ -158,7 +158,7 @@ func TestMetricsCountAndCallersAreLimited(t *testing.T) {
 		if a.status == http.StatusTooManyRequests {
 			refused++
 			if a.field(t, "errors.0.title") != "CF-RateLimitExceeded" || a.header.Get("Retry-After") == "" {
-				t.Errorf("found %s, want the words of CF and when to try again", a.body)
+				t.Errorf("found %s, want the text of CF and the time of the next attempt", a.body)
 			}
 		}
 	}
@@ -183,14 +183,14 @@ func TestMetricsCountAndCallersAreLimited(t *testing.T) {
 			t.Errorf("expected %s of the program itself, found none", name)
 		}
 	}
-	// A credential is known for 10 s, so on a busy machine Kubernetes may be asked again.
+	// A credential is cached for 10 s, so on a busy machine it may be reviewed again.
 	asked, known := r.countCredentials(t)
 	if asked+known != 3+atOnce || asked < 1 || asked > 1 && took < 10*time.Second {
 		t.Errorf("found %d credentials asked about and %d known, want 1 and %d", asked, known, 2+atOnce)
 	}
 	for _, never := range []string{app, space, "nobody", "bob"} {
 		if strings.Contains(text, never) {
-			t.Errorf("found %q in the metrics, want nothing of who asked for what", never)
+			t.Errorf("found %q in the metrics, want no data of callers", never)
 		}
 	}
 	e.callerNamed(t, "alice").at(r).expect(t, http.StatusOK, "GET /whoami", "")

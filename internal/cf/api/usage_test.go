@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// createPodMetrics says what an instance uses: that of its container, which has a proxy beside it.
+// createPodMetrics creates the usage of an instance whose Pod also has a proxy container.
 func (e *testEnv) createPodMetrics(t *testing.T, space, process, version, index, cpu, memory string) {
 	t.Helper()
 	container := func(name, cpu, memory string) any {
@@ -51,10 +51,10 @@ func TestStatsShowWhatInstancesUse(t *testing.T) {
 	alice := e.callerNamed(t, "alice")
 	for _, c := range []caller{alice, e.callerNamed(t, "bob")} {
 		if found := c.expect(t, http.StatusOK, stats, "", used...); strings.Count(found.body, nothing) != 1 {
-			t.Errorf("expected one instance of which nothing was measured, found %s", found.body)
+			t.Errorf("expected one instance without usage, found %s", found.body)
 		}
 	}
-	// Who sees the app without that of metrics.k8s.io gets the rest, and takes it from nobody else.
+	// A caller who sees the app but not metrics.k8s.io gets the stats without usage. Other callers still get the usage.
 	namespace, _ := e.createServiceAccount(t, "looker")
 	e.ExpectCreated(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "looker"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{korifiv1alpha1.GroupVersion().Group}, Resources: []string{"cfapps", "cfprocesses"}, Verbs: []string{"get", "list"},
@@ -65,7 +65,7 @@ func TestStatsShowWhatInstancesUse(t *testing.T) {
 	})
 	e.awaitBinding(t, "system:serviceaccount:"+namespace+":looker", nil, space)
 	if found := e.callerOf(t, namespace, "looker").expect(t, http.StatusOK, stats, "", "resources.0.state=RUNNING"); strings.Count(found.body, nothing) != 3 {
-		t.Errorf("expected nothing of what the instances use, found %s", found.body)
+		t.Errorf("expected no usage of the instances, found %s", found.body)
 	}
 	alice.expect(t, http.StatusOK, stats, "", used...)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package app decides which processes an app lacks, and what its status reports of them. It is pure; package controller
-// beside it observes and acts.
+// Package app decides which processes an app lacks, and what its status reports. It is pure; its package
+// controller observes and acts.
 package app
 
 import (
@@ -16,44 +16,44 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// Defaults of a process that is made because the app has none of its type.
+// Defaults of a process that is created because the app has no process of that type.
 const (
 	memoryMB = 1024
 	diskMB   = 1024
 )
 
-// Observed is an app with what belongs to it.
+// Observed is an app with the objects that belong to it.
 type Observed struct {
 	App       *korifiv1alpha1.CFApp
 	Processes []korifiv1alpha1.CFProcess
 	LRPs      []eiriniv1.LRP
 	// Droplet is the app's current one; nil if it has none.
 	Droplet *korifiv1alpha1.Droplet
-	// Builds and Packages are all of the app that are not being deleted.
+	// Builds and Packages are all of the app's that are not being deleted.
 	Builds   []korifiv1alpha1.CFBuild
 	Packages []korifiv1alpha1.CFPackage
-	// Stops are the record of the stops that spec.desiredState has asked for.
+	// Stops is the record of the stops that spec.desiredState has requested.
 	Stops stoprecord.Records
-	// Scheduled is the Slumber's stop that holds; nil if none does.
+	// Scheduled is the stop of a Slumber that is in effect; nil if absent.
 	Scheduled *torporv1alpha1.ScheduledStop
 }
 
-// shouldRun reports whether the app is to be started: people want it so, and no Slumber stops it.
+// shouldRun reports whether the app is to be started: its spec asks for that, and no Slumber stops it.
 func (o Observed) shouldRun() bool {
 	return o.App.Spec.DesiredState == korifiv1alpha1.StartedState && o.Scheduled == nil
 }
 
-// Plan is what the app lacks, and what it needs no more.
+// Plan is what the app lacks, and what it no longer needs.
 type Plan struct {
 	Create          []*korifiv1alpha1.CFProcess
 	ExpiredBuilds   []*korifiv1alpha1.CFBuild
 	ExpiredPackages []*korifiv1alpha1.CFPackage
-	// EndsStop says that the time of the stop is over.
+	// EndsStop reports that the end of the stop has come.
 	EndsStop bool
 }
 
-// Decide returns the processes that the app lacks: web, which every app has, and what its current droplet runs; and of its builds and
-// packages those that have expired.
+// Decide returns the processes that the app lacks, and its builds and packages that have expired. Every app
+// has a process web; the others are those of its current droplet.
 func Decide(o Observed) Plan {
 	processTypes := []string{korifiv1alpha1.WebProcess}
 	if o.Droplet != nil {

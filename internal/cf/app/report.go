@@ -15,18 +15,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Report is what UpdateStatus found out beside the status.
+// Report is what UpdateStatus returns in addition to the status.
 type Report struct {
 	Ready, Draining decision.Condition
-	// Began is the revision that is seen for the first time; nil if there is none, or if it is that of the creation.
+	// Began is the revision that is observed for the first time; nil if absent, or if the creation of
+	// the app caused it.
 	Began *korifiv1alpha1.Restart
-	// Unseen counts the revisions before it that were over before a pass saw them.
+	// Unseen is the number of earlier revisions that ended before a pass observed them.
 	Unseen int64
-	// IsTransient says that the app is on its way to what is wanted, and has lost nothing.
+	// IsTransient reports that the app is still changing to its wanted state, and has lost nothing.
 	IsTransient bool
 }
 
-// UpdateStatus writes what is known of an app into its status, but for the conditions.
+// UpdateStatus writes the observed state of an app into its status, except for the conditions.
 func UpdateStatus(o Observed) Report {
 	app, status, before := o.App, &o.App.Status, o.App.Status.DeepCopy()
 	var versions []string
@@ -49,13 +50,13 @@ func UpdateStatus(o Observed) Report {
 	if status.Instances.Ready > 0 || r.Ready.Status == metav1.ConditionTrue && o.shouldRun() {
 		status.ActualState = korifiv1alpha1.StartedState
 	}
-	// The first report of a new app is never held back: its maker waits for it.
+	// The first report of a new app is never held back: its creator waits for it.
 	r.IsTransient = len(before.Restarts) > 0 && isTransient(before, app, r.Ready)
 	return r
 }
 
-// isTransient reports whether the app is on its way to what is wanted. That it was ready and is not any more is no such
-// report: it is written at once.
+// isTransient reports whether the app is still changing to its wanted state. An app that was ready and no
+// longer is does not count: that is written at once.
 func isTransient(before *korifiv1alpha1.CFAppStatus, app *korifiv1alpha1.CFApp, ready decision.Condition) bool {
 	if !process.IsProgressReason(ready.Reason) {
 		return false
@@ -78,7 +79,8 @@ func countInstances(app *korifiv1alpha1.CFApp, processes []korifiv1alpha1.CFProc
 	return n
 }
 
-// summarizeProcesses reports the first process that is not as it should be, in the order of their types, or that all are.
+// summarizeProcesses reports the first process that is not in its wanted state, in the order of their types,
+// or that all are.
 func summarizeProcesses(o Observed, unreadable string) (ready, draining decision.Condition) {
 	want := korifiv1alpha1.StoppedReason
 	if o.shouldRun() {
@@ -107,8 +109,8 @@ func summarizeProcesses(o Observed, unreadable string) (ready, draining decision
 	return ready, draining
 }
 
-// processReady returns the condition Ready of a process if that is about what the app wants now. One of an earlier
-// generation or revision may still say that all is well with what was wanted then.
+// processReady returns the condition Ready of a process if it describes what the app wants now. A condition
+// of an earlier generation or revision may report success for an earlier wish.
 func processReady(p *korifiv1alpha1.CFProcess, current int64, want string) decision.Condition {
 	own := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := own != nil && p.Status.ObservedGeneration == p.Generation && p.Status.ObservedRevision == current

@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// recordRestart puts the app's revision on top of the list in its status. It returns the entry if it is new and does not come
-// from the creation of the app.
+// recordRestart puts the app's revision at the top of the list in its status. It returns the entry if it is
+// new and was not caused by the creation of the app.
 func recordRestart(o Observed) *korifiv1alpha1.Restart {
 	app := o.App
 	_, _, unreadable := revision.ReadRevision(app)
@@ -43,8 +43,8 @@ func recordRestart(o Observed) *korifiv1alpha1.Restart {
 	return status.LastRestart
 }
 
-// recordSettings notes what the processes run with, each from the moment on in which it has an LRP of the revision. Of two processes of
-// one type the older one counts.
+// recordSettings records what each process runs with, from the moment it has an LRP of the revision. If two
+// processes have the same type, the older one counts.
 func recordSettings(restarts []korifiv1alpha1.Restart, o Observed) {
 	oldest := revision.FindOldestProcesses(o.Processes)
 	for i := range o.LRPs {
@@ -64,11 +64,12 @@ func recordSettings(restarts []korifiv1alpha1.Restart, o Observed) {
 	}
 }
 
-// RestartNote describes a revision that began. Unseen are the revisions before it that were over before a pass saw them.
+// RestartNote describes a revision that began. Unseen is the number of earlier revisions that ended before a
+// pass observed them.
 func RestartNote(r *korifiv1alpha1.Restart, unseen int64) string {
-	note := fmt.Sprintf("revision %d began: %s by %s", r.Revision, r.Cause, cmp.Or(r.By, "somebody unknown"))
+	note := fmt.Sprintf("revision %d began: %s by %s", r.Revision, r.Cause, cmp.Or(r.By, "an unknown user"))
 	if unseen > 0 {
-		note += fmt.Sprintf("; %d before it were over at once", unseen)
+		note += fmt.Sprintf("; %d revisions before it ended at once", unseen)
 	}
 	return note
 }

@@ -14,7 +14,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// Of two processes of one type the older one's settings are the revision's, in whatever order a cache lists them and their LRPs.
+// If two processes have the same type, the revision gets the older one's settings, in whatever order a cache
+// lists the processes and their LRPs.
 func TestSettingsAreThoseOfTheOldestProcess(t *testing.T) {
 	t.Parallel()
 	var processes []korifiv1alpha1.CFProcess

@@ -11,13 +11,15 @@ import (
 )
 
 const (
-	// maxUnused is how many of the newest builds and packages an app keeps whether or not a revision runs them: a push is under way.
+	// maxUnused is how many of the newest builds and packages an app keeps although no revision runs them: a
+	// push may be in progress.
 	maxUnused = 5
-	// maxExpired bounds the deletions of one pass; that a build goes causes the next.
+	// maxExpired bounds the deletions of one pass; the deletion of a build triggers the next pass.
 	maxExpired = 50
 )
 
-// planRetention returns the builds that no revision needs which the app remembers, and the packages of none of the other builds.
+// planRetention returns the builds that no remembered revision needs, and the packages from which no
+// remaining build was made.
 func planRetention(o Observed) (builds []*korifiv1alpha1.CFBuild, packages []*korifiv1alpha1.CFPackage) {
 	inUse := map[string]bool{o.App.Annotations[torporv1alpha1.DropletAnnotation]: true}
 	if ref := o.App.Spec.CurrentDropletRef; ref != nil {

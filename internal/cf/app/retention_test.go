@@ -26,7 +26,7 @@ func TestBuildsThatNoRevisionNeedsExpire(t *testing.T) {
 		made.Name = b.Spec.PackageRef.Name
 		o.Packages = append(o.Packages, korifiv1alpha1.CFPackage{ObjectMeta: made})
 	}
-	// The droplet is an old one that was set again, and of a revision long ago it is remembered.
+	// The droplet is an old one that was set again; a revision long ago ran it, and it is still remembered.
 	o.App.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: name(7)}
 	o.App.Status.Restarts = []korifiv1alpha1.Restart{{Revision: 90, Droplet: name(90)}, {Revision: 3, Droplet: name(3)}, {Revision: 2}}
 	wanted := map[string]bool{name(3): true, name(7): true, name(90): true}

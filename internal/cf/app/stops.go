@@ -12,13 +12,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// NextStops returns the record of the stops of an app as of a time.
+// NextStops returns the record of the stops of an app at a time.
 func NextStops(app *korifiv1alpha1.CFApp, now time.Time) stoprecord.Records {
 	return stoprecord.NextRecords(app.Status.Stops, readStopRequest(app), now)
 }
 
-// readStopRequest reads what an app asks for. Admission has noted who stopped it with the revision that the stop began, and who started
-// it in that revision.
+// readStopRequest reads the stop or start that an app requests. Admission has recorded who stopped it with
+// the revision that the stop began, and who started it in that revision.
 func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 	current := revision.DescribeCurrent(app)
 	asked := stoprecord.Request{Reason: app.Annotations[torporv1alpha1.ReasonAnnotation], Until: app.Annotations[torporv1alpha1.UntilAnnotation]}
@@ -27,7 +27,7 @@ func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 		asked.UntilWrittenAt = written.Time
 	}
 	if app.Spec.DesiredState != korifiv1alpha1.StartedState {
-		// A new app waits for its first start, which is no stop unless somebody says when it ends.
+		// A new app waits for its first start. That is no stop unless the user has set an end.
 		asked.IsStopped = current.Cause != korifiv1alpha1.CausedByCreation || asked.Until != ""
 		asked.By, asked.Version, asked.At = current.By, revision.FormatRevision(current.Revision), current.At.Time
 		return asked
@@ -41,13 +41,13 @@ func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 	return asked
 }
 
-// endsStop reports whether the app is to be started because the time of its stop is over. That is recorded first: a manager that dies
-// after the start still knows why it was.
+// endsStop reports whether the app is to be started because the end of its stop has come. The end is recorded
+// first: a manager that dies after the start still knows the reason.
 func endsStop(o Observed) bool {
 	return o.Stops.HasExpired() && o.Stops.IsEndSavedIn(o.App.Status.Stops)
 }
 
-// scheduledNote says which Slumber stops an app that people want started, why and until when.
+// scheduledNote names the Slumber that stops an app whose spec asks for a start, with reason and end.
 func scheduledNote(o Observed) string {
 	if o.Scheduled == nil || o.App.Spec.DesiredState != korifiv1alpha1.StartedState {
 		return ""
@@ -55,7 +55,7 @@ func scheduledNote(o Observed) string {
 	return stoprecord.Records(o.Scheduled.Stops).Describe()
 }
 
-// stopNote says who asked for the stop, why and until when, and what is wrong with that.
+// stopNote names the requester, the reason and the end of a stop, and any value that was ignored.
 func stopNote(stops stoprecord.Records) string {
 	note := stops.Describe()
 	if ignored := stops.DescribeIgnored(torporv1alpha1.UntilAnnotation); ignored != "" {

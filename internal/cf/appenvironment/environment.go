@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package appenvironment reads what an app is told: its own variables, and the credentials of the services that are bound to it.
+// Package appenvironment reads the environment of an app: its own variables, and the credentials of the
+// services that are bound to it.
 package appenvironment
 
 import (
@@ -17,7 +18,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
-// Read returns the variables of an app as the API server has them. Bindings are read from the client's cache, Secrets never are.
+// Read returns the variables of an app from the API server. Bindings are read from the client's cache,
+// Secrets never are.
 func Read(ctx context.Context, c client.Client, app *korifiv1alpha1.CFApp) (map[string][]byte, error) {
 	variables := map[string][]byte{}
 	if name := app.Spec.EnvSecretName; name != "" {
@@ -67,7 +69,7 @@ func listBoundServices(ctx context.Context, c client.Client, app *korifiv1alpha1
 	return bound, nil
 }
 
-// ListServed takes a kind that is not served for one without objects.
+// ListServed returns an empty list for a kind that is not served.
 func ListServed(ctx context.Context, c client.Reader, list client.ObjectList, options ...client.ListOption) error {
 	if err := c.List(ctx, list, options...); err != nil && !meta.IsNoMatchError(err) {
 		return err

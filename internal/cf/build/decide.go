@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build decides what the droplet of a CFBuild is, and what a CFBuild and a CFPackage report. It is pure; package
-// controller beside it observes and writes the status.
+// Package build decides the droplet of a CFBuild, and what a CFBuild and a CFPackage report. It is pure; its
+// package controller observes and writes the status.
 package build
 
 import (
@@ -16,43 +16,43 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Observed is a build and its package, which is nil if it is not there.
+// Observed is a build and its package, which is nil if it does not exist.
 type Observed struct {
 	Build   *korifiv1alpha1.CFBuild
 	Package *korifiv1alpha1.CFPackage
-	// Answer is what the registry says of the package's image, if IsAboutImage.
+	// Answer is the registry's answer about the package's image, if IsAboutImage.
 	Answer ImageAnswer
 }
 
-// ImageAnswer is what the registry of an image says about it, or why nothing is known.
+// ImageAnswer is what the registry of an image has answered, or why there is no answer.
 type ImageAnswer struct {
-	// Image is named by its digest; empty if that is not known.
+	// Image is named by its digest; empty if the digest is unknown.
 	Image string
-	// Ports the image says it listens on, the first being the one that an app is told.
+	// Ports are those that the image exposes. The first becomes the PORT of the app.
 	Ports []int32
-	// Reason is that of Pinned, or ImageMissingReason; empty if the digest is known.
+	// Reason is that of the condition Pinned, or ImageMissingReason; empty if the digest is known.
 	Reason string
-	// Message is what is wrong, for people.
+	// Message describes the problem to users.
 	Message string
 }
 
-// IsAboutImage reports whether the droplet of a build is an image that its registry is asked about first.
+// IsAboutImage reports whether the droplet of a build is an image whose registry has to be asked first.
 func (o Observed) IsAboutImage() bool {
 	status := o.Build.Status
 	return status.Droplet == nil && status.State != korifiv1alpha1.FailedBuild && o.Package != nil && o.Package.Spec.Type == korifiv1alpha1.DockerPackage
 }
 
-// Plan is what the status of a build becomes.
+// Plan is the new status of a build.
 type Plan struct {
 	Droplet            *korifiv1alpha1.Droplet
 	State              korifiv1alpha1.BuildState
 	Succeeded, Staging decision.Condition
-	// Pinned is nil where it stays as it is.
+	// Pinned is nil if the condition does not change.
 	Pinned *decision.Condition
 }
 
-// Decide makes the droplet of an image, which is the image itself. A droplet or a failure that another builder has filled in
-// stays: Torpor builds nothing from code.
+// Decide makes the droplet of an image, which is the image itself. A droplet or a failure that another
+// builder has reported stays: Torpor builds nothing from code.
 func Decide(o Observed) Plan {
 	p := Plan{Droplet: o.Build.Status.Droplet}
 	if o.IsAboutImage() && o.Answer.Reason != korifiv1alpha1.ImageMissingReason {
@@ -66,9 +66,10 @@ func Decide(o Observed) Plan {
 	return p
 }
 
-// buildDroplet takes the image as it was named where its registry does not say what that is: nodes then ask for it with each start.
+// buildDroplet keeps the name of the image if its registry does not resolve it: nodes then resolve it at each
+// start.
 func buildDroplet(registry korifiv1alpha1.Registry, answer ImageAnswer) (*korifiv1alpha1.Droplet, *decision.Condition) {
-	pinned := decision.False(answer.Reason, "nodes ask what the name of the image leads to with each start of an instance, and EXPOSE is not read: "+answer.Message)
+	pinned := decision.False(answer.Reason, "nodes resolve the name of the image at each start of an instance, and EXPOSE is not read: "+answer.Message)
 	if answer.Image != "" {
 		registry.Image = answer.Image
 		pinned = decision.True(korifiv1alpha1.ImagePinnedReason, joinSentences("instances run "+answer.Image, describePorts(answer.Ports), answer.Message))
@@ -80,7 +81,7 @@ func describePorts(ports []int32) string {
 	if len(ports) == 0 {
 		return ""
 	}
-	return "it says that it listens on " + strings.Trim(fmt.Sprint(ports), "[]")
+	return "the image exposes " + strings.Trim(fmt.Sprint(ports), "[]")
 }
 
 func joinSentences(all ...string) string {
@@ -99,16 +100,17 @@ func decideState(o Observed, droplet *korifiv1alpha1.Droplet) (korifiv1alpha1.Bu
 		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.PackageMissingReason,
 			"expected the CFPackage "+o.Build.Spec.PackageRef.Name+", found none; it is waited for")
 	default:
-		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.BuiltByOthersReason, "the package holds code; somebody else has to fill in status.droplet")
+		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.BuiltByOthersReason, "the package holds code; another builder has to set status.droplet")
 	}
 }
 
-// explainFailure keeps what was found when the registry was asked, and otherwise what the builder says in its condition.
+// explainFailure returns the registry's failure if it was recorded, and otherwise the builder's own
+// condition.
 func explainFailure(b *korifiv1alpha1.CFBuild) decision.Condition {
 	said := meta.FindStatusCondition(b.Status.Conditions, korifiv1alpha1.SucceededCondition)
 	switch {
 	case said == nil || said.Status != metav1.ConditionFalse || said.Message == "":
-		return decision.False(korifiv1alpha1.BuildFailedReason, "whoever builds the droplet says that it failed; make a new CFBuild")
+		return decision.False(korifiv1alpha1.BuildFailedReason, "the builder of the droplet reported a failure; create a new CFBuild")
 	case said.Reason == korifiv1alpha1.ImageMissingReason:
 		return decision.False(said.Reason, said.Message)
 	default:
@@ -120,7 +122,7 @@ func explainFailure(b *korifiv1alpha1.CFBuild) decision.Condition {
 func DecidePackageReady(pkg *korifiv1alpha1.CFPackage) decision.Condition {
 	if pkg.Spec.Source.Registry.Image == "" {
 		return decision.False(korifiv1alpha1.SourceMissingReason,
-			"expected the image that holds the code in spec.source.registry.image, found none; whoever uploads the code names it")
+			"expected the image that holds the code in spec.source.registry.image, found none; it is set when the code is uploaded")
 	}
-	return decision.True(korifiv1alpha1.SourceReadyReason, "droplets are made from the image in spec.source.registry")
+	return decision.True(korifiv1alpha1.SourceReadyReason, "the code is uploaded; droplets can be made from the image in spec.source.registry.image")
 }

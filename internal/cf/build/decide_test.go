@@ -34,10 +34,10 @@ func TestDropletIsWhatTheRegistrySays(t *testing.T) {
 			answer: ImageAnswer{Image: pinned, Ports: []int32{3000, 9090}, Message: "it runs as root"},
 			want: Plan{
 				Droplet: dropletOf(pinned, 3000, 9090), State: korifiv1alpha1.StagedBuild, Succeeded: staged,
-				Pinned: new(decision.True(korifiv1alpha1.ImagePinnedReason, "instances run "+pinned+"; it says that it listens on 3000 9090; it runs as root")),
+				Pinned: new(decision.True(korifiv1alpha1.ImagePinnedReason, "instances run "+pinned+"; the image exposes 3000 9090; it runs as root")),
 			},
 		},
-		"an image that says nothing of itself is pinned": {
+		"an image without ports is pinned": {
 			answer: ImageAnswer{Image: pinned},
 			want: Plan{
 				Droplet: dropletOf(pinned), State: korifiv1alpha1.StagedBuild, Succeeded: staged,
@@ -48,18 +48,18 @@ func TestDropletIsWhatTheRegistrySays(t *testing.T) {
 			answer: ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: "nobody answers"},
 			want: Plan{
 				Droplet: dropletOf(typed), State: korifiv1alpha1.StagedBuild, Succeeded: staged,
-				Pinned: new(decision.False(korifiv1alpha1.RegistrySilentReason, "nodes ask what the name of the image leads to with each start of an instance, and EXPOSE is not read: nobody answers")),
+				Pinned: new(decision.False(korifiv1alpha1.RegistrySilentReason, "nodes resolve the name of the image at each start of an instance, and EXPOSE is not read: nobody answers")),
 			},
 		},
-		"an image that is not there fails": {
+		"a missing image fails": {
 			answer: ImageAnswer{Reason: missing.Reason, Message: missing.Message},
 			want:   Plan{State: korifiv1alpha1.FailedBuild, Succeeded: missing},
 		},
-		"an image that was not there stays so": {
+		"a missing image stays a failure": {
 			status: korifiv1alpha1.CFBuildStatus{State: korifiv1alpha1.FailedBuild, Conditions: []metav1.Condition{{Type: korifiv1alpha1.SucceededCondition, Status: metav1.ConditionFalse, Reason: missing.Reason, Message: missing.Message}}},
 			want:   Plan{State: korifiv1alpha1.FailedBuild, Succeeded: missing},
 		},
-		"a droplet that is there stays as it is": {
+		"an existing droplet is kept": {
 			answer: ImageAnswer{Image: pinned},
 			status: korifiv1alpha1.CFBuildStatus{Droplet: byOthers},
 			want:   Plan{Droplet: byOthers, State: korifiv1alpha1.StagedBuild, Succeeded: staged},

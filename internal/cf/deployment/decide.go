@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deployment decides how a CFDeployment becomes a new revision of its app, and how far it is. It is pure; package
-// controller beside it observes and acts.
+// Package deployment decides how a CFDeployment becomes a new revision of its app, and how far it has come.
+// It is pure; its package controller observes and acts.
 package deployment
 
 import (
@@ -19,19 +19,22 @@ import (
 // Observed is what is known of a deployment.
 type Observed struct {
 	Deployment *torporv1alpha1.CFDeployment
-	// App is nil if it is gone.
+	// App is nil if it does not exist.
 	App *korifiv1alpha1.CFApp
-	// AnotherWriter says who else writes the app, so that nothing of it may be changed; empty if nobody does.
+	// AnotherWriter describes another writer of the app, which must not be changed then; empty if there is
+	// none.
 	AnotherWriter string
-	// HasLaterDeployment says that the app's annotation names a deployment that was created after this one.
+	// HasLaterDeployment reports that the app's annotation names a deployment that was created after this
+	// one.
 	HasLaterDeployment bool
-	// LRPs are the app's as the API server knows them; they are read only when it may be too late to cancel.
+	// LRPs are the app's LRPs as the API server returns them; they are read only when it may be too late to
+	// cancel.
 	LRPs []eiriniv1.LRP
-	// Finished are the deployments of the same app that are over; they are read only when this one is.
+	// Finished are the finished deployments of the same app; they are read only when this one is finished.
 	Finished []torporv1alpha1.CFDeployment
 }
 
-// Action is what is done to the app or to older deployments.
+// Action is what a pass does to the app or to older deployments.
 type Action int
 
 // The actions.
@@ -45,29 +48,31 @@ const (
 	DeleteExpired
 )
 
-// Plan is how far the deployment is, and what to do.
+// Plan is the progress of the deployment, and the next action.
 type Plan struct {
 	State torporv1alpha1.DeploymentState
 	Do    Action
-	// Prepare records what runs before the revision begins; Revision is the one that the deployment began, 0 while it is not known.
+	// Prepare records the current droplet before the revision begins; Revision is the one that the deployment
+	// began, 0 while it is not known.
 	Prepare  bool
 	Revision int64
-	// Droplet is that of the revision which CancelRevision brings back.
+	// Droplet is the droplet of the revision that CancelRevision brings back.
 	Droplet string
-	// LookAgain asks for another pass soon, because no event would cause one.
+	// LookAgain asks for another pass soon, because no event would trigger one.
 	LookAgain bool
-	// Expired are what DeleteExpired deletes.
+	// Expired are the deployments that DeleteExpired deletes.
 	Expired []torporv1alpha1.CFDeployment
 	Why     string
 }
 
-// IsOver reports whether nothing more happens to a deployment.
+// IsOver reports whether a deployment is finished: nothing more happens to it.
 func IsOver(d *torporv1alpha1.CFDeployment) bool {
 	return d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero()
 }
 
-// Decide is total: every Observed has exactly one Plan. The app's annotations say whether this deployment's revision began and
-// whether it was cancelled; the status of the deployment only remembers what ran before.
+// Decide is total: every Observed has exactly one Plan. The app's annotations record whether this
+// deployment's revision began and whether it was cancelled; the status of the deployment only remembers the
+// state before it.
 func Decide(o Observed) Plan {
 	d := o.Deployment
 	if IsOver(d) {
@@ -88,34 +93,36 @@ func Decide(o Observed) Plan {
 	case !begun && d.Spec.Cancelled:
 		return Plan{State: torporv1alpha1.CanceledState, Why: "it was cancelled before it began"}
 	case !begun && !d.Status.Prepared:
-		// What runs now is saved before the revision begins: afterwards the app no longer shows it, and a cancel needs it.
-		return Plan{State: torporv1alpha1.DeployingState, Prepare: true, LookAgain: true, Why: "note what runs"}
+		// The current state is saved before the revision begins: afterwards the app no longer holds it, and a
+		// cancel needs it.
+		return Plan{State: torporv1alpha1.DeployingState, Prepare: true, LookAgain: true, Why: "record the current droplet"}
 	case !begun:
-		return Plan{State: torporv1alpha1.DeployingState, Do: BeginRevision, LookAgain: true, Why: "ask for a revision"}
+		return Plan{State: torporv1alpha1.DeployingState, Do: BeginRevision, LookAgain: true, Why: "request a revision"}
 	case lastStop >= current && d.Status.Revision != 0 && d.Status.Revision < current:
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped or restarted"}
 	case o.App.Spec.DesiredState != korifiv1alpha1.StartedState:
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped"}
 	case AwaitsCancel(d, o.App) && canComeBack(o.LRPs, current, lastStop):
-		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Droplet: findDropletBefore(o, current, lastStop), Why: "take it back"}
+		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Droplet: findDropletBefore(o, current, lastStop), Why: "cancel the revision"}
 	}
 	p := planProgress(o, current, cancelled)
 	p.Revision = current
 	p.LookAgain = d.Status.ObservedGeneration != d.Generation
 	if AwaitsCancel(d, o.App) {
-		p.Why = "it was too late to cancel, because of what ran before nothing is left to come back: " + p.Why
+		p.Why = "it was too late to cancel, because no earlier revision is left to come back: " + p.Why
 	}
 	return p
 }
 
-// AwaitsCancel reports whether a deployment's revision was begun and has to be taken back, if what is left of the LRPs allows it. A
-// deployment that is through needs no look at them.
+// AwaitsCancel reports whether a deployment's revision was begun and has to be taken back, if enough LRPs of
+// an earlier one are left. LRPs are not read for other deployments.
 func AwaitsCancel(d *torporv1alpha1.CFDeployment, app *korifiv1alpha1.CFApp) bool {
 	return d.Spec.Cancelled && app.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name && !revision.IsCancelled(app)
 }
 
-// canComeBack reports whether every process that runs the current revision has an earlier one that nobody has deleted, and that
-// there is one at all. Otherwise some of what is called cancelled would run on.
+// canComeBack reports whether each process of the current revision has an LRP of an earlier one that is not
+// being deleted, and that there is at least one. Otherwise a part of the cancelled revision would keep
+// running.
 func canComeBack(lrps []eiriniv1.LRP, current, lastStop int64) bool {
 	hasCurrent, hasEarlier := map[string]bool{}, map[string]bool{}
 	for i := range lrps {
@@ -136,8 +143,9 @@ func canComeBack(lrps []eiriniv1.LRP, current, lastStop int64) bool {
 	return len(hasEarlier) > 0
 }
 
-// findDropletBefore returns the droplet of the revision that comes back when the current one is cancelled. It is that of the web process,
-// or of all others if there is none. Where the app does not remember it, what ran when the deployment began is taken.
+// findDropletBefore returns the droplet of the revision that comes back when the current one is cancelled.
+// The web process decides which revision that is, or all others if there is no web process. If the app does
+// not remember that droplet, the one at the start of the deployment is taken.
 func findDropletBefore(o Observed, current, lastStop int64) string {
 	byType := map[bool][]revision.ExistingRevision{}
 	for i := range o.LRPs {
@@ -159,7 +167,7 @@ func findDropletBefore(o Observed, current, lastStop int64) string {
 	return o.Deployment.Status.FormerDroplet
 }
 
-// CountSteps returns how often a canary waits; 0 for another deployment.
+// CountSteps returns how many times a canary pauses; 0 for other strategies.
 func CountSteps(d *torporv1alpha1.CFDeployment) int32 {
 	if d.Spec.Strategy != torporv1alpha1.CanaryDeployment {
 		return 0
@@ -167,28 +175,29 @@ func CountSteps(d *torporv1alpha1.CFDeployment) int32 {
 	return int32(max(1, min(len(d.Spec.Steps), math.MaxInt32)))
 }
 
-const untilStarted = "until the app is started again, which a Slumber stops"
+const untilStarted = "until the Slumber that stops the app starts it again"
 
-// planProgress reports how far a revision is that has begun. It reads the app's condition Ready, which the app's controller
-// reports of all processes together: it changes nothing but the report.
+// planProgress reports the progress of a revision that has begun. It reads the app's condition Ready, which
+// the app's controller reports of all processes together. It changes nothing but the report.
 func planProgress(o Observed, current int64, cancelled bool) Plan {
 	ready := meta.FindStatusCondition(o.App.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := ready != nil && o.App.Status.ObservedRevision == current && o.App.Status.ObservedGeneration == o.App.Generation
 	through := fresh && ready.Status == metav1.ConditionTrue && ready.Reason == korifiv1alpha1.RunningReason
-	// People want the app started, so it is a Slumber that stops it: then it is Ready with nothing that runs.
+	// The spec asks for a start, so a Slumber stops the app: it is Ready without a running instance.
 	stopped := fresh && (ready.Reason == korifiv1alpha1.StoppedReason || ready.Reason == korifiv1alpha1.StoppingReason)
 	switch {
 	case cancelled && through:
-		return Plan{State: torporv1alpha1.CanceledState, Why: "what ran before runs again"}
+		return Plan{State: torporv1alpha1.CanceledState, Why: "the earlier revision runs again"}
 	case cancelled && stopped:
-		return Plan{State: torporv1alpha1.CancelingState, Why: "what ran before waits " + untilStarted}
+		return Plan{State: torporv1alpha1.CancelingState, Why: "the earlier revision waits " + untilStarted}
 	case cancelled:
-		return Plan{State: torporv1alpha1.CancelingState, Why: "what ran before comes back"}
+		return Plan{State: torporv1alpha1.CancelingState, Why: "the earlier revision comes back"}
 	case stopped:
 		return Plan{State: torporv1alpha1.DeployingState, Why: "the new revision waits " + untilStarted}
 	case through:
 		return Plan{State: torporv1alpha1.DeployedState, Why: "every instance runs the new revision"}
-	// The app's condition is behind the last continue for a moment, and a deployment without another step waits for nobody.
+	// Just after a user continues the deployment, the app's condition may still describe the previous step. A
+	// deployment that has passed its last step is not paused.
 	case fresh && ready.Reason == korifiv1alpha1.DeploymentPausedReason && o.Deployment.Spec.ContinuedSteps < CountSteps(o.Deployment) &&
 		o.Deployment.Status.ObservedGeneration == o.Deployment.Generation:
 		return Plan{State: torporv1alpha1.PausedState, Why: ready.Message}
@@ -199,7 +208,7 @@ func planProgress(o Observed, current int64, cancelled bool) Plan {
 	}
 }
 
-// ChangeApp makes the change of the app that a plan asks for.
+// ChangeApp changes the app as the plan requires.
 func ChangeApp(app *korifiv1alpha1.CFApp, d *torporv1alpha1.CFDeployment, plan Plan) {
 	if app.Annotations == nil {
 		app.Annotations = map[string]string{}
@@ -208,13 +217,13 @@ func ChangeApp(app *korifiv1alpha1.CFApp, d *torporv1alpha1.CFDeployment, plan P
 	case BeginRevision:
 		app.Annotations[torporv1alpha1.DeploymentAnnotation] = d.Name
 		if app.Spec.DesiredState == korifiv1alpha1.StartedState { // The revision of a stopped app began when it was stopped.
-			// Admission lets the manager, and nobody else, name another person. Without one it records the manager.
+			// Admission lets only the manager name another requester. Without a name it records the manager.
 			app.Annotations[torporv1alpha1.RevisedByAnnotation] = d.Annotations[torporv1alpha1.RequestedByAnnotation]
 			if d.Annotations[torporv1alpha1.RequestedByAnnotation] == "" {
 				delete(app.Annotations, torporv1alpha1.RevisedByAnnotation)
 			}
 		}
-		app.Spec.DesiredState = korifiv1alpha1.StartedState // An app that is stopped is started by its deployment.
+		app.Spec.DesiredState = korifiv1alpha1.StartedState // A deployment of a stopped app starts it.
 		if d.Spec.DropletRef != nil {
 			app.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: d.Spec.DropletRef.Name}
 		}

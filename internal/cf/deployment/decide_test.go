@@ -13,19 +13,19 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// The app's condition still says that a canary waits when it was just continued.
+// Just after a continue, the app's condition may still report that the canary waits.
 func TestContinuedCanaryIsNotPausedAgain(t *testing.T) {
 	for name, row := range map[string]struct {
 		continued            int32
 		generation, observed int64
 		want                 torporv1alpha1.DeploymentState
 	}{
-		"one that waits is paused":                                {0, 1, 1, torporv1alpha1.PausedState},
-		"one that was just continued is not":                      {1, 2, 1, torporv1alpha1.DeployingState},
-		"one that waits at its second step is":                    {1, 2, 2, torporv1alpha1.PausedState},
-		"one that was continued past its last step never is":      {2, 3, 3, torporv1alpha1.DeployingState},
-		"one that was continued past its last step a moment ago":  {2, 3, 2, torporv1alpha1.DeployingState},
-		"one that was continued more often than it has steps too": {7, 8, 8, torporv1alpha1.DeployingState},
+		"a canary that waits is paused":                                 {0, 1, 1, torporv1alpha1.PausedState},
+		"a canary that was just continued is not paused":                {1, 2, 1, torporv1alpha1.DeployingState},
+		"a canary that waits at its second step is paused":              {1, 2, 2, torporv1alpha1.PausedState},
+		"a canary past its last step is not paused":                     {2, 3, 3, torporv1alpha1.DeployingState},
+		"a canary just continued past its last step is not paused":      {2, 3, 2, torporv1alpha1.DeployingState},
+		"a canary continued more often than it has steps is not paused": {7, 8, 8, torporv1alpha1.DeployingState},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d", Generation: row.generation}}
@@ -43,7 +43,8 @@ func TestContinuedCanaryIsNotPausedAgain(t *testing.T) {
 	}
 }
 
-// Two deployments are under way, of which the first is as bad: to cancel the second brings the droplet back that serves.
+// Two deployments are in progress, and the first is as bad as the second. Cancelling the second brings back
+// the droplet that serves.
 func TestCancelBringsTheDropletBackThatServes(t *testing.T) {
 	d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: torporv1alpha1.CFDeploymentSpec{Cancelled: true}}
 	d.Status.FormerDroplet = "bad"
@@ -70,9 +71,10 @@ func TestCancelBringsTheDropletBackThatServes(t *testing.T) {
 	}
 }
 
-// While a Slumber stops an app, nothing of it runs, although its spec says that it is started and it is Ready as what is stopped.
+// While a Slumber stops an app, no instance runs, although its spec asks for a start and it is Ready as a
+// stopped app.
 func TestDeploymentOfAnAppThatSleepsIsNotThrough(t *testing.T) {
-	const waits = "until the app is started again, which a Slumber stops"
+	const waits = "until the Slumber that stops the app starts it again"
 	for name, row := range map[string]struct {
 		status    metav1.ConditionStatus
 		reason    string
@@ -80,13 +82,13 @@ func TestDeploymentOfAnAppThatSleepsIsNotThrough(t *testing.T) {
 		want      torporv1alpha1.DeploymentState
 		waits     bool
 	}{
-		"one that runs is deployed":                {metav1.ConditionTrue, korifiv1alpha1.RunningReason, false, torporv1alpha1.DeployedState, false},
-		"one that is stopped waits":                {metav1.ConditionTrue, korifiv1alpha1.StoppedReason, false, torporv1alpha1.DeployingState, true},
-		"one that is about to be stopped waits":    {metav1.ConditionFalse, korifiv1alpha1.StoppingReason, false, torporv1alpha1.DeployingState, true},
-		"one that starts comes up":                 {metav1.ConditionFalse, korifiv1alpha1.StartingReason, false, torporv1alpha1.DeployingState, false},
-		"a cancelled one that runs is cancelled":   {metav1.ConditionTrue, korifiv1alpha1.RunningReason, true, torporv1alpha1.CanceledState, false},
-		"a cancelled one that is stopped waits":    {metav1.ConditionTrue, korifiv1alpha1.StoppedReason, true, torporv1alpha1.CancelingState, true},
-		"a cancelled one that starts is coming up": {metav1.ConditionFalse, korifiv1alpha1.StartingReason, true, torporv1alpha1.CancelingState, false},
+		"deployment of a running app is complete":                       {metav1.ConditionTrue, korifiv1alpha1.RunningReason, false, torporv1alpha1.DeployedState, false},
+		"deployment of a stopped app waits for the start of the app":    {metav1.ConditionTrue, korifiv1alpha1.StoppedReason, false, torporv1alpha1.DeployingState, true},
+		"deployment of a stopping app waits for the start of the app":   {metav1.ConditionFalse, korifiv1alpha1.StoppingReason, false, torporv1alpha1.DeployingState, true},
+		"deployment of a starting app is in progress":                   {metav1.ConditionFalse, korifiv1alpha1.StartingReason, false, torporv1alpha1.DeployingState, false},
+		"cancellation is complete when the app runs":                    {metav1.ConditionTrue, korifiv1alpha1.RunningReason, true, torporv1alpha1.CanceledState, false},
+		"cancellation for a stopped app waits for the start of the app": {metav1.ConditionTrue, korifiv1alpha1.StoppedReason, true, torporv1alpha1.CancelingState, true},
+		"cancellation for a starting app is in progress":                {metav1.ConditionFalse, korifiv1alpha1.StartingReason, true, torporv1alpha1.CancelingState, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}

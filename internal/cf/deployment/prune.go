@@ -9,7 +9,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// maxFinished is how many finished deployments an app keeps; it remembers as many revisions.
+// maxFinished is the number of finished deployments that an app keeps; it remembers as many revisions.
 const maxFinished = 20
 
 // planPrune deletes the oldest finished deployments of the app.

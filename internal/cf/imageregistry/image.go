@@ -32,36 +32,37 @@ import (
 )
 
 const (
-	// maxAnswerBytes and maxAnswerObjects are above the manifests and configurations of images that are run; all answers about one image
-	// are bounded too. An empty object of JSON takes three bytes, and fifty times as much once it is decoded.
+	// maxAnswerBytes and maxAnswerObjects exceed real manifests and configurations of images; maxImageBytes limits all
+	// responses about one image. The number of objects is limited because an empty JSON object takes three bytes, and
+	// fifty times as much once it is decoded.
 	maxAnswerBytes, maxAnswerObjects, maxImageBytes = 512 << 10, 10_000, 2 << 20
-	// maxPorts of an image are used, as of a manifest.
+	// maxPorts is the number of ports used from an image, as from a manifest.
 	maxPorts = 10
-	// maxUserLength is how much is shown of the user that an image names.
+	// maxUserLength limits the shown part of an image's user.
 	maxUserLength = 32
 )
 
-// errNoImage says that something else has the name of the image.
-var errNoImage = errors.New("the registry's answer is no image")
+// errNoImage means that the name of the image belongs to another kind of content.
+var errNoImage = errors.New("the registry's response is not an image")
 
-// errUnreadableSecret says that a Secret is none to pull images with. What is in it is not shown.
+// errUnreadableSecret means that a Secret is not a valid image pull Secret. Its content is not shown.
 var errUnreadableSecret = errors.New("a Secret of spec.source.registry.imagePullSecrets cannot be read")
 
-// imageReader asks one registry what an image is.
+// imageReader reads the metadata of an image from its registry.
 type imageReader struct {
 	policy    Policy
 	transport http.RoundTripper
 }
 
-// read returns what the registry says. Whatever fails is in the answer, in words of Torpor: a server that a tenant has named says
-// nothing to others through them.
+// read returns the metadata of an image. A failure is part of the answer, with Torpor's own text, so that a server
+// named by one tenant cannot send text to others.
 func (r imageReader) read(ctx context.Context, named reference.Named, secrets []corev1.Secret) build.ImageAnswer {
 	descriptor, err := r.fetch(ctx, named, secrets)
 	if err != nil {
 		return explainFailure(err, named)
 	}
 	if !descriptor.MediaType.IsImage() && !descriptor.MediaType.IsIndex() {
-		// Anything has a digest, also the page of a web server.
+		// Any content has a digest, including the page of a web server.
 		return explainFailure(errNoImage, named)
 	}
 	pinned, err := pin(named, descriptor.Digest)
@@ -71,7 +72,7 @@ func (r imageReader) read(ctx context.Context, named reference.Named, secrets []
 	answer := build.ImageAnswer{Image: pinned}
 	config, err := readConfig(descriptor)
 	if err != nil {
-		answer.Message = "its ports and its user are not known: " + explainFailure(err, named).Message
+		answer.Message = "the image's ports and user are unknown: " + explainFailure(err, named).Message
 		return answer
 	}
 	answer.Ports, answer.Message = listPorts(config.Config.ExposedPorts), describeUser(config.Config.User)
@@ -93,11 +94,11 @@ func (r imageReader) fetch(ctx context.Context, named reference.Named, secrets [
 	}
 	return remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(keychain), remote.WithUserAgent(buildinfo.UserAgent("torpor")),
 		remote.WithTransport(egress.LimitTransport(&countedTransport{base: r.transport}, maxAnswerBytes, maxImageBytes)),
-		// A build is asked for once: what fails now is told now.
+		// The registry is only asked once for each build, so a failure is reported without a retry.
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}))
 }
 
-// registryHost is the name of an image's registry without its port.
+// registryHost returns the host of an image's registry without its port.
 func registryHost(named reference.Named) string {
 	domain := reference.Domain(named)
 	if host, _, err := net.SplitHostPort(domain); err == nil {
@@ -106,7 +107,7 @@ func registryHost(named reference.Named) string {
 	return strings.Trim(domain, "[]")
 }
 
-// pin names an image by its digest. The tag stays for people: nodes ignore it beside a digest.
+// pin adds the digest to the name of an image. The tag stays for readers; nodes ignore it next to a digest.
 func pin(named reference.Named, found v1.Hash) (string, error) {
 	if _, isPinned := named.(reference.Digested); isPinned {
 		return named.String(), nil
@@ -118,7 +119,7 @@ func pin(named reference.Named, found v1.Hash) (string, error) {
 	return pinned.String(), nil
 }
 
-// readConfig reads the configuration of an image, or of one of the images that one name stands for on different machines.
+// readConfig reads the configuration of an image, or of one image of a multi-platform index.
 func readConfig(descriptor *remote.Descriptor) (*v1.ConfigFile, error) {
 	image, err := descriptor.Image()
 	if descriptor.MediaType.IsIndex() {
@@ -134,8 +135,8 @@ func readConfig(descriptor *remote.Descriptor) (*v1.ConfigFile, error) {
 	return config, nil
 }
 
-// chooseImage takes the image for machines like the manager's, or else the first one for Linux: what they listen on differs in practice
-// by their programs only.
+// chooseImage returns the image for the manager's architecture, or else the first one for Linux. In practice, images of
+// one index differ only in their programs, not in their ports.
 func chooseImage(descriptor *remote.Descriptor) (v1.Image, error) {
 	index, err := descriptor.ImageIndex()
 	if err != nil {
@@ -160,7 +161,7 @@ func chooseImage(descriptor *remote.Descriptor) (v1.Image, error) {
 	return index.Image(manifest.Manifests[at].Digest)
 }
 
-// listPorts returns the TCP ports of EXPOSE, the lowest first, because an image keeps no order.
+// listPorts returns the TCP ports of EXPOSE, lowest first, because an image does not store their order.
 func listPorts(exposed map[string]struct{}) []int32 {
 	var ports []int32
 	for text := range exposed {
@@ -174,8 +175,8 @@ func listPorts(exposed map[string]struct{}) []int32 {
 	return ports[:min(len(ports), maxPorts)]
 }
 
-// describeUser warns of a user that nodes refuse, because instances may not run as root. It is no failure: an admission may give the Pods
-// of a namespace a user of its own.
+// describeUser returns a warning for a user that nodes refuse, because instances may not run as root. This is not a
+// failure, because an admission may set a user for the Pods of a namespace.
 func describeUser(user string) string {
 	id, _, _ := strings.Cut(user, ":")
 	if number, err := strconv.ParseUint(id, 10, 32); err == nil && number > 0 {
@@ -184,30 +185,30 @@ func describeUser(user string) string {
 	if len(user) > maxUserLength {
 		user = user[:maxUserLength]
 	}
-	return fmt.Sprintf("expected the number of a user other than 0 that it runs as, found %q; nodes refuse it unless an admission gives its Pods a user", user)
+	return fmt.Sprintf("expected an image with a numeric user other than 0, found %q; nodes refuse the image unless an admission sets a user for its Pods", user)
 }
 
-// explainFailure says why nothing is known of an image.
+// explainFailure returns the answer for an image whose metadata cannot be read.
 func explainFailure(err error, named reference.Named) build.ImageAnswer {
 	registry := reference.Domain(named)
 	refused, isRefused := errors.AsType[*transport.Error](err)
 	switch {
 	case errors.Is(err, errUnreadableSecret):
-		return build.ImageAnswer{Reason: korifiv1alpha1.PullSecretUnreadableReason, Message: "expected logins at registries in the Secrets of spec.source.registry.imagePullSecrets, found one that cannot be read; make it anew and push again"}
+		return build.ImageAnswer{Reason: korifiv1alpha1.PullSecretUnreadableReason, Message: "expected registry credentials in the Secrets of spec.source.registry.imagePullSecrets, found an unreadable Secret; create it again and push again"}
 	case isRefused:
 		return explainRefusal(refused, named)
 	case errors.Is(err, errNotPublic), errors.Is(err, egress.ErrAddressDenied), errors.Is(err, errPlainHTTP):
-		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAllowedReason, Message: "expected public addresses and TLS of " + registry + " and of the servers that it refers to, or entries of --image-registries for them, found one that has neither; ask the administrator to list it"}
+		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAllowedReason, Message: "expected a public address and TLS for " + registry + " and for each server to which it refers, or entries of --image-registries, found a server with neither; ask the administrator to list it"}
 	case errors.Is(err, egress.ErrAnswerTooLarge):
-		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: fmt.Sprintf("expected answers of %s of at most %d bytes and %d objects, found a longer one", registry, maxAnswerBytes, maxAnswerObjects)}
+		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: fmt.Sprintf("expected responses of %s of at most %d bytes and %d objects, found a larger one", registry, maxAnswerBytes, maxAnswerObjects)}
 	case isSilence(err):
-		return build.ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: fmt.Sprintf("expected %s to answer by TLS within %s, found that it does not, or has a certificate that is not trusted; push again once it does", registry, askTimeout)}
+		return build.ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: fmt.Sprintf("expected a response of %s over TLS within %s, found none or an untrusted certificate; push again when the registry responds", registry, askTimeout)}
 	default:
-		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: "expected " + registry + " to answer as a registry does, with an image for linux, found something else"}
+		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: "expected " + registry + " to respond as a registry with an image for linux, found something else"}
 	}
 }
 
-// explainRefusal tells an image that is not there from everything else that a registry may refuse.
+// explainRefusal distinguishes a missing image from other refusals of a registry.
 func explainRefusal(refused *transport.Error, named reference.Named) build.ImageAnswer {
 	isUnknown := slices.ContainsFunc(refused.Errors, func(d transport.Diagnostic) bool {
 		return d.Code == transport.ManifestUnknownErrorCode || d.Code == transport.NameUnknownErrorCode
@@ -215,16 +216,16 @@ func explainRefusal(refused *transport.Error, named reference.Named) build.Image
 	registry := reference.Domain(named)
 	switch {
 	case refused.StatusCode == http.StatusNotFound && isUnknown:
-		return build.ImageAnswer{Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + reference.TagNameOnly(named).String() + ", found that its registry has none of this name; push the image there first, or name one that is there"}
+		return build.ImageAnswer{Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + reference.TagNameOnly(named).String() + ", found no such image in its registry; push the image there first, or name an existing one"}
 	case refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden:
-		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryRefusedReason, Message: fmt.Sprintf("expected %s to let in whoever has the package's imagePullSecrets, or anybody, found status %d, which may also mean that there is no such image; "+
-			"nodes may have logins of their own, otherwise push with --docker-username", registry, refused.StatusCode)}
+		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryRefusedReason, Message: fmt.Sprintf("expected %s to accept the package's imagePullSecrets or anonymous requests, found status %d, which may also mean that the image does not exist; "+
+			"nodes may have their own credentials; otherwise push with --docker-username", registry, refused.StatusCode)}
 	default:
-		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryRefusedReason, Message: fmt.Sprintf("expected %s to say what the image is, found status %d", registry, refused.StatusCode)}
+		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryRefusedReason, Message: fmt.Sprintf("expected %s to return the image's manifest, found status %d", registry, refused.StatusCode)}
 	}
 }
 
-// isSilence reports whether a server could not be reached, did not answer in time or is not known by its certificate.
+// isSilence reports whether a server could not be reached, did not respond in time or has an untrusted certificate.
 func isSilence(err error) bool {
 	_, isNetwork := errors.AsType[*net.OpError](err)
 	_, isName := errors.AsType[*net.DNSError](err)

@@ -22,34 +22,34 @@ import (
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
-// anyPublic and nobody are the entries of a policy that name no server.
+// anyPublic and nobody are the entries of a policy that do not name a server.
 const anyPublic, nobody = "*", "none"
 
 const (
 	connectTimeout = 3 * time.Second
 	idleTimeout    = 30 * time.Second
-	// maxIdleConnections are kept for the next image, of all registries together.
+	// maxIdleConnections limits the idle connections to all registries together.
 	maxIdleConnections = 32
-	// maxRequests about one image are above what redirects and tokens need.
+	// maxRequests limits the requests for one image; redirects and tokens need fewer.
 	maxRequests = 30
 )
 
 var (
-	errNotPublic       = errors.New("the address is none of the internet, and the policy does not list it")
-	errPlainHTTP       = errors.New("the URL is no https, and the policy does not list its server with http://")
+	errNotPublic       = errors.New("the address is not public, and the policy does not list it")
+	errPlainHTTP       = errors.New("the URL is not https, and the policy does not list its server with http://")
 	errTooManyRequests = errors.New("the registry redirects too often")
-	errNoSuchProxy     = errors.New("the proxy of the environment is no URL")
+	errNoSuchProxy     = errors.New("the proxy of the environment is not a URL")
 )
 
-// Policy says which registries may be asked. The zero Policy lets none be asked.
+// Policy defines which registries may be contacted. The zero Policy allows none.
 type Policy struct {
 	isAnyPublic bool
-	// listed may have any address but link-local and metadata ones; those of plain are in it, too.
+	// Servers in listed may have any address except link-local and metadata ones. listed includes the servers in plain.
 	listed, plain egress.Endpoints
 }
 
-// ParsePolicy reads what egress.ParseEndpoints does, each with http:// before it if the server may be asked without TLS, and * for all
-// servers with a public address. An empty list and "none" let nobody be asked.
+// ParsePolicy parses the entries of egress.ParseEndpoints. An entry with the prefix http:// allows its server without
+// TLS, and * allows all servers with a public address. An empty list and "none" allow no server.
 func ParsePolicy(list []string) (Policy, error) {
 	if len(list) == 0 || slices.Equal(list, []string{nobody}) {
 		return Policy{}, nil
@@ -75,13 +75,13 @@ func ParsePolicy(list []string) (Policy, error) {
 	return p, errors.Join(errs[:]...)
 }
 
-// isEmpty reports whether nobody may be asked.
+// isEmpty reports whether no registry may be contacted.
 func (p Policy) isEmpty() bool { return !p.isAnyPublic && p.listed.IsEmpty() }
 
-// mayAsk reports whether a registry may be asked, whatever address it has.
+// mayAsk reports whether a registry may be contacted, before its address is known.
 func (p Policy) mayAsk(host string) bool { return p.isAnyPublic || p.listed.Includes(host) }
 
-// checkURL refuses what may not be sent to, of registries and of the servers that they refer to.
+// checkURL rejects a URL of a registry, or of a server to which it refers, that the policy does not allow.
 func (p Policy) checkURL(u *url.URL) error {
 	host := u.Hostname()
 	if u.Scheme != "https" && (u.Scheme != "http" || !p.plain.Includes(host)) {
@@ -93,7 +93,7 @@ func (p Policy) checkURL(u *url.URL) error {
 	return nil
 }
 
-// checkAddress refuses an address that is not listed unless it is public.
+// checkAddress rejects an address that is neither listed nor public.
 func (p Policy) checkAddress(host string) error {
 	address, err := netip.ParseAddr(host)
 	if err != nil {
@@ -105,7 +105,8 @@ func (p Policy) checkAddress(host string) error {
 	return errNotPublic
 }
 
-// dial connects with a server. Addresses are checked after names are resolved, so a name whose address changes gains nothing.
+// dial connects to a server. It checks addresses after names are resolved, so a name with a changing address cannot
+// bypass the check.
 func (p Policy) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -113,7 +114,7 @@ func (p Policy) dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	dialer := net.Dialer{Timeout: connectTimeout, Control: p.controlDial}
 	if p.listed.Includes(host) {
-		// An administrator trusts the name, so that its address may be a private one, but not that of a metadata service.
+		// The administrator trusts the name, so its address may be private, but not that of a metadata service.
 		dialer.Control = p.listed.ControlDial
 	}
 	return dialer.DialContext(ctx, network, address)
@@ -127,8 +128,8 @@ func (p Policy) controlDial(_, address string, _ syscall.RawConn) error {
 	return p.checkAddress(host)
 }
 
-// guardedTransport sends each request, also those that follow a redirect or fetch a token, only where the policy lets it. A proxy of
-// the environment resolves names itself and has to refuse what no tenant may reach.
+// guardedTransport sends each request, including redirects and token requests, only to servers that the policy allows.
+// A proxy of the environment resolves names itself, and has to refuse addresses that no tenant may reach.
 type guardedTransport struct {
 	policy          Policy
 	direct, proxied *http.Transport
@@ -157,7 +158,7 @@ func (t *guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err == nil {
 			return t.proxied.RoundTrip(r)
 		}
-		err = errNoSuchProxy // Its URL may have a password in it.
+		err = errNoSuchProxy // The URL of the proxy may contain a password.
 	}
 	if r.Body != nil {
 		_ = r.Body.Close()
@@ -170,7 +171,8 @@ func (t *guardedTransport) closeIdleConnections() {
 	t.proxied.CloseIdleConnections()
 }
 
-// countedTransport sends maxRequests, because the library follows redirects without end, and counts the objects of answers.
+// countedTransport sends at most maxRequests, because the library follows redirects without a limit. It also counts the
+// objects of responses.
 type countedTransport struct {
 	base http.RoundTripper
 	sent atomic.Int64

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imageregistry asks the registries of apps' images what an image is: its digest, the ports that it says it listens on, and its
-// user. Images are named by tenants, so a Policy says which servers may be asked, and each question has a budget of time and bytes.
+// Package imageregistry reads the metadata of apps' images from their registries: the digest, the exposed ports and the
+// user. Tenants choose the images, so a Policy defines which servers may be contacted, and each question has a budget
+// of time and bytes.
 package imageregistry
 
 import (
@@ -23,35 +24,37 @@ import (
 )
 
 const (
-	// askTimeout bounds all that is asked about one image. The CF API holds the answer to a client longer than that.
+	// askTimeout limits all requests about one image. The CF API holds the response to a client for longer.
 	askTimeout = 5 * time.Second
-	// waitLimit is for how long an image waits for others before its tag has to do.
+	// waitLimit is the time that an image waits for others before its build continues with the tag.
 	waitLimit = 10 * time.Second
-	// silentFor is for how long a registry is not asked again that did not answer, so that builds of a cluster without a way out of it
-	// are not slowed one by one.
+	// silentFor is the time without requests to a registry that did not respond, so that a cluster without internet
+	// access does not delay each build.
 	silentFor = time.Minute
-	// maxAtOnce are asked for at the same time, and fewer of one registry and for one space.
+	// maxAtOnce limits the concurrent questions; maxOfRegistry and maxOfSpace limit those of one registry and one
+	// space.
 	maxAtOnce, maxOfRegistry, maxOfSpace = 16, 4, 2
-	// maxWaiting are asked for or wait.
+	// maxWaiting limits the waiting questions.
 	maxWaiting = 1000
-	// maxSilent registries are remembered.
+	// maxSilent limits the remembered silent registries.
 	maxSilent = 1000
-	// maxPullSecrets of a package are read.
+	// maxPullSecrets limits the pull Secrets of a package that are read.
 	maxPullSecrets = 10
 )
 
-// Question is what a pass wants to know.
+// Question asks for the metadata of a build's image.
 type Question struct {
-	// Build is whose droplet is made, and UID tells it from one of the same name.
+	// Build is the build that needs a droplet. UID distinguishes it from another build with the same name.
 	Build types.NamespacedName
 	UID   types.UID
-	// Registry is that of the package.
+	// Registry is the registry of the package.
 	Registry korifiv1alpha1.Registry
 }
 
-// Service asks beside the passes, which end until there is an answer. Its fields are set before it is started.
+// Service contacts registries outside of the passes: a pass ends without an answer, and runs again when there is one.
+// The fields must be set before Start.
 type Service struct {
-	// Enqueue has a build's pass run soon, and does not block.
+	// Enqueue requests a pass of a build, and does not block.
 	Enqueue func(build types.NamespacedName)
 	// ReadSecret reads a Secret of the namespace of a build.
 	ReadSecret func(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error)
@@ -60,20 +63,20 @@ type Service struct {
 	clock     clock.PassiveClock
 	transport *guardedTransport
 	wake      chan struct{}
-	// timeout is askTimeout.
+	// timeout is askTimeout, except in tests.
 	timeout time.Duration
 
 	mu      sync.Mutex
 	asked   map[types.NamespacedName]*askedImage
 	waiting []*askedImage
 	running int
-	// busy counts what is asked for by registry and by space.
+	// busy counts the running questions of each registry and each space.
 	busy map[string]int
-	// silent has until when a registry is not asked.
+	// silent maps a registry to the time until which it is not contacted.
 	silent *lru.Cache
 }
 
-// askedImage is one question with its answer. The lock of its service guards it.
+// askedImage is a question with its answer, guarded by the service's lock.
 type askedImage struct {
 	Question
 	named    reference.Named
@@ -81,7 +84,8 @@ type askedImage struct {
 	answer   *build.ImageAnswer
 }
 
-// NewService returns a service that asks nobody before it is started. Trusted is nil for the certificate authorities of the system.
+// NewService returns a service that contacts no registry before Start. If trusted is nil, the certificate authorities
+// of the system are used.
 func NewService(p Policy, now clock.PassiveClock, trusted *tls.Config) *Service {
 	return &Service{
 		policy: p, clock: now, transport: newGuardedTransport(p, trusted), wake: make(chan struct{}, 1), timeout: askTimeout,
@@ -89,8 +93,8 @@ func NewService(p Policy, now clock.PassiveClock, trusted *tls.Config) *Service 
 	}
 }
 
-// RequestAnswer returns what is known of an image; false if the pass has to wait until it is enqueued. Each build is asked for once, and
-// its answer is kept until Forget.
+// RequestAnswer returns the answer to a question, or false if the pass has to wait until the build is enqueued. Each
+// build causes one question, whose answer is kept until ForgetBuild.
 func (s *Service) RequestAnswer(q Question) (build.ImageAnswer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +115,7 @@ func (s *Service) RequestAnswer(q Question) (build.ImageAnswer, bool) {
 	return build.ImageAnswer{}, false
 }
 
-// ForgetBuild drops what is known of a build that is made, or gone.
+// ForgetBuild drops the answer of a completed or deleted build.
 func (s *Service) ForgetBuild(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,14 +125,14 @@ func (s *Service) ForgetBuild(name types.NamespacedName) {
 	}
 }
 
-// answerUnasked answers where the registry need not or may not be asked.
+// answerUnasked returns an answer if the registry need not or may not be contacted.
 func (s *Service) answerUnasked(a *askedImage) (build.ImageAnswer, bool) {
 	if s.policy.isEmpty() {
-		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "the manager asks no registry, by --image-registries=none or --trust-node-images"}, true
+		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "the manager contacts no registry, because of --image-registries=none or --trust-node-images"}, true
 	}
 	named, err := reference.ParseNormalizedNamed(a.Registry.Image)
 	if err != nil {
-		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: "expected an image such as registry.example.com/shop:1, found another name; push one that nodes can read"}, true
+		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: "expected an image such as registry.example.com/shop:1, found another name; push an image with a valid name"}, true
 	}
 	a.named = named
 	switch {
@@ -144,11 +148,11 @@ func (s *Service) answerUnasked(a *askedImage) (build.ImageAnswer, bool) {
 }
 
 func silentAnswer(named reference.Named) build.ImageAnswer {
-	return build.ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: reference.Domain(named) + " did not answer a moment ago; push again once it does"}
+	return build.ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: reference.Domain(named) + " did not respond a moment ago; push again when it responds"}
 }
 
 func busyAnswer() build.ImageAnswer {
-	return build.ImageAnswer{Reason: korifiv1alpha1.RegistryBusyReason, Message: "too many images are asked for at the moment; push again later"}
+	return build.ImageAnswer{Reason: korifiv1alpha1.RegistryBusyReason, Message: "too many images are being looked up; push again later"}
 }
 
 func (s *Service) isSilent(registry string) bool {
@@ -164,7 +168,7 @@ func (s *Service) wakeUp() {
 	}
 }
 
-// Start implements manager.Runnable. It returns when ctx ends, with all that it has started.
+// Start implements manager.Runnable. It returns when ctx and all running questions have ended.
 func (s *Service) Start(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer s.transport.closeIdleConnections()
@@ -181,8 +185,8 @@ func (s *Service) Start(ctx context.Context) error {
 	}
 }
 
-// takeNext returns the oldest question that may be asked now, and answers those that need not be asked any more. What one registry or
-// one space has too many of waits for its own.
+// takeNext returns the oldest question that may run now, and answers questions that need no request any more. Questions
+// above the share of their registry or space wait.
 func (s *Service) takeNext() *askedImage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,7 +213,7 @@ func busyKeys(a *askedImage) (registry, space string) {
 	return "registry/" + reference.Domain(a.named), "space/" + a.Build.Namespace
 }
 
-// ask does what one question needs, within its time.
+// ask answers one question within the timeout.
 func (s *Service) ask(ctx context.Context, a *askedImage) build.ImageAnswer {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -218,7 +222,7 @@ func (s *Service) ask(ctx context.Context, a *askedImage) build.ImageAnswer {
 		secret, err := s.ReadSecret(ctx, types.NamespacedName{Namespace: a.Build.Namespace, Name: ref.Name})
 		switch {
 		case k8serrors.IsNotFound(err):
-			// A node pulls without it, too.
+			// A missing Secret is skipped, as the kubelet does.
 		case err != nil:
 			return explainFailure(errUnreadableSecret, a.named)
 		default:
@@ -228,7 +232,7 @@ func (s *Service) ask(ctx context.Context, a *askedImage) build.ImageAnswer {
 	return imageReader{s.policy, s.transport}.read(ctx, a.named, secrets)
 }
 
-// publish keeps an answer and enqueues the build.
+// publish stores an answer and enqueues the build.
 func (s *Service) publish(ctx context.Context, a *askedImage, answer build.ImageAnswer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +245,7 @@ func (s *Service) publish(ctx context.Context, a *askedImage, answer build.Image
 	}
 	s.wakeUp()
 	if ctx.Err() != nil {
-		return // What the end of the manager cut off is not about the registry.
+		return // A failure because the manager ends is not the registry's.
 	}
 	if answer.Reason == korifiv1alpha1.RegistrySilentReason {
 		s.silent.Add(reference.Domain(a.named), s.clock.Now().Add(silentFor))
@@ -249,7 +253,7 @@ func (s *Service) publish(ctx context.Context, a *askedImage, answer build.Image
 	s.keep(a, answer)
 }
 
-// keep answers a question that nobody has forgotten.
+// keep stores an answer, and enqueues the build unless the question was forgotten.
 func (s *Service) keep(a *askedImage, answer build.ImageAnswer) {
 	a.answer = &answer
 	if s.asked[a.Build] == a {

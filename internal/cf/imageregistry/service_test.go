@@ -37,15 +37,15 @@ import (
 )
 
 const (
-	// onLoopback lets the registries of these tests be asked, and no other address of the machine.
+	// onLoopback allows the registries of these tests, and no other address of the machine.
 	onLoopback = "http://127.0.0.1"
 	space      = "space"
 	password   = "a-password-that-nobody-may-read"
-	// generous is when a test gives up that should have ended long ago.
+	// generous is the timeout of a test that should end much earlier.
 	generous = time.Minute
 )
 
-// newRegistry has real images; what a test puts in front of it sees each request.
+// newRegistry starts a registry with real images. The handler front of a test receives each request first.
 func newRegistry(t *testing.T, front func(registry http.Handler) http.HandlerFunc) (host string) {
 	t.Helper()
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -91,14 +91,14 @@ func exposing(user string, ports ...string) v1.Config {
 	return v1.Config{ExposedPorts: exposed, User: user}
 }
 
-// asker is a service with what a controller gives it.
+// asker is a service with the functions that a controller sets.
 type asker struct {
 	*Service
 	answered chan types.NamespacedName
 	secrets  map[string]corev1.Secret
 }
 
-// newAsker is not started until a test has set what it wants.
+// newAsker returns a service that is not started, so that a test can still set its fields.
 func newAsker(t *testing.T, now clock.PassiveClock, list ...string) *asker {
 	t.Helper()
 	policy, err := ParsePolicy(list)
@@ -131,7 +131,7 @@ func (a *asker) start(t *testing.T) *asker {
 	return a
 }
 
-// ask is what the passes of one build do.
+// ask requests an answer as the passes of one build do.
 func (a *asker) ask(t *testing.T, q Question) build.ImageAnswer {
 	t.Helper()
 	answer, isKnown := a.RequestAnswer(q)
@@ -172,39 +172,39 @@ func TestImageIsReadAtItsRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const refused = "; nodes refuse it unless an admission gives its Pods a user"
+	const refused = "; nodes refuse the image unless an admission sets a user for its Pods"
 	a := newAsker(t, clock.RealClock{}, onLoopback).start(t)
 	for image, want := range map[string]build.ImageAnswer{
 		host + "/shop:1":              {Image: host + "/shop:1@" + digest, Ports: []int32{3000, 9090}},
 		host + "/shop@" + digest:      {Image: host + "/shop@" + digest, Ports: []int32{3000, 9090}},
 		host + "/shop:old@" + digest:  {Image: host + "/shop:old@" + digest, Ports: []int32{3000, 9090}},
-		host + "/root":                {Image: host + "/root:latest@" + root, Message: `expected the number of a user other than 0 that it runs as, found ""` + refused},
-		host + "/named:1":             {Image: host + "/named:1@" + named, Message: `expected the number of a user other than 0 that it runs as, found "nobody"` + refused},
+		host + "/root":                {Image: host + "/root:latest@" + root, Message: `expected an image with a numeric user other than 0, found ""` + refused},
+		host + "/named:1":             {Image: host + "/named:1@" + named, Message: `expected an image with a numeric user other than 0, found "nobody"` + refused},
 		host + "/index:1":             {Image: host + "/index:1@" + indexDigest.String(), Ports: []int32{4000}},
-		host + "/shop:2":              {Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + host + "/shop:2, found that its registry has none of this name; push the image there first, or name one that is there"},
-		host + "/nothing":             {Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + host + "/nothing:latest, found that its registry has none of this name; push the image there first, or name one that is there"},
+		host + "/shop:2":              {Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + host + "/shop:2, found no such image in its registry; push the image there first, or name an existing one"},
+		host + "/nothing":             {Reason: korifiv1alpha1.ImageMissingReason, Message: "expected the image " + host + "/nothing:latest, found no such image in its registry; push the image there first, or name an existing one"},
 		"registry.example/shop:1":     {Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "--image-registries does not list registry.example"},
 		"shop:1":                      {Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "--image-registries does not list docker.io"},
-		"Not an image":                {Reason: korifiv1alpha1.ImageUnreadableReason, Message: "expected an image such as registry.example.com/shop:1, found another name; push one that nodes can read"},
+		"Not an image":                {Reason: korifiv1alpha1.ImageUnreadableReason, Message: "expected an image such as registry.example.com/shop:1, found another name; push an image with a valid name"},
 		"127.0.0.2:1/shop:1":          {Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "--image-registries does not list 127.0.0.2:1"},
 		"169.254.169.254/latest/meta": {Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "--image-registries does not list 169.254.169.254"},
 	} {
 		if diff := cmp.Diff(want, a.ask(t, about(image, image))); diff != "" {
-			t.Errorf("%s: expected other words of the registry (-want +got):\n%s", image, diff)
+			t.Errorf("%s: expected another answer (-want +got):\n%s", image, diff)
 		}
 	}
 }
 
-// What a registry refuses, gets wrong or points at leaves the tag, and its own words are not repeated.
+// A refusal, an error or a redirect of a registry leaves the tag, and the registry's own text is not repeated.
 func TestRegistryThatGivesNoImageLeavesTheTag(t *testing.T) {
 	trap, trapped := newTrap(t)
-	const internal = "the words of a server inside"
+	const internal = "text of an internal server"
 	fail := func(status int, body string) func(http.Handler) http.HandlerFunc {
 		return func(http.Handler) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, status) }
 		}
 	}
-	// The first question of a client is where to get a token, which needs no redirect.
+	// The first request of a client asks for the token service and is not redirected.
 	redirect := func(to string) func(http.Handler) http.HandlerFunc {
 		return func(registry http.Handler) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
@@ -228,35 +228,35 @@ func TestRegistryThatGivesNoImageLeavesTheTag(t *testing.T) {
 		front func(http.Handler) http.HandlerFunc
 		want  string
 	}{
-		"refuses everybody":            {fail(http.StatusUnauthorized, internal), korifiv1alpha1.RegistryRefusedReason},
-		"forbids it":                   {fail(http.StatusForbidden, internal), korifiv1alpha1.RegistryRefusedReason},
-		"limits how often it is asked": {fail(http.StatusTooManyRequests, internal), korifiv1alpha1.RegistryRefusedReason},
-		"is broken":                    {fail(http.StatusBadGateway, internal), korifiv1alpha1.RegistryRefusedReason},
-		"is another server, which has no such page":     {fail(http.StatusNotFound, internal), korifiv1alpha1.RegistryRefusedReason},
-		"is another server, which says that it is fine": {fail(http.StatusOK, internal), korifiv1alpha1.ImageUnreadableReason},
-		"redirects to another address":                  {redirect("https://" + trap + "/"), korifiv1alpha1.ImageUnreadableReason},
-		"redirects to a metadata service":               {redirect("http://169.254.169.254/latest/meta-data/"), korifiv1alpha1.ImageUnreadableReason},
-		"redirects to another address by its name":      {redirect("http://localhost:" + portOf(t, trap) + "/"), korifiv1alpha1.RegistryNotAllowedReason},
-		"redirects without end":                         {redirect("/v2/shop/manifests/1"), korifiv1alpha1.ImageUnreadableReason},
-		"wants a token from another address":            {tokenFrom("https://" + trap + "/token"), korifiv1alpha1.ImageUnreadableReason},
-		"wants a token from a metadata service":         {tokenFrom("http://169.254.169.254/token"), korifiv1alpha1.ImageUnreadableReason},
-		"wants a token by http":                         {tokenFrom("http://registry.example/token"), korifiv1alpha1.RegistryNotAllowedReason},
+		"a registry that refuses all callers":       {fail(http.StatusUnauthorized, internal), korifiv1alpha1.RegistryRefusedReason},
+		"a registry that forbids the image":         {fail(http.StatusForbidden, internal), korifiv1alpha1.RegistryRefusedReason},
+		"a registry that limits requests":           {fail(http.StatusTooManyRequests, internal), korifiv1alpha1.RegistryRefusedReason},
+		"a broken registry":                         {fail(http.StatusBadGateway, internal), korifiv1alpha1.RegistryRefusedReason},
+		"another server without this page":          {fail(http.StatusNotFound, internal), korifiv1alpha1.RegistryRefusedReason},
+		"another server that returns 200":           {fail(http.StatusOK, internal), korifiv1alpha1.ImageUnreadableReason},
+		"a redirect to another address":             {redirect("https://" + trap + "/"), korifiv1alpha1.ImageUnreadableReason},
+		"a redirect to a metadata service":          {redirect("http://169.254.169.254/latest/meta-data/"), korifiv1alpha1.ImageUnreadableReason},
+		"a redirect to another address by its name": {redirect("http://localhost:" + portOf(t, trap) + "/"), korifiv1alpha1.RegistryNotAllowedReason},
+		"an endless redirect":                       {redirect("/v2/shop/manifests/1"), korifiv1alpha1.ImageUnreadableReason},
+		"a token from another address":              {tokenFrom("https://" + trap + "/token"), korifiv1alpha1.ImageUnreadableReason},
+		"a token from a metadata service":           {tokenFrom("http://169.254.169.254/token"), korifiv1alpha1.ImageUnreadableReason},
+		"a token over http":                         {tokenFrom("http://registry.example/token"), korifiv1alpha1.RegistryNotAllowedReason},
 	} {
 		t.Run(what, func(t *testing.T) {
 			host := newRegistry(t, row.front)
 			a := newAsker(t, clock.RealClock{}, onLoopback).start(t)
 			answer := a.ask(t, about("build", host+"/shop:1"))
 			if answer.Image != "" || answer.Reason != row.want || !strings.Contains(answer.Message, "expected ") || strings.Contains(answer.Message, internal) {
-				t.Errorf("expected %s in words of Torpor, found %+v", row.want, answer)
+				t.Errorf("expected %s with Torpor's text, found %+v", row.want, answer)
 			}
 		})
 	}
 	if n := trapped.Load(); n != 0 {
-		t.Errorf("expected no connection with an address that is not listed, found %d", n)
+		t.Errorf("expected no connection to an unlisted address, found %d", n)
 	}
 }
 
-// newTrap listens at an address of the machine that is not listed, and counts who connects.
+// newTrap listens on an unlisted address of the machine, and counts connections.
 func newTrap(t *testing.T) (address string, connections *atomic.Int64) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.2:0")
@@ -291,7 +291,7 @@ func portOf(t *testing.T, address string) string {
 	return port
 }
 
-// A manifest that is small and becomes large once it is decoded is not decoded.
+// A small manifest that would become large when decoded is not decoded.
 func TestManifestOfManyObjectsIsCutOff(t *testing.T) {
 	host := newRegistry(t, func(registry http.Handler) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -305,11 +305,11 @@ func TestManifestOfManyObjectsIsCutOff(t *testing.T) {
 	})
 	a := newAsker(t, clock.RealClock{}, onLoopback).start(t)
 	if answer := a.ask(t, about("build", host+"/shop:1")); answer.Image != "" || answer.Reason != korifiv1alpha1.ImageUnreadableReason || !strings.Contains(answer.Message, "10000 objects") {
-		t.Errorf("expected the answer to have too many objects, found %+v", answer)
+		t.Errorf("expected a response with too many objects, found %+v", answer)
 	}
 }
 
-// A manifest without end is read to its limit, and the memory of the manager is not used for the rest.
+// An endless manifest is read up to the limit, and does not use more memory of the manager.
 func TestManifestWithoutEndIsCutOff(t *testing.T) {
 	const gigabyte = 1 << 30
 	var sent atomic.Int64
@@ -331,16 +331,16 @@ func TestManifestWithoutEndIsCutOff(t *testing.T) {
 	})
 	a := newAsker(t, clock.RealClock{}, onLoopback).start(t)
 	if answer := a.ask(t, about("build", host+"/shop:1")); answer.Reason != korifiv1alpha1.ImageUnreadableReason || !strings.Contains(answer.Message, "at most 524288 bytes") {
-		t.Errorf("expected the answer to be too long, found %+v", answer)
+		t.Errorf("expected a response that is too long, found %+v", answer)
 	}
-	// Beyond the limit there is what the sockets of the machine hold.
+	// The sockets of the machine buffer some data beyond the limit.
 	if n := sent.Load(); n > gigabyte/4 {
 		t.Errorf("expected the connection to end soon after %d bytes, found %d sent", maxAnswerBytes, n)
 	}
 }
 
-// A registry that does not answer costs one build its time. Others are told at once until it may have come back, and other registries
-// answer meanwhile.
+// A registry that does not respond delays only one build. Further builds get an immediate answer for some time, and
+// other registries respond in the meantime.
 func TestSilentRegistryIsNotAskedAgainAtOnce(t *testing.T) {
 	release := make(chan struct{})
 	var questions atomic.Int64
@@ -361,14 +361,14 @@ func TestSilentRegistryIsNotAskedAgainAtOnce(t *testing.T) {
 	a.timeout = 300 * time.Millisecond
 	a.start(t)
 	if answer := a.ask(t, about("first", silent+"/shop:1")); answer.Reason != korifiv1alpha1.RegistrySilentReason || answer.Image != "" {
-		t.Fatalf("expected it to be silent, found %+v", answer)
+		t.Fatalf("expected no response, found %+v", answer)
 	}
 	asked := questions.Load()
 	if answer, isKnown := a.RequestAnswer(about("second", silent+"/shop:2")); !isKnown || answer.Reason != korifiv1alpha1.RegistrySilentReason {
 		t.Errorf("expected an answer at once, found %t %+v", isKnown, answer)
 	}
 	if questions.Load() != asked {
-		t.Error("expected a silent registry not to be asked again at once, found that it was")
+		t.Error("expected no second request to a silent registry, found one")
 	}
 	a.timeout = generous
 	if answer := a.ask(t, about("third", other+"/shop:1")); answer.Image != other+"/shop:1@"+digest {
@@ -376,11 +376,11 @@ func TestSilentRegistryIsNotAskedAgainAtOnce(t *testing.T) {
 	}
 	now.SetTime(now.Now().Add(silentFor + time.Second))
 	if _, isKnown := a.RequestAnswer(about("fourth", silent+"/shop:3")); isKnown {
-		t.Error("expected the registry to be asked again after a while, found an answer at once")
+		t.Error("expected a new request to the registry after a while, found an answer at once")
 	}
 }
 
-// One registry, and one space, take no more than their part of what is asked at the same time.
+// One registry, or one space, gets no more than its share of the concurrent requests.
 func TestRegistryThatTakesItsTimeHoldsUpNoOthers(t *testing.T) {
 	arrived, release := make(chan string, maxWaiting), make(chan struct{})
 	slow := newRegistry(t, func(registry http.Handler) http.HandlerFunc {
@@ -404,18 +404,18 @@ func TestRegistryThatTakesItsTimeHoldsUpNoOthers(t *testing.T) {
 		q := about(fmt.Sprint("slow-", i), fmt.Sprintf("%s/shop-%d:1", slow, i))
 		q.Build.Namespace = fmt.Sprint("space-", i)
 		if _, isKnown := a.RequestAnswer(q); isKnown {
-			t.Fatal("expected the registry to be asked, found an answer")
+			t.Fatal("expected a request to the registry, found an answer")
 		}
 	}
 	for range maxOfRegistry {
 		<-arrived
 	}
 	if answer := a.ask(t, about("quick", quick+"/shop:1")); answer.Image != quick+"/shop:1@"+digest {
-		t.Errorf("expected the other registry to answer meanwhile, found %+v", answer)
+		t.Errorf("expected a response of the other registry, found %+v", answer)
 	}
 	select {
 	case path := <-arrived:
-		t.Errorf("expected %d questions at a time, found another one, %s", maxOfRegistry, path)
+		t.Errorf("expected %d requests at a time, found another one, %s", maxOfRegistry, path)
 	default:
 	}
 	releaseAll()
@@ -423,7 +423,7 @@ func TestRegistryThatTakesItsTimeHoldsUpNoOthers(t *testing.T) {
 		select {
 		case <-a.answered:
 		case <-time.After(generous):
-			t.Fatal("expected each build to be answered, found one that is not")
+			t.Fatal("expected an answer for each build, found a build without one")
 		}
 	}
 }
@@ -444,19 +444,19 @@ func TestBuildIsAskedForOnce(t *testing.T) {
 	a.ask(t, q)
 	second := pushImage(t, host+"/shop:1", exposing("2"))
 	if answer := a.ask(t, q); answer.Image != host+"/shop:1@"+first || questions.Load() != 1 {
-		t.Errorf("expected the first answer again, found %+v after %d questions", answer, questions.Load())
+		t.Errorf("expected the first answer again, found %+v after %d requests", answer, questions.Load())
 	}
-	q.UID = "of another build with this name"
+	q.UID = "another build with this name"
 	if answer := a.ask(t, q); answer.Image != host+"/shop:1@"+second {
-		t.Errorf("expected another build to be asked for, found %+v", answer)
+		t.Errorf("expected a request for another build, found %+v", answer)
 	}
 	a.ForgetBuild(q.Build)
 	if len(a.asked) != 0 {
-		t.Errorf("expected nothing to be kept of a build that is made, found %d", len(a.asked))
+		t.Errorf("expected no data of a completed build, found %d", len(a.asked))
 	}
 }
 
-// The logins of the space let in, only where they are for, and by way of a token service too.
+// The credentials of the space are accepted, only sent to their registry, and also used at a token service.
 func TestPullSecretsAreUsedForTheirRegistryOnly(t *testing.T) {
 	isLoggedIn := func(r *http.Request) bool {
 		user, given, _ := r.BasicAuth()
@@ -512,13 +512,13 @@ func TestPullSecretsAreUsedForTheirRegistryOnly(t *testing.T) {
 		secrets []string
 		want    string
 	}{
-		"nobody is refused":                          {private + "/shop:1", nil, korifiv1alpha1.RegistryRefusedReason},
-		"a login lets in":                            {private + "/shop:1", []string{"missing", "logins"}, korifiv1alpha1.ImageMissingReason},
-		"a login lets in by a token":                 {byToken + "/shop:1", []string{"logins"}, korifiv1alpha1.ImageMissingReason},
-		"a token without a login does not":           {byToken + "/shop:1", []string{"other"}, korifiv1alpha1.RegistryRefusedReason},
-		"a Secret of another space is not read":      {private + "/shop:1", []string{"theirs"}, korifiv1alpha1.RegistryRefusedReason},
-		"another registry's login is not sent":       {curious + "/shop:1", []string{"logins", "other"}, korifiv1alpha1.RegistryRefusedReason},
-		"a Secret that cannot be read is named only": {private + "/shop:1", []string{"broken"}, korifiv1alpha1.PullSecretUnreadableReason},
+		"an anonymous request is refused":        {private + "/shop:1", nil, korifiv1alpha1.RegistryRefusedReason},
+		"a login is accepted":                    {private + "/shop:1", []string{"missing", "logins"}, korifiv1alpha1.ImageMissingReason},
+		"a login is accepted at a token service": {byToken + "/shop:1", []string{"logins"}, korifiv1alpha1.ImageMissingReason},
+		"a token without a login is refused":     {byToken + "/shop:1", []string{"other"}, korifiv1alpha1.RegistryRefusedReason},
+		"a Secret of another space is not read":  {private + "/shop:1", []string{"theirs"}, korifiv1alpha1.RegistryRefusedReason},
+		"another registry's login is not sent":   {curious + "/shop:1", []string{"logins", "other"}, korifiv1alpha1.RegistryRefusedReason},
+		"an unreadable Secret is not shown":      {private + "/shop:1", []string{"broken"}, korifiv1alpha1.PullSecretUnreadableReason},
 	} {
 		answer := a.ask(t, about(what, row.image, row.secrets...))
 		if answer.Reason != row.want || strings.Contains(answer.Message, password) {
@@ -551,7 +551,7 @@ func TestPolicySaysWhoIsAsked(t *testing.T) {
 	}
 	for _, nobody := range [][]string{nil, {"none"}} {
 		if p, err := ParsePolicy(nobody); err != nil || !p.isEmpty() {
-			t.Errorf("%v: expected nobody to be asked, found %+v, %v", nobody, p, err)
+			t.Errorf("%v: expected an empty policy, found %+v, %v", nobody, p, err)
 		}
 	}
 	trap, trapped := newTrap(t)
@@ -561,15 +561,15 @@ func TestPolicySaysWhoIsAsked(t *testing.T) {
 		url  string
 		want error
 	}{
-		"all with a public address, not this machine":        {[]string{"*"}, "https://" + trap, errNotPublic},
-		"all with a public address, not a private network":   {[]string{"*"}, "https://10.0.0.9", errNotPublic},
-		"all with a public address, not this machine's name": {[]string{"*"}, "https://localhost:" + port, errNotPublic},
-		"all with a public address, not without TLS":         {[]string{"*"}, "http://registry.example", errPlainHTTP},
-		"all with a public address, not a metadata service":  {[]string{"*"}, "https://169.254.169.254", errNotPublic},
-		"a name that is listed, not without TLS":             {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
-		"another name than the one that is listed":           {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
-		"another network than the one that is listed":        {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
-		"another protocol": {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
+		"all public addresses, not this machine":        {[]string{"*"}, "https://" + trap, errNotPublic},
+		"all public addresses, not a private network":   {[]string{"*"}, "https://10.0.0.9", errNotPublic},
+		"all public addresses, not this machine's name": {[]string{"*"}, "https://localhost:" + port, errNotPublic},
+		"all public addresses, not without TLS":         {[]string{"*"}, "http://registry.example", errPlainHTTP},
+		"all public addresses, not a metadata service":  {[]string{"*"}, "https://169.254.169.254", errNotPublic},
+		"a listed name, not without TLS":                {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
+		"another name than the listed one":              {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
+		"another network than the listed one":           {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
+		"another protocol":                              {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
 	} {
 		p, err := ParsePolicy(row.list)
 		if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lrp decides what happens to the StatefulSet of an LRP, which is one process of an app in one revision, and builds
-// what the LRP consists of. It is pure; package controller beside it observes and acts.
+// Package lrp decides what happens to the StatefulSet of an LRP, which is one process of an app in one
+// revision, and builds the objects of the LRP. It is pure; its package controller observes and acts.
 package lrp
 
 import (
@@ -18,25 +18,26 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Observed is what is known of an LRP and its objects.
+// Observed is the observed state of an LRP and its objects.
 type Observed struct {
 	LRP *eiriniv1.LRP
-	// StatefulSet and Budget are nil if they are not there.
+	// StatefulSet and Budget are nil if they do not exist.
 	StatefulSet *appsv1.StatefulSet
 	Budget      *policyv1.PodDisruptionBudget
 	Pods        []*corev1.Pod
-	// Refusal is why a Pod could not be made; it is read only while some are missing.
+	// Refusal is why a Pod could not be created; it is read only while some are missing.
 	Refusal string
 }
 
-// LacksPods reports whether the StatefulSet's controller has seen what is wanted, and made fewer Pods.
+// LacksPods reports whether the StatefulSet's controller has observed the wanted number, and created fewer
+// Pods.
 func (o Observed) LacksPods() bool {
 	set := o.StatefulSet
 	return set != nil && set.DeletionTimestamp.IsZero() && o.LRP.DeletionTimestamp.IsZero() &&
 		set.Status.ObservedGeneration >= set.Generation && set.Status.Replicas < desiredReplicas(set)
 }
 
-// Action is what is done to an LRP; at most one in a pass.
+// Action is the action of a pass on an LRP; there is at most one.
 type Action int
 
 // The actions, in the order in which an LRP usually meets them.
@@ -52,14 +53,15 @@ const (
 	RemoveFinalizer
 )
 
-// Plan is what to do and why.
+// Plan is the next action and the reason for it.
 type Plan struct {
 	Do Action
-	// Replicas is what ScaleStatefulSet sets.
+	// Replicas is the number that ScaleStatefulSet sets.
 	Replicas int32
 	// Why names the decision, for the log and for errors.
 	Why string
-	// Conflict describes what keeps the LRP from running until a person intervenes; empty if nothing does.
+	// Conflict describes what keeps the LRP from running until a user intervenes; empty if there is no
+	// conflict.
 	Conflict string
 }
 
@@ -87,21 +89,22 @@ func Decide(o Observed) Plan {
 	}
 }
 
-// decideDeletion ends an LRP so that no Pod of it can come back, see docs/adr/0010-revisions-of-apps.md: a StatefulSet that is
-// deleted first could still get a Pod from a controller whose cache is behind.
+// decideDeletion ends an LRP so that no Pod of it can come back, see docs/adr/0010-revisions-of-apps.md: a
+// StatefulSet that is deleted first could still get a Pod from a controller whose cache is stale.
 func decideDeletion(o Observed) Plan {
 	switch {
 	case o.StatefulSet == nil && len(o.Pods) > 0:
-		return Plan{Do: DeletePods, Why: "delete what a StatefulSet has left"}
+		return Plan{Do: DeletePods, Why: "delete Pods without a StatefulSet"}
 	case o.StatefulSet == nil:
 		return Plan{Do: RemoveFinalizer, Why: "no Pod is left"}
 	case desiredReplicas(o.StatefulSet) != 0:
 		return Plan{Do: ScaleStatefulSet, Why: "scale to zero"}
-	// Once its controller has observed the scale it makes no more Pods; it need not have counted that none is left.
+	// Once its controller has observed the scale it creates no more Pods; it need not have counted that none
+	// is left.
 	case o.StatefulSet.Status.ObservedGeneration < o.StatefulSet.Generation || len(o.Pods) > 0:
 		return Plan{Why: "wait for the Pods"}
 	default:
-		return Plan{Do: DeleteStatefulSet, Why: "delete the empty StatefulSet, and let go"}
+		return Plan{Do: DeleteStatefulSet, Why: "delete the empty StatefulSet, and release the LRP"}
 	}
 }
 
@@ -124,7 +127,7 @@ func desiredReplicas(set *appsv1.StatefulSet) int32 {
 	return *set.Spec.Replicas
 }
 
-// CountDraining returns how many Pods are on their way out: all, if the LRP is.
+// CountDraining returns the number of Pods that are ending: all, if the LRP is being deleted.
 func (o Observed) CountDraining() int32 {
 	var n int32
 	for _, pod := range o.Pods {
@@ -135,7 +138,7 @@ func (o Observed) CountDraining() int32 {
 	return n
 }
 
-// ReadyCondition returns the condition Ready of an LRP of which so many instances are ready.
+// ReadyCondition returns the condition Ready of an LRP with the given number of ready instances.
 func ReadyCondition(o Observed, p Plan, ready int32) decision.Condition {
 	message := fmt.Sprintf("%d of %d instances are ready", ready, wantedInstances(o.LRP))
 	switch {
@@ -152,7 +155,7 @@ func ReadyCondition(o Observed, p Plan, ready int32) decision.Condition {
 	}
 }
 
-// DrainingCondition returns the condition Draining of an LRP of which so many instances are on their way out.
+// DrainingCondition returns the condition Draining of an LRP with the given number of ending instances.
 func DrainingCondition(draining int32) decision.Condition {
 	if draining == 0 {
 		return decision.False(korifiv1alpha1.DrainedReason, "no instance is on its way out")

@@ -35,24 +35,24 @@ func TestDecide(t *testing.T) {
 		seen Observed
 		want Action
 	}{
-		"a new one by hand is kept first":                                       {Observed{LRP: lrp(1, false)}, AddFinalizer},
-		"a kept one gets its StatefulSet":                                       {Observed{LRP: lrp(1, false, kept)}, CreateStatefulSet},
+		"a new LRP created by hand gets its finalizer first":                    {Observed{LRP: lrp(1, false)}, AddFinalizer},
+		"an LRP with the finalizer gets its StatefulSet":                        {Observed{LRP: lrp(1, false, kept)}, CreateStatefulSet},
 		"a StatefulSet of another size is scaled":                               {Observed{LRP: lrp(1, false, kept), StatefulSet: set(3, 1, 1, 3)}, ScaleStatefulSet},
 		"one instance needs no disruption budget":                               {Observed{LRP: lrp(1, false, kept), StatefulSet: set(1, 1, 1, 1)}, DoNothing},
 		"two instances need a disruption budget":                                {Observed{LRP: lrp(2, false, kept), StatefulSet: set(2, 1, 1, 2)}, CreateBudget},
 		"a budget goes when one instance is left":                               {Observed{LRP: lrp(1, false, kept), StatefulSet: set(1, 1, 1, 1), Budget: BuildDisruptionBudget(lrp(2, false))}, DeleteBudget},
 		"another's StatefulSet is not touched":                                  {Observed{LRP: lrp(5, false, kept), StatefulSet: foreign}, DoNothing},
 		"another's StatefulSet is not touched by a deletion":                    {Observed{LRP: lrp(5, true, kept), StatefulSet: foreign}, DoNothing},
-		"one that is deleted is scaled to zero first":                           {Observed{LRP: lrp(1, true, kept), StatefulSet: set(1, 1, 1, 1), Pods: pods}, ScaleStatefulSet},
+		"a deleted LRP is scaled to zero first":                                 {Observed{LRP: lrp(1, true, kept), StatefulSet: set(1, 1, 1, 1), Pods: pods}, ScaleStatefulSet},
 		"a StatefulSet is kept until its controller has seen the scale to zero": {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 1, 0)}, DoNothing},
-		"a StatefulSet goes although its controller has not counted yet":        {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 1)}, DeleteStatefulSet},
+		"a StatefulSet is deleted although its status is behind":                {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 1)}, DeleteStatefulSet},
 		"a StatefulSet is kept while a Pod is left":                             {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 0), Pods: pods}, DoNothing},
-		"a StatefulSet goes when no Pod is left":                                {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 0)}, DeleteStatefulSet},
-		"Pods that a StatefulSet has left go":                                   {Observed{LRP: lrp(1, true, kept), Pods: pods}, DeletePods},
-		"an LRP without Pods and StatefulSet is let go":                         {Observed{LRP: lrp(1, true, kept)}, RemoveFinalizer},
-		"a deleted one without the finalizer is left as it is":                  {Observed{LRP: lrp(1, true), StatefulSet: set(1, 1, 1, 1)}, DoNothing},
+		"a StatefulSet is deleted when no Pod is left":                          {Observed{LRP: lrp(1, true, kept), StatefulSet: set(0, 2, 2, 0)}, DeleteStatefulSet},
+		"Pods without a StatefulSet are deleted":                                {Observed{LRP: lrp(1, true, kept), Pods: pods}, DeletePods},
+		"an LRP without Pods and StatefulSet is released":                       {Observed{LRP: lrp(1, true, kept)}, RemoveFinalizer},
+		"a deleted LRP without the finalizer is left alone":                     {Observed{LRP: lrp(1, true), StatefulSet: set(1, 1, 1, 1)}, DoNothing},
 		"a StatefulSet that is being deleted is waited for":                     {Observed{LRP: lrp(1, false, kept), StatefulSet: withDeletion(set(3, 1, 1, 3))}, DoNothing},
-		"a deletion goes on with a StatefulSet that dies too":                   {Observed{LRP: lrp(1, true, kept), StatefulSet: withDeletion(set(3, 1, 1, 3))}, ScaleStatefulSet},
+		"a deletion goes on while its StatefulSet is being deleted":             {Observed{LRP: lrp(1, true, kept), StatefulSet: withDeletion(set(3, 1, 1, 3))}, ScaleStatefulSet},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,14 +14,14 @@ import (
 
 const (
 	millisPerSecond = 1000
-	// startPeriod is the shortest that there is: an instance that answers shall soon count.
+	// startPeriod is the shortest possible: an instance that answers has to count soon.
 	startPeriod    = 1
 	livePeriod     = 30
 	defaultStartMs = 60_000
 )
 
-// buildProbes are made from a health check: an instance is ready once its first check succeeds, and restarted when one fails
-// later. A process that is only to run has none.
+// buildProbes builds probes from a health check: an instance is ready once its first check succeeds, and
+// restarted when one fails later. A check of the type process has no probe.
 func buildProbes(health eiriniv1.Healthcheck) (startup, liveness *corev1.Probe) {
 	var handler corev1.ProbeHandler
 	port := intstr.FromInt32(health.Port)

@@ -23,7 +23,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// PortName is the name of an instance's first port. Services go by it, because each revision may have another number.
+// PortName is the name of an instance's first port. Services refer to it by name, because each revision may
+// have another number.
 const PortName = "http"
 
 const (
@@ -32,17 +33,17 @@ const (
 	mebibyte     = 1 << 20
 )
 
-// PodOptions are what the platform team decides for the instances of all apps.
+// PodOptions are the settings of the platform team for the instances of all apps.
 type PodOptions struct {
-	// PullPolicy of images. With any but Always, an instance runs what its node has of a tag, and whoever names an image that a node
-	// has needs no right to pull it.
+	// PullPolicy is that of images. With any but Always, an instance runs the node's copy of a tag, and a
+	// user who names an image that a node holds needs no right to pull it.
 	PullPolicy corev1.PullPolicy
-	// StopDelay is how long an instance that listens serves on before it is told to end.
+	// StopDelay is how long an instance that listens keeps serving before it receives SIGTERM.
 	StopDelay time.Duration
 }
 
-// BuildStatefulSet is what runs an LRP. Its template never changes once it is there: another revision is another LRP. So it is only
-// ever scaled, and OnDelete makes sure that nothing rolls by itself.
+// BuildStatefulSet returns the StatefulSet that runs an LRP. Its template never changes after creation:
+// another revision is another LRP. So it is only ever scaled, and OnDelete keeps it from rolling.
 func BuildStatefulSet(lrp *eiriniv1.LRP, options PodOptions) *appsv1.StatefulSet {
 	labels := podLabels(lrp)
 	return &appsv1.StatefulSet{
@@ -61,7 +62,8 @@ func BuildStatefulSet(lrp *eiriniv1.LRP, options PodOptions) *appsv1.StatefulSet
 	}
 }
 
-// BuildDisruptionBudget keeps half of an LRP's Pods while nodes are drained; nil for one instance, which nothing can keep.
+// BuildDisruptionBudget keeps half of an LRP's Pods while nodes are drained; nil for one instance, which no
+// budget can keep.
 func BuildDisruptionBudget(lrp *eiriniv1.LRP) *policyv1.PodDisruptionBudget {
 	if lrp.Spec.Instances <= 1 {
 		return nil
@@ -73,7 +75,7 @@ func BuildDisruptionBudget(lrp *eiriniv1.LRP) *policyv1.PodDisruptionBudget {
 	}
 }
 
-// wantedInstances is what an LRP asks for, within what Torpor's schema allows.
+// wantedInstances returns the number that an LRP requests, within the limits of Torpor's schema.
 func wantedInstances(lrp *eiriniv1.LRP) int32 {
 	return min(max(lrp.Spec.Instances, 0), korifiv1alpha1.MaxInstances)
 }
@@ -106,12 +108,13 @@ func podLabels(lrp *eiriniv1.LRP) map[string]string {
 	return labels
 }
 
-// BuildPodSpec is what runs an instance.
+// BuildPodSpec returns the Pod spec of an instance.
 func BuildPodSpec(lrp *eiriniv1.LRP, options PodOptions) corev1.PodSpec {
 	container, grace := buildContainer(lrp), int64(graceSeconds)
 	container.ImagePullPolicy = options.PullPolicy
 	if delay := int64(options.StopDelay.Seconds()); delay > 0 && len(lrp.Spec.Ports) > 0 {
-		// Gateways go on sending requests for a moment after the Pod has left its Services. The kubelet counts the sleep as grace.
+		// Gateways send requests for a moment after the Pod has left its Services. The kubelet counts the
+		// sleep as part of the grace period.
 		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: delay}}}
 		grace += delay
 	}
@@ -165,7 +168,8 @@ func buildResources(lrp *eiriniv1.LRP) corev1.ResourceRequirements {
 	if lrp.Spec.MemoryMB > 0 {
 		limits[corev1.ResourceMemory] = quantity(lrp.Spec.MemoryMB)
 	}
-	// Memory and disk are requested as they are limited, so that no instance is evicted for what it was promised.
+	// Requests of memory and disk equal the limits, so that no instance is evicted for using what it was
+	// promised.
 	requests := maps.Clone(limits)
 	cpu := int64(lrp.Spec.CPUWeight)
 	if cpu == 0 {
@@ -177,8 +181,8 @@ func buildResources(lrp *eiriniv1.LRP) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Limits: limits, Requests: requests}
 }
 
-// DefaultCPURequest returns the thousandths of a CPU that an instance with some MiB of memory requests: as upstream, 100 for each GiB and
-// at least 5. Without memory there is no request.
+// DefaultCPURequest returns the CPU request, in thousandths, of an instance with some MiB of memory: as
+// upstream, 100 for each GiB and at least 5. Without memory there is no request.
 func DefaultCPURequest(memoryMB int64) int64 {
 	const perGibibyte, least, mebibytes = 100, 5, 1024
 	if memoryMB <= 0 {
@@ -187,7 +191,8 @@ func DefaultCPURequest(memoryMB int64) int64 {
 	return max(least, min(memoryMB, korifiv1alpha1.MaxMegabytes)*perGibibyte/mebibytes)
 }
 
-// buildEnvironment is sorted, each name once: what Torpor says of an instance wins over what the app says, and Environment over Env.
+// buildEnvironment returns each name once, sorted. Torpor's own variables override those of the app, and
+// Environment overrides Env.
 func buildEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	field := func(path string) *corev1.EnvVarSource {
 		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}
@@ -212,7 +217,8 @@ func buildEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	return all
 }
 
-// applicationEnvironment returns what an app may read of itself. A process that listens nowhere has no port.
+// applicationEnvironment returns the variables that describe the app to itself. A process that listens
+// nowhere has no port.
 func applicationEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	var all []corev1.EnvVar
 	if len(lrp.Spec.Ports) > 0 {
@@ -232,13 +238,13 @@ func applicationEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	}.VCAPApplication()
 	application["process_id"], application["process_type"] = lrp.Spec.GUID, lrp.Spec.ProcessType
 	text, err := json.Marshal(application)
-	if err != nil { // Strings and numbers can always be written.
+	if err != nil { // Strings and numbers can always be marshalled.
 		return all
 	}
 	return append(all, corev1.EnvVar{Name: "VCAP_APPLICATION", Value: string(text)})
 }
 
-// ApplicationInfo is what VCAP_APPLICATION says of an app.
+// ApplicationInfo is the content of VCAP_APPLICATION.
 type ApplicationInfo struct {
 	GUID, Name, Revision                   string
 	SpaceGUID, SpaceName, OrgGUID, OrgName string
@@ -248,7 +254,7 @@ type ApplicationInfo struct {
 	Addresses []string
 }
 
-// VCAPApplication returns the variable's value; nothing that is unknown is made up.
+// VCAPApplication returns the variable's value; unknown values are left out.
 func (a ApplicationInfo) VCAPApplication() map[string]any {
 	addresses := append([]string{}, a.Addresses...)
 	all := map[string]any{

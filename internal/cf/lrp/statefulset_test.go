@@ -34,7 +34,7 @@ func newLRP(version int64) *eiriniv1.LRP {
 	}
 }
 
-// newWorkerLRP returns one of a process that listens nowhere.
+// newWorkerLRP returns the LRP of a process that listens nowhere.
 func newWorkerLRP() *eiriniv1.LRP {
 	worker := newLRP(7)
 	worker.Spec.ProcessType, worker.Spec.Health, worker.Spec.Ports = "worker", eiriniv1.Healthcheck{Type: "process"}, nil
@@ -70,9 +70,9 @@ func TestInstancesThatListenServeOnBeforeTheyEnd(t *testing.T) {
 		delay       time.Duration
 		sleep, term int64
 	}{
-		"one that listens":      {newLRP(7), 3 * time.Second, 3, 13},
-		"one that does not":     {silent, 3 * time.Second, 0, 10},
-		"where it is not asked": {newLRP(7), 0, 0, 10},
+		"a process that listens":         {newLRP(7), 3 * time.Second, 3, 13},
+		"a process that listens nowhere": {silent, 3 * time.Second, 0, 10},
+		"without a stop delay":           {newLRP(7), 0, 0, 10},
 	} {
 		pod := BuildPodSpec(row.lrp, PodOptions{StopDelay: row.delay})
 		var sleep int64
@@ -149,7 +149,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A worker has no port, so none is made up for it, and an LRP that was made by hand belongs to no app. Services,
+// A worker has no port, so it gets no PORT, and an LRP that was created by hand belongs to no app. Services,
 // which Torpor does not have, are not in the environment.
 func TestEnvironmentWithoutAPort(t *testing.T) {
 	worker := newWorkerLRP()
@@ -159,8 +159,8 @@ func TestEnvironmentWithoutAPort(t *testing.T) {
 		lrp  *eiriniv1.LRP
 		want []string
 	}{
-		"of a worker":    {worker, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "MEMORY_LIMIT", "POD_NAME", "VCAP_APPLICATION"}},
-		"of one by hand": {byHand, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME"}},
+		"worker":              {worker, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "MEMORY_LIMIT", "POD_NAME", "VCAP_APPLICATION"}},
+		"LRP created by hand": {byHand, []string{"CF_INSTANCE_GUID", "CF_INSTANCE_INDEX", "CF_INSTANCE_INTERNAL_IP", "CF_INSTANCE_IP", "POD_NAME"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var names []string
@@ -196,7 +196,7 @@ func TestProbes(t *testing.T) {
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 2, FailureThreshold: 4},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 2, FailureThreshold: 1},
 		},
-		"a path is asked for": {
+		"an HTTP check requests its path": {
 			eiriniv1.Healthcheck{Type: "http", Port: 1, Endpoint: "/h", TimeoutMs: 1000},
 			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 2},
 			&corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/h", Port: intstr.FromInt32(1)}}, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},

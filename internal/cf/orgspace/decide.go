@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package orgspace decides what happens to the namespace of a CFOrg or a CFSpace. It is pure; package controller beside it
-// observes and acts.
+// Package orgspace decides what happens to the namespace of a CFOrg or a CFSpace. It is pure; its package
+// controller observes and acts.
 package orgspace
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// podSecurityLabel has the level that Kubernetes' own admission demands of Pods.
+// podSecurityLabel holds the level that the Pod Security admission of Kubernetes enforces.
 const podSecurityLabel = "pod-security.kubernetes.io/enforce"
 
 // Observed is an org or a space with its namespace.
@@ -22,20 +22,21 @@ type Observed struct {
 	Owner metav1.Object
 	// Labels mark the namespace as the owner's.
 	Labels map[string]string
-	// Namespace is the one of the owner's name; nil if there is none.
+	// Namespace has the owner's name; nil if it does not exist.
 	Namespace *corev1.Namespace
-	// LacksPolicy says that its Pods shall be reached from within only, and that no policy says so.
+	// LacksPolicy reports that its Pods must be reachable from within the namespace only, and that no policy
+	// restricts them to that.
 	LacksPolicy bool
 }
 
-// Plan is what to do and what to report.
+// Plan is the next action and the condition to report.
 type Plan struct {
 	CreateNamespace bool
 	// AddLabels are labels that the owner's namespace lacks.
 	AddLabels map[string]string
 	// CreatePolicy keeps Pods of other namespaces out.
 	CreatePolicy bool
-	// LookAgain says that the namespace has to go before anything else can happen.
+	// LookAgain reports that the namespace has to be gone before anything else can happen.
 	LookAgain bool
 	// Ready is nil if there is nothing to report yet.
 	Ready *decision.Condition
@@ -50,14 +51,15 @@ func Decide(o Observed) Plan {
 		return Plan{CreateNamespace: true, Why: "make the namespace"}
 	case !OwnsNamespace(o) || !o.Namespace.DeletionTimestamp.IsZero():
 		return Plan{LookAgain: true, Why: "name taken", Ready: new(decision.False(korifiv1alpha1.NameTakenReason,
-			"expected the namespace "+name+" to be free, found one that is another's or is being deleted; delete it, or choose another name"))}
+			"expected the namespace "+name+" to be free, found one that has another owner or is being deleted; delete it, or choose another name"))}
 	default:
-		return Plan{AddLabels: missingLabels(o.Namespace), CreatePolicy: o.LacksPolicy, Why: "as it should be", Ready: new(decision.True(korifiv1alpha1.NamespaceReadyReason, "the namespace "+name+" is there"))}
+		return Plan{AddLabels: missingLabels(o.Namespace), CreatePolicy: o.LacksPolicy, Why: "as it should be", Ready: new(decision.True(korifiv1alpha1.NamespaceReadyReason, "the namespace "+name+" exists"))}
 	}
 }
 
-// PodSecurityLabels are those of a new namespace. Pods of apps are as restricted as the level demands, so it holds for whatever
-// else is made there. A level that an administrator has chosen stays.
+// PodSecurityLabels returns the labels of a new namespace. Pods of apps are as restricted as the level
+// demands; the label enforces it for everything else in the namespace. A level that an administrator has
+// chosen stays.
 func PodSecurityLabels() map[string]string {
 	return map[string]string{podSecurityLabel: "restricted"}
 }
@@ -68,8 +70,8 @@ func missingLabels(namespace *corev1.Namespace) map[string]string {
 	return missing
 }
 
-// OwnsNamespace reports whether the namespace is the owner's. One without the owner's labels is another's: it is left alone,
-// also when the owner is deleted.
+// OwnsNamespace reports whether the namespace is the owner's. A namespace without the owner's labels has
+// another owner: it is left alone, also when the CFOrg or CFSpace is deleted.
 func OwnsNamespace(o Observed) bool {
 	if o.Namespace == nil {
 		return false

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podcache caches the Pods of apps, with an index by process, and what their Pods belong to.
+// Package podcache caches the Pods of apps, with an index by process, and the StatefulSets and budgets of
+// those Pods.
 package podcache
 
 import (
@@ -26,8 +27,9 @@ import (
 // ByProcess is the field by which the cache finds the Pods of a process.
 const ByProcess = "process"
 
-// Cache has the Pods of apps, and of other kinds the objects that have the labels of processes; it leaves out all other objects. Several
-// groups of controllers share it, each of which starts and stops on its own: a kind is watched once, while any of them needs it.
+// Cache holds the Pods of apps, and of other kinds the objects that have the labels of processes; it leaves
+// out all other objects. Several groups of controllers share it, and each starts and stops separately: a kind
+// is watched once, while any of them needs it.
 type Cache struct {
 	mgr        manager.Manager
 	namespaces []string
@@ -37,7 +39,7 @@ type Cache struct {
 	kinds map[schema.GroupVersionKind]*sharedKind
 }
 
-// sharedKind is what is cached of one kind.
+// sharedKind is the cache of one kind.
 type sharedKind struct {
 	cache.Cache
 	gvk schema.GroupVersionKind
@@ -47,8 +49,8 @@ type sharedKind struct {
 	ended chan struct{}
 }
 
-// New returns a cache that watches nothing yet. mgr is the manager whose groups share the cache, and not the one that a group is set
-// up with, which ends with the group. No namespaces mean all.
+// New returns a cache that watches nothing yet. mgr is the manager whose groups share the cache. It is not
+// the manager that a group is set up with, which ends with the group. No namespaces mean all.
 func New(mgr manager.Manager, namespaces []string) (*Cache, error) {
 	ofApps, err := labels.NewRequirement(korifiv1alpha1.ProcessGUIDLabel, selection.Exists, nil)
 	if err != nil {
@@ -57,7 +59,7 @@ func New(mgr manager.Manager, namespaces []string) (*Cache, error) {
 	return &Cache{mgr: mgr, namespaces: namespaces, ofApps: labels.NewSelector().Add(*ofApps), kinds: map[schema.GroupVersionKind]*sharedKind{}}, nil
 }
 
-// acquire returns what is cached of the kind of an object, which begins to be watched if nobody else needs it.
+// acquire returns the cache of an object's kind. It starts the watch if no other group uses the kind.
 func (c *Cache) acquire(ctx context.Context, kind client.Object) (*sharedKind, error) {
 	gvk, err := apiutil.GVKForObject(kind, c.mgr.GetScheme())
 	if err != nil {
@@ -81,7 +83,7 @@ func (c *Cache) startKind(ctx context.Context, gvk schema.GroupVersionKind, kind
 	if err != nil {
 		return nil, err
 	}
-	// It outlives the group that needs it first.
+	// The watch outlives the group that acquires the kind first.
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	if _, isPod := kind.(*corev1.Pod); isPod {
 		err = made.IndexField(ctx, &corev1.Pod{}, ByProcess, func(o client.Object) []string {
@@ -102,13 +104,13 @@ func (c *Cache) startKind(ctx context.Context, gvk schema.GroupVersionKind, kind
 	return k, nil
 }
 
-// release returns when the kind is no longer watched, if nobody else needs it.
+// release ends the watch of the kind if no other group uses it, and returns when it has ended.
 func (c *Cache) release(k *sharedKind) {
 	c.mu.Lock()
 	k.users--
 	isLast := k.users == 0
 	if isLast {
-		// Who needs the kind from now on watches it anew: a cache cannot be started again.
+		// The next group that acquires the kind gets a new watch: a cache cannot be started again.
 		delete(c.kinds, k.gvk)
 	}
 	c.mu.Unlock()
@@ -118,8 +120,9 @@ func (c *Cache) release(k *sharedKind) {
 	}
 }
 
-// trim keeps of a Pod or a StatefulSet what decisions and reports look at. There are tens of thousands, and most of each is its template.
-// What is patched is compared with what is cached, so that nothing of a template is written.
+// trim keeps the fields of a Pod or a StatefulSet that decisions and reports read. There are tens of
+// thousands of these objects, and most of each is its template. Patches are computed against the cached
+// object, so that no part of a template is written.
 func trim(o any) (any, error) {
 	if set, ok := o.(*appsv1.StatefulSet); ok {
 		set.Spec.Template = corev1.PodTemplateSpec{}

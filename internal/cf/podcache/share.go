@@ -25,9 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-var errShareEnded = errors.New("expected a group of controllers that runs, found one that has stopped: take the share of its next start")
+var errShareEnded = errors.New("expected a running group of controllers, found a stopped one: call ShareWith again when the group starts")
 
-// Share is the part that one group has in a Cache, from its start to its end. It reads the kinds that Watch has sources of.
+// Share is the part that one group has in a Cache, from its start to its end. It reads the kinds for which
+// Watch has returned sources.
 type Share struct {
 	of *Cache
 
@@ -57,7 +58,8 @@ func (c *Cache) ShareWith(mgr manager.Manager) (*Share, error) {
 	return s, nil
 }
 
-// Start waits until the group ends, and gives back what its sources have taken. No handler of the group runs when it returns.
+// Start waits until the group ends, and then releases the kinds that its sources have acquired. No handler of
+// the group runs when it returns.
 func (s *Share) Start(ctx context.Context) error {
 	<-ctx.Done()
 	s.running.Lock()
@@ -115,14 +117,15 @@ func (s *Share) Watch(kind client.Object, h handler.EventHandler, predicates ...
 	return &sharedSource{share: s, kind: kind, handler: h, predicates: predicates}
 }
 
-// sharedSource takes what it needs of the cache when its controller starts: a group whose set-up fails takes nothing.
+// sharedSource acquires its kind from the cache when its controller starts: a group whose setup fails
+// acquires nothing.
 type sharedSource struct {
 	share      *Share
 	kind       client.Object
 	handler    handler.EventHandler
 	predicates []predicate.Predicate
 
-	source.SyncingSource // of controller-runtime, once it is started
+	source.SyncingSource // from controller-runtime, once started
 }
 
 // Start implements source.Source.
@@ -157,7 +160,7 @@ func (s *Share) useKind(ctx context.Context, kind client.Object) (*sharedKind, e
 	return s.kinds[gvk], nil
 }
 
-// sharedCache is the cache of a kind as a source sees it, whose handlers go with the group.
+// sharedCache is the cache of a kind as a source uses it. Its handlers end with the group.
 type sharedCache struct {
 	*sharedKind
 	share *Share
@@ -176,7 +179,7 @@ type sharedInformer struct {
 	share *Share
 }
 
-// AddEventHandlerWithOptions is how sources of controller-runtime add their handlers.
+// AddEventHandlerWithOptions is the method by which sources of controller-runtime add their handlers.
 func (i sharedInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	i.share.mu.Lock()
 	defer i.share.mu.Unlock()
@@ -190,7 +193,8 @@ func (i sharedInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHan
 	return registration, err
 }
 
-// groupHandler passes events on until its group ends: an informer delivers what it has in hand also after a handler was removed.
+// groupHandler passes events on until its group ends: an informer still delivers pending events after a
+// handler was removed.
 type groupHandler struct {
 	to    toolscache.ResourceEventHandler
 	share *Share

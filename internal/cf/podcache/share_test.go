@@ -30,15 +30,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testGroup is a conditional group with a controller that reads what it is told of.
+// testGroup is a conditional group with a controller that reads the objects it is enqueued for.
 type testGroup struct {
 	*conditional.Group
 	mu sync.Mutex
 	// requests counts by object.
 	requests map[types.NamespacedName]int
-	// share is that of the last life of the group.
+	// share is the one of the group's last life.
 	share *Share
-	// setupErr makes the next set-up fail.
+	// setupErr makes the next setup fail.
 	setupErr error
 }
 
@@ -80,7 +80,7 @@ func (g *testGroup) count(pod *corev1.Pod) int {
 
 func (g *testGroup) waitForRequest(t *testing.T, pod *corev1.Pod, more int) {
 	t.Helper()
-	testenv.Eventually(t, "the group is told of "+pod.Name, func() error {
+	testenv.Eventually(t, "the group receives an event of "+pod.Name, func() error {
 		return testenv.ErrorIf(g.count(pod) < more, "found %d requests", g.count(pod))
 	})
 }
@@ -123,7 +123,7 @@ func TestGroupsShareOneCache(t *testing.T) {
 			later := createPod(t, hub, another, "process")
 			first.waitForRequest(t, later, 1)
 			if n := second.count(later); n != 0 {
-				t.Errorf("a group that has stopped was told %d times", n)
+				t.Errorf("a stopped group received %d events", n)
 			}
 			second.Start()
 			second.waitForRequest(t, later, 1)
@@ -131,7 +131,7 @@ func TestGroupsShareOneCache(t *testing.T) {
 
 			first.stop(t)
 			second.stop(t)
-			expect("nobody is left", 0, 0)
+			expect("no group is left", 0, 0)
 			before := first.count(pod)
 			first.Start()
 			first.waitForRequest(t, pod, before+1)
@@ -144,7 +144,7 @@ func TestGroupsShareOneCache(t *testing.T) {
 	}
 }
 
-// TestAGroupThatNeverRunsTakesNothing has a set-up that fails after it took its share.
+// TestAGroupThatNeverRunsTakesNothing has a setup that fails after it took its share.
 func TestAGroupThatNeverRunsTakesNothing(t *testing.T) {
 	env, watches := testenv.StartAPIServer(t).CountWatches()
 	var pods *Cache
@@ -171,7 +171,7 @@ func TestAGroupThatNeverRunsTakesNothing(t *testing.T) {
 	})
 }
 
-// TestAShareEndsOnce asks for what a group may no longer have.
+// TestAShareEndsOnce reads through a share whose group has ended.
 func TestAShareEndsOnce(t *testing.T) {
 	hub := testenv.StartAPIServer(t)
 	var g *testGroup
@@ -184,7 +184,7 @@ func TestAShareEndsOnce(t *testing.T) {
 	pod := createPod(t, hub, hub.CreateNamespace(t), "process")
 	g.waitForRequest(t, pod, 1)
 	if err := g.share.List(t.Context(), &appsv1.StatefulSetList{}); err == nil || !strings.Contains(err.Error(), "expected a kind that the group watches, found StatefulSet") {
-		t.Errorf("expected that a kind nobody watches is not read, found %v", err)
+		t.Errorf("expected an error for a kind without a watch, found %v", err)
 	}
 	g.stop(t)
 	if err := g.share.Watch(&corev1.Pod{}, &handler.EnqueueRequestForObject{}).Start(t.Context(), nil); !errors.Is(err, errShareEnded) {
@@ -192,7 +192,7 @@ func TestAShareEndsOnce(t *testing.T) {
 	}
 }
 
-// expectFound finds a Pod by its process, without what is trimmed, and no Pod that is not of an app.
+// expectFound finds a Pod by its process, without the trimmed fields, and no Pod that belongs to no app.
 func (g *testGroup) expectFound(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	g.mu.Lock()
@@ -208,7 +208,7 @@ func (g *testGroup) expectFound(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// createPod makes a Pod of a process, and one that is of none.
+// createPod creates a Pod of a process, and one that belongs to no process.
 func createPod(t *testing.T, hub *testenv.Environment, namespace, process string) *corev1.Pod {
 	t.Helper()
 	build := func(name string, labels map[string]string) *corev1.Pod {

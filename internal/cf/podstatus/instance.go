@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podstatus reads what the Pods of apps do.
+// Package podstatus reads the state of apps from their Pods.
 package podstatus
 
 import (
@@ -16,10 +16,10 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// crashLoop is how the kubelet says that it waits before it starts a container again.
+// crashLoop is the kubelet's reason while it waits before it starts a container again.
 const crashLoop = "CrashLoopBackOff"
 
-// isStartFailure says that a container cannot be started, and that the kubelet has no hope of it soon.
+// isStartFailure reports whether a container cannot be started, and the kubelet expects no change soon.
 func isStartFailure(reason string) bool {
 	switch reason {
 	case "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
@@ -29,13 +29,14 @@ func isStartFailure(reason string) bool {
 	}
 }
 
-// InstanceIndex is which instance a Pod is; empty for a Pod that no StatefulSet has made.
+// InstanceIndex returns the index of the app instance that runs in a Pod; empty if no StatefulSet created the Pod.
 func InstanceIndex(pod *corev1.Pod) string { return pod.Labels[appsv1.PodIndexLabel] }
 
-// IsTerminating reports whether the deletion of a Pod was requested: it is no instance any more, whatever its status says.
+// IsTerminating reports whether the deletion of a Pod was requested. Such a Pod is no longer an instance, whatever its
+// status.
 func IsTerminating(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() }
 
-// InstanceStatus is what an instance does.
+// InstanceStatus returns the state of an instance.
 func InstanceStatus(pod *corev1.Pod) korifiv1alpha1.InstanceStatus {
 	scheduled, ready := findCondition(pod, corev1.PodScheduled), findCondition(pod, corev1.PodReady)
 	crash := describeCrash(pod)
@@ -55,7 +56,8 @@ func InstanceStatus(pod *corev1.Pod) korifiv1alpha1.InstanceStatus {
 	}
 }
 
-// deletionRequestedAt returns when the deletion of a Pod was requested. Its deletion timestamp is when it has to have ended.
+// deletionRequestedAt returns when the deletion of a Pod was requested. Its deletion timestamp is the
+// deadline by which it has to end.
 func deletionRequestedAt(pod *corev1.Pod) time.Time {
 	var grace int64
 	if g := pod.DeletionGracePeriodSeconds; g != nil {
@@ -64,7 +66,7 @@ func deletionRequestedAt(pod *corev1.Pod) time.Time {
 	return pod.DeletionTimestamp.Add(-time.Duration(grace) * time.Second)
 }
 
-// describeCrash says how an instance ended that is not started again soon; empty if it did not.
+// describeCrash returns how an instance ended that is not restarted soon; empty if it did not end.
 func describeCrash(pod *corev1.Pod) string {
 	if pod.Status.Phase == corev1.PodFailed {
 		return cmp.Or(pod.Status.Message, pod.Status.Reason, "the Pod has failed")
@@ -76,7 +78,7 @@ func describeCrash(pod *corev1.Pod) string {
 			return describeExit(pod, c.LastTerminationState.Terminated)
 		case w != nil && isStartFailure(w.Reason):
 			return describeReason(w)
-		case c.State.Terminated != nil: // Even one that ended well was to run on.
+		case c.State.Terminated != nil: // An instance that ended with status 0 was to keep running, too.
 			return describeExit(pod, c.State.Terminated)
 		}
 	}
@@ -90,7 +92,7 @@ func describeExit(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	return DescribeExit(t) + describeFailedCheck(pod, t)
 }
 
-// DescribeExit says how a container ended.
+// DescribeExit describes how a container ended.
 func DescribeExit(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exited with status %d", t.ExitCode)
 	switch {
@@ -102,8 +104,8 @@ func DescribeExit(t *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// describeFailedCheck says which health check an instance has likely failed that was ended when its time to start was over: the
-// kubelet tells that in no other words than its status.
+// describeFailedCheck names the health check that has likely failed if an instance was ended when its time to
+// start was over. The kubelet reports that in no field of the status.
 func describeFailedCheck(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	var startup *corev1.Probe
 	for i := range pod.Spec.Containers {
@@ -119,7 +121,7 @@ func describeFailedCheck(pod *corev1.Pod, t *corev1.ContainerStateTerminated) st
 	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
 		grace = time.Duration(*g) * time.Second
 	}
-	// A check is up to a period early or late, and times are whole seconds.
+	// A check may be a period early or late, and timestamps have whole seconds.
 	slack := time.Duration(startup.PeriodSeconds)*time.Second + time.Second
 	if lived := t.FinishedAt.Sub(t.StartedAt.Time); lived < limit-slack || lived > limit+grace+slack {
 		return ""
@@ -128,10 +130,11 @@ func describeFailedCheck(pod *corev1.Pod, t *corev1.ContainerStateTerminated) st
 	if startup.HTTPGet != nil {
 		check = "http"
 	}
-	return fmt.Sprintf("; it ended about when its %s health check had to have succeeded, %s after its start", check, limit)
+	return fmt.Sprintf("; it ended at about the deadline of its %s health check, %s after its start", check, limit)
 }
 
-// describeWaiting is why the containers do not run yet, such as ErrImagePull, or why they have to start again.
+// describeWaiting returns why the containers do not run yet, such as ErrImagePull, or why they have to start
+// again.
 func describeWaiting(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		switch w, last := c.State.Waiting, c.LastTerminationState.Terminated; {
@@ -144,7 +147,7 @@ func describeWaiting(pod *corev1.Pod) string {
 	return ""
 }
 
-// DescribePullFailure says why an image is not pulled; empty if that is not what a Pod waits for.
+// DescribePullFailure returns why an image is not pulled; empty if the Pod does not wait for an image.
 func DescribePullFailure(pod *corev1.Pod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil && (w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff") {

@@ -46,10 +46,10 @@ func TestOf(t *testing.T) {
 		"ended well": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}},
 		}}}, korifiv1alpha1.CrashedInstance, "exited with status 0 (Completed)"},
-		"ready":       {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled, is(corev1.PodReady, corev1.ConditionTrue)}}, korifiv1alpha1.RunningInstance, ""},
-		"crash loop":  {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, nil)}, korifiv1alpha1.CrashedInstance, crashLoop},
-		"why it ends": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
-		"evicted":     {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, korifiv1alpha1.CrashedInstance, "Evicted"},
+		"ready":                   {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled, is(corev1.PodReady, corev1.ConditionTrue)}}, korifiv1alpha1.RunningInstance, ""},
+		"crash loop":              {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, nil)}, korifiv1alpha1.CrashedInstance, crashLoop},
+		"reason of the last exit": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
+		"evicted":                 {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, korifiv1alpha1.CrashedInstance, "Evicted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,15 +67,15 @@ func TestUnhealthy(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{TerminationGracePeriodSeconds: new(int64(10)), Containers: []corev1.Container{{
 		Name: eiriniv1.ApplicationContainer, StartupProbe: &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 61},
 	}}}}
-	const hint = "; it ended about when its port health check had to have succeeded, 1m0s after its start"
+	const hint = "; it ended at about the deadline of its port health check, 1m0s after its start"
 	for name, row := range map[string]struct {
 		lived time.Duration
 		want  string
 	}{
-		"it crashed before":     {30 * time.Second, ""},
-		"its time was over":     {time.Minute, hint},
-		"it took long to end":   {70 * time.Second, hint},
-		"it crashed long after": {time.Hour, ""},
+		"crash before the limit":     {30 * time.Second, ""},
+		"end at the limit":           {time.Minute, hint},
+		"slow end after the limit":   {70 * time.Second, hint},
+		"crash long after the limit": {time.Hour, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +118,8 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// Two instances that have to have ended at once name the same node whatever the order of the cache: a message must not flap.
+// If two instances have to end at the same time, the same node is named whatever the order of the cache: a
+// message must not flap.
 func TestNodeOfEndIsTheSameInAnyOrder(t *testing.T) {
 	t.Parallel()
 	end := metav1.NewTime(time.Date(2026, 7, 1, 12, 0, 10, 0, time.UTC))

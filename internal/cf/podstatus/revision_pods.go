@@ -14,16 +14,17 @@ import (
 // RevisionPods counts the Pods of one revision of a process.
 type RevisionPods struct {
 	Revision int64
-	// Alive are not terminating; of these Ready are ready, and Crashed have ended and are not started again soon.
+	// Alive Pods are not terminating. Of these, Ready are ready, and Crashed have ended and are not restarted
+	// soon.
 	Alive, Ready, Crashed int32
-	// Draining are terminating; Since is when the deletion of the first of them was requested.
+	// Draining Pods are terminating; Since is when the deletion of the first of them was requested.
 	Draining int32
 	Since    time.Time
-	// EndsBy is when the first of them has to have ended, which its node NodeOfEnd says, and nobody else. Of several that
-	// end at once it is the node whose name comes first, in whatever order a cache lists them.
+	// EndsBy is the deadline of the first of them, and NodeOfEnd the node that has to end it. If several have
+	// the same deadline, it is the node whose name comes first, in whatever order a cache lists the Pods.
 	EndsBy    time.Time
 	NodeOfEnd string
-	// Trouble is why one of those that are alive can neither be placed nor started; empty if none is in trouble.
+	// Trouble is why one of the alive Pods can be neither placed nor started; empty if there is no such Pod.
 	Trouble string
 }
 
@@ -58,7 +59,7 @@ func CountPod(counts []RevisionPods, pod *corev1.Pod) []RevisionPods {
 		p.Crashed++
 	case korifiv1alpha1.DownInstance, korifiv1alpha1.StartingInstance:
 	}
-	// Of several the same one each time, whatever the order of the cache.
+	// If there are several, the same one each time, whatever the order of the cache.
 	inTrouble := status.State == korifiv1alpha1.CrashedInstance || status.State == korifiv1alpha1.DownInstance
 	if inTrouble && status.Details != "" && (p.Trouble == "" || status.Details < p.Trouble) {
 		p.Trouble = status.Details

@@ -12,7 +12,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// ServicesVariable is what an app reads of the services that are bound to it.
+// ServicesVariable is the environment variable with the services that are bound to an app.
 const ServicesVariable = "VCAP_SERVICES"
 
 // BoundService is a service with the credentials that an app gets.
@@ -20,11 +20,11 @@ type BoundService struct {
 	Name, GUID, Label        string
 	Tags                     []string
 	BindingName, BindingGUID string
-	// Credentials are JSON.
+	// Credentials is a JSON object.
 	Credentials []byte
 }
 
-// NewBoundService returns what a binding gives an app.
+// NewBoundService returns the service of a binding.
 func NewBoundService(instance *korifiv1alpha1.CFServiceInstance, binding *korifiv1alpha1.CFServiceBinding, credentials []byte) BoundService {
 	return BoundService{
 		Name: instance.Spec.DisplayName, GUID: instance.Name, Label: instance.Spec.ServiceLabel, Tags: instance.Spec.Tags,
@@ -45,7 +45,7 @@ type serviceEntry struct {
 	VolumeMounts   []struct{}      `json:"volume_mounts"`
 }
 
-// FormatServices returns the value of VCAP_SERVICES: lists of services by their label, each in the order of their names.
+// FormatServices returns the value of VCAP_SERVICES: lists of services by label, ordered by name.
 func FormatServices(bound []BoundService) ([]byte, error) {
 	byLabel := map[string][]serviceEntry{}
 	bound = slices.SortedFunc(slices.Values(bound), func(a, b BoundService) int {
@@ -60,7 +60,7 @@ func FormatServices(bound []BoundService) ([]byte, error) {
 			entry.BindingName = &b.BindingName
 		}
 		if !json.Valid(b.Credentials) {
-			return nil, fmt.Errorf("expected JSON as the credentials of the service %s, found something else; write them anew", b.Name)
+			return nil, fmt.Errorf("expected JSON as the credentials of the service %s, found something else; set the credentials again", b.Name)
 		}
 		byLabel[entry.Label] = append(byLabel[entry.Label], entry)
 	}

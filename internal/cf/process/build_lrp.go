@@ -16,34 +16,34 @@ import (
 )
 
 const (
-	// DefaultPort is where a web process listens whose image does not say.
+	// DefaultPort is the port of a web process whose image exposes no port.
 	DefaultPort = 8080
-	// launcher starts a command in an image that buildpacks have made.
+	// launcher starts a command in an image that buildpacks have created.
 	launcher        = "/cnb/lifecycle/launcher"
 	millisPerSecond = 1000
 )
 
-// LRPSource are what an LRP is made from.
+// LRPSource holds the objects from which an LRP is built.
 type LRPSource struct {
 	App     *korifiv1alpha1.CFApp
 	Process *korifiv1alpha1.CFProcess
-	// Droplet is that of the revision, not necessarily the app's current one.
+	// Droplet is the droplet of the revision, which may differ from the app's current one.
 	Droplet *korifiv1alpha1.Droplet
 	// Settings is the Secret with the settings of the revision.
 	Settings *corev1.Secret
-	// Surroundings are told to the app.
+	// Surroundings is passed to the app in its environment.
 	Surroundings Surroundings
 }
 
-// Surroundings are where an app is, and where it is reached.
+// Surroundings describes the space and the addresses of an app.
 type Surroundings struct {
-	// SpaceName, OrgGUID and OrgName are empty where they are not known.
+	// SpaceName, OrgGUID and OrgName are empty if they are unknown.
 	SpaceName, OrgGUID, OrgName string
-	// Addresses are those of its routes.
+	// Addresses are the addresses of the app's routes.
 	Addresses []string
 }
 
-// BuildLRP is the LRP that an action wants.
+// BuildLRP returns the LRP of an action.
 func BuildLRP(p LRPSource, do CreateLRP) *eiriniv1.LRP {
 	ports := p.listenPorts()
 	lrp := &eiriniv1.LRP{
@@ -69,7 +69,7 @@ func BuildLRP(p LRPSource, do CreateLRP) *eiriniv1.LRP {
 	return lrp
 }
 
-// command is empty where the image's own is run.
+// startCommand returns the command of the container, or nothing for the image's own command.
 func (p LRPSource) startCommand() []string {
 	command := p.Process.Spec.Command
 	for _, t := range p.Droplet.ProcessTypes {
@@ -84,7 +84,7 @@ func (p LRPSource) startCommand() []string {
 	return WrapCommand(p.App.Spec.Lifecycle.Type, command)
 }
 
-// WrapCommand returns what runs a command in an image.
+// WrapCommand returns the container command that runs a command in an image.
 func WrapCommand(lifecycle korifiv1alpha1.LifecycleType, command string) []string {
 	if lifecycle == korifiv1alpha1.BuildpackLifecycle {
 		return []string{launcher, command}
@@ -92,7 +92,7 @@ func WrapCommand(lifecycle korifiv1alpha1.LifecycleType, command string) []strin
 	return []string{"/bin/sh", "-c", command}
 }
 
-// ports are those of the process, or of its droplet, or a web process's usual one.
+// listenPorts returns the ports of the process, or of its droplet, or the default port of a web process.
 func (p LRPSource) listenPorts() []int32 {
 	switch {
 	case len(p.Process.Spec.Ports) > 0:
@@ -113,7 +113,7 @@ func (p LRPSource) healthCheck(ports []int32) eiriniv1.Healthcheck {
 		kind = korifiv1alpha1.PortHealthCheck
 	}
 	if kind == "" || len(ports) == 0 {
-		// Nothing listens, so that any other check would fail for ever.
+		// Without a port, any other check would fail forever.
 		kind = korifiv1alpha1.ProcessHealthCheck
 	}
 	health := eiriniv1.Healthcheck{

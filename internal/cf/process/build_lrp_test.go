@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// lrpSource are a web process of an app with an image.
+// lrpSource returns the source of a web process with an image.
 func lrpSource() LRPSource {
 	p := LRPSource{App: &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "app"}}, Process: &korifiv1alpha1.CFProcess{}, Droplet: &korifiv1alpha1.Droplet{Registry: korifiv1alpha1.Registry{Image: "example.com/app:1"}}, Settings: &corev1.Secret{}}
 	p.App.Namespace, p.App.Spec.DisplayName, p.App.Spec.Lifecycle.Type = "space", "my-app", korifiv1alpha1.DockerLifecycle
@@ -87,16 +87,16 @@ func TestWhatAnLRPRuns(t *testing.T) {
 			buildTestLRP(func(p *LRPSource) { p.Droplet.Ports, p.Process.Spec.Ports = []int32{9000}, []int32{9001} }),
 			runs{nil, []int32{9001}, eiriniv1.Healthcheck{Type: "port", Port: 9001}},
 		},
-		"a worker listens nowhere": {buildTestLRP(worker), runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}}},
+		"a worker has no port": {buildTestLRP(worker), runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}}},
 		"a worker has no port to check": {
 			buildTestLRP(worker, spec(func(s *korifiv1alpha1.CFProcessSpec) { s.HealthCheck.Type = korifiv1alpha1.PortHealthCheck })),
 			runs{nil, nil, eiriniv1.Healthcheck{Type: "process"}},
 		},
-		"a web process may only have to run": {
+		"a web process may have a check of type process": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) { s.HealthCheck.Type = korifiv1alpha1.ProcessHealthCheck })),
 			runs{nil, []int32{8080}, eiriniv1.Healthcheck{Type: "process"}},
 		},
-		"a path is asked for in time": {
+		"an HTTP check has its path and timeout": {
 			buildTestLRP(spec(func(s *korifiv1alpha1.CFProcessSpec) {
 				s.HealthCheck = korifiv1alpha1.HealthCheck{Type: "http", Data: korifiv1alpha1.HealthCheckData{HTTPEndpoint: "/h", TimeoutSeconds: 5, InvocationTimeoutSeconds: 2}}
 			})),
@@ -122,12 +122,12 @@ func TestDesiredInstances(t *testing.T) {
 	}
 	for asked, want := range map[int32]int32{math.MaxInt32: korifiv1alpha1.MaxInstances, -1: 0} {
 		if process.Spec.DesiredInstances = &asked; DesiredInstances(process) != want {
-			t.Errorf("found %d instances where upstream's schema lets somebody ask for %d, want %d", DesiredInstances(process), asked, want)
+			t.Errorf("found %d instances for %d, which upstream's schema allows, want %d", DesiredInstances(process), asked, want)
 		}
 	}
 	process.Spec.DesiredInstances = new(int32(4))
 	if got := DesiredInstances(process); got != 4 {
-		t.Errorf("found %d, want what is written", got)
+		t.Errorf("found %d, want the value of the spec", got)
 	}
 }
 

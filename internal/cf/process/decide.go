@@ -9,42 +9,48 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// staleInterval is when a view that seems stale is looked at again; what makes it fresh is an event too.
+// staleInterval is the requeue interval for a view that seems stale. The event of a fresh object also triggers a pass.
 const staleInterval = 5 * time.Second
 
-// endSlack is how much longer than it should a kubelet may take to say that a Pod has ended.
+// endSlack is the extra time that a kubelet may take to report the end of a Pod.
 const endSlack = 30 * time.Second
 
-// Rules returns the whole decision in its order: the first rule that matches wins, and the last always does.
-// LRPs are deleted because the spec and the revisions say so; conditions are never read.
+// Rules returns the rules in order: the first rule that matches wins, and the last one always matches. LRPs are deleted
+// because of the app's spec and revisions, never because of conditions.
+//
+// Invariant: let r be the app's revision, s <= r its last stop, and t the target revision, s <= t <= r. The rules delete
+// every LRP below s before they create the LRP of t, and "held until drained" delays that creation until no LRP and no
+// Pod below s is left. So Pods of t never run while Pods of a revision below s remain, unless revisions may overlap or
+// the drain timeout has passed. The model test TestEveryStateIsHarmlessAndComesToRest checks every interleaving.
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
 		{Name: "deleted", When: func(o Observed) bool { return o.Deleted }, Then: planDeleted},
 		{Name: "revision unreadable", When: func(o Observed) bool { return o.App.Unreadable != "" }, Then: planUnreadable},
-		// Before anything is deleted: an LRP above the app's revision shows that the view of the app is stale.
+		// Invariant: this rule precedes every rule that deletes. An LRP above r proves that the view of the app is
+		// stale, and a deletion on that view could remove what the app needs now.
 		{Name: "newer revision", When: func(o Observed) bool { return o.newerLRP() != nil }, Then: planNewerRevision},
-		{Name: "delete what has to go", When: func(o Observed) bool { return len(o.lrpsToDelete()) > 0 }, Then: planDeletion},
+		{Name: "delete obsolete LRPs", When: func(o Observed) bool { return len(o.lrpsToDelete()) > 0 }, Then: planDeletion},
 
-		{Name: "beside Korifi's Pods", When: Observed.waitsForUpstream, Then: planWaitForUpstream},
+		{Name: "Korifi's Pods left", When: Observed.waitsForUpstream, Then: planWaitForUpstream},
 		{Name: "stopping", When: func(o Observed) bool { return !o.App.Started && !o.obsoleteRemains().isEmpty() }, Then: planStopping},
 		{Name: "stopped", When: func(o Observed) bool { return !o.App.Started }, Then: planStopped},
 
 		{Name: "held until drained", When: Observed.waitsForDrain, Then: planWaitForDrain},
-		{Name: "name is free soon", When: Observed.isNameInUse, Then: planWaitForName},
+		{Name: "waiting for the LRP name", When: Observed.isNameInUse, Then: planWaitForName},
 		{Name: "no droplet", When: func(o Observed) bool { return o.lacksTargetLRP() && o.NoDroplet != "" }, Then: planNoDroplet},
 		{Name: "create", When: Observed.lacksTargetLRP, Then: planCreate},
 		{Name: "scale", When: Observed.needsScaling, Then: planScale},
 		{Name: "retire replaced", When: func(o Observed) bool { _, _, found := o.nextToRetire(); return found }, Then: planRetire},
 
-		{Name: "canary waits", When: Observed.isCanaryComplete, Then: planCanaryWaits},
+		{Name: "canary paused", When: Observed.isCanaryComplete, Then: planCanaryWaits},
 		{Name: "deploying", When: func(o Observed) bool { return len(o.olderLRPs()) > 0 }, Then: planDeploying},
 		{Name: "starting", When: func(o Observed) bool { return o.podsOf(o.TargetRevision()).Ready < o.Desired }, Then: planStarting},
-		{Name: "yielding", When: Observed.waitsForReplaced, Then: planWaitForReplaced},
+		{Name: "replaced instances end", When: Observed.waitsForReplaced, Then: planWaitForReplaced},
 		{Name: "running", When: decision.Always[Observed], Then: planRunning},
 	}
 }
 
-// Decide is total: every Observed has exactly one Plan.
+// Decide returns the plan for an observation. It is total: every Observed has exactly one Plan.
 func Decide(o Observed) Plan {
 	p, name := decision.First(Rules(), o)
 	p.Rule, p.Draining = name, drainingCondition(o)
@@ -60,7 +66,7 @@ func Decide(o Observed) Plan {
 	return p
 }
 
-// lacksTargetLRP reports whether the target revision needs an LRP and has none.
+// lacksTargetLRP reports whether the target revision needs an LRP that does not exist.
 func (o Observed) lacksTargetLRP() bool { return o.targetLRP() == nil && o.Desired > 0 }
 
 func (o Observed) needsScaling() bool {
@@ -68,8 +74,8 @@ func (o Observed) needsScaling() bool {
 	return target != nil && target.Instances != o.wantedInstances()
 }
 
-// isNameInUse reports whether the LRP that is needed cannot be made or used, because an object of its name is being deleted,
-// or is another's.
+// isNameInUse reports whether the target LRP cannot be created or used, because an object with its name is being
+// deleted or belongs to another owner.
 func (o Observed) isNameInUse() bool {
 	if target := o.targetLRP(); target != nil {
 		return target.Deleting
@@ -86,8 +92,8 @@ func (o Observed) isNameInUse() bool {
 	return o.NameTaken
 }
 
-// timeUntilDrainTimeout returns when the drain timeout lets the target revision start, or completes a deployment; 0 if there
-// is nothing to wait for.
+// timeUntilDrainTimeout returns the time until the drain timeout lets the target revision start or completes a
+// deployment. It returns 0 if nothing drains.
 func timeUntilDrainTimeout(o Observed) time.Duration {
 	waitedFor := o.obsoleteRemains()
 	if waitedFor.since.IsZero() && o.App.Started {

@@ -18,7 +18,8 @@ import (
 
 const guid = "8d1b1d4c-2f4a-4d3e-9c55-0a1b2c3d4e5f"
 
-// decisionSummary is what most rows are about; their races are those of docs/adr/0010-revisions-of-apps.md. It holds the rule, the effect, and the reasons of Ready and Draining.
+// decisionSummary holds the checked parts of a plan: the rule, the action, the reasons of Ready and Draining, and the
+// requeue time. The races in the names of rows are those of docs/adr/0010-revisions-of-apps.md.
 type decisionSummary struct {
 	Rule            string
 	Do              Action
@@ -28,7 +29,7 @@ type decisionSummary struct {
 
 func testNow() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
-// observedApp is a started app at revision 5, begun by a stop, of which 3 instances are wanted.
+// observedApp returns a started app with 3 desired instances at revision 5, which began with a stop.
 func observedApp(change ...func(*Observed)) Observed {
 	o := Observed{
 		Now: testNow(), ProcessGUID: guid, Desired: 3,
@@ -46,7 +47,7 @@ func withLRP(rev int64, instances int32) func(*Observed) {
 	}
 }
 
-// withDyingLRP adds an LRP that was deleted some time ago; nothing is said of when, if no time is given.
+// withDyingLRP adds an LRP that is being deleted. Without ago it has no deletion time.
 func withDyingLRP(rev int64, ago ...time.Duration) func(*Observed) {
 	return func(o *Observed) {
 		l := ObservedLRP{Name: revision.LRPName(guid, rev), Revision: rev, Instances: 3, Deleting: true}
@@ -61,7 +62,7 @@ func begun(ago time.Duration) func(*Observed) {
 	return func(o *Observed) { o.BegunAt = testNow().Add(-ago) }
 }
 
-// withPods adds so many ready Pods of a revision, and so many whose deletion was requested five seconds ago.
+// withPods adds ready Pods of a revision, and draining Pods whose deletion was requested five seconds ago.
 func withPods(rev int64, ready, draining int32) func(*Observed) {
 	return func(o *Observed) {
 		p := podstatus.RevisionPods{Revision: rev, Alive: ready, Ready: ready, Draining: draining}
@@ -72,7 +73,7 @@ func withPods(rev int64, ready, draining int32) func(*Observed) {
 	}
 }
 
-// endingOn has an instance of the revision that was added last end on a node, where its time was over some time ago.
+// endingOn adds an ending instance to the last added revision. It runs on a node and should have ended some time ago.
 func endingOn(node string, ago time.Duration) func(*Observed) {
 	return func(o *Observed) {
 		p := &o.Pods[len(o.Pods)-1]
@@ -100,11 +101,11 @@ func TestDecide(t *testing.T) {
 		in   Observed
 		want decisionSummary
 	}{
-		"a process that is deleted is left alone": {
+		"a process that is being deleted is left alone": {
 			observedApp(withLRP(4, 3), func(o *Observed) { o.Deleted, o.App.Unreadable = true, "x" }),
 			decisionSummary{"deleted", Nothing{}, korifiv1alpha1.DeletedReason, draining, 0},
 		},
-		"race d: nothing is done for a revision that cannot be read": {
+		"race d: an unreadable revision causes no action": {
 			observedApp(withLRP(4, 3), func(o *Observed) { o.App = DesiredApp{Started: true, Unreadable: "x"} }),
 			decisionSummary{"revision unreadable", Nothing{}, korifiv1alpha1.RevisionUnreadableReason, drained, staleInterval},
 		},
@@ -114,20 +115,20 @@ func TestDecide(t *testing.T) {
 		"race p: a newer revision is not touched when the app seems stopped": {
 			observedApp(withLRP(6, 3), whenStopped), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, drained, staleInterval},
 		},
-		"an app does not start beside Pods that Korifi has made": {
-			observedApp(func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"beside Korifi's Pods", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
+		"an app does not start while Korifi's Pods exist": {
+			observedApp(func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"Korifi's Pods left", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
 		},
 		"an app is not stopped while Korifi's Pods run": {
-			observedApp(func(o *Observed) { o.UpstreamPods = 2 }, whenStopped), decisionSummary{"beside Korifi's Pods", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
+			observedApp(func(o *Observed) { o.UpstreamPods = 2 }, whenStopped), decisionSummary{"Korifi's Pods left", Nothing{}, torporv1alpha1.AnotherWriterReason, drained, staleInterval},
 		},
-		"an app that runs is not held up by them": {
+		"a running app ignores Korifi's Pods": {
 			observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0},
 		},
 		"a stop deletes everything": {
-			observedApp(withLRP(5, 3), withLRP(4, 3), withPods(4, 3, 0), whenStopped), decisionSummary{"delete what has to go", DeleteLRPs{sortedNames(n4, n5)}, stopping, draining, 0},
+			observedApp(withLRP(5, 3), withLRP(4, 3), withPods(4, 3, 0), whenStopped), decisionSummary{"delete obsolete LRPs", DeleteLRPs{sortedNames(n4, n5)}, stopping, draining, 0},
 		},
-		"a stop deletes what has no version": {
-			observedApp(withLRP(revision.UnknownRevision, 1), whenStopped), decisionSummary{"delete what has to go", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, stopping, draining, 0},
+		"a stop deletes an LRP without a version": {
+			observedApp(withLRP(revision.UnknownRevision, 1), whenStopped), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, stopping, draining, 0},
 		},
 		"race f: an app is not stopped while an instance is left": {
 			observedApp(withPods(4, 0, 1), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, left},
@@ -137,14 +138,14 @@ func TestDecide(t *testing.T) {
 			observedApp(whenStopped), decisionSummary{"stopped", Nothing{}, korifiv1alpha1.StoppedReason, drained, 0},
 		},
 
-		"a start makes an LRP":                                        {observedApp(), create(3)},
-		"race i: a start of no instances is done at once":             {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
-		"race i: a scale to 0 is complete as soon as it is asked for": {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
-		"race q: without a droplet nothing starts":                    {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
-		"race q: what runs needs no droplet any more":                 {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
-		"race a: older revisions are deleted first":                   {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
-		"a version that is no revision is older":                      {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
-		"race f: the new revision is held until the old is gone":      {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
+		"a start creates an LRP":                                 {observedApp(), create(3)},
+		"race i: a start of no instances is complete at once":    {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
+		"race i: a scale to 0 is complete at once":               {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
+		"race q: without a droplet nothing starts":               {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
+		"race q: a running revision no longer needs its droplet": {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
+		"race a: older revisions are deleted first":              {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
+		"a version that is not a revision counts as older":       {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
+		"race f: the new revision is held until the old is gone": {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
 		"race f: the new revision is held by Pods whose LRP is gone": {
 			observedApp(withPods(4, 1, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
@@ -154,29 +155,29 @@ func TestDecide(t *testing.T) {
 		"race f: the new revision is not held if revisions may overlap": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), whenOverlapping), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, draining, left},
 		},
-		"race f: after the drain timeout the new revision starts, and that shows": {
+		"race f: after the drain timeout the new revision starts, and Draining reports it": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
 			decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"race f: the drain timeout counts from the deletion, also of what nobody told its Pods": {
+		"race f: the drain timeout counts from the deletion of an LRP whose Pods have no deletion time": {
 			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
 		"race f: the new revision is not held by alive Pods of a deleted LRP after the drain timeout": {
 			observedApp(withDyingLRP(4, time.Hour), withPods(4, 2, 0)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"race f: nor by an LRP whose finalizer stays": {
+		"race f: the new revision is not held by an LRP whose finalizer stays after the drain timeout": {
 			observedApp(withDyingLRP(4, time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"race f: nor by a Pod that no LRP is there for": {
+		"race f: the new revision is not held by a Pod without an LRP after the drain timeout": {
 			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
 		"race f: a Pod without an LRP holds the new revision for the drain timeout": {
 			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(5*time.Second)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"race f: what was deleted late has its whole time": {
+		"race f: an LRP that was deleted late has the whole drain timeout": {
 			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0), begun(time.Hour)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"race f: without a drain timeout the new revision waits without an end": {
+		"race f: without a drain timeout the new revision waits indefinitely": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout, o.Now = 0, testNow().Add(time.Hour) }),
 			decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
@@ -185,13 +186,13 @@ func TestDecide(t *testing.T) {
 				o.LRPs = []ObservedLRP{{Name: n5, Revision: 4, Deleting: true}}
 				o.App.Overlap = true
 			}),
-			decisionSummary{"name is free soon", Nothing{}, korifiv1alpha1.NameTakenReason, draining, staleInterval},
+			decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, draining, staleInterval},
 		},
-		"race h: another's LRP with the name is waited for": {
-			observedApp(func(o *Observed) { o.NameTaken = true }), decisionSummary{"name is free soon", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
+		"race h: an LRP of another owner with the name is waited for": {
+			observedApp(func(o *Observed) { o.NameTaken = true }), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
 		"race o: an LRP that is being deleted is not used again": {
-			observedApp(withDyingLRP(5), withPods(5, 3, 0)), decisionSummary{"name is free soon", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
+			observedApp(withDyingLRP(5), withPods(5, 3, 0)), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
 		"more instances":  {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, starting, drained, 0}},
 		"fewer instances": {observedApp(withLRP(5, 9), withPods(5, 9, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, korifiv1alpha1.RunningReason, drained, 0}},
@@ -199,29 +200,29 @@ func TestDecide(t *testing.T) {
 		"race k: instances that crash are reported": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Crashed: 3}} }), decisionSummary{"starting", Nothing{}, starting, drained, 0},
 		},
-		"an instance whose node may yet say that it has ended is looked at again": {
+		"an ending instance is checked again while its node may still report the end": {
 			observedApp(withLRP(5, 3), withPods(5, 2, 0), endingOn("n", 20*time.Second)), decisionSummary{"starting", Nothing{}, starting, draining, 10 * time.Second},
 		},
-		"an instance whose node says nothing is waited for, and the app says so": {
+		"an instance whose node never reports the end blocks the app with a message": {
 			observedApp(withLRP(5, 3), withPods(5, 2, 0), endingOn("n", 30*time.Second)), decisionSummary{"starting", Nothing{}, korifiv1alpha1.BlockedReason, draining, 0},
 		},
-		"an instance too many that does not end is nobody's trouble": {
+		"a surplus instance that does not end is not reported": {
 			observedApp(withLRP(5, 3), withPods(5, 3, 0), endingOn("n", time.Hour)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},
-		"race g: an old instance does not count": {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
-		"all instances run":                      {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},
-		"one that was scaled away drains":        {observedApp(withLRP(5, 3), withPods(5, 3, 1)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0}},
+		"race g: an old instance does not count":  {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
+		"all instances run":                       {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},
+		"an instance that was scaled down drains": {observedApp(withLRP(5, 3), withPods(5, 3, 1)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0}},
 
-		"race l: a deployment begins beside the old": {
+		"race l: a deployment begins next to the old revision": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"create", CreateLRP{n5, 5, 1}, deploying, drained, 0},
 		},
 		"a deployment starts as many instances as may be in flight": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 2 }), decisionSummary{"create", CreateLRP{n5, 5, 2}, deploying, drained, 0},
 		},
-		"a deployment starts no more instances than are wanted": {
+		"a deployment starts no more than the desired instances": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 9 }), decisionSummary{"create", CreateLRP{n5, 5, 3}, deploying, drained, 0},
 		},
-		"race l: nothing old goes before something new is ready": {
+		"race l: no old instance is stopped before a new one is ready": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1)), decisionSummary{"deploying", Nothing{}, deploying, drained, 0},
 		},
 		"a deployment starts the next instance when one is ready": {
@@ -233,56 +234,56 @@ func TestDecide(t *testing.T) {
 		"a deployment deletes the LRP of the last old instance": {
 			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
 		},
-		"race l: a deployment is not through while the old ones end": {
-			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"yielding", Nothing{}, deploying, draining, left},
+		"race l: a deployment is not complete while old instances end": {
+			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances end", Nothing{}, deploying, draining, left},
 		},
-		"race l: a deployment is not through while an old LRP without Pods is left": {
-			observedApp(duringDeployment, withDyingLRP(4), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"yielding", Nothing{}, deploying, drained, 0},
+		"race l: a deployment is not complete while an old LRP without Pods is left": {
+			observedApp(duringDeployment, withDyingLRP(4), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances end", Nothing{}, deploying, drained, 0},
 		},
-		"race l: a deployment is not through while old Pods without an LRP are left": {
-			observedApp(duringDeployment, withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"yielding", Nothing{}, deploying, drained, 0},
+		"race l: a deployment is not complete while old Pods without an LRP are left": {
+			observedApp(duringDeployment, withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances end", Nothing{}, deploying, drained, 0},
 		},
-		"a deployment is through beside old Pods if revisions may overlap": {
+		"a deployment completes next to old Pods if revisions may overlap": {
 			observedApp(duringDeployment, whenOverlapping, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, left},
 		},
-		"a deployment is through beside old Pods after the drain timeout": {
+		"a deployment completes next to old Pods after the drain timeout": {
 			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
 			decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},
-		"of two older ones the older goes first": {
+		"the older of two older revisions is retired first": {
 			observedApp(duringDeployment, withLRP(3, 2), withPods(3, 2, 0), withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 1, 0)),
 			decisionSummary{"retire replaced", ScaleLRP{revision.LRPName(guid, 3), 1}, deploying, drained, 0},
 		},
 		"a stop before the deployment still has to drain": {
-			observedApp(duringDeployment, withLRP(2, 3), withPods(2, 3, 0)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{revision.LRPName(guid, 2)}}, starting, draining, 0},
+			observedApp(duringDeployment, withLRP(2, 3), withPods(2, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, 2)}}, starting, draining, 0},
 		},
-		"a canary waits": {
-			observedApp(duringCanary, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"canary waits", Nothing{}, korifiv1alpha1.DeploymentPausedReason, drained, 0},
+		"a canary pauses": {
+			observedApp(duringCanary, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"canary paused", Nothing{}, korifiv1alpha1.DeploymentPausedReason, drained, 0},
 		},
-		"a canary with as many in flight as there are numbers grows": {
+		"a canary with the maximum of maxInFlight grows": {
 			observedApp(duringCanary, wantingInstances(4), withLRP(4, 4), withPods(4, 4, 0), withLRP(5, 1), withPods(5, 1, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = math.MaxInt32 }),
 			decisionSummary{"scale", ScaleLRP{n5, 2}, deploying, drained, 0},
 		},
 		"a cancelled deployment grows the old revision": {
 			observedApp(whenCancelled, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},
 		},
-		"a cancelled deployment makes room for the old revision where a quota leaves none": {
+		"a cancelled deployment makes room for the old revision under a full quota": {
 			observedApp(whenCancelled, wantingInstances(10), withLRP(4, 10), withPods(4, 6, 0), withLRP(5, 5), withPods(5, 5, 0)), decisionSummary{"retire replaced", ScaleLRP{n5, 4}, starting, drained, 0},
 		},
 		"a cancelled deployment keeps the new instances until the old ones serve": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0},
 		},
 		"a cancelled deployment deletes the new revision when the old one serves": {
-			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{n5}}, deploying, draining, 0},
+			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n5}}, deploying, draining, 0},
 		},
 		"a cancelled deployment waits for the new revision's Pods": {
-			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withDyingLRP(5), withPods(5, 0, 2)), decisionSummary{"yielding", Nothing{}, deploying, draining, left},
+			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withDyingLRP(5), withPods(5, 0, 2)), decisionSummary{"replaced instances end", Nothing{}, deploying, draining, left},
 		},
 		"a cancelled deployment deletes a new revision that is not ready at once": {
-			observedApp(whenCancelled, withLRP(4, 2), withPods(4, 2, 0), withLRP(5, 2)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{n5}}, starting, draining, 0},
+			observedApp(whenCancelled, withLRP(4, 2), withPods(4, 2, 0), withLRP(5, 2)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n5}}, starting, draining, 0},
 		},
-		"a cancelled revision does not come again": {observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0)), runs},
-		"a deployment that is through cannot be cancelled": {
+		"a cancelled revision is not created again": {observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0)), runs},
+		"a complete deployment cannot be cancelled": {
 			observedApp(whenCancelled, withLRP(5, 3), withPods(5, 3, 0)), runs,
 		},
 	} {
@@ -311,11 +312,11 @@ func TestMessagesCount(t *testing.T) {
 		ready, draining string
 	}{
 		"held": {
-			observedApp(withDyingLRP(4), withPods(4, 1, 2)), "revision 5 starts when 3 instances of older revisions are gone", "3 instances are on their way out",
+			observedApp(withDyingLRP(4), withPods(4, 1, 2)), "revision 5 starts when 3 instances of older revisions are gone", "3 instances are terminating",
 		},
 		"timed out": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = time.Second }),
-			"0 of 3 instances of revision 5 are ready", "3 instances are left although they had 1s to end; look at their Pods",
+			"0 of 3 instances of revision 5 are ready", "3 instances are left after the drain timeout of 1s; check their Pods",
 		},
 		"crashed": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Ready: 1, Crashed: 2}} }),

@@ -10,10 +10,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/model"
 )
 
-// revisions is how many the model knows; arrays keep its states comparable.
+// revisions is the number of revisions in the model. Arrays keep its states comparable.
 const revisions = 4
 
-// modelLRP is an LRP and its StatefulSet, which may go on to start Pods until its controller has observed that the LRP is being deleted.
+// modelLRP is an LRP and its StatefulSet. The StatefulSet may start Pods until its controller has observed the deletion
+// of the LRP.
 type modelLRP struct {
 	there, deleting, told bool
 	instances             int8
@@ -21,26 +22,27 @@ type modelLRP struct {
 
 type modelPods struct{ starting, ready, draining int8 }
 
-// modelState is one app with one process, its LRPs and Pods by revision, and what the controller has decided and not yet done.
+// modelState is one app with one process, its LRPs and Pods by revision, and the pending action of the controller.
 type modelState struct {
 	started, overlap, cancelled bool
 	rev, last, desired          int8
 	deployed                    bool
-	// lastOf is the last stop as it was when a revision began: what is older must be gone before it runs.
+	// lastOf holds, for each revision, the last stop at its begin. Older revisions must be gone before the revision
+	// runs.
 	lastOf [revisions]int8
 	lrps   [revisions]modelLRP
 	pods   [revisions]modelPods
-	// broken are the revisions whose instances never become ready.
+	// broken marks revisions whose instances never become ready.
 	broken [revisions]bool
-	// budget is how often people and accidents may still intervene.
+	// budget is the number of remaining user requests and accidents.
 	budget int8
-	// decided is what was decided on decidedRev and decidedStarted.
+	// decided is the pending action, which was decided at decidedRev and decidedStarted.
 	decided        pendingAction
 	decidedRev     int8
 	decidedStarted bool
 }
 
-// pendingAction is an action in a form that can be compared.
+// pendingAction is an action in a comparable form.
 type pendingAction struct {
 	kind      string
 	revisions [revisions]bool
@@ -65,7 +67,8 @@ func (w modelState) observe() Observed {
 	return o
 }
 
-// controllerStep is one half of a pass. Between the two anything may happen: the controller acts on what it saw before.
+// controllerStep is one half of a pass. Anything may happen between the halves, because the controller acts on an
+// earlier observation.
 func (w modelState) controllerStep() model.Move[modelState] {
 	if w.decided.kind != "" {
 		return model.Move[modelState]{Name: "act", To: w.act()}
@@ -74,7 +77,7 @@ func (w modelState) controllerStep() model.Move[modelState] {
 	return model.Move[modelState]{Name: p.Rule, To: decided}
 }
 
-// decide is the first half of a pass: what the controller sees now, it does later.
+// decide is the first half of a pass. It stores the action for the second half.
 func (w modelState) decide() (modelState, Plan) {
 	p := Decide(w.observe())
 	w.decidedRev, w.decidedStarted, w.decided = w.rev, w.started, pendingAction{}
@@ -100,7 +103,8 @@ func revisionsNamed(names ...string) [revisions]bool {
 	return set
 }
 
-// act is the second half: it does what was decided on, and deletes only if the app is what it was.
+// act is the second half of a pass. It performs the pending action, and deletes only if the app has not changed since
+// the decision.
 func (w modelState) act() modelState {
 	do, fresh := w.decided, w.decidedRev == w.rev && w.decidedStarted == w.started
 	w.decided, w.decidedRev, w.decidedStarted = pendingAction{}, 0, false
@@ -119,7 +123,7 @@ func (w modelState) act() modelState {
 	return w
 }
 
-// naturalSteps returns everything that may happen by itself, each a state of its own.
+// naturalSteps returns the state after each possible step of Kubernetes.
 func (w modelState) naturalSteps() []modelState {
 	var next []modelState
 	for r := range w.lrps {
@@ -159,7 +163,7 @@ func (w modelState) naturalSteps() []modelState {
 	return next
 }
 
-// disturbances returns everything that people may ask for, and the accidents, each a state of its own.
+// disturbances returns the state after each possible user request and accident.
 func (w modelState) disturbances() []modelState {
 	if w.budget == 0 {
 		return nil
@@ -195,14 +199,14 @@ func (w modelState) disturbances() []modelState {
 		if n.lrps[r].there && !n.lrps[r].deleting {
 			n.lrps[r].deleting = true
 			next = append(next, n)
-			n.lrps[r] = modelLRP{} // Its finalizer was taken away.
+			n.lrps[r] = modelLRP{} // The finalizer was removed by force.
 			next = append(next, n)
 		}
 	}
 	return next
 }
 
-// admit makes a change as admission does; it says no where the toy has no more revisions.
+// admitChange applies a change as admission does. It returns false if the model has no revision left.
 func (w modelState) admitChange(change func(*korifiv1alpha1.CFApp)) (modelState, bool) {
 	old := &korifiv1alpha1.CFApp{Spec: korifiv1alpha1.CFAppSpec{
 		DesiredState: korifiv1alpha1.StoppedState, CurrentDropletRef: &korifiv1alpha1.Reference{Name: "new"},

@@ -14,18 +14,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/model"
 )
 
-// Every state that people, accidents, nature and a slow controller can make of a running app, each interleaved with every
-// other: none is harmful, and from each the controller comes to rest at what is wanted.
+// TestEveryStateIsHarmlessAndComesToRest explores every interleaving of user requests, accidents, steps of Kubernetes
+// and a slow controller, from a running app. No state violates an invariant, and from each state the controller reaches
+// the desired state.
 func TestEveryStateIsHarmlessAndComesToRest(t *testing.T) {
-	outside := map[string]bool{"deleted": true, "revision unreadable": true, "newer revision": true, "no droplet": true, "canary waits": true, "beside Korifi's Pods": true}
-	strict := map[string]bool{"held until drained": true, "yielding": true}
+	outside := map[string]bool{"deleted": true, "revision unreadable": true, "newer revision": true, "no droplet": true, "canary paused": true, "Korifi's Pods left": true}
+	strict := map[string]bool{"held until drained": true, "replaced instances end": true}
 	for name, row := range map[string]struct {
 		overlap bool
 		budget  int8
 		broken  [revisions]bool
 	}{
 		"strict": {budget: 3}, "overlap": {overlap: true, budget: 2},
-		"what is deployed never becomes ready": {budget: 3, broken: [revisions]bool{false, true, true, true}},
+		"deployed instances never become ready": {budget: 3, broken: [revisions]bool{false, true, true, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +61,7 @@ func TestEveryStateIsHarmlessAndComesToRest(t *testing.T) {
 	}
 }
 
-// findOverlaps returns the revisions that have Pods beside one that the last stop before them has ended.
+// findOverlaps returns violations of the barrier: Pods of a revision next to Pods of a revision below its last stop.
 func findOverlaps(w modelState) []string {
 	if w.overlap {
 		return nil
@@ -69,14 +70,14 @@ func findOverlaps(w modelState) []string {
 	for newer := range w.pods {
 		for older := range newer {
 			if w.pods[newer] != (modelPods{}) && w.pods[older] != (modelPods{}) && int8(older) < w.lastOf[newer] {
-				wrong = append(wrong, fmt.Sprintf("revision %d runs beside %d", newer, older))
+				wrong = append(wrong, fmt.Sprintf("revision %d runs next to %d", newer, older))
 			}
 		}
 	}
 	return wrong
 }
 
-// findUnsafe returns what is wrong with a plan in the state for which it was made; decided is that state with the plan pending.
+// findUnsafe returns the errors of a plan in the state of its decision; decided is that state with the plan pending.
 func findUnsafe(w modelState, p Plan, decided modelState) []string {
 	var wrong []string
 	o := w.observe()
@@ -84,7 +85,7 @@ func findUnsafe(w modelState, p Plan, decided modelState) []string {
 	case Nothing:
 	case CreateLRP:
 		if !w.started || do.Revision != o.TargetRevision() || do.Instances < 1 || do.Instances > o.Desired {
-			wrong = append(wrong, "creates what is not wanted")
+			wrong = append(wrong, "creates an unwanted LRP")
 		}
 	case ScaleLRP:
 		if !w.started {
@@ -99,14 +100,14 @@ func findUnsafe(w modelState, p Plan, decided modelState) []string {
 	}
 	after := decided.act()
 	if p.Rule == "retire replaced" && after.countStaying() < min(w.countStaying(), w.desired) {
-		wrong = append(wrong, "takes a ready instance that is needed")
+		wrong = append(wrong, "stops a needed ready instance")
 	}
 	if running := p.Ready.Status == metav1.ConditionTrue; running && w.started && w.pods[o.TargetRevision()].ready < w.desired {
 		wrong = append(wrong, "is ready with too few instances")
 	}
 	for r, pods := range w.pods {
 		if p.Ready.Status == metav1.ConditionTrue && w.started && !w.overlap && int8(r) >= w.last && int64(r) != o.TargetRevision() && pods != (modelPods{}) {
-			wrong = append(wrong, fmt.Sprintf("is through while revision %d has instances", r))
+			wrong = append(wrong, fmt.Sprintf("is complete while revision %d has instances", r))
 		}
 	}
 	if p.Ready.Status == metav1.ConditionTrue && !w.started && w.pods != [revisions]modelPods{} {
@@ -115,7 +116,7 @@ func findUnsafe(w modelState, p Plan, decided modelState) []string {
 	return wrong
 }
 
-// staying is how many instances are ready and may stay so, as the LRPs are.
+// countStaying returns the number of ready instances that the LRPs keep.
 func (w modelState) countStaying() int8 {
 	var n int8
 	for r, l := range w.lrps {
@@ -126,7 +127,7 @@ func (w modelState) countStaying() int8 {
 	return n
 }
 
-// findRestless returns what is wrong with where a state comes to rest when nothing intervenes any more.
+// findRestless returns the errors of the state in which the controller comes to rest without further disturbances.
 func findRestless(w modelState) []string {
 	const patience = 200
 	w.budget = 0
@@ -152,7 +153,7 @@ func findUnwanted(w modelState, p Plan) []string {
 	var wrong []string
 	target := w.observe().TargetRevision()
 	if w.broken[target] && w.started && w.desired > 0 {
-		// What is deployed waits for ever, but never in the place of what could run.
+		// A revision that never becomes ready may stay, unless an older revision could run in its place.
 		for r := w.last; r < w.rev && w.cancelled; r++ {
 			if w.lrps[r].there && !w.lrps[r].deleting && !w.broken[r] {
 				wrong = append(wrong, fmt.Sprintf("rests with revision %d, which never becomes ready, while %d could run", target, r))
@@ -167,7 +168,7 @@ func findUnwanted(w modelState, p Plan) []string {
 				wrong = append(wrong, fmt.Sprintf("rests with revision %d as %+v %+v", r, l, pods))
 			}
 		} else if l.there || pods != (modelPods{}) {
-			wrong = append(wrong, fmt.Sprintf("rests with what is left of revision %d: %+v %+v", r, l, pods))
+			wrong = append(wrong, fmt.Sprintf("rests with remains of revision %d: %+v %+v", r, l, pods))
 		}
 	}
 	if p.Ready.Status != metav1.ConditionTrue || p.Draining.Status != metav1.ConditionFalse || p.After != 0 {
@@ -176,7 +177,8 @@ func findUnwanted(w modelState, p Plan) []string {
 	return wrong
 }
 
-// Every small Observed has one complete plan, even if no state of the model leads to it.
+// TestDecideIsTotal checks that every small Observed has one complete plan, including those that the model does not
+// reach.
 func TestDecideIsTotal(t *testing.T) {
 	used, total := map[string]int{}, 0
 	for bits := range 1 << 12 {
@@ -187,7 +189,7 @@ func TestDecideIsTotal(t *testing.T) {
 				App: DesiredApp{Started: bit(3), Revision: 2, LastStop: 1, Overlap: bit(4), DrainTimeout: time.Minute, Rollout: RolloutOptions{Cancelled: bit(5), CanaryPercent: 50}},
 			}
 			if bit(0) && bit(10) {
-				o.App.Unreadable = "no number"
+				o.App.Unreadable = "not a number"
 			}
 			if bit(1) && bit(10) {
 				o.UpstreamPods = 1

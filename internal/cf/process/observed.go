@@ -13,73 +13,75 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// Observed is everything that Decide looks at of one process.
+// Observed holds everything that Decide uses about one process.
 type Observed struct {
 	Now time.Time
-	// Deleted says that the process or its app is being deleted.
+	// Deleted is true if the process or its app is being deleted.
 	Deleted bool
 	// ProcessGUID is the name of the CFProcess.
 	ProcessGUID string
-	// App is what is wanted.
+	// App is the desired state of the app.
 	App DesiredApp
-	// BegunAt is when the app's revision began.
+	// BegunAt is the time at which the app's revision began.
 	BegunAt time.Time
-	// Desired is how many instances are wanted while the app is started.
+	// Desired is the number of instances while the app is started.
 	Desired int32
-	// NoDroplet says why there is nothing to run; empty when there is an image.
+	// NoDroplet is the reason why there is no image to run, or "".
 	NoDroplet string
-	// NameTaken says that an object that is not the process's has the name that the current revision needs.
+	// NameTaken is true if an LRP of another owner has the name that the app's revision needs.
 	NameTaken bool
-	// LRPs are those that the process owns, in any order.
+	// LRPs are the LRPs that the process owns, in any order.
 	LRPs []ObservedLRP
-	// Pods are the process's, one entry for each revision that has any, whether or not its LRP is there.
+	// Pods has one entry for each revision with Pods, whether or not its LRP exists.
 	Pods []podstatus.RevisionPods
-	// UpstreamPods are those that Korifi's own runner has made of the process. Torpor neither counts nor deletes them.
+	// UpstreamPods is the number of Pods that Korifi's own runner has created for the process. Torpor neither counts
+	// nor deletes them.
 	UpstreamPods int
 }
 
-// DesiredApp is what an app wants of its processes.
+// DesiredApp is the desired state of an app for its processes.
 type DesiredApp struct {
 	Started bool
-	// Revision and LastStop are as RevisionOf reads them; Unreadable says why it cannot.
+	// Revision and LastStop are the results of ReadRevision; Unreadable is the reason if it fails.
 	Revision, LastStop int64
 	Unreadable         string
-	// Overlap lets a new revision start before the old one is gone; DrainTimeout does so after that time, 0 never.
+	// Overlap lets a new revision start before the old one is gone. DrainTimeout does so after that time; 0 means
+	// never.
 	Overlap      bool
 	DrainTimeout time.Duration
-	// Rollout is how a deployment goes on.
+	// Rollout holds the options of the deployment.
 	Rollout RolloutOptions
 }
 
-// RolloutOptions is how a deployment goes on. The zero value is rolling, one instance at a time.
+// RolloutOptions describes the progress of a deployment. The zero value is rolling, one instance at a time.
 type RolloutOptions struct {
-	// MaxInFlight is how many instances may be started before others are stopped; 0 means 1.
+	// MaxInFlight is the number of instances that may start before others are stopped; 0 means 1.
 	MaxInFlight int32
-	// CanaryPercent, if it is more than 0, holds the new revision at this share of the instances.
+	// CanaryPercent, if positive, pauses the new revision at this share of the instances.
 	CanaryPercent int32
-	// CanaryOfOne holds it at one instance, however many are wanted.
+	// CanaryOfOne pauses the new revision at one instance, regardless of Desired.
 	CanaryOfOne bool
-	// Cancelled takes the new revision back.
+	// Cancelled returns to an older revision.
 	Cancelled bool
 }
 
 // ObservedLRP is one revision of the process.
 type ObservedLRP struct {
 	Name string
-	// Revision is its version; UnknownRevision if that is no number.
+	// Revision is the version of the LRP, or UnknownRevision if that is not a revision.
 	Revision  int64
 	Instances int32
-	// Deleting says that it has a deletion timestamp, which DeletedAt is; its Pods may still run.
+	// Deleting is true if the LRP has a deletion timestamp, which is DeletedAt. Its Pods may still run.
 	Deleting  bool
 	DeletedAt time.Time
-	// Refusal is why Kubernetes makes fewer Pods of it than it wants; empty if it does not.
+	// Refusal is the reason why Kubernetes creates too few Pods of the LRP, or "".
 	Refusal string
 }
 
 // defaultDrainTimeout is the default of spec.drain.timeoutSeconds.
 const defaultDrainTimeout = 5 * time.Minute
 
-// NewDesiredApp reads what an app wants from its spec and its annotations.
+// NewDesiredApp reads the desired state from an app's spec and annotations.
 func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp {
 	current, lastStop, unreadable := revision.ReadRevision(app)
 	a := DesiredApp{
@@ -87,7 +89,7 @@ func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp
 		Revision: current, LastStop: lastStop, Unreadable: unreadable,
 		Overlap: app.Spec.Drain.Policy == korifiv1alpha1.DrainOverlap, Rollout: rollout,
 	}
-	// Upstream's schema neither keeps nor fills in spec.drain.
+	// Upstream's schema neither stores spec.drain nor sets its defaults.
 	if seconds := app.Spec.Drain.TimeoutSeconds; seconds != nil {
 		a.DrainTimeout = time.Duration(*seconds) * time.Second
 	} else if app.Spec.Drain.Policy == "" {
@@ -96,10 +98,11 @@ func NewDesiredApp(app *korifiv1alpha1.CFApp, rollout RolloutOptions) DesiredApp
 	return a
 }
 
-// LimitMegabytes returns a size in MiB within what the schema allows, because upstream's schema allows any number.
+// LimitMegabytes limits a size in MiB to the range of the schema, because upstream's schema allows any number.
 func LimitMegabytes(size int64) int64 { return min(max(size, 1), korifiv1alpha1.MaxMegabytes) }
 
-// DesiredInstances returns how many instances of a process are wanted while its app is started, within what the schema allows.
+// DesiredInstances returns the number of instances of a process while its app is started, limited to the range of the
+// schema.
 func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
 	switch {
 	case p.Spec.DesiredInstances != nil:
@@ -111,7 +114,8 @@ func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
 	}
 }
 
-// olderLRPs returns the LRPs that a deployment replaces, the newest first. Those from before the last stop are none of them.
+// olderLRPs returns the LRPs that a deployment replaces, newest first. LRPs from before the last stop are not among
+// them.
 func (o Observed) olderLRPs() []ObservedLRP {
 	var found []ObservedLRP
 	for _, l := range o.LRPs {
@@ -123,7 +127,8 @@ func (o Observed) olderLRPs() []ObservedLRP {
 	return found
 }
 
-// TargetRevision returns the revision that should run: the app's, or an earlier one if its deployment was cancelled in time.
+// TargetRevision returns the revision that should run: the app's revision, or an earlier one if the deployment was
+// cancelled in time.
 func (o Observed) TargetRevision() int64 {
 	var existing []revision.ExistingRevision
 	for _, l := range o.LRPs {
@@ -134,13 +139,14 @@ func (o Observed) TargetRevision() int64 {
 	return revision.SelectTargetRevision(o.App.Revision, o.App.LastStop, o.App.Rollout.Cancelled, existing)
 }
 
-// ReadTargetRevision returns the revision whose instances people see: the app's, or the one that came back when its deployment
-// was cancelled.
+// ReadTargetRevision returns the revision whose instances users see: the app's revision, or the restored one after a
+// cancelled deployment.
 func ReadTargetRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
 	return selectTarget(app, process, revision.IsCancelled(app))
 }
 
-// ReadRevisionBefore returns the revision of a process that comes back if the app's deployment is cancelled; the app's if none can.
+// ReadRevisionBefore returns the revision of a process to which a cancelled deployment would return, or the app's
+// revision if no other is left.
 func ReadRevisionBefore(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
 	return selectTarget(app, process, true)
 }
@@ -149,7 +155,7 @@ func selectTarget(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, 
 	current, lastStop, _ := revision.ReadRevision(app)
 	var existing []revision.ExistingRevision
 	for _, r := range process.Status.Revisions {
-		// A revision that wants no instances is on its way out and cannot come back.
+		// A revision without desired instances is being removed and cannot be restored.
 		if r.Desired > 0 {
 			existing = append(existing, revision.ExistingRevision{Number: r.Revision, Serves: r.Ready > 0})
 		}
@@ -157,8 +163,8 @@ func selectTarget(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, 
 	return revision.SelectTargetRevision(current, lastStop, cancelled, existing)
 }
 
-// ServingRevisions returns the revisions before the one that people see which a deployment lets serve: those since the last stop that
-// are not on their way out.
+// ServingRevisions returns the older revisions that still serve during a deployment: those since the last stop that are
+// not being removed.
 func ServingRevisions(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (older []korifiv1alpha1.RevisionStatus) {
 	_, lastStop, _ := revision.ReadRevision(app)
 	target := ReadTargetRevision(app, process)
@@ -170,7 +176,7 @@ func ServingRevisions(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProce
 	return older
 }
 
-// targetLRP returns the LRP of the target revision; nil if there is none.
+// targetLRP returns the LRP of the target revision, or nil.
 func (o Observed) targetLRP() *ObservedLRP {
 	for i := range o.LRPs {
 		if o.LRPs[i].Revision == o.TargetRevision() {
@@ -180,7 +186,7 @@ func (o Observed) targetLRP() *ObservedLRP {
 	return nil
 }
 
-// mustBeDeleted reports whether nothing of a revision may go on.
+// mustBeDeleted reports whether a revision is obsolete, so that its LRP and Pods have to go.
 func (o Observed) mustBeDeleted(revision int64) bool {
 	switch {
 	case !o.App.Started:
@@ -190,13 +196,14 @@ func (o Observed) mustBeDeleted(revision int64) bool {
 	case revision <= o.TargetRevision() || revision > o.App.Revision:
 		return false
 	default:
-		// What a cancelled deployment has started may serve requests: it goes when enough instances are ready without it. So does
-		// what was deployed before it and does not serve now, which may be the one to come back to a moment later.
+		// Instances of a cancelled deployment may serve requests, so they stay until enough others are ready; if none
+		// is ready, the revision goes at once. The same holds for an earlier deployment that does not serve now,
+		// because it may become the target a moment later.
 		return revision == o.App.Revision && o.podsOf(revision).Ready == 0 || o.podsOf(o.TargetRevision()).Ready >= o.Desired
 	}
 }
 
-// lrpsToDelete returns the names of the LRPs that have to go, in order.
+// lrpsToDelete returns the sorted names of the obsolete LRPs.
 func (o Observed) lrpsToDelete() []string {
 	var names []string
 	for _, l := range o.LRPs {
@@ -217,7 +224,7 @@ func (o Observed) podsOf(revision int64) podstatus.RevisionPods {
 	return podstatus.RevisionPods{Revision: revision}
 }
 
-// newerLRP returns an LRP that is newer than the app; nil if none is.
+// newerLRP returns an LRP with a newer revision than the app, or nil.
 func (o Observed) newerLRP() *ObservedLRP {
 	for i := range o.LRPs {
 		if o.LRPs[i].Revision > o.App.Revision {
@@ -227,15 +234,15 @@ func (o Observed) newerLRP() *ObservedLRP {
 	return nil
 }
 
-// remainingObjects is what exists of some revisions.
+// remainingObjects counts the remaining LRPs and Pods of some revisions.
 type remainingObjects struct {
 	lrps, pods int32
-	// since is when the deletion of the first of them was requested. Of what nobody was told to delete, such as a Pod without an
-	// LRP, it is when the app's revision began, so that nothing is waited for without an end.
+	// since is the time of the first deletion request. For objects without one, such as a Pod without an LRP, it is the
+	// begin of the app's revision, so that the wait is finite.
 	since time.Time
 }
 
-// earliest returns the earlier of two times; a zero time is none.
+// earliest returns the earlier of two times; a zero time is ignored.
 func earliest(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -252,7 +259,7 @@ func (r remainingObjects) String() string {
 
 func (r remainingObjects) isEmpty() bool { return r.lrps == 0 && r.pods == 0 }
 
-// obsoleteRemains returns what is left of revisions that have to go.
+// obsoleteRemains returns the remains of obsolete revisions.
 func (o Observed) obsoleteRemains() remainingObjects { return o.remainsOf(o.mustBeDeleted) }
 
 func (o Observed) remainsOf(matches func(revision int64) bool) remainingObjects {
@@ -276,25 +283,25 @@ func (o Observed) remainsOf(matches func(revision int64) bool) remainingObjects 
 	return left
 }
 
-// hasDrainTimedOut reports whether Pods that have to go are left for longer than the app waits.
+// hasDrainTimedOut reports whether obsolete Pods are left after the drain timeout.
 func (o Observed) hasDrainTimedOut() bool { return o.isOverdue(o.obsoleteRemains()) }
 
 func (o Observed) isOverdue(left remainingObjects) bool {
 	return o.App.DrainTimeout > 0 && !left.since.IsZero() && o.Now.Sub(left.since) >= o.App.DrainTimeout
 }
 
-// waitsForDrain reports whether the target revision may not have its first Pod yet. One that has an LRP already waits for
-// nothing, and neither does a cancelled deployment: what it falls back to runs.
+// waitsForDrain reports whether the target revision may not have its first Pod yet. A target with an LRP no longer
+// waits. A cancelled deployment does not wait either, because its target already runs.
 func (o Observed) waitsForDrain() bool {
 	return o.App.Started && o.Desired > 0 && o.targetLRP() == nil && !o.App.Overlap && !o.obsoleteRemains().isEmpty() && !o.hasDrainTimedOut()
 }
 
-// waitsForUpstream reports whether Pods of Korifi's runner are in the way of a start, or of being stopped.
+// waitsForUpstream reports whether Pods of Korifi's runner block a start or the completion of a stop.
 func (o Observed) waitsForUpstream() bool {
 	return o.UpstreamPods > 0 && (!o.App.Started || o.lacksTargetLRP())
 }
 
-// CountDraining returns how many Pods are on their way out, of any revision.
+// CountDraining returns the number of terminating Pods of all revisions.
 func (o Observed) CountDraining() int32 {
 	var n int32
 	for _, p := range o.Pods {

@@ -8,41 +8,42 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Plan is what Decide wants: at most one effect, and what to report.
+// Plan is the result of Decide: at most one action, and the conditions to report.
 type Plan struct {
 	// Rule is the name of the rule that matched.
 	Rule string
-	// Do is the effect.
+	// Do is the action.
 	Do Action
-	// Ready and Draining are the owned conditions, both in every plan.
+	// Ready and Draining are the owned conditions; every plan has both.
 	Ready, Draining decision.Condition
-	// After is when to look again; zero waits for an event.
+	// After is the time until the next pass; zero waits for an event.
 	After time.Duration
 }
 
-// Action is one effect on the world. The set is closed. Every action may be repeated, and is not waited for.
+// Action is one change in Kubernetes. The set is closed. Every action can be repeated, and its completion is not
+// awaited.
 //
 //sumtype:decl
 type Action interface{ isAction() }
 
-// Nothing leaves the world as it is.
+// Nothing changes nothing.
 type Nothing struct{}
 
-// CreateLRP creates the LRP of the current revision. One that exists by then is an error for the backoff.
+// CreateLRP creates the LRP of the target revision. An existing LRP is an error, which is retried after a back-off.
 type CreateLRP struct {
 	Name      string
 	Revision  int64
 	Instances int32
 }
 
-// ScaleLRP sets the instances of an LRP and nothing else, so that its image stays what it is.
+// ScaleLRP sets the instances of an LRP and nothing else, so that its image stays unchanged.
 type ScaleLRP struct {
 	Name      string
 	Instances int32
 }
 
-// DeleteLRPs deletes LRPs, each under the condition that it is the object that was observed. The controller reads the app
-// past its cache first and does nothing if the revision or the state differ from what was decided on.
+// DeleteLRPs deletes LRPs, each only if it is the observed object. The controller first reads the app from the API
+// server, and does nothing if its revision or state differ from the observed ones.
 type DeleteLRPs struct{ Names []string }
 
 func (Nothing) isAction()    {}

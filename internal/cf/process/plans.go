@@ -21,7 +21,7 @@ func planUnreadable(o Observed) Plan {
 }
 
 func planNewerRevision(o Observed) Plan {
-	message := fmt.Sprintf("expected no LRP above the app's revision %d, found %s of revision %d; nothing is done until the app's revision is at least that",
+	message := fmt.Sprintf("expected no LRP above the app's revision %d, found %s of revision %d; waiting until the app has at least that revision",
 		o.App.Revision, o.newerLRP().Name, o.newerLRP().Revision)
 	return Plan{Ready: decision.False(korifiv1alpha1.NewerRevisionReason, message), After: staleInterval}
 }
@@ -35,7 +35,7 @@ func planDeletion(o Observed) Plan {
 }
 
 func planWaitForUpstream(o Observed) Plan {
-	message := fmt.Sprintf("expected no Pods that Korifi has made, found %d; delete its AppWorkloads, or its StatefulSets if its controllers are gone: "+
+	message := fmt.Sprintf("expected no Pods of Korifi's runner, found %d; delete its AppWorkloads, or its StatefulSets if its controllers are gone: "+
 		"kubectl delete statefulsets -l %s=%s", o.UpstreamPods, korifiv1alpha1.GUIDLabel, o.ProcessGUID)
 	return Plan{Ready: decision.False(torporv1alpha1.AnotherWriterReason, message), After: staleInterval}
 }
@@ -54,7 +54,7 @@ func planWaitForDrain(o Observed) Plan {
 }
 
 func planWaitForName(o Observed) Plan {
-	message := "the LRP " + revision.LRPName(o.ProcessGUID, o.TargetRevision()) + " is being deleted or is another's; waiting until it is gone"
+	message := "the LRP " + revision.LRPName(o.ProcessGUID, o.TargetRevision()) + " is being deleted or belongs to another owner; waiting for its deletion"
 	return Plan{Ready: decision.False(korifiv1alpha1.NameTakenReason, message), After: staleInterval}
 }
 
@@ -101,7 +101,7 @@ func planStarting(o Observed) Plan {
 	return Plan{Ready: decision.False(korifiv1alpha1.StartingReason, message)}
 }
 
-// obstacle says what keeps instances of the target revision from running that does not go away by itself; empty if nothing does.
+// obstacle returns the reason why instances of the target revision do not run, if it needs an action, or "".
 func (o Observed) obstacle() string {
 	pods := o.podsOf(o.TargetRevision())
 	if pods.Ready >= o.Desired {
@@ -111,13 +111,13 @@ func (o Observed) obstacle() string {
 		return refusal
 	}
 	if o.timeUntilLate() == 0 && !pods.EndsBy.IsZero() {
-		return fmt.Sprintf("an instance was told to end, and its node %[1]q does not say that it has; if that node is gone for good, delete it, or "+
+		return fmt.Sprintf("an instance has to end, and its node %[1]q does not confirm the end; if that node is permanently gone, delete it, or "+
 			"kubectl taint nodes %[1]s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", pods.NodeOfEnd)
 	}
 	return pods.Trouble
 }
 
-// TargetRefusal returns why Pods of the target revision are not made, or have no image; empty if nothing is known.
+// TargetRefusal returns the reason why Pods of the target revision are not created or have no image, or "".
 func (o Observed) TargetRefusal() string {
 	if target := o.targetLRP(); target != nil {
 		return target.Refusal
@@ -125,8 +125,9 @@ func (o Observed) TargetRefusal() string {
 	return ""
 }
 
-// timeUntilLate returns how long an instance of the target revision has to end, before the one that takes its place is said to wait for
-// its node; 0 if that is over, or there is none. Kubernetes makes no second Pod of an index before the first is known to be gone.
+// timeUntilLate returns the time that an ending instance of the target revision still has before its node is reported
+// as unresponsive. It returns 0 if that time has passed, or no instance ends. Kubernetes does not create a second Pod
+// of an index before the first is confirmed to be gone.
 func (o Observed) timeUntilLate() time.Duration {
 	pods := o.podsOf(o.TargetRevision())
 	if pods.EndsBy.IsZero() || pods.Ready >= o.Desired {
@@ -136,7 +137,7 @@ func (o Observed) timeUntilLate() time.Duration {
 }
 
 func planWaitForReplaced(o Observed) Plan {
-	message := fmt.Sprintf("%s; %d of other revisions are on their way out", readinessMessage(o), o.replacedRemains().pods)
+	message := fmt.Sprintf("%s; %d of other revisions are terminating", readinessMessage(o), o.replacedRemains().pods)
 	return Plan{Ready: decision.False(korifiv1alpha1.DeployingReason, message)}
 }
 
@@ -144,7 +145,7 @@ func planRunning(o Observed) Plan {
 	return Plan{Ready: decision.True(korifiv1alpha1.RunningReason, readinessMessage(o))}
 }
 
-// progressCondition is the condition while something is being done.
+// progressCondition returns the condition Ready while an action is in progress.
 func progressCondition(o Observed) decision.Condition {
 	switch {
 	case len(o.olderLRPs()) > 0:
@@ -168,14 +169,14 @@ func drainingCondition(o Observed) decision.Condition {
 	case n == 0 && o.obsoleteRemains().isEmpty():
 		return decision.False(korifiv1alpha1.DrainedReason, "no instance of an older revision is left")
 	case o.hasDrainTimedOut():
-		message := fmt.Sprintf("%s are left although they had %s to end; look at their Pods", o.obsoleteRemains(), o.App.DrainTimeout)
+		message := fmt.Sprintf("%s are left after the drain timeout of %s; check their Pods", o.obsoleteRemains(), o.App.DrainTimeout)
 		return decision.True(korifiv1alpha1.DrainTimeoutReason, message)
 	default:
-		return decision.True(korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are on their way out", n))
+		return decision.True(korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are terminating", n))
 	}
 }
 
-// IsProgressReason reports whether a reason of the condition Ready is about something that goes on by itself.
+// IsProgressReason reports whether a reason of the condition Ready describes progress that needs no action.
 func IsProgressReason(reason string) bool {
 	switch reason {
 	case korifiv1alpha1.StartingReason, korifiv1alpha1.StoppingReason, korifiv1alpha1.WaitingForDrainReason, korifiv1alpha1.DeployingReason:

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// RevisionSettings are what a process runs with beside its droplet, and what a rollback brings back.
+// RevisionSettings holds the settings of a process in a revision, in addition to its droplet. A rollback restores them.
 type RevisionSettings struct {
 	Command     string                     `json:"command,omitempty"`
 	HealthCheck korifiv1alpha1.HealthCheck `json:"healthCheck"`
@@ -29,8 +29,8 @@ func SettingsOf(p *korifiv1alpha1.CFProcess, environment map[string][]byte) Revi
 	return RevisionSettings{Command: p.Spec.Command, HealthCheck: p.Spec.HealthCheck, Ports: p.Spec.Ports, Environment: environment}
 }
 
-// BuildSettingsSecret returns the Secret that keeps settings for as long as a revision needs them. The process owns it, and not an
-// LRP, which a restart deletes.
+// BuildSettingsSecret returns the Secret that stores settings for as long as a revision needs them. The process owns
+// the Secret, because a restart deletes LRPs.
 func BuildSettingsSecret(p *korifiv1alpha1.CFProcess, settings RevisionSettings) (*corev1.Secret, error) {
 	text, err := json.Marshal(settings)
 	if err != nil {
@@ -53,9 +53,9 @@ func BuildSettingsSecret(p *korifiv1alpha1.CFProcess, settings RevisionSettings)
 	}, nil
 }
 
-// ReadSettings returns the settings that a Secret keeps.
+// ReadSettings returns the settings in a Secret.
 func ReadSettings(secret *corev1.Secret) (RevisionSettings, error) {
-	// What is bound is not the app's own: it is neither shown nor brought back as that.
+	// Bound services are not part of the app's own environment, so they are neither shown nor restored as such.
 	settings := RevisionSettings{Environment: maps.Clone(secret.Data)}
 	delete(settings.Environment, ServicesVariable)
 	if err := json.Unmarshal([]byte(secret.Annotations[torporv1alpha1.SettingsAnnotation]), &settings); err != nil {
@@ -64,8 +64,9 @@ func ReadSettings(secret *corev1.Secret) (RevisionSettings, error) {
 	return settings, nil
 }
 
-// FindAppEnvironment returns the environment of an app in a revision, by the settings of its processes. One that was scaled up later may have
-// begun with another, so that it is that of web, or else of the first type in the alphabet.
+// FindAppEnvironment returns the environment of an app in a revision from the settings of its processes. A process that
+// was scaled up later may have another environment, so the environment of web counts, or else that of the first type in
+// alphabetical order.
 func FindAppEnvironment(settings map[string]RevisionSettings) map[string][]byte {
 	if web, has := settings[korifiv1alpha1.WebProcess]; has {
 		return web.Environment
@@ -76,7 +77,7 @@ func FindAppEnvironment(settings map[string]RevisionSettings) map[string][]byte 
 	return nil
 }
 
-// environmentFrom returns the variables of a Secret, each by reference: the values stay in it.
+// environmentFrom returns references to the variables of a Secret, so that the values stay in the Secret.
 func environmentFrom(secret *corev1.Secret) []corev1.EnvVar {
 	var all []corev1.EnvVar
 	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {

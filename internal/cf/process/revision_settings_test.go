@@ -18,7 +18,7 @@ func TestTheEnvironmentOfARevisionIsThatOfItsWebProcess(t *testing.T) {
 	}{
 		"a worker was scaled up after a change":   {map[string]RevisionSettings{"clock": with("1"), "web": with("2"), "worker": with("3")}, with("2").Environment},
 		"an app of workers alone":                 {map[string]RevisionSettings{"worker": with("3"), "clock": with("1")}, with("1").Environment},
-		"web had no variables":                    {map[string]RevisionSettings{"worker": with("3"), "web": {}}, nil},
+		"web without variables":                   {map[string]RevisionSettings{"worker": with("3"), "web": {}}, nil},
 		"a revision that never had any instances": {nil, nil},
 	} {
 		t.Run(title, func(t *testing.T) {

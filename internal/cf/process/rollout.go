@@ -2,26 +2,27 @@
 
 package process
 
-// wantedInstances returns how many instances the target revision's LRP asks for: all, unless a deployment replaces older ones
-// little by little.
+// wantedInstances returns the instances of the target revision's LRP: all desired ones, unless a deployment replaces
+// older instances step by step.
 func (o Observed) wantedInstances() int32 {
 	if len(o.olderLRPs()) == 0 || o.App.Rollout.Cancelled {
 		return o.Desired
 	}
-	// What may be in flight is bounded first, because people may write as many as there are numbers.
+	// MaxInFlight is limited first, because users may set the maximum of its type and the sum could overflow.
 	want := min(o.Desired, o.podsOf(o.TargetRevision()).Ready+min(o.Desired, max(1, o.App.Rollout.MaxInFlight)))
 	if share := o.canaryInstances(); share > 0 {
 		want = min(want, share)
 	}
 	if current := o.targetLRP(); current != nil {
-		// An instance that stops being ready must not shrink what the deployment has already started.
+		// An instance that becomes unready must not reduce the instances that the deployment has already started.
 		want = max(want, min(current.Instances, o.Desired))
 	}
 	return want
 }
 
-// canaryInstances returns how many instances the new revision is held at; 0 if it is not. At all of them it still waits beside
-// one older instance, as in Cloud Controller, so that a canary of one instance is one. It rounds as Cloud Controller does.
+// canaryInstances returns the number of new instances at which a canary pauses, or 0 if it does not pause. Even a step
+// of 100 % pauses next to one older instance, as in Cloud Controller, so that a process with one instance can have a
+// canary. The rounding is that of Cloud Controller.
 func (o Observed) canaryInstances() int32 {
 	const all = 100
 	percent, ofOne := o.App.Rollout.CanaryPercent, o.App.Rollout.CanaryOfOne
@@ -34,15 +35,19 @@ func (o Observed) canaryInstances() int32 {
 	return max(1, (o.Desired*min(percent, all)+all/2)/all)
 }
 
-// isCanaryComplete reports whether a canary has its instances and waits to be continued.
+// isCanaryComplete reports whether a canary has its instances and waits for a request to continue.
 func (o Observed) isCanaryComplete() bool {
 	share := o.canaryInstances()
 	return share > 0 && o.podsOf(o.TargetRevision()).Ready >= share
 }
 
-// nextToRetire returns the next LRP beside the target's that has too many instances, and how many it may keep. Ready instances of the
-// target revision let as many others go, the oldest first, so that as many as are wanted stay ready throughout. Those of a cancelled
-// deployment go before all: where a quota leaves no room, what comes back could not grow beside them.
+// nextToRetire returns the next LRP, other than the target's, with too many instances, and the number that it keeps.
+// The oldest revisions are retired first. Before them, the revision of a cancelled deployment is retired, because under a
+// full quota the restored revision could not grow next to it.
+//
+// Invariant: let d be the desired instances, and n the ready instances that the LRPs of all revisions keep. After a
+// retirement, n is at least the smaller of d and n before it, so a deployment never takes a ready instance that is
+// needed. The model test TestEveryStateIsHarmlessAndComesToRest checks this.
 func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
 	needed := max(0, o.Desired-o.podsOf(o.TargetRevision()).Ready)
 	if o.canaryInstances() > 0 {
@@ -57,19 +62,19 @@ func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
 		kept := min(l.Instances, needed)
 		needed -= min(kept, o.podsOf(l.Revision).Ready)
 		if kept < l.Instances || kept == 0 {
-			lrp, keep, found = l, kept, true // The last that is found is the oldest.
+			lrp, keep, found = l, kept, true // The last match is the oldest.
 		}
 	}
 	return lrp, keep, found
 }
 
-// replacedRemains returns what is left of the revisions beside which a deployment runs: those before it, or the cancelled one.
+// replacedRemains returns the remains of the revisions that a deployment replaces, or of the cancelled revision.
 func (o Observed) replacedRemains() remainingObjects {
 	return o.remainsOf(func(revision int64) bool { return revision >= o.App.LastStop && revision != o.TargetRevision() })
 }
 
-// waitsForReplaced reports whether what a deployment has replaced still ends. It is waited for as long as for a drain, unless
-// revisions may overlap.
+// waitsForReplaced reports whether replaced instances still have to end. The wait is limited by the drain timeout, and
+// does not apply if revisions may overlap.
 func (o Observed) waitsForReplaced() bool {
 	left := o.replacedRemains()
 	return !o.App.Overlap && !left.isEmpty() && !o.isOverdue(left)

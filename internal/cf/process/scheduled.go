@@ -9,8 +9,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// ApplyScheduled returns an app as it is wanted at a time: stopped while a Slumber stops it, whatever its spec says. The app itself stays as
-// it is, and nobody writes what is returned: the clients of the CF API read and write what people want.
+// ApplyScheduled returns an app with its effective state at a time: stopped while a Slumber stops it, regardless of its
+// spec. The app itself is unchanged, and the result is never written, because the spec belongs to the users of the CF
+// API.
 func ApplyScheduled(app *korifiv1alpha1.CFApp, now time.Time) *korifiv1alpha1.CFApp {
 	if app == nil || stoprecord.FindScheduled(app.Status.ScheduledStops, app.Annotations, now) == nil {
 		return app

@@ -10,13 +10,15 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// CompareByAge orders objects by age, and by name and namespace where that is the same: times have whole seconds. The names that the API
-// gives are in the order of their making. Everybody who says which of two objects came first says the same.
+// CompareByAge orders objects by age, and then by name and namespace, because times have whole seconds. Names that the
+// CF API generates are in the order of creation. Every component uses this order, so that all agree on the older of two
+// objects.
 func CompareByAge[T metav1.Object](a, b T) int {
 	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetNamespace(), b.GetNamespace()))
 }
 
-// FindOldestProcesses returns the process of each type that counts, in whatever order a cache lists them: the older one of two.
+// FindOldestProcesses returns the oldest process of each type, which is the one that counts, independently of the order
+// of the list.
 func FindOldestProcesses(all []korifiv1alpha1.CFProcess) map[string]*korifiv1alpha1.CFProcess {
 	oldest := map[string]*korifiv1alpha1.CFProcess{}
 	for i := range all {

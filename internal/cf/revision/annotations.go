@@ -12,8 +12,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// SetRevisionAnnotations writes the revision into the annotations of the changed app. The author and the time are written if
-// a revision began or the app is started, and kept if not.
+// SetRevisionAnnotations writes the revision to the annotations of the changed app. It writes the author and the time
+// if a revision begins or the app starts, and keeps them otherwise.
 func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState, by string, at time.Time) {
 	want, now := m.ownedAnnotations(), at.UTC().Format(time.RFC3339)
 	want[torporv1alpha1.RevisedByAnnotation], want[torporv1alpha1.RevisedAtAnnotation] = by, now
@@ -30,7 +30,7 @@ func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState,
 	}
 }
 
-// ValidateRevisionAnnotations says what is wrong with a change that admission should have annotated already; nil if nothing is.
+// ValidateRevisionAnnotations returns an error unless a change has the annotations that admission writes.
 func ValidateRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, by string) error {
 	m, err := NextRevision(old, updated)
 	if err != nil {
@@ -48,8 +48,8 @@ func ValidateRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, by string) 
 	return errors.Join(wrong...)
 }
 
-// keptAnnotations are the authors, times and causes that a change leaves as they were, and the revisions that have ended. A revision
-// begins without a start.
+// keptAnnotations returns the authors, times and causes that a change keeps, and the ended revisions. A new revision
+// has no start yet.
 func keptAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState) map[string]string {
 	kept := map[string]string{torporv1alpha1.EndedRevisionsAnnotation: keepEndedRevisions(old, m)}
 	if m.Cause == "" {
@@ -74,7 +74,7 @@ func isStart(old, updated *korifiv1alpha1.CFApp) bool {
 	return old != nil && old.Spec.DesiredState != korifiv1alpha1.StartedState && updated.Spec.DesiredState == korifiv1alpha1.StartedState
 }
 
-// removeStopLeftovers removes what was said of a stop from the start that ends it, unless the start says it anew.
+// removeStopLeftovers removes the end and the reason of a stop when the app starts, unless the start sets them again.
 func removeStopLeftovers(old, updated *korifiv1alpha1.CFApp) {
 	if !isStart(old, updated) {
 		return
@@ -86,7 +86,7 @@ func removeStopLeftovers(old, updated *korifiv1alpha1.CFApp) {
 	}
 }
 
-// ownedAnnotations are those that follow from the marks alone.
+// ownedAnnotations returns the annotations that follow from the state alone.
 func (m RevisionState) ownedAnnotations() map[string]string {
 	return map[string]string{
 		korifiv1alpha1.RevisionAnnotation:         FormatRevision(m.Revision),
@@ -96,8 +96,8 @@ func (m RevisionState) ownedAnnotations() map[string]string {
 	}
 }
 
-// rejectEdits refuses values that are neither what they were nor what they become. One that is missing is no edit: who
-// replaces an object without knowing Torpor leaves it out.
+// rejectEdits rejects values that are neither the old nor the new ones. A missing annotation is not an edit, because
+// clients that replace an object without support for Torpor omit it.
 func rejectEdits(old, updated *korifiv1alpha1.CFApp, m RevisionState) error {
 	want := m.ownedAnnotations()
 	maps.Copy(want, keptAnnotations(old, updated, m))
@@ -111,7 +111,7 @@ func rejectEdits(old, updated *korifiv1alpha1.CFApp, m RevisionState) error {
 	return nil
 }
 
-// ownedKeys are the annotations that admission writes, in the order in which they are complained of.
+// ownedKeys returns the annotations that admission writes, in the order in which they are checked.
 func ownedKeys() []string {
 	return []string{
 		korifiv1alpha1.RevisionAnnotation, korifiv1alpha1.LastStopRevisionAnnotation, torporv1alpha1.DropletAnnotation,

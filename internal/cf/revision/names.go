@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	// maxGUID leaves room for the revision in a name of 52 characters, the limit of a StatefulSet: its controller adds a
-	// hash to the name and uses the result as the value of a label.
+	// maxGUID leaves room for the revision in a name of 52 characters. That is the limit of a StatefulSet, whose
+	// controller adds a hash to the name and uses the result as a label value.
 	maxGUID = 39
-	// guidDigits, revisionDigits and processDigits are hexadecimal digits; no two of the first million revisions share twelve.
+	// guidDigits, revisionDigits and processDigits are numbers of hexadecimal digits. No two of the first million
+	// revisions share twelve digits.
 	guidDigits     = 8
 	revisionDigits = 12
 	processDigits  = 32
 )
 
-// LRPName returns the name of the LRP of a process in a revision, and of its StatefulSet: at most 52 characters without a
-// dot. The name of a process that is no GUID is shortened, and a hash keeps it unique.
+// LRPName returns the name of the LRP of a process in a revision, and of its StatefulSet. It has at most 52 characters
+// and no dot. The name of a process that is not a GUID is shortened, and a hash keeps it unique.
 func LRPName(processGUID string, revision int64) string {
 	name := processGUID
 	if len(name) > maxGUID || strings.Contains(name, ".") {
@@ -28,8 +29,8 @@ func LRPName(processGUID string, revision int64) string {
 	return name + "-" + hashDigits(FormatRevision(revision), revisionDigits)
 }
 
-// StatefulSetName returns the name of the StatefulSet of an LRP: the LRP's own where that is short enough, as the results of
-// LRPName are, and else one that is derived from it.
+// StatefulSetName returns the name of the StatefulSet of an LRP. It is the LRP's own name if that is short enough, as
+// results of LRPName are, or else a derived name.
 func StatefulSetName(lrp string) string {
 	if len(lrp) <= maxGUID+1+revisionDigits && !strings.Contains(lrp, ".") {
 		return lrp
@@ -37,14 +38,14 @@ func StatefulSetName(lrp string) string {
 	return strings.ReplaceAll(lrp[:min(len(lrp), maxGUID)], ".", "-") + "-" + hashDigits(lrp, revisionDigits)
 }
 
-// SettingsName returns the name of the Secret with the settings of a process. It follows from what is in it, so that revisions
-// with the same settings share one.
+// SettingsName returns the name of the Secret with the settings of a process. The name is derived from the content, so
+// that revisions with the same settings share one Secret.
 func SettingsName(processGUID string, content []byte) string {
 	return processGUID + "-" + hashDigits(string(content), processDigits)
 }
 
-// ProcessName returns the name of the CFProcess that is made for an app and a process type: a GUID that follows from both,
-// so that two writers cannot make two.
+// ProcessName returns the name of the CFProcess for an app and a process type. It is a GUID derived from both, so that
+// two writers cannot create two processes.
 func ProcessName(appGUID, processType string) string {
 	d := hashDigits(appGUID+"/"+processType, processDigits)
 	return d[:8] + "-" + d[8:12] + "-" + d[12:16] + "-" + d[16:20] + "-" + d[20:]

@@ -11,8 +11,8 @@ import (
 
 const guid = "8d1b1d4c-2f4a-4d3e-9c55-0a1b2c3d4e5f"
 
-// Race h of docs/adr/0010-revisions-of-apps.md: names of revisions that follow each other, or that are a million apart, never repeat. The part that tells
-// revisions apart does not depend on the process, so that this holds for every process.
+// Race h of docs/adr/0010-revisions-of-apps.md: the names of consecutive revisions, and of revisions that are a million
+// apart, never repeat. The distinguishing part does not depend on the process, so this holds for every process.
 func TestNamesOfRevisionsNeverRepeat(t *testing.T) {
 	const revisions = 1_000_000
 	seen := make(map[string]struct{}, revisions)
@@ -30,7 +30,7 @@ func TestLRPName(t *testing.T) {
 		"a GUID is kept":                     {guid, guid + "-"},
 		"a short name is kept":               {"web", "web-"},
 		"a long name is cut":                 {strings.Repeat("x", 63), strings.Repeat("x", 30) + "-"},
-		"a name with a dot loses it":         {"a.b", "a-b-"},
+		"a dot becomes a dash":               {"a.b", "a-b-"},
 		"a cut does not end in two dashes .": {strings.Repeat("x", 29) + "." + strings.Repeat("y", 30), strings.Repeat("x", 29) + "--"},
 	} {
 		t.Run(name, func(t *testing.T) {

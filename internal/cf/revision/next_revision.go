@@ -9,19 +9,19 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// RevisionState are what admission keeps in the annotations of an app.
+// RevisionState holds the values that admission stores in the annotations of an app.
 type RevisionState struct {
-	// Revision counts; LastStop is the one that the last stop or restart began.
+	// Revision is the current revision. LastStop is the revision that the last stop or restart began.
 	Revision, LastStop int64
-	// Droplet is what the revision runs; empty while the app is stopped or has none.
+	// Droplet is the droplet of the revision; it is empty while the app is stopped or has no droplet.
 	Droplet string
-	// Cause is why the revision began with this very change; empty if it was there before.
+	// Cause is the reason why this change began the revision; it is empty if the change began none.
 	Cause korifiv1alpha1.RestartCause
 }
 
-// NextRevision is the rule of revisions: what the marks are after a change, or why it is refused. old is nil at creation. A new
-// revision begins when a started app is stopped, or a started app is asked to restart or to deploy; it is counted from
-// old, so that the same change counted twice is the same revision, and a change sent again is none.
+// NextRevision returns the state after a change, or an error if the change is refused. old is nil at creation. A new
+// revision begins when a started app is stopped, restarted or deployed. It is computed from old, so that a change that
+// is admitted twice begins one revision, and a repeated change begins none.
 func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 	if old == nil {
 		return firstState(updated)
@@ -35,17 +35,22 @@ func NextRevision(old, updated *korifiv1alpha1.CFApp) (RevisionState, error) {
 		m.Revision++
 	}
 	if m.Cause != "" && m.Cause != korifiv1alpha1.CausedByDeployment {
-		// The barrier: whatever is older has to be gone first. A deployment runs beside what it replaces.
+		// The barrier: a stop and a restart set s = r, so every older revision has to be gone first. A deployment leaves s
+		// unchanged and runs next to the revisions that it replaces.
+		//
+		// Invariant: let r be a revision, s the last stop at its begin, and q < s another revision. No Pod of r runs while
+		// a Pod of q remains, unless revisions may overlap or the drain timeout has passed. Package process enforces this,
+		// and its model test TestEveryStateIsHarmlessAndComesToRest checks it.
 		m.LastStop = m.Revision
 	}
 	m.Droplet = pinnedDroplet(old, updated, m)
 	if m.Revision > MaxRevision {
-		return RevisionState{}, fmt.Errorf("metadata.annotations[%s]: expected at most %d, found no revision left; make a new app", korifiv1alpha1.RevisionAnnotation, MaxRevision)
+		return RevisionState{}, fmt.Errorf("metadata.annotations[%s]: expected at most %d, found no revision left; create a new app", korifiv1alpha1.RevisionAnnotation, MaxRevision)
 	}
 	return m, rejectEdits(old, updated, m)
 }
 
-// firstState are the marks of a new app. One that was restored from elsewhere goes on with its revision.
+// firstState returns the state of a new app. An app that was restored from a backup continues with its revision.
 func firstState(app *korifiv1alpha1.CFApp) (RevisionState, error) {
 	text, ok := app.Annotations[korifiv1alpha1.RevisionAnnotation]
 	if !ok {
@@ -80,8 +85,9 @@ func restartCause(old, updated *korifiv1alpha1.CFApp) korifiv1alpha1.RestartCaus
 	}
 }
 
-// repairedRevision is the revision after one that cannot be read: what the change proposes if nothing was acted on that is as
-// high, because the author of a repair knows the LRPs, or else the first that was never acted on.
+// repairedRevision returns the revision after an unreadable one. If the change proposes a revision above
+// status.observedRevision, that one counts, because the author of a repair has seen the LRPs. Otherwise it is the first
+// revision that was never acted on.
 func repairedRevision(old, updated *korifiv1alpha1.CFApp) int64 {
 	if n, ok := ParseRevision(updated.Annotations[korifiv1alpha1.RevisionAnnotation]); ok && n > old.Status.ObservedRevision {
 		return n
@@ -89,8 +95,9 @@ func repairedRevision(old, updated *korifiv1alpha1.CFApp) int64 {
 	return old.Status.ObservedRevision + 1
 }
 
-// pinnedDroplet is what a revision runs: the app's current droplet when the revision starts, and the same until it ends or its
-// deployment is cancelled: what is started after that runs what ran before.
+// pinnedDroplet returns the droplet of a revision. It is the app's current droplet when the revision starts, and stays
+// the same until the revision ends or its deployment is cancelled. A cancellation pins the app's current droplet, which
+// the controller of deployments resets to the earlier one.
 func pinnedDroplet(old, updated *korifiv1alpha1.CFApp, m RevisionState) string {
 	switch {
 	case updated.Spec.DesiredState != korifiv1alpha1.StartedState:
@@ -104,7 +111,7 @@ func pinnedDroplet(old, updated *korifiv1alpha1.CFApp, m RevisionState) string {
 	}
 }
 
-// IsCancelled reports whether the app's deployment was taken back.
+// IsCancelled reports whether the app's deployment was cancelled.
 func IsCancelled(app *korifiv1alpha1.CFApp) bool {
 	name := app.Annotations[torporv1alpha1.DeploymentAnnotation]
 	return name != "" && app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == name

@@ -23,7 +23,7 @@ const (
 	rev, last  = korifiv1alpha1.RevisionAnnotation, korifiv1alpha1.LastStopRevisionAnnotation
 )
 
-// newApp is one in a state, with a droplet called new.
+// newApp returns an app in a state, with the droplet "new".
 func newApp(state korifiv1alpha1.AppState, annotations map[string]string) *korifiv1alpha1.CFApp {
 	a := &korifiv1alpha1.CFApp{}
 	a.Name, a.Annotations = "app", map[string]string{}
@@ -32,7 +32,7 @@ func newApp(state korifiv1alpha1.AppState, annotations map[string]string) *korif
 	return a
 }
 
-// revisionAnnotations are the annotations of a revision, and more in pairs; an empty value is left out.
+// revisionAnnotations returns the annotations of a revision, and more key-value pairs. Empty values are omitted.
 func revisionAnnotations(revision, lastStop string, more ...string) map[string]string {
 	all := map[string]string{}
 	for i, pairs := 0, append([]string{rev, revision, last, lastStop}, more...); i < len(pairs); i += 2 {
@@ -53,37 +53,37 @@ func TestNextRevision(t *testing.T) {
 	}{
 		"a new app is at 0":                                             {nil, newApp(off, nil), 0, RevisionState{0, 0, "", ""}},
 		"a new app that is started runs its droplet":                    {nil, newApp(on, nil), 0, RevisionState{0, 0, "new", ""}},
-		"an app that is restored from elsewhere goes on":                {nil, newApp(off, revisionAnnotations("7", "3")), 0, RevisionState{7, 7, "", ""}},
+		"a restored app continues with its revision":                    {nil, newApp(off, revisionAnnotations("7", "3")), 0, RevisionState{7, 7, "", ""}},
 		"a stop begins a revision":                                      {newApp(on, running), newApp(off, running), 4, RevisionState{5, 5, "", stop}},
 		"race a: a stop begins a revision while the status lags":        {newApp(on, running), newApp(off, running), 0, RevisionState{5, 5, "", stop}},
-		"race a: an update while stopped begins none":                   {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", "x", "y")), 0, RevisionState{5, 5, "", ""}},
-		"a stop sent again begins none":                                 {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "", ""}},
-		"a stop that is counted twice is one":                           {newApp(on, running), newApp(off, revisionAnnotations("5", "5")), 4, RevisionState{5, 5, "", stop}},
-		"a start begins none, and runs the current droplet":             {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "new", ""}},
-		"an update begins none":                                         {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", "x", "y")), 4, RevisionState{4, 3, "old", ""}},
-		"race q: a droplet that is assigned waits":                      {newApp(on, running), newApp(on, running), 4, RevisionState{4, 3, "old", ""}},
+		"race a: an update while stopped begins no revision":            {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", "x", "y")), 0, RevisionState{5, 5, "", ""}},
+		"a repeated stop begins no revision":                            {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "", ""}},
+		"a stop that is admitted twice begins one revision":             {newApp(on, running), newApp(off, revisionAnnotations("5", "5")), 4, RevisionState{5, 5, "", stop}},
+		"a start begins no revision, and runs the current droplet":      {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5")), 5, RevisionState{5, 5, "new", ""}},
+		"an update begins no revision":                                  {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", "x", "y")), 4, RevisionState{4, 3, "old", ""}},
+		"race q: an assigned droplet waits":                             {newApp(on, running), newApp(on, running), 4, RevisionState{4, 3, "old", ""}},
 		"the first droplet of a started app runs at once":               {newApp(on, revisionAnnotations("4", "3")), newApp(on, revisionAnnotations("4", "3")), 4, RevisionState{4, 3, "new", ""}},
 		"race j: a restart is one change":                               {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "new", restart}},
-		"race j: the same restart sent again is none":                   {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
+		"race j: a repeated restart begins no revision":                 {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
 		"another value of the request begins another revision":          {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r2")), 5, RevisionState{6, 6, "new", restart}},
-		"a request that is taken away is none":                          {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new")), 5, RevisionState{5, 5, "new", ""}},
+		"a removed request begins no revision":                          {newApp(on, revisionAnnotations("5", "5", pinned, "new", request, "r1")), newApp(on, revisionAnnotations("5", "5", pinned, "new")), 5, RevisionState{5, 5, "new", ""}},
 		"a restart of a stopped app is a start":                         {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "new", ""}},
-		"a restart of an app that stays stopped is none":                {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "", ""}},
-		"a stop that also asks for a restart is one":                    {newApp(on, running), newApp(off, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "", stop}},
-		"a deployment begins one that stops nothing":                    {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", deployment, "d1")), 4, RevisionState{5, 3, "new", deploy}},
-		"race e: the same deployment again is none":                     {newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), 5, RevisionState{5, 3, "new", ""}},
+		"a restart of an app that stays stopped begins no revision":     {newApp(off, revisionAnnotations("5", "5")), newApp(off, revisionAnnotations("5", "5", request, "r1")), 5, RevisionState{5, 5, "", ""}},
+		"a stop with a restart request begins one revision":             {newApp(on, running), newApp(off, revisionAnnotations("4", "3", pinned, "old", request, "r1")), 4, RevisionState{5, 5, "", stop}},
+		"a deployment begins a revision without a barrier":              {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", deployment, "d1")), 4, RevisionState{5, 3, "new", deploy}},
+		"race e: a repeated deployment begins no revision":              {newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), newApp(on, revisionAnnotations("5", "3", pinned, "new", deployment, "d1")), 5, RevisionState{5, 3, "new", ""}},
 		"a deployment of a stopped app is a start":                      {newApp(off, revisionAnnotations("5", "5")), newApp(on, revisionAnnotations("5", "5", deployment, "d1")), 5, RevisionState{5, 5, "new", ""}},
-		"a restart and a deployment at once are a restart":              {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r", deployment, "d")), 4, RevisionState{5, 5, "new", restart}},
-		"an object that is replaced without the annotations keeps them": {newApp(on, running), newApp(on, nil), 4, RevisionState{4, 3, "old", ""}},
-		"an app of before has revision 0":                               {newApp(on, nil), newApp(off, nil), 0, RevisionState{1, 1, "", stop}},
+		"a restart and a deployment in one change are a restart":        {newApp(on, running), newApp(on, revisionAnnotations("4", "3", pinned, "old", request, "r", deployment, "d")), 4, RevisionState{5, 5, "new", restart}},
+		"an object that is replaced without its annotations keeps them": {newApp(on, running), newApp(on, nil), 4, RevisionState{4, 3, "old", ""}},
+		"an app without annotations has revision 0":                     {newApp(on, nil), newApp(off, nil), 0, RevisionState{1, 1, "", stop}},
 
-		"race d: after a word is counted on from what was acted on":               {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "new", repair}},
-		"race d: after a revision that fell is counted on from what was acted on": {newApp(on, revisionAnnotations("2", "")), newApp(on, revisionAnnotations("2", "")), 7, RevisionState{8, 8, "new", repair}},
-		"race d: after a lost revision is counted on from what was acted on":      {newApp(on, nil), newApp(off, nil), 7, RevisionState{8, 8, "", repair}},
-		"race d: a repair may propose a higher revision":                          {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("12", "")), 7, RevisionState{12, 12, "new", repair}},
-		"race d: a repair never goes below what was acted on":                     {newApp(on, revisionAnnotations("abc", "")), newApp(on, nil), 7, RevisionState{8, 8, "new", repair}},
-		"race d: a stop of an app that cannot be read is a repair":                {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
-		"race d: a repair does not go back to 0 when nothing was acted on":        {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 0, RevisionState{1, 1, "", repair}},
+		"race d: a word is repaired from the observed revision":               {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "new", repair}},
+		"race d: a lowered revision is repaired from the observed revision":   {newApp(on, revisionAnnotations("2", "")), newApp(on, revisionAnnotations("2", "")), 7, RevisionState{8, 8, "new", repair}},
+		"race d: a lost revision is repaired from the observed revision":      {newApp(on, nil), newApp(off, nil), 7, RevisionState{8, 8, "", repair}},
+		"race d: a repair may propose a higher revision":                      {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("12", "")), 7, RevisionState{12, 12, "new", repair}},
+		"race d: a repair never goes below the observed revision":             {newApp(on, revisionAnnotations("abc", "")), newApp(on, nil), 7, RevisionState{8, 8, "new", repair}},
+		"race d: a stop of an app with an unreadable revision is a repair":    {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
+		"race d: a repair without an observed revision does not go back to 0": {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 0, RevisionState{1, 1, "", repair}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if row.old != nil {
@@ -111,21 +111,21 @@ func TestNextRevisionRefusesEdits(t *testing.T) {
 		old, updated *korifiv1alpha1.CFApp
 		says         string
 	}{
-		"race d: a revision that falls": {newApp(on, running), with(rev, "1"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected "4", because Torpor keeps it; ` +
+		"race d: a lowered revision": {newApp(on, running), with(rev, "1"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected "4", because Torpor keeps it; ` +
 			`found "1"; leave it as it is, and set torpor.dev/restart-request to a new value to restart`},
-		"race d: a revision that rises":            {newApp(on, running), with(rev, "5"), `[korifi.cloudfoundry.org/app-rev]: expected "4"`},
-		"race d: a word":                           {newApp(on, running), with(rev, "abc"), `expected "4", because Torpor keeps it; found "abc"`},
-		"race d: nothing":                          {newApp(on, running), with(rev, ""), `expected "4", because Torpor keeps it; found ""`},
-		"race d: a word at creation":               {nil, with(rev, "abc"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected a number such as "0", found "abc"; leave the annotation out`},
-		"a last stop":                              {newApp(on, running), with(last, "4"), `[korifi.cloudfoundry.org/last-stop-app-rev]: expected "3"`},
-		"the droplet that runs":                    {newApp(on, running), with(pinned, "new"), `[torpor.dev/droplet]: expected "old"`},
-		"who restarted":                            {newApp(on, running), with(torporv1alpha1.RevisedByAnnotation, "bob"), `[torpor.dev/revised-by]: expected "alice"`},
-		"when":                                     {newApp(on, running), with(torporv1alpha1.RevisedAtAnnotation, "now"), `[torpor.dev/revised-at]: expected ""`},
-		"why":                                      {newApp(on, running), with(torporv1alpha1.CauseAnnotation, "Whim"), `[torpor.dev/revised-because]: expected ""`},
-		"the revisions that have ended":            {newApp(on, running), with(torporv1alpha1.EndedRevisionsAnnotation, "[]"), `[torpor.dev/ended-revisions]: expected ""`},
-		"a stop with a revision of its own":        {newApp(on, running), newApp(off, revisionAnnotations("6", "3")), `expected "5", because Torpor keeps it; found "6"`},
-		"an app that has used up all revisions":    {newApp(on, revisionAnnotations("999999999", "0")), newApp(off, nil), "expected at most 999999999, found no revision left; make a new app"},
-		"an app that cannot be counted on, nor up": {newUnreadableApp(MaxRevision), newApp(off, nil), "no revision left"},
+		"race d: a raised revision":              {newApp(on, running), with(rev, "5"), `[korifi.cloudfoundry.org/app-rev]: expected "4"`},
+		"race d: a word":                         {newApp(on, running), with(rev, "abc"), `expected "4", because Torpor keeps it; found "abc"`},
+		"race d: an empty revision":              {newApp(on, running), with(rev, ""), `expected "4", because Torpor keeps it; found ""`},
+		"race d: a word at creation":             {nil, with(rev, "abc"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected a number such as "0", found "abc"; leave the annotation out`},
+		"a last stop":                            {newApp(on, running), with(last, "4"), `[korifi.cloudfoundry.org/last-stop-app-rev]: expected "3"`},
+		"the pinned droplet":                     {newApp(on, running), with(pinned, "new"), `[torpor.dev/droplet]: expected "old"`},
+		"the author":                             {newApp(on, running), with(torporv1alpha1.RevisedByAnnotation, "bob"), `[torpor.dev/revised-by]: expected "alice"`},
+		"the time":                               {newApp(on, running), with(torporv1alpha1.RevisedAtAnnotation, "now"), `[torpor.dev/revised-at]: expected ""`},
+		"the cause":                              {newApp(on, running), with(torporv1alpha1.CauseAnnotation, "Whim"), `[torpor.dev/revised-because]: expected ""`},
+		"the ended revisions":                    {newApp(on, running), with(torporv1alpha1.EndedRevisionsAnnotation, "[]"), `[torpor.dev/ended-revisions]: expected ""`},
+		"a stop that sets a revision":            {newApp(on, running), newApp(off, revisionAnnotations("6", "3")), `expected "5", because Torpor keeps it; found "6"`},
+		"an app that has used up all revisions":  {newApp(on, revisionAnnotations("999999999", "0")), newApp(off, nil), "expected at most 999999999, found no revision left; create a new app"},
+		"an unreadable app at the last revision": {newUnreadableApp(MaxRevision), newApp(off, nil), "no revision left"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := NextRevision(row.old, row.updated); err == nil || !strings.Contains(err.Error(), row.says) {
@@ -141,7 +141,8 @@ func newUnreadableApp(observed int64) *korifiv1alpha1.CFApp {
 	return a
 }
 
-// Race a of docs/adr/0010-revisions-of-apps.md: each stop raises the revision by one, whatever the controllers have seen, and no name repeats.
+// Race a of docs/adr/0010-revisions-of-apps.md: each stop increments the revision, regardless of the state of the
+// controllers, and no name repeats.
 func TestTwoHundredRestarts(t *testing.T) {
 	a, names := admitApp(t, nil, newApp(on, nil)), map[string]bool{}
 	for i := range 200 {
@@ -160,7 +161,8 @@ func TestTwoHundredRestarts(t *testing.T) {
 	}
 }
 
-// Race c of docs/adr/0010-revisions-of-apps.md: of restarts in one second each is counted, and one that is sent twice is counted once.
+// Race c of docs/adr/0010-revisions-of-apps.md: each of several restarts in one second begins a revision, and a
+// repeated restart begins none.
 func TestRestartsInOneSecondAreEachCounted(t *testing.T) {
 	a := admitApp(t, nil, newApp(on, nil))
 	for _, value := range []string{"a", "b", "b", "c", "c", "a"} {
@@ -193,7 +195,7 @@ func TestWhoAndWhenAreKeptUntilTheNextRevision(t *testing.T) {
 	}
 }
 
-// A start begins no revision, and is remembered until the next one begins.
+// A start begins no revision, and is recorded until the next revision begins.
 func TestWhoStartedAnAppIsKeptUntilTheNextRevision(t *testing.T) {
 	a := admitApp(t, nil, newApp(off, nil))
 	for _, step := range []struct {
@@ -213,7 +215,7 @@ func TestWhoStartedAnAppIsKeptUntilTheNextRevision(t *testing.T) {
 	forged := a.DeepCopy()
 	forged.Annotations[torporv1alpha1.StartedByAnnotation] = "bob"
 	if _, err := NextRevision(a, forged); err == nil {
-		t.Error("found nothing wrong with a start that somebody else has written")
+		t.Error("found no error for a start with another user's name")
 	}
 }
 
@@ -222,28 +224,28 @@ func TestValidateRevisionFindsForeignChanges(t *testing.T) {
 	stopped := a.DeepCopy()
 	stopped.Spec.DesiredState = off
 	for name, break_ := range map[string]func(map[string]string){
-		"the revision is as before": func(m map[string]string) { m[rev] = "0" },
-		"the revision is missing":   func(m map[string]string) { delete(m, rev) },
-		"the author is another":     func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
-		"the cause is another":      func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
-		"the ended one is missing":  func(m map[string]string) { delete(m, torporv1alpha1.EndedRevisionsAnnotation) },
+		"an unchanged revision":   func(m map[string]string) { m[rev] = "0" },
+		"a missing revision":      func(m map[string]string) { delete(m, rev) },
+		"another author":          func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
+		"another cause":           func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
+		"missing ended revisions": func(m map[string]string) { delete(m, torporv1alpha1.EndedRevisionsAnnotation) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := admitApp(t, a, stopped.DeepCopy())
 			break_(after.Annotations)
 			if err := ValidateRevisionAnnotations(a, after, "alice"); err == nil {
-				t.Error("found nothing wrong")
+				t.Error("found no error")
 			}
 		})
 	}
 	unasked := a.DeepCopy()
 	delete(unasked.Annotations, rev)
 	if err := ValidateRevisionAnnotations(a, unasked, "alice"); err == nil {
-		t.Error("found nothing wrong with a revision that admission did not restore")
+		t.Error("found no error for a revision that admission did not restore")
 	}
 }
 
-// admitApp is what the mutating and the validating half of admission make of a change.
+// admitApp applies the mutating and the validating half of admission to a change.
 func admitApp(t testing.TB, old, updated *korifiv1alpha1.CFApp) *korifiv1alpha1.CFApp {
 	t.Helper()
 	m, err := NextRevision(old, updated)
@@ -252,13 +254,13 @@ func admitApp(t testing.TB, old, updated *korifiv1alpha1.CFApp) *korifiv1alpha1.
 	}
 	SetRevisionAnnotations(old, updated, m, "alice", time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC))
 	if err := ValidateRevisionAnnotations(old, updated, "alice"); err != nil {
-		t.Fatalf("what admission wrote does not pass: %v", err)
+		t.Fatalf("admission rejects its own result: %v", err)
 	}
 	return updated
 }
 
-// FuzzNextRevision: whatever stands in the annotations, the revision never falls, what is counted twice is the same, and what
-// admission writes passes its own check.
+// FuzzNextRevision checks that, for any annotations, the revision never decreases, a change that is admitted twice has
+// the same result, and the result passes validation.
 func FuzzNextRevision(f *testing.F) {
 	f.Add("0", "0", "", "", int64(0), true, false)
 	f.Add("7", "3", "8", "r1", int64(7), true, true)
@@ -277,7 +279,7 @@ func FuzzNextRevision(f *testing.F) {
 		}
 		before, _, unreadable := ReadRevision(old)
 		if m.Revision < before || m.Revision < observed || m.LastStop > m.Revision || m.Revision > MaxRevision {
-			t.Fatalf("found %+v after %d, of which %d was acted on", m, before, observed)
+			t.Fatalf("found %+v after %d, with the observed revision %d", m, before, observed)
 		}
 		if unreadable == "" && m.Revision > before+1 {
 			t.Fatalf("found %+v after %d", m, before)
@@ -285,7 +287,7 @@ func FuzzNextRevision(f *testing.F) {
 		after := updated.DeepCopy()
 		SetRevisionAnnotations(old, after, m, "alice", time.Time{})
 		if err := ValidateRevisionAnnotations(old, after, "alice"); err != nil {
-			t.Fatalf("what admission wrote does not pass: %v", err)
+			t.Fatalf("admission rejects its own result: %v", err)
 		}
 		again, err := NextRevision(after, after.DeepCopy())
 		if err != nil || again.Revision != m.Revision || again.Cause != "" {

@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// MaxRestarts is how many revisions an app remembers.
+	// MaxRestarts is the number of recorded revisions of an app.
 	MaxRestarts = 20
-	// maxEndedBytes bounds the annotation with ended revisions: names of users may be long, and all annotations share 256 KiB.
+	// maxEndedBytes limits the annotation with ended revisions, because user names may be long and all annotations
+	// share 256 KiB.
 	maxEndedBytes = 16 << 10
 )
 
-// DescribeCurrent returns how the app's revision began and what it runs, as admission recorded it.
+// DescribeCurrent returns the begin and the droplet of the app's revision, as recorded by admission.
 func DescribeCurrent(app *korifiv1alpha1.CFApp) korifiv1alpha1.Restart {
 	current, _, _ := ReadRevision(app)
 	r := korifiv1alpha1.Restart{
@@ -35,8 +36,8 @@ func DescribeCurrent(app *korifiv1alpha1.CFApp) korifiv1alpha1.Restart {
 	return r
 }
 
-// ListRestarts returns the revisions that the status of an app remembers, and those that ended before its controller recorded
-// them, the newest first.
+// ListRestarts returns the revisions in the status of an app, and those that ended before the controller recorded them,
+// newest first.
 func ListRestarts(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	all := slices.Clone(app.Status.Restarts)
 	for _, ended := range readEndedRevisions(app) {
@@ -51,8 +52,8 @@ func ListRestarts(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	return all[:min(len(all), MaxRestarts)]
 }
 
-// keepEndedRevisions returns the value of the annotation with ended revisions after a change. The revision that the change ends is
-// kept unless the status has it already. Earlier ones are kept until the status has passed them.
+// keepEndedRevisions returns the value of the annotation with ended revisions after a change. The revision that the
+// change ends is added unless the status already has it. Earlier revisions stay until the status has passed them.
 func keepEndedRevisions(old *korifiv1alpha1.CFApp, m RevisionState) string {
 	if old == nil || m.Cause == "" {
 		return previousAnnotation(old, torporv1alpha1.EndedRevisionsAnnotation)
@@ -62,7 +63,7 @@ func keepEndedRevisions(old *korifiv1alpha1.CFApp, m RevisionState) string {
 		kept = append(kept, DescribeCurrent(old))
 	}
 	for kept = kept[max(0, len(kept)-MaxRestarts):]; len(kept) > 0; kept = kept[1:] {
-		// Strings, numbers and times can be encoded.
+		// Strings, numbers and times can always be encoded.
 		if text, _ := json.Marshal(kept); len(text) <= maxEndedBytes {
 			return string(text)
 		}
@@ -70,14 +71,15 @@ func keepEndedRevisions(old *korifiv1alpha1.CFApp, m RevisionState) string {
 	return ""
 }
 
-// isRecorded reports whether the status of an app knows all of its revision that a later look can no longer tell.
+// isRecorded reports whether the status of an app has all data of its revision that later changes overwrite.
 func isRecorded(app *korifiv1alpha1.CFApp, current korifiv1alpha1.Restart) bool {
 	return slices.ContainsFunc(app.Status.Restarts, func(r korifiv1alpha1.Restart) bool {
 		return r.Revision == current.Revision && r.Droplet == current.Droplet && r.StartedBy == current.StartedBy
 	})
 }
 
-// readEndedRevisions returns what keepEndedRevisions has written, the oldest first; nothing if it is not what admission writes.
+// readEndedRevisions parses the value of keepEndedRevisions, oldest first. It returns nil for a value that admission
+// would not write.
 func readEndedRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	text := app.Annotations[torporv1alpha1.EndedRevisionsAnnotation]
 	var ended []korifiv1alpha1.Restart

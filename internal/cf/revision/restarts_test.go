@@ -21,7 +21,7 @@ func deployDroplet(t *testing.T, a *korifiv1alpha1.CFApp, droplet string) *korif
 	return admitApp(t, a, changed)
 }
 
-// listDroplets returns the droplets of the ended revisions by their number.
+// listDroplets returns the droplets of the ended revisions by number.
 func listDroplets(a *korifiv1alpha1.CFApp) map[int64]string {
 	droplets := map[int64]string{}
 	for _, r := range ListRestarts(a) {
@@ -30,7 +30,7 @@ func listDroplets(a *korifiv1alpha1.CFApp) map[int64]string {
 	return droplets
 }
 
-// record does what the app's controller does in a pass.
+// record updates the status as the controller of apps does in a pass.
 func record(a *korifiv1alpha1.CFApp) {
 	current := DescribeCurrent(a)
 	a.Status.Restarts, a.Status.ObservedRevision = append([]korifiv1alpha1.Restart{current}, ListRestarts(a)...), current.Revision
@@ -42,10 +42,10 @@ func TestRevisionsThatBeginWithinOneMomentKeepTheirDroplets(t *testing.T) {
 		a = deployDroplet(t, a, droplet)
 	}
 	if diff := cmp.Diff(map[int64]string{0: "new", 1: "d1", 2: "d2"}, listDroplets(a)); diff != "" {
-		t.Errorf("before the controller has seen the app (-want +got):\n%s", diff)
+		t.Errorf("before the controller has observed the app (-want +got):\n%s", diff)
 	}
 	if last := ListRestarts(a)[0]; last.Cause != korifiv1alpha1.CausedByRestart || last.By != "alice" || last.At.IsZero() {
-		t.Errorf("expected who asked, why and when, found %+v", last)
+		t.Errorf("expected requester, cause and time, found %+v", last)
 	}
 	record(a)
 	if diff := cmp.Diff(map[int64]string{0: "new", 1: "d1", 2: "d2", 3: "d3"}, listDroplets(a)); diff != "" {
@@ -53,11 +53,11 @@ func TestRevisionsThatBeginWithinOneMomentKeepTheirDroplets(t *testing.T) {
 	}
 	a = deployDroplet(t, a, "d4")
 	if found := a.Annotations[torporv1alpha1.EndedRevisionsAnnotation]; found != "" {
-		t.Errorf("expected that what the status knows is kept no longer, found %s", found)
+		t.Errorf("expected no revisions that the status has, found %s", found)
 	}
 }
 
-// A revision that begins stopped is recorded before it has a droplet.
+// The revision of a stopped app is recorded before it has a droplet.
 func TestARevisionThatEndsRightAfterItsStartKeepsItsDroplet(t *testing.T) {
 	a := admitApp(t, nil, newApp(off, nil))
 	record(a)
@@ -71,7 +71,8 @@ func TestARevisionThatEndsRightAfterItsStartKeepsItsDroplet(t *testing.T) {
 	}
 }
 
-// While no controller records anything, an app keeps no more than it remembers, whatever its users are called.
+// Without a controller that records revisions, an app keeps at most MaxRestarts ended revisions, even with long user
+// names.
 func TestEndedRevisionsHaveAMaximum(t *testing.T) {
 	const times = 200
 	for _, userNameBytes := range []int{0, 2000, 20_000} {

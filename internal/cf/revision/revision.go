@@ -13,20 +13,22 @@ import (
 const (
 	// MaxRevision is the last revision of an app. At one restart per second it lasts for thirty years.
 	MaxRevision = 999_999_999
-	// UnknownRevision is that of an LRP or a Pod whose version is no revision. It is older than every other.
+	// UnknownRevision is the revision of an LRP or a Pod whose version is not a revision. It is older than every other
+	// revision.
 	UnknownRevision = -1
 )
 
-// ParseRevision reads a revision as FormatRevision writes it: digits without a sign, a space or a leading zero.
+// ParseRevision parses a revision in the format of FormatRevision: digits without a sign, a space or a leading zero.
 func ParseRevision(text string) (int64, bool) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return n, err == nil && n >= 0 && n <= MaxRevision && FormatRevision(n) == text
 }
 
-// FormatRevision writes a revision as annotations, labels and versions have it.
+// FormatRevision returns a revision in the format of annotations, labels and versions.
 func FormatRevision(revision int64) string { return strconv.FormatInt(revision, 10) }
 
-// ParseVersion returns the revision that the version of an LRP or a Pod names; UnknownRevision if it names none.
+// ParseVersion returns the revision in the version of an LRP or a Pod, or UnknownRevision if the version is not a
+// revision.
 func ParseVersion(version string) int64 {
 	if n, ok := ParseRevision(version); ok {
 		return n
@@ -34,8 +36,8 @@ func ParseVersion(version string) int64 {
 	return UnknownRevision
 }
 
-// HighestRevision returns the highest revision of an app that was ever acted on, as far as its status, its annotation and
-// the versions of its LRPs show. It is what status.observedRevision has to be.
+// HighestRevision returns the highest revision of an app in its status, its annotation and the versions of its LRPs.
+// status.observedRevision must have this value.
 func HighestRevision(app *korifiv1alpha1.CFApp, versions []string) int64 {
 	highest := app.Status.ObservedRevision
 	for _, text := range append([]string{app.Annotations[korifiv1alpha1.RevisionAnnotation]}, versions...) {
@@ -44,8 +46,8 @@ func HighestRevision(app *korifiv1alpha1.CFApp, versions []string) int64 {
 	return highest
 }
 
-// ReadRevision returns the revision of an app and the one that its last stop began. Unreadable says why they cannot be read, and
-// is empty when they can.
+// ReadRevision returns the revision of an app and the revision that its last stop began. If they are unreadable,
+// problem is the reason.
 func ReadRevision(app *korifiv1alpha1.CFApp) (revision, lastStop int64, problem string) {
 	text, ok := app.Annotations[korifiv1alpha1.RevisionAnnotation]
 	if !ok && app.Status.ObservedRevision == 0 {
@@ -56,9 +58,9 @@ func ReadRevision(app *korifiv1alpha1.CFApp) (revision, lastStop int64, problem 
 	case !ok:
 		return 0, 0, "expected a number in the annotation " + korifiv1alpha1.RevisionAnnotation + ", found " + strconv.Quote(text)
 	case revision < app.Status.ObservedRevision:
-		// An annotation that was lowered behind admission's back must not bring back a revision whose LRPs are gone.
+		// An annotation that was lowered without admission must not restore a revision whose LRPs are gone.
 		return 0, 0, "expected at least " + FormatRevision(app.Status.ObservedRevision) + " in the annotation " +
-			korifiv1alpha1.RevisionAnnotation + ", because that was acted on; found " + text
+			korifiv1alpha1.RevisionAnnotation + ", because that revision was already observed; found " + text
 	}
 	if lastStop, ok = ParseRevision(app.Annotations[korifiv1alpha1.LastStopRevisionAnnotation]); !ok || lastStop > revision {
 		lastStop = revision
@@ -66,7 +68,8 @@ func ReadRevision(app *korifiv1alpha1.CFApp) (revision, lastStop int64, problem 
 	return revision, lastStop, ""
 }
 
-// BegunAt returns when the revision of an app began, as admission recorded it; the creation of the app if it did not.
+// BegunAt returns the time at which the revision of an app began, as recorded by admission, or else the creation time
+// of the app.
 func BegunAt(app *korifiv1alpha1.CFApp) time.Time {
 	if at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation]); err == nil {
 		return at

@@ -27,15 +27,15 @@ func TestRevisionOf(t *testing.T) {
 		revision, lastStop int64
 		unreadable         bool
 	}{
-		"an app without annotations is at the first":                     {nil, 0, 0, 0, false},
-		"an app is at what its annotation says":                          {revisionAnnotations("7", "5"), 7, 7, 5, false},
-		"an app is at what its annotation says before that was acted on": {revisionAnnotations("7", "5"), 6, 7, 5, false},
-		"without a last stop that is the revision":                       {revisionAnnotations("7", ""), 7, 7, 7, false},
-		"a last stop from the future is the revision":                    {revisionAnnotations("7", "9"), 7, 7, 7, false},
-		"a word is no revision":                                          {revisionAnnotations("abc", "5"), 0, 0, 0, true},
-		"an annotation that was lost is none":                            {nil, 3, 0, 0, true},
-		"a revision below what was acted on is none":                     {revisionAnnotations("2", "2"), 3, 0, 0, true},
-		"a revision that is no label is none, and breaks nothing":        {revisionAnnotations("bad value!", "5"), 0, 0, 0, true},
+		"an app without annotations has the first revision":                 {nil, 0, 0, 0, false},
+		"an app has the revision of its annotation":                         {revisionAnnotations("7", "5"), 7, 7, 5, false},
+		"an app has the revision of its annotation before that is observed": {revisionAnnotations("7", "5"), 6, 7, 5, false},
+		"a missing last stop is the revision":                               {revisionAnnotations("7", ""), 7, 7, 7, false},
+		"a last stop above the revision is the revision":                    {revisionAnnotations("7", "9"), 7, 7, 7, false},
+		"a word is unreadable":                                              {revisionAnnotations("abc", "5"), 0, 0, 0, true},
+		"a lost annotation is unreadable":                                   {nil, 3, 0, 0, true},
+		"a revision below the observed one is unreadable":                   {revisionAnnotations("2", "2"), 3, 0, 0, true},
+		"a value that is not a valid label is unreadable":                   {revisionAnnotations("bad value!", "5"), 0, 0, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(korifiv1alpha1.StartedState, row.annotations)

@@ -2,22 +2,23 @@
 
 package revision
 
-// ExistingRevision is a revision that has something to come back to.
+// ExistingRevision is a revision with an LRP that a cancelled deployment can restore.
 type ExistingRevision struct {
 	Number int64
-	// Serves says that at least one instance is ready.
+	// Serves is true if at least one instance is ready.
 	Serves bool
 }
 
-// SelectTargetRevision returns the revision of an app that should run: the current one or, if its deployment was cancelled, the
-// newest earlier one that serves; the oldest if none does. Cloud Controller chooses in the same way.
+// SelectTargetRevision returns the revision of an app that should run. That is the current revision, unless its
+// deployment was cancelled. Then it is the newest earlier revision that serves, or the oldest one if none serves. Cloud
+// Controller selects in the same way.
 func SelectTargetRevision(current, lastStop int64, cancelled bool, existing []ExistingRevision) int64 {
 	if !cancelled {
 		return current
 	}
 	target := ExistingRevision{Number: current}
 	for _, r := range existing {
-		// A stop ends every revision before it for good, so a cancelled deployment cannot bring one of those back.
+		// A stop ends every earlier revision permanently, so a cancelled deployment cannot restore any of them.
 		if r.Number < lastStop || r.Number >= current {
 			continue
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package route decides where the requests to a CFRoute go, and what is published of it. It is pure; package controller beside
-// it observes and acts.
+// Package route decides where the requests to a CFRoute go, and which objects publish it. It is pure; its
+// package controller observes and acts.
 package route
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Publisher is who sends the requests from outside to Services.
+// Publisher is the component that sends requests from outside to Services.
 type Publisher struct {
 	// GatewayNamespace and Gateway name a Gateway; routes become HTTPRoutes of it. Without one, they become Ingresses.
 	GatewayNamespace, Gateway string
@@ -37,7 +37,7 @@ func ParsePublisher(gateway, ingressClass string) (Publisher, error) {
 	}
 	namespace, name, ok := strings.Cut(gateway, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") || ingressClass != "" {
-		return Publisher{}, fmt.Errorf("--route-gateway: expected NAMESPACE/NAME and no --route-ingress-class beside it, found %q and %q", gateway, ingressClass)
+		return Publisher{}, fmt.Errorf("--route-gateway: expected NAMESPACE/NAME without --route-ingress-class, found %q and %q", gateway, ingressClass)
 	}
 	return Publisher{GatewayNamespace: namespace, Gateway: name}, nil
 }
@@ -45,26 +45,28 @@ func ParsePublisher(gateway, ingressClass string) (Publisher, error) {
 // UsesGateway reports whether routes become HTTPRoutes.
 func (p Publisher) UsesGateway() bool { return p.Gateway != "" }
 
-// Observed is a route and everything that says where its requests go.
+// Observed is a route and the objects that define where its requests go.
 type Observed struct {
 	Route     *korifiv1alpha1.CFRoute
 	Publisher Publisher
-	// Domain is nil if there is none, or if an older one has its name.
+	// Domain is nil if it does not exist, or if an older one has its name.
 	Domain *korifiv1alpha1.CFDomain
-	// Holder is the older route that keeps it from the address, as NAMESPACE/NAME; empty if there is none.
+	// Holder is the older route that keeps this one from the address, as NAMESPACE/NAME; empty if there is
+	// none.
 	Holder string
-	// Apps are those of the destinations that are there, and Processes theirs, by app and type.
+	// Apps are the existing apps of the destinations, and Processes theirs, by app and type.
 	Apps      map[string]*korifiv1alpha1.CFApp
 	Processes map[string]*korifiv1alpha1.CFProcess
-	// Services, HTTPRoute and Ingress are what was made of the route; nil for none.
+	// Services, HTTPRoute and Ingress are the existing objects of the route; nil for none.
 	Services  []corev1.Service
 	HTTPRoute *gatewayv1.HTTPRoute
 	Ingress   *networkingv1.Ingress
 }
 
-// Plan is what shall be there of a route. Its objects are several, so one pass may have several effects; each can be repeated.
+// Plan is the wanted set of the route's objects. A pass may write several of them; each write can be
+// repeated.
 type Plan struct {
-	// Services get the requests of one destination each; others of the route go.
+	// Services get the requests of one destination each; other Services of the route are deleted.
 	Services []*corev1.Service
 	// HTTPRoute or Ingress sends the requests of the address to them; nil for none.
 	HTTPRoute *gatewayv1.HTTPRoute
@@ -75,7 +77,7 @@ type Plan struct {
 	Ready        decision.Condition
 }
 
-// ProcessKey is how Observed.Processes finds a process.
+// ProcessKey returns the key of a process in Observed.Processes.
 func ProcessKey(app, processType string) string { return app + "/" + processType }
 
 // Decide is total: every Observed has exactly one Plan.
@@ -105,10 +107,10 @@ func Decide(o Observed) Plan {
 // hostPattern is one label of a name, without the wildcard.
 var hostPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// pathPattern leaves out what ends a path, and what gateways take for patterns.
+// pathPattern excludes characters that end a path, and those that gateways interpret as patterns.
 var pathPattern = regexp.MustCompile(`^(/[-A-Za-z0-9._~]+)+$`)
 
-// CheckAddress returns what is wrong with an address, for its user; empty if nothing is.
+// CheckAddress describes to the user what is wrong with an address; empty if it is valid.
 func CheckAddress(spec korifiv1alpha1.CFRouteSpec) string {
 	switch {
 	case spec.Protocol != "" && spec.Protocol != korifiv1alpha1.HTTPRouteProtocol:
@@ -122,17 +124,18 @@ func CheckAddress(spec korifiv1alpha1.CFRouteSpec) string {
 	}
 }
 
-// HostOf returns the host as it counts: names do not tell capitals apart.
+// HostOf returns the host in lower case, because names are case-insensitive.
 func HostOf(spec korifiv1alpha1.CFRouteSpec) string { return strings.ToLower(spec.Host) }
 
-// HostKey is the same for two routes if they have one host.
+// HostKey is the same for two routes if they have the same host.
 func HostKey(spec korifiv1alpha1.CFRouteSpec) string {
 	return spec.DomainRef.Namespace + "/" + spec.DomainRef.Name + "/" + HostOf(spec)
 }
 
-// FindHolder returns the older route that keeps another from its address, among those of its host; nil if none does. A host is for the
-// space of its oldest route, as in Cloud Controller, whatever the paths: the longer path wins, so that who else had one below it would be
-// sent what is meant for that space, such as passwords.
+// FindHolder returns the older route that keeps another from its address, among those of its host; nil if
+// no route does. A host belongs to the space of its oldest route, as in Cloud Controller, whatever the paths.
+// The longer path wins, so another space with a path below it would receive requests that are meant for the
+// first space, with their passwords.
 func FindHolder(obj *korifiv1alpha1.CFRoute, ofHost []*korifiv1alpha1.CFRoute) *korifiv1alpha1.CFRoute {
 	holder := obj
 	for _, other := range ofHost {
@@ -163,23 +166,24 @@ func findProblem(o Observed) (decision.Condition, bool) {
 	}
 	if o.Domain == nil {
 		return decision.False(korifiv1alpha1.DomainMissingReason, fmt.Sprintf(
-			"expected the CFDomain %s/%s, found none that has its name first; ask the platform team for the domain, or choose another",
+			"expected the CFDomain %s/%s, found none, or an older one of the same name; ask the platform team for the domain, or choose another",
 			spec.DomainRef.Namespace, spec.DomainRef.Name)), true
 	}
 	if o.Holder != "" {
 		return decision.False(korifiv1alpha1.AddressTakenReason,
-			"expected an address that no other route has, and a host that no other space has, found an older one of it; choose another"), true
+			"expected an address that no other route has, and a host that no other space has, found an older route that has it; choose another"), true
 	}
 	return decision.Condition{}, false
 }
 
-// backend is a destination whose app is there.
+// backend is a destination whose app exists.
 type backend struct {
 	destination korifiv1alpha1.RouteDestination
 	weight      int32
 }
 
-// listBackends gives each destination as many requests as it wants instances. A stopped app gets none beside one that runs.
+// listBackends weights each destination by its number of wanted instances. A stopped app gets no requests
+// while another destination runs.
 func listBackends(o Observed) []backend {
 	var all []backend
 	var total int32
@@ -205,7 +209,7 @@ func listBackends(o Observed) []backend {
 
 func judgeHTTPRoute(o Observed) decision.Condition {
 	published := decision.Unknown(korifiv1alpha1.AddressPublishedReason, fmt.Sprintf(
-		"the Gateway %s/%s has not said yet whether it serves the address", o.Publisher.GatewayNamespace, o.Publisher.Gateway))
+		"the Gateway %s/%s has not reported yet whether it serves the address", o.Publisher.GatewayNamespace, o.Publisher.Gateway))
 	if o.HTTPRoute == nil {
 		return published
 	}
@@ -233,5 +237,5 @@ func judgeIngress(o Observed) decision.Condition {
 	if o.Ingress != nil && len(o.Ingress.Status.LoadBalancer.Ingress) > 0 {
 		return decision.True(korifiv1alpha1.AddressServedReason, "the Ingress has an address")
 	}
-	return decision.Unknown(korifiv1alpha1.AddressPublishedReason, "the Ingress has no address yet; its class says whether it is served")
+	return decision.Unknown(korifiv1alpha1.AddressPublishedReason, "the Ingress has no address yet; its class decides whether it is served")
 }

@@ -42,7 +42,7 @@ func TestOnlyAddressesOfTheSpacesOwnAreServed(t *testing.T) {
 	}{
 		"as it should be":                  {func(*Observed) {}, korifiv1alpha1.AddressPublishedReason},
 		"no host is the domain of all":     {func(o *Observed) { o.Route.Spec.Host = "" }, korifiv1alpha1.AddressInvalidReason},
-		"a wildcard is everybody's":        {func(o *Observed) { o.Route.Spec.Host = "*" }, korifiv1alpha1.AddressInvalidReason},
+		"a wildcard":                       {func(o *Observed) { o.Route.Spec.Host = "*" }, korifiv1alpha1.AddressInvalidReason},
 		"a dot is another domain":          {func(o *Observed) { o.Route.Spec.Host = "a.b" }, korifiv1alpha1.AddressInvalidReason},
 		"a path that begins without slash": {func(o *Observed) { o.Route.Spec.Path = "cart" }, korifiv1alpha1.AddressInvalidReason},
 		"a path with a query":              {func(o *Observed) { o.Route.Spec.Path = "/cart?x" }, korifiv1alpha1.AddressInvalidReason},
@@ -71,9 +71,9 @@ func TestRequestsGoWhereInstancesAre(t *testing.T) {
 		change      func(*Observed)
 		blue, green int32
 	}{
-		"by instances":                  {func(*Observed) {}, 3, 1},
-		"none to a stopped app":         {stop("green"), 3, 0},
-		"both stopped, so equal shares": {func(o *Observed) { stop("blue")(o); stop("green")(o) }, 1, 1},
+		"by instances":                   {func(*Observed) {}, 3, 1},
+		"none to a stopped app":          {stop("green"), 3, 0},
+		"stopped apps have equal shares": {func(o *Observed) { stop("blue")(o); stop("green")(o) }, 1, 1},
 	} {
 		plan := Decide(observe(c.change))
 		refs := plan.HTTPRoute.Spec.Rules[0].BackendRefs
@@ -122,10 +122,10 @@ func TestReadyIsWhatTheGatewaySays(t *testing.T) {
 		change func(*Observed)
 		reason string
 	}{
-		"both hold":         {says("apps", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressServedReason},
-		"another gateway's": {says("others", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
-		"half said":         {says("apps", metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
-		"refused":           {says("apps", metav1.ConditionFalse), korifiv1alpha1.GatewayRefusedReason},
+		"two conditions hold":   {says("apps", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressServedReason},
+		"another gateway's":     {says("others", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
+		"one of two conditions": {says("apps", metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
+		"refused":               {says("apps", metav1.ConditionFalse), korifiv1alpha1.GatewayRefusedReason},
 		"about an earlier object": {func(o *Observed) {
 			says("apps", metav1.ConditionTrue, metav1.ConditionTrue)(o)
 			o.HTTPRoute.Generation = 3

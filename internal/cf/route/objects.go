@@ -16,10 +16,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
 )
 
-// servicePort is where Services listen, whatever the port of the Pods.
+// servicePort is the port of Services, whatever the port of the Pods.
 const servicePort = 80
 
-// dependentMeta is that of what a route owns and is deleted with.
+// dependentMeta returns the metadata of an object that a route owns and that is deleted with it.
 func dependentMeta(owner *korifiv1alpha1.CFRoute, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: owner.Namespace, Name: name, Labels: map[string]string{korifiv1alpha1.RouteGUIDLabel: owner.Name},
@@ -29,8 +29,8 @@ func dependentMeta(owner *korifiv1alpha1.CFRoute, name string) metav1.ObjectMeta
 
 func serviceName(d korifiv1alpha1.RouteDestination) string { return "s-" + d.GUID }
 
-// buildService selects the instances of a process at all of its revisions: during a deployment two of them serve. Each revision
-// has its own port, so that the Service goes by the port's name.
+// buildService selects the instances of a process at all of its revisions: during a deployment two of them
+// serve. Each revision has its own port number, so that the Service refers to the port by name.
 func buildService(owner *korifiv1alpha1.CFRoute, b backend) *corev1.Service {
 	port := intstr.FromString(lrp.PortName)
 	if b.destination.Port > 0 {
@@ -46,7 +46,7 @@ func buildService(owner *korifiv1alpha1.CFRoute, b backend) *corev1.Service {
 
 func pathOf(route *korifiv1alpha1.CFRoute) string { return cmp.Or(route.Spec.Path, "/") }
 
-// buildHTTPRoute fills in what the API server would, so that what is there can be compared with it.
+// buildHTTPRoute sets the defaults of the API server, so that the existing object can be compared with it.
 func buildHTTPRoute(o Observed, backends []backend) *gatewayv1.HTTPRoute {
 	rule := gatewayv1.HTTPRouteRule{Matches: []gatewayv1.HTTPRouteMatch{{Path: &gatewayv1.HTTPPathMatch{
 		Type: new(gatewayv1.PathMatchPathPrefix), Value: new(pathOf(o.Route)),
@@ -69,7 +69,8 @@ func buildHTTPRoute(o Observed, backends []backend) *gatewayv1.HTTPRoute {
 	}}
 }
 
-// buildIngress sends all requests to the destination that wants the most instances, because an Ingress knows no weights.
+// buildIngress sends all requests to the destination that wants the most instances, because an Ingress has no
+// weights.
 func buildIngress(o Observed, backends []backend) *networkingv1.Ingress {
 	most := slices.MaxFunc(backends, func(a, b backend) int { return cmp.Compare(a.weight, b.weight) })
 	ingress := &networkingv1.Ingress{ObjectMeta: dependentMeta(o.Route, o.Route.Name), Spec: networkingv1.IngressSpec{

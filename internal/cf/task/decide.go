@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package task decides how a CFTask becomes a Job of its app's droplet, and how far it is. It is pure; package controller beside it
-// observes and acts.
+// Package task decides how a CFTask becomes a Job of its app's droplet, and reports its progress. It is pure;
+// its package controller observes and acts.
 package task
 
 import (
@@ -19,32 +19,32 @@ import (
 )
 
 const (
-	// retention is how long a task that is over is kept, as Cloud Foundry keeps it.
+	// retention is how long a finished task is kept, as in Cloud Foundry.
 	retention = 31 * 24 * time.Hour
-	// waitInterval is when to look again for what causes no event.
+	// waitInterval is the delay of the next pass when no event will trigger one.
 	waitInterval = 10 * time.Second
 	// defaultMegabytes is for an app without a web process.
 	defaultMegabytes = 1024
 )
 
-// Observed is a task and everything that it is made of.
+// Observed is a task and everything that its Job is made from.
 type Observed struct {
 	Task *korifiv1alpha1.CFTask
 	Now  time.Time
-	// App is nil if it is gone, and Web its process; nil for none.
+	// App is nil if it does not exist. Web is its web process; nil if absent.
 	App *korifiv1alpha1.CFApp
 	Web *korifiv1alpha1.CFProcess
-	// Droplet is the task's or, if it has none yet, the app's; nil if there is none.
+	// Droplet is the task's or, if it has none yet, the app's; nil if there is neither.
 	Droplet *korifiv1alpha1.Droplet
 	// Highest is the highest number of the app's tasks. It is read only if the task has none.
 	Highest int64
-	// Job is that of the task's name; nil for none.
+	// Job has the task's name; nil if absent.
 	Job *batchv1.Job
-	// Exit says how the Pod of a Job that has failed ended.
+	// Exit describes how the Pod of a failed Job ended.
 	Exit string
 }
 
-// Action is what is done; at most one in a pass.
+// Action is the action of a pass; there is at most one.
 type Action int
 
 // The actions.
@@ -55,10 +55,10 @@ const (
 	DeleteTask
 )
 
-// Plan is what to do, and how far the task is.
+// Plan is the next action, and the progress of the task.
 type Plan struct {
 	Do Action
-	// Initial is what the task is given before anything is made of it; nil if it has that.
+	// Initial is the part of the status that a task gets before its Job is created; nil if the task has it.
 	Initial *korifiv1alpha1.CFTaskStatus
 	// Conditions are those that change; others stay.
 	Conditions map[string]decision.Condition
@@ -66,7 +66,7 @@ type Plan struct {
 	Why        string
 }
 
-// EndedAt returns when a task ended; zero if it goes on.
+// EndedAt returns when a task ended; zero if it has not ended.
 func EndedAt(t *korifiv1alpha1.CFTask) time.Time {
 	for _, kind := range []string{korifiv1alpha1.TaskSucceededCondition, korifiv1alpha1.TaskFailedCondition} {
 		if c := meta.FindStatusCondition(t.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
@@ -86,7 +86,7 @@ func Decide(o Observed) Plan {
 	case !ended.IsZero():
 		return Plan{After: retention - o.Now.Sub(ended), Why: "it is over"}
 	case o.Job != nil && !metav1.IsControlledBy(o.Job, o.Task):
-		return o.fail(korifiv1alpha1.NameTakenReason, "expected no Job of the task's name that is another's, found one; run it again")
+		return o.fail(korifiv1alpha1.NameTakenReason, "expected no Job of the task's name with another owner, found one; run the task again")
 	case o.Job != nil && isJobTrue(o.Job, batchv1.JobComplete):
 		return Plan{Why: "succeeded", Conditions: map[string]decision.Condition{
 			korifiv1alpha1.TaskStartedCondition:   decision.True(korifiv1alpha1.TaskProceedsReason, "it was started"),
@@ -99,7 +99,7 @@ func Decide(o Observed) Plan {
 	case o.Job != nil:
 		return o.proceed()
 	case meta.IsStatusConditionTrue(o.Task.Status.Conditions, korifiv1alpha1.TaskStartedCondition):
-		return o.fail(korifiv1alpha1.TaskJobLostReason, "expected its Job, found that somebody has deleted it; run it again")
+		return o.fail(korifiv1alpha1.TaskJobLostReason, "expected the task's Job, found it deleted; run the task again")
 	case o.App == nil:
 		return o.fail(korifiv1alpha1.DeletedReason, "expected its app, found none")
 	default:
@@ -107,7 +107,8 @@ func Decide(o Observed) Plan {
 	}
 }
 
-// start makes the Job in a pass after the one that saves what it is made with: a task is never run twice with different droplets.
+// start creates the Job in the pass after the one that saves its number and droplet: a task is never run
+// twice with different droplets.
 func (o Observed) start() Plan {
 	if o.Droplet == nil {
 		return Plan{Why: "no droplet", After: waitInterval, Conditions: map[string]decision.Condition{
@@ -148,7 +149,7 @@ func (o Observed) proceed() Plan {
 	}}
 }
 
-// cancel is over when the Job is gone. One that succeeds meanwhile has succeeded.
+// cancel is finished when the Job is gone. A task that succeeds before that has succeeded.
 func (o Observed) cancel() Plan {
 	if o.Job != nil {
 		return Plan{Do: DeleteJob, Why: "end it", After: waitInterval}

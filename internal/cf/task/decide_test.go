@@ -17,7 +17,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 1, 0, 0, 0, time.UTC)
 
-// observe returns a task that has its number, of an app with a droplet, and what changes make of it.
+// observe returns a task that has its number, of an app with a droplet, after the given changes.
 func observe(changes ...func(*Observed)) Observed {
 	o := Observed{
 		Now: now, Task: &korifiv1alpha1.CFTask{
@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 		"a canceled task without a Job is over":                {observe(canceled, unnumbered), DoNothing, "failed", korifiv1alpha1.TaskCanceledCondition},
 		"a task that succeeds while it is canceled succeeds":   {observe(canceled, hasJob(batchv1.JobComplete)), DoNothing, "succeeded", korifiv1alpha1.TaskSucceededCondition},
 		"a task that is over is kept":                          {observe(was(korifiv1alpha1.TaskFailedCondition, time.Hour)), DoNothing, "it is over", ""},
-		"a task that has been over for long goes":              {observe(was(korifiv1alpha1.TaskSucceededCondition, retention)), DeleteTask, "it ended long ago", ""},
+		"a task that ended long ago is deleted":                {observe(was(korifiv1alpha1.TaskSucceededCondition, retention)), DeleteTask, "it ended long ago", ""},
 		"a task that is being deleted is left alone":           {observe(func(o *Observed) { o.Task.DeletionTimestamp = new(metav1.NewTime(now)) }), DoNothing, "it is being deleted", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,10 +14,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// taskType is what the environment of a task calls its process.
+// taskType is the process type in the environment of a task.
 const taskType = "task"
 
-// BuildJob is what runs a task: one Pod, once. It is restricted as the instances of its app are.
+// BuildJob returns the Job that runs a task: one Pod, once. It is as restricted as the instances of its app.
 func BuildJob(o Observed, options lrp.PodOptions) *batchv1.Job {
 	t := o.Task
 	current, _, _ := revision.ReadRevision(o.App)
@@ -37,7 +37,7 @@ func BuildJob(o Observed, options lrp.PodOptions) *batchv1.Job {
 	}
 }
 
-// BuildSecret keeps the environment of a task as it was when its Job was made.
+// BuildSecret holds the environment of a task as it was when its Job was created.
 func BuildSecret(t *korifiv1alpha1.CFTask, environment map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: dependentMeta(t), Immutable: new(true), Data: environment}
 }

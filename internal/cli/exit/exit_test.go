@@ -21,7 +21,7 @@ func TestCodeOf(t *testing.T) {
 		"an error of the command line is wrong usage":               {WrongUsage("expected %d", 1), Usage},
 		"of several a failure counts first":                         {errors.Join(timedOut, errors.New("any"), refused), Failed},
 		"a refusal, which changed nothing, counts before a timeout": {errors.Join(timedOut, refused), Refused},
-		"what another program returned is passed on":                {Error{Code: 42}, 42},
+		"the code of another program is passed on":                  {Error{Code: 42}, 42},
 		"errors that are nil leave one that is not nil":             {errors.Join(nil, timedOut), TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package moco is the plugin `kubectl moco`, with which people stop and start parts of MySQLClusters and look at them. It
+// Package moco is the plugin `kubectl moco`, with which users stop, start and inspect parts of MySQLClusters. It
 // writes annotations and reads statuses; controllers do the rest. Its specification is testdata/*.txtar.
 package moco
 
@@ -28,7 +28,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
-// Streams are what a command reads and writes.
+// Streams are the input and output of a command.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -51,7 +51,7 @@ type Plugin struct {
 func NewPlugin(s Streams) *Plugin {
 	a := &commands{Streams: s, clock: clock.RealClock{}}
 	p := &Plugin{root: a.newRootCommand(), stderr: s.Err}
-	// An error before a command runs is one of the command line.
+	// An error before a command runs is a usage error.
 	p.root.PersistentPreRun = func(*cobra.Command, []string) { p.commandStarted = true }
 	p.root.SetIn(s.In)
 	p.root.SetOut(s.Out)
@@ -59,7 +59,7 @@ func NewPlugin(s Streams) *Plugin {
 	return p
 }
 
-// Run runs a command line without the program's name, and returns the exit code that the help lists.
+// Run runs a command line without the program's name, and returns one of the exit codes that the help lists.
 func (p *Plugin) Run(ctx context.Context, args []string) int {
 	p.root.SetArgs(args)
 	err := p.root.ExecuteContext(ctx)
@@ -78,23 +78,23 @@ func (a *commands) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:         "kubectl-moco",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl moco"},
-		Short:       "Stop, start and look at MySQLClusters",
+		Short:       "Stop, start and inspect MySQLClusters",
 		Long: `Stop and start the clustering or the reconciliation of MySQLClusters, and see what is stopped, since when and why.
 
 Exit codes:
-  0  done, also if there was nothing to do
+  0  done, or nothing to do
   1  failed
   2  wrong usage
-  3  timed out: it is asked for, but not reached yet
-  4  refused: it would do harm; nothing was changed
-mysql returns what the program mysql returns.`,
-		Example: `  # Stop clustering for some minutes, and return when nothing changes an instance any more
+  3  timed out: requested, but not reached yet
+  4  refused, because it would do harm; nothing was changed
+The command mysql returns the exit code of the mysql client.`,
+		Example: `  # Stop clustering for some minutes, and wait until nothing changes the instances any more
   kubectl moco stop clustering test --reason "compare replicas" --until 40m --wait
 
-  # What is stopped, since when, why, and what now
+  # Show stopped parts, since when, why and the next step
   kubectl moco status
 
-  # Let it go on
+  # Start it again
   kubectl moco start clustering test --wait`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -116,17 +116,17 @@ func newGroupCommand(use, short string, below ...*cobra.Command) *cobra.Command 
 	return cmd
 }
 
-// fieldManager is the field manager of what is written here; the controller shows it as who asked.
+// fieldManager is the field manager of the plugin's writes; the controller shows it as the requester.
 const fieldManager = "kubectl-moco"
 
-// kubeClient is a client of the API server with the namespace that the command is about.
+// kubeClient is a client of the API server with the command's namespace.
 type kubeClient struct {
 	client.Client
 	config    *rest.Config
 	namespace string
 }
 
-// newConnector adds kubectl's flags and returns a function that connects as they say.
+// newConnector adds kubectl's flags and returns a function that connects with their values.
 func newConnector(flags *pflag.FlagSet, warnings io.Writer) func() (*kubeClient, error) {
 	load := connection.AddFlags(flags, fieldManager, warnings)
 	return func() (*kubeClient, error) {
@@ -143,11 +143,14 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	if err := errors.Join(corev1.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
-	// These kinds need no discovery, which would cost a dozen calls.
+	// These kinds are mapped without discovery, which would cost a dozen calls.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(mocov1beta2.MySQLClusterKind(), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Secret"), meta.RESTScopeNamespace)
+	if err := connection.AddLease(known, mapper); err != nil {
+		return nil, err
+	}
 	c, err := client.New(cfg, client.Options{Scheme: known, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
@@ -194,7 +197,7 @@ func (kube *kubeClient) listClusters(ctx context.Context, with ...client.ListOpt
 	return found.Items, nil
 }
 
-// explainAPIError adds what to do when the API server does not know the kind.
+// explainAPIError adds the next step if the API server does not serve the kind.
 func explainAPIError(what string, err error) error {
 	if connection.IsKindNotServed(err) {
 		return fmt.Errorf("%s: expected the API server to serve %s, found that it does not; install the CRD", what, mocov1beta2.GroupVersion())
@@ -231,7 +234,7 @@ func (p *clusterSelection) clusterNames(ctx context.Context, kube *kubeClient, c
 	return namesOf(found), nil
 }
 
-// parseSelector refuses an empty selector: it would select every cluster, and is more likely a variable that was not set.
+// parseSelector refuses an empty selector. It would select every cluster, and is more likely an unset variable.
 func (p *clusterSelection) parseSelector() (labels.Selector, error) {
 	selector, err := labels.Parse(p.selector)
 	if err != nil {
@@ -263,7 +266,8 @@ func namesOf(clusters []mocov1beta2.MySQLCluster) []string {
 	return names
 }
 
-// completeClusterNames completes the names of clusters in a shell. A command takes at most limit names, any number for 0.
+// completeClusterNames completes the names of clusters in a shell. A command takes at most limit names; 0 means no
+// limit.
 func (a *commands) completeClusterNames(limit int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if limit > 0 && len(args) >= limit {

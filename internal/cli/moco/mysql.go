@@ -39,11 +39,11 @@ func (a *commands) newMysqlCommand() *cobra.Command {
 	s := &mysqlSession{commands: a}
 	cmd := &cobra.Command{
 		Use:   "mysql NAME [-- ARGS...]",
-		Short: "Run the program mysql in an instance",
-		Example: `  # Ask the primary
+		Short: "Run the mysql client in an instance",
+		Example: `  # Query the primary
   kubectl moco mysql test -- -N -e 'SELECT VERSION()'
 
-  # Talk to instance 2
+  # Open a session with instance 2
   kubectl moco mysql --index 2 -it test
 
   # Run a file
@@ -53,9 +53,9 @@ func (a *commands) newMysqlCommand() *cobra.Command {
 		RunE:              s.runMysql,
 	}
 	f := cmd.Flags()
-	f.StringVarP(&s.user, "mysql-user", "u", defaultUser, "who logs in: moco-admin, moco-readonly, moco-writable")
-	f.IntVar(&s.index, "index", -1, "ordinal of the instance; below zero is the primary")
-	f.BoolVarP(&s.stdin, "stdin", "i", false, "pass the input on")
+	f.StringVarP(&s.user, "mysql-user", "u", defaultUser, "MySQL user: moco-admin, moco-readonly, moco-writable")
+	f.IntVar(&s.index, "index", -1, "ordinal of the instance; a negative value means the primary")
+	f.BoolVarP(&s.stdin, "stdin", "i", false, "pass standard input to the client")
 	f.BoolVarP(&s.tty, "tty", "t", false, "the input is a terminal")
 	return cmd
 }
@@ -72,7 +72,7 @@ func (s *mysqlSession) runMysql(cmd *cobra.Command, args []string) error {
 	if index < 0 {
 		primary, chosen := c.Status.Primary()
 		if !chosen {
-			return fmt.Errorf("%s: expected a primary, found that none is chosen yet; wait until the cluster is healthy, or name an instance with --index", describeCluster(c))
+			return fmt.Errorf("%s: expected a primary, found none chosen yet; wait until the cluster is healthy, or name an instance with --index", describeCluster(c))
 		}
 		index = primary
 	}
@@ -93,7 +93,7 @@ func (s *mysqlSession) runMysql(cmd *cobra.Command, args []string) error {
 	defer restore()
 	err = executor.StreamWithContext(cmd.Context(), options)
 	if ended, ok := errors.AsType[exec.CodeExitError](err); ok {
-		// The program has said itself what is wrong.
+		// The client has already printed its error.
 		return exit.Error{Code: exit.Code(ended.Code)}
 	}
 	if err != nil {
@@ -102,12 +102,13 @@ func (s *mysqlSession) runMysql(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// commandLine is the program with the file in the container that holds the user's password.
+// commandLine returns the client's command line, with the option file in the container that holds the user's
+// password.
 func (s *mysqlSession) commandLine(args []string) []string {
 	return append([]string{"mysql", "--defaults-extra-file=/mysql-credentials/" + s.user + "-my.cnf"}, args...)
 }
 
-// streamOptions connects the program's streams. A terminal is raw until restore is called.
+// streamOptions connects the client's streams. A terminal is in raw mode until restore is called.
 func (s *mysqlSession) streamOptions() (remotecommand.StreamOptions, func(), error) {
 	o := remotecommand.StreamOptions{Stdout: s.Out, Tty: s.tty}
 	if s.stdin {
@@ -142,17 +143,17 @@ func terminalDescriptor(in io.Reader) (int, bool) {
 
 type fixedTerminalSize struct{ size *remotecommand.TerminalSize }
 
-// Next returns the size, and then that there are no more.
+// Next returns the size once, and then nil.
 func (o *fixedTerminalSize) Next() *remotecommand.TerminalSize {
 	size := o.size
 	o.size = nil
 	return size
 }
 
-// newExecutor runs a program in a pod, by WebSocket, or by SPDY where an old proxy is in between.
+// newExecutor runs a program in a Pod by WebSocket, or by SPDY if a proxy on the way is too old for it.
 func (kube *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remotecommand.Executor, error) {
 	cfg := rest.CopyConfig(kube.config)
-	cfg.Timeout = 0 // A session lasts as long as people type.
+	cfg.Timeout = 0 // An interactive session has no time limit.
 	cfg.APIPath, cfg.GroupVersion, cfg.NegotiatedSerializer = "/api", &corev1.SchemeGroupVersion, scheme.Codecs.WithoutConversion()
 	c, err := rest.RESTClientFor(cfg)
 	if err != nil {
@@ -192,7 +193,7 @@ func (a *commands) newCredentialCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "credential NAME",
 		Short: "Print the password of a MySQL user",
-		Example: `  # For a client of your own
+		Example: `  # For your own client
   kubectl moco credential -u moco-writable test
 
   # As an options file
@@ -216,7 +217,7 @@ func (a *commands) newCredentialCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&user, "mysql-user", "u", defaultUser, "whose: "+strings.Join(accountNames(), ", "))
+	cmd.Flags().StringVarP(&user, "mysql-user", "u", defaultUser, "MySQL user: "+strings.Join(accountNames(), ", "))
 	cmd.Flags().StringVar(&format, "format", "plain", "plain or mycnf")
 	return cmd
 }
@@ -241,7 +242,7 @@ func (a *commands) readPassword(cmd *cobra.Command, name, user string) (string, 
 	return string(password), nil
 }
 
-// checksumTimeout bounds all tables together.
+// checksumTimeout limits the time for all tables together.
 const checksumTimeout = 10 * time.Minute
 
 func (a *commands) newChecksumCommand() *cobra.Command {
@@ -251,12 +252,12 @@ func (a *commands) newChecksumCommand() *cobra.Command {
 		Short: "Compare the rows of all instances at one GTID set",
 		Long: `Compare the rows of all instances at one GTID set, since equal GTIDs do not prove equal rows.
 It only reads, as moco-readonly: it opens a snapshot in every instance, and if all of them have executed the same
-transactions it runs CHECKSUM TABLE on every InnoDB table of users, one after the other. Meanwhile the instances have
-to read all rows, and changes of those tables' definitions wait. If it is interrupted, a server ends the table that it
-has begun.
-It cannot compare instances that do not answer, instances that never are at one GTID set, different versions of MySQL,
-and tables of other engines; it says so, and the exit code is 1 then, as it is if rows differ.`,
-		Example: `  # After GTIDs were moved by hand, before clustering starts again
+transactions it runs CHECKSUM TABLE on every InnoDB table of users, one after the other. The instances have to read
+all rows, and changes of those tables' definitions wait until the end. If the command is interrupted, each server still
+finishes the table that it has begun.
+It cannot compare instances that do not answer, instances that never reach one GTID set, different versions of MySQL,
+and tables of other engines. It reports these, with exit code 1, as it does if rows differ.`,
+		Example: `  # After GTIDs were changed by hand, before clustering starts again
   kubectl moco checksum test`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeClusterNames(1),
@@ -276,7 +277,7 @@ and tables of other engines; it says so, and the exit code is 1 then, as it is i
 			return p.CompareInstances(ctx, int(c.Spec.Replicas))
 		},
 	}
-	cmd.Flags().DurationVar(&timeout, "timeout", checksumTimeout, "how long it may take")
+	cmd.Flags().DurationVar(&timeout, "timeout", checksumTimeout, "maximum duration")
 	return cmd
 }
 

@@ -23,6 +23,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
+	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/stops"
@@ -31,13 +32,14 @@ import (
 
 const (
 	defaultTimeout = 5 * time.Minute
-	// lookTimeout is how long the manager may take to look at instances, one of which may not answer.
+	// lookTimeout is how long the manager may take to check the instances, one of which may not answer.
 	lookTimeout = 15 * time.Second
-	// lookRequestFormat has times in the order of their texts.
+	// lookRequestFormat formats times so that their texts sort by time.
 	lookRequestFormat = "2006-01-02T15:04:05.000000000Z"
 )
 
-// partCommand is what stop and start have in common: they write a request into annotations, and may wait for it.
+// partCommand is the common part of stop and start: they write a request into annotations, and may wait for its
+// effect.
 type partCommand struct {
 	*commands
 	partRequest
@@ -46,21 +48,21 @@ type partCommand struct {
 	wait      bool
 	timeout   time.Duration
 	output    string
-	// lookRequest asks for a look, which has to come before lookDeadline.
+	// lookRequest requests a check of the instances, which must be done before lookDeadline.
 	lookRequest  string
 	lookDeadline time.Time
 }
 
-// partResult is what became of the request for one cluster; -o json prints a list of these.
+// partResult is the result of the request for one cluster; -o json prints a list of results.
 type partResult struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Part      string `json:"part"`
 	// Wanted is stopped or started.
 	Wanted string `json:"wanted"`
-	// Changed is whether an annotation was written.
+	// Changed is true if an annotation was written.
 	Changed bool `json:"changed"`
-	// Reached is only there with --wait.
+	// Reached is set only with --wait.
 	Reached  *bool                      `json:"reached,omitempty"`
 	Reason   string                     `json:"reason,omitempty"`
 	Until    string                     `json:"until,omitempty"`
@@ -74,8 +76,8 @@ type partResult struct {
 func (p *partCommand) addFlags(cmd *cobra.Command) {
 	p.selection.addSelectorFlag(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&p.wait, "wait", false, "return when the status reports it")
-	f.DurationVar(&p.timeout, "timeout", defaultTimeout, "how long to wait for all of them; then the exit code is 3")
+	f.BoolVar(&p.wait, "wait", false, "wait until the status reports the change")
+	f.DurationVar(&p.timeout, "timeout", defaultTimeout, "maximum wait for all clusters, after which the exit code is 3")
 	f.StringVarP(&p.output, "output", "o", "", "json, or empty for text")
 	completion.OfferValues(cmd, "output", "json")
 	cmd.ValidArgsFunction = p.completeClusterNames(0)
@@ -103,7 +105,7 @@ func validateOutput(format string) error {
 	return nil
 }
 
-// runForClusters writes all requests before it waits, so that one slow cluster holds up no other.
+// runForClusters writes all requests before it waits, so that one slow cluster does not delay the others.
 func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 	if err := p.validateFlags(cmd); err != nil {
 		return err
@@ -118,6 +120,7 @@ func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	results := make([]*partResult, len(names))
+	p.warnOfGap(ctx, kube)
 	p.requestLooks(ctx, kube, names)
 	for i, name := range names {
 		results[i] = p.writeRequest(ctx, kube, name)
@@ -136,6 +139,15 @@ func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 	return p.joinErrors(results)
 }
 
+// warnOfGap warns that the request will have no effect until a manager acts on the part. It also warns where MOCO
+// acts, because Torpor does not hold the Lease there.
+func (p *partCommand) warnOfGap(ctx context.Context, kube *kubeClient) {
+	reason := connection.ReadActing(ctx, kube, p.clock.Now()).DescribeInaction(p.part.controllers, kube.namespace)
+	if reason != "" {
+		fmt.Fprintf(p.Err, "warning: no controller acts on the %s of MySQLClusters in namespace %q: %s\n", p.part.name, kube.namespace, reason)
+	}
+}
+
 func (p *partCommand) joinErrors(results []*partResult) error {
 	var errs []error
 	for _, r := range results {
@@ -150,10 +162,10 @@ func (p *partCommand) joinErrors(results []*partResult) error {
 	return errors.Join(errs...)
 }
 
-// writeRequest writes the annotations, and reads again if another writer was faster.
+// writeRequest writes the annotations, and reads again after a conflict with another writer.
 func (p *partCommand) writeRequest(ctx context.Context, kube *kubeClient, name string) *partResult {
 	r := &partResult{Namespace: kube.namespace, Name: name, Part: p.part.name, Wanted: p.pastParticiple()}
-	backoff := wait.Backoff{Steps: 12, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5} // Five seconds in all.
+	backoff := wait.Backoff{Steps: 12, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5} // Five seconds in total.
 	r.err = retry.OnError(backoff, k8serrors.IsConflict, func() error { return p.tryWriteRequest(ctx, kube, r) })
 	return r
 }
@@ -164,7 +176,7 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 		return err
 	}
 	c := p.changeAnnotations(before.Annotations, p.clock.Now())
-	// Who only took the annotation away has started nothing yet if the manager refused that.
+	// A removed annotation alone has not started anything if the manager refused the start.
 	c.alreadyDone = c.alreadyDone && (p.stop || !p.part.isStartRefused(before))
 	if p.force && !c.alreadyDone {
 		c.annotations[mocov1beta2.ForceStartAnnotation] = stopValue
@@ -183,7 +195,7 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 	after := before.DeepCopy()
 	after.Annotations = c.annotations
 	patch := client.MergeFrom(before)
-	if !p.stop { // What was judged is what is changed. A stop judges nothing, and no writer may keep it from coming.
+	if !p.stop { // A start changes exactly the checked state. A stop has no checks, and no conflict may prevent it.
 		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
 	if err := kube.Patch(ctx, after, patch); err != nil {
@@ -193,15 +205,15 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 	return nil
 }
 
-// needsLook reports whether a start has to be judged by a look at the instances that begins after it was asked for. What
-// the status says may be from before the last mistake, or from before it was mended.
+// needsLook reports whether a start depends on a check of the instances that begins after the request. The status
+// may be older than the last mistake, or older than its fix.
 func (p *partCommand) needsLook(c *mocov1beta2.MySQLCluster) bool {
 	isStopped := c.Annotations[p.part.Name] == stopValue || p.part.isStartRefused(c)
 	return !p.stop && p.part == clusteringPart() && !p.force && isStopped && c.Status.Pause != nil && c.Status.Pause.ObservedAt != nil
 }
 
-// requestLooks asks for a look at every cluster that needs one, so that all looks are made together. A cluster that
-// cannot be read is an error later, when it is its turn.
+// requestLooks requests checks of all clusters that need one, so that they run concurrently. A cluster that cannot
+// be read causes an error later, when it is processed.
 func (p *partCommand) requestLooks(ctx context.Context, kube *kubeClient, names []string) {
 	if p.stop || p.part != clusteringPart() || p.force {
 		return
@@ -217,17 +229,17 @@ func (p *partCommand) requestLooks(ctx context.Context, kube *kubeClient, names 
 	}
 }
 
-// awaitLook returns a cluster as it was looked at after the start was asked for.
+// awaitLook returns a cluster as it was checked after the start was requested.
 func (p *partCommand) awaitLook(ctx context.Context, kube *kubeClient, name string) (*mocov1beta2.MySQLCluster, error) {
 	tick := p.clock.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		c, err := kube.getCluster(ctx, name)
 		switch {
-		case err != nil || !p.needsLook(c) || c.Status.Pause.LookRequest >= p.lookRequest: // Times in this format are in order.
+		case err != nil || !p.needsLook(c) || c.Status.Pause.LookRequest >= p.lookRequest: // Times in this format sort as texts.
 			return c, err
 		case p.clock.Now().After(p.lookDeadline):
-			return nil, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected the manager to look at the instances within %s, found its last look %s ago; see whether it runs; with --force clustering starts unchecked",
+			return nil, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected the manager to check the instances within %s, found its last check %s ago; see whether the manager runs; --force starts clustering without a check",
 				describeCluster(c), lookTimeout, duration.HumanDuration(p.clock.Since(c.Status.Pause.ObservedAt.Time)))}
 		}
 		select {
@@ -246,7 +258,7 @@ func (p *partCommand) refuseHarmfulStart(c *mocov1beta2.MySQLCluster, r *partRes
 	r.Findings = c.Status.Pause.StartFindings
 	isHarmful := slices.ContainsFunc(r.Findings, isRefusal)
 	if isHarmful && !p.force {
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("refused to start clustering of %s: it would do the harm that is listed; with --force it starts nevertheless", describeCluster(c))}
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("refused to start clustering of %s: it would do the harm listed above; --force starts it nevertheless", describeCluster(c))}
 	}
 	return nil
 }
@@ -260,7 +272,7 @@ func (p *partCommand) pastParticiple() string {
 	return "started"
 }
 
-// printResult prints what became of the request, in upstream's words.
+// printResult prints the result of the request, in upstream's words.
 func (p *partCommand) printResult(r *partResult, many bool) {
 	if p.output == "json" {
 		return
@@ -301,53 +313,56 @@ func writeJSON(w io.Writer, value any) error {
 type clusterPart struct {
 	stoprecord.AnnotationSwitch
 	name, condition string
+	// controllers is the group of controllers that act on the part.
+	controllers string
 }
 
 func clusteringPart() clusterPart {
-	return clusterPart{stops.ClusteringSwitch(), "clustering", mocov1beta2.ClusteringActiveCondition}
+	return clusterPart{stops.ClusteringSwitch(), "clustering", mocov1beta2.ClusteringActiveCondition, "clustering"}
 }
 
 func reconciliationPart() clusterPart {
-	return clusterPart{stops.ReconciliationSwitch(), "reconciliation", mocov1beta2.ReconciliationActiveCondition}
+	return clusterPart{stops.ReconciliationSwitch(), "reconciliation", mocov1beta2.ReconciliationActiveCondition, "provisioning"}
 }
 
-// stopValue is the only value of an annotation that stops.
+// stopValue is the only value of an annotation that requests a stop.
 const stopValue = "true"
 
-// isStartRefused reports whether the manager keeps the part stopped although nobody asks for that any more.
+// isStartRefused reports whether the manager keeps the part stopped although no stop is requested any more.
 func (p clusterPart) isStartRefused(c *mocov1beta2.MySQLCluster) bool {
 	return p == clusteringPart() && p.conditionOf(c).Reason == mocov1beta2.StartRefusedReason
 }
 
-// partRequest is to stop or start a part. reason and until are nil where no flag was given.
+// partRequest requests the stop or start of a part. reason and until are nil if their flags are not given.
 type partRequest struct {
 	part          clusterPart
 	stop          bool
 	reason, until *string
 }
 
-// annotationChange is what a request does to annotations.
+// annotationChange is the effect of a request on annotations.
 type annotationChange struct {
-	// annotations are those after the change.
+	// annotations are the annotations after the change.
 	annotations map[string]string
-	// alreadyDone is true if the part was as requested.
+	// alreadyDone is true if the part was already in the requested state.
 	alreadyDone bool
-	// removedValue is a value that was there and did not stop anything.
+	// removedValue is a previous value that did not stop anything.
 	removedValue string
 }
 
-// isStopped reports whether somebody asks for the part to be stopped: only that one value does.
+// isStopped reports whether a stop of the part is requested. Only stopValue requests it.
 func (p clusterPart) isStopped(annotations map[string]string) bool {
 	return annotations[p.Name] == stopValue
 }
 
-// changeAnnotations returns what the request changes. A part's reason and time go with its stop, and those of all parts with the last.
+// changeAnnotations returns the changes that the request makes. The reason and end of a part are removed with its
+// stop, and those of all parts with the last stop.
 func (w partRequest) changeAnnotations(annotations map[string]string, now time.Time) annotationChange {
 	c := annotationChange{annotations: maps.Clone(annotations)}
 	if c.annotations == nil {
 		c.annotations = map[string]string{}
 	}
-	// A stop that is over ends at any moment. One that is asked for now is another, and does not take its time over.
+	// An expired stop may end at any moment. A new stop is a separate one, and does not keep the expired time.
 	was := w.part.isStopped(annotations) && (!w.stop || !w.part.isOver(annotations, now))
 	value, found := annotations[w.part.Name]
 	c.alreadyDone = was == w.stop
@@ -379,13 +394,13 @@ func (w partRequest) changeAnnotations(annotations map[string]string, now time.T
 	return c
 }
 
-// isOver reports whether the time of a part's stop has come.
+// isOver reports whether a part's stop has expired.
 func (p clusterPart) isOver(annotations map[string]string, now time.Time) bool {
 	until, err := time.Parse(time.RFC3339, annotations[p.UntilAnnotation(annotations)])
 	return err == nil && !now.Before(until)
 }
 
-// isAnythingStopped reports whether somebody asks for a stop whose time has not come.
+// isAnythingStopped reports whether a stop is requested that has not expired.
 func isAnythingStopped(annotations map[string]string, now time.Time) bool {
 	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
 		if p.isStopped(annotations) && !p.isOver(annotations, now) {
@@ -405,7 +420,8 @@ func setOrDelete(annotations map[string]string, name string, value *string) {
 	}
 }
 
-// ChangeAnnotations returns the annotations of a MySQLCluster after a part of it, "clustering" or "reconciliation", was stopped or started.
+// ChangeAnnotations returns the annotations of a MySQLCluster after a part of it, "clustering" or "reconciliation",
+// was stopped or started.
 func ChangeAnnotations(annotations map[string]string, partName string, isStop bool, now time.Time) map[string]string {
 	part := clusteringPart()
 	if partName == reconciliationPart().name {
@@ -414,7 +430,7 @@ func ChangeAnnotations(annotations map[string]string, partName string, isStop bo
 	return partRequest{part: part, stop: isStop}.changeAnnotations(annotations, now).annotations
 }
 
-// ParseUntil reads the flag --until: a time to come, or a duration from now.
+// ParseUntil parses the flag --until: a future time, or a duration from now.
 func ParseUntil(text string, now time.Time) (time.Time, error) {
 	until, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -430,7 +446,7 @@ func ParseUntil(text string, now time.Time) (time.Time, error) {
 	return until, nil
 }
 
-// conditionOf is the part's condition in a status, Unknown while there is none.
+// conditionOf returns the part's condition in a status; Unknown if the condition is missing.
 func (p clusterPart) conditionOf(c *mocov1beta2.MySQLCluster) metav1.Condition {
 	for _, found := range c.Status.Conditions {
 		if found.Type == p.condition {
@@ -440,7 +456,7 @@ func (p clusterPart) conditionOf(c *mocov1beta2.MySQLCluster) metav1.Condition {
 	return metav1.Condition{Type: p.condition, Status: metav1.ConditionUnknown, Message: "nothing is reported yet"}
 }
 
-// isReportedIn reports whether the status is as requested. Quiescing is neither stopped nor started.
+// isReportedIn reports whether the status matches the request. Quiescing is neither stopped nor started.
 func (w partRequest) isReportedIn(c *mocov1beta2.MySQLCluster) bool {
 	found := w.part.conditionOf(c)
 	if w.stop {

@@ -26,7 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// testConflicts has another writer between what the plugin reads and what it writes.
+// testConflicts lets another writer change the cluster between the plugin's read and write.
 func testConflicts(t *testing.T, server *testenv.Environment) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -80,8 +80,8 @@ func testConflicts(t *testing.T, server *testenv.Environment) {
 	}
 }
 
-// testLeftStatus stops again what the status reports as stopped, because the controller saw nothing of the start:
-// such a status says nothing of this stop until it has stayed for a while.
+// testLeftStatus repeats a stop that the status still reports because the controller has not observed the start.
+// Such a status proves this stop only after it has stayed for a while.
 func testLeftStatus(t *testing.T, server *testenv.Environment) {
 	t.Parallel()
 	kube := createTestCluster(t, server)
@@ -160,30 +160,30 @@ func TestChangeAnnotations(t *testing.T) {
 		has  annotations
 		want annotationChange
 	}{
-		"a stop":                                    {stop, nil, annotationChange{annotations: annotations{stopped: "true"}}},
-		"a stop that is there":                      {stop, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", why: "a"}, alreadyDone: true}},
-		"a stop with a reason":                      {because, annotations{"x": "y"}, annotationChange{annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon, "x": "y"}}},
-		"another reason":                            {because, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon}, alreadyDone: true}},
-		"another reason beside another stop":        {because, annotations{stopped: "true", other: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", other: "true", why: "a", ownWhy: "b", ownEnd: soon}, alreadyDone: true}},
-		"no reason any more":                        {noReason, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true"}, alreadyDone: true}},
-		"what an earlier stop left is gone":         {stop, annotations{why: "a", end: soon}, annotationChange{annotations: annotations{stopped: "true"}}},
-		"a stop that ended is one again":            {stop, annotations{stopped: "true", end: past}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "true"}},
-		"what its own stop left is gone":            {stop, annotations{other: "true", ownWhy: "a", ownEnd: past}, annotationChange{annotations: annotations{stopped: "true", other: "true"}}},
-		"a stop that goes on keeps its own end":     {stop, annotations{stopped: "true", ownEnd: soon, end: past}, annotationChange{annotations: annotations{stopped: "true", ownEnd: soon, end: past}, alreadyDone: true}},
-		"a stop whose own end is over is another":   {stop, annotations{stopped: "true", ownEnd: past, end: soon}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "true"}},
-		"the other part keeps its reason":           {stop, annotations{other: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", other: "true", why: "a"}}},
-		"a value that is no stop":                   {stop, annotations{stopped: "yes"}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "yes"}},
-		"a time that cannot be parsed":              {stop, annotations{stopped: "true", end: "soon"}, annotationChange{annotations: annotations{stopped: "true", end: "soon"}, alreadyDone: true}},
-		"a start":                                   {start, annotations{stopped: "true", why: "a", end: soon, "x": "y"}, annotationChange{annotations: annotations{"x": "y"}}},
-		"a start of what runs":                      {start, annotations{why: "a"}, annotationChange{annotations: annotations{why: "a"}, alreadyDone: true}},
-		"a start beside a stop":                     {start, annotations{stopped: "true", other: "true", why: "a"}, annotationChange{annotations: annotations{other: "true", why: "a"}}},
-		"a start takes only its own away":           {start, annotations{stopped: "true", other: "true", ownWhy: "a", ownEnd: soon, otherWhy: "b"}, annotationChange{annotations: annotations{other: "true", otherWhy: "b"}}},
-		"a start removes what stops nothing":        {start, annotations{stopped: "True"}, annotationChange{annotations: annotations{}, alreadyDone: true, removedValue: "True"}},
-		"a start after the end of a stop":           {start, annotations{stopped: "true", end: past}, annotationChange{annotations: annotations{}}},
-		"a start takes the request for a look back": {start, annotations{stopped: "true", look: "now"}, annotationChange{annotations: annotations{}}},
-		"a stop forgets an earlier force":           {stop, annotations{force: "true"}, annotationChange{annotations: annotations{stopped: "true"}}},
-		"a start of what runs beside a stop":        {start, annotations{other: "true", end: soon}, annotationChange{annotations: annotations{other: "true", end: soon}, alreadyDone: true}},
-		"a start that frees no other's value":       {start, annotations{stopped: "true", other: "no", why: "a"}, annotationChange{annotations: annotations{other: "no"}}},
+		"a stop":                                       {stop, nil, annotationChange{annotations: annotations{stopped: "true"}}},
+		"repeated stop":                                {stop, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", why: "a"}, alreadyDone: true}},
+		"a stop with a reason":                         {because, annotations{"x": "y"}, annotationChange{annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon, "x": "y"}}},
+		"different reason":                             {because, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon}, alreadyDone: true}},
+		"different reason next to another stop":        {because, annotations{stopped: "true", other: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", other: "true", why: "a", ownWhy: "b", ownEnd: soon}, alreadyDone: true}},
+		"removed reason":                               {noReason, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true"}, alreadyDone: true}},
+		"leftovers of an earlier stop are removed":     {stop, annotations{why: "a", end: soon}, annotationChange{annotations: annotations{stopped: "true"}}},
+		"stop after an expired one":                    {stop, annotations{stopped: "true", end: past}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "true"}},
+		"leftovers of the part's own stop are removed": {stop, annotations{other: "true", ownWhy: "a", ownEnd: past}, annotationChange{annotations: annotations{stopped: "true", other: "true"}}},
+		"repeated stop keeps its own end":              {stop, annotations{stopped: "true", ownEnd: soon, end: past}, annotationChange{annotations: annotations{stopped: "true", ownEnd: soon, end: past}, alreadyDone: true}},
+		"stop after the part's own end":                {stop, annotations{stopped: "true", ownEnd: past, end: soon}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "true"}},
+		"the other part keeps its reason":              {stop, annotations{other: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", other: "true", why: "a"}}},
+		"value that requests no stop":                  {stop, annotations{stopped: "yes"}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "yes"}},
+		"a time that cannot be parsed":                 {stop, annotations{stopped: "true", end: "soon"}, annotationChange{annotations: annotations{stopped: "true", end: "soon"}, alreadyDone: true}},
+		"a start":                                      {start, annotations{stopped: "true", why: "a", end: soon, "x": "y"}, annotationChange{annotations: annotations{"x": "y"}}},
+		"start of a running part":                      {start, annotations{why: "a"}, annotationChange{annotations: annotations{why: "a"}, alreadyDone: true}},
+		"start next to another stop":                   {start, annotations{stopped: "true", other: "true", why: "a"}, annotationChange{annotations: annotations{other: "true", why: "a"}}},
+		"start removes only its own annotations":       {start, annotations{stopped: "true", other: "true", ownWhy: "a", ownEnd: soon, otherWhy: "b"}, annotationChange{annotations: annotations{other: "true", otherWhy: "b"}}},
+		"start removes a value that stops nothing":     {start, annotations{stopped: "True"}, annotationChange{annotations: annotations{}, alreadyDone: true, removedValue: "True"}},
+		"a start after the end of a stop":              {start, annotations{stopped: "true", end: past}, annotationChange{annotations: annotations{}}},
+		"start removes the request for a check":        {start, annotations{stopped: "true", look: "now"}, annotationChange{annotations: annotations{}}},
+		"a stop forgets an earlier force":              {stop, annotations{force: "true"}, annotationChange{annotations: annotations{stopped: "true"}}},
+		"start of a running part next to a stop":       {start, annotations{other: "true", end: soon}, annotationChange{annotations: annotations{other: "true", end: soon}, alreadyDone: true}},
+		"start next to a value that stops nothing":     {start, annotations{stopped: "true", other: "no", why: "a"}, annotationChange{annotations: annotations{other: "no"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,19 +15,19 @@ func (a *commands) newRecloneCommand() *cobra.Command {
 	index, force := -1, false
 	cmd := &cobra.Command{
 		Use:   "reclone NAME --index N",
-		Short: "Make a replica a new copy of the primary",
-		Long: `Make a replica a new copy of the primary, by an annotation on its pod that is removed when the replica is empty.
-It waits until the primary is in service and enough other replicas acknowledge. Transactions that only the replica has are
-discarded: without --force it is refused then, with exit code 4, and they are printed. Nobody was told that they are safe.
-Later status.instances names them as discardedGTIDs.`,
-		Example: `  # After a failover, when instance 2 has what nobody else has
+		Short: "Replace a replica by a new copy of the primary",
+		Long: `Replace a replica by a new copy of the primary, by an annotation on its pod that is removed when the replica is empty.
+The copy waits until the primary is in service and enough other replicas acknowledge. It discards transactions that only
+the replica has. Without --force such a copy is refused with exit code 4, and the transactions are printed. They were
+never acknowledged to a client. Afterwards status.instances lists them as discardedGTIDs.`,
+		Example: `  # After a failover, when instance 2 has transactions that no other instance has
   kubectl moco reclone test --index 2 --force`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeClusterNames(1),
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.requestReclone(cmd, args[0], index, force) },
 	}
 	cmd.Flags().IntVar(&index, "index", -1, "ordinal of the replica")
-	cmd.Flags().BoolVar(&force, "force", false, "also if transactions are discarded")
+	cmd.Flags().BoolVar(&force, "force", false, "discard transactions that only the replica has")
 	return cmd
 }
 
@@ -41,19 +41,19 @@ func (a *commands) requestReclone(cmd *cobra.Command, name string, index int, fo
 	case index < 0 || index >= int(c.Spec.Replicas):
 		return exit.WrongUsage("--index: expected an instance of %s, which are 0 to %d, found %d", describeCluster(c), c.Spec.Replicas-1, index)
 	case !chosen:
-		return fmt.Errorf("%s: expected a primary to copy, found that none is chosen yet; wait until the cluster is healthy", describeCluster(c))
+		return fmt.Errorf("%s: expected a primary to copy, found none chosen yet; wait until the cluster is healthy", describeCluster(c))
 	case index == primary:
-		return fmt.Errorf("%s: expected a replica, found that instance %d is the primary; ask for a switchover first", describeCluster(c), index)
+		return fmt.Errorf("%s: expected a replica, found that instance %d is the primary; switch over first", describeCluster(c), index)
 	}
 	for _, i := range c.Status.Instances {
 		if i.Ordinal == index && i.ErrantGTIDs != "" && !force {
-			return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: instance %d has transactions that nobody else has, which a copy discards: %s; use --force if nobody needs them", describeCluster(c), index, i.ErrantGTIDs)}
+			return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: instance %d has transactions that no other instance has, and a copy discards them: %s; use --force if they are not needed", describeCluster(c), index, i.ErrantGTIDs)}
 		}
 	}
 	if err := kube.annotatePod(cmd.Context(), c, index, mocov1beta2.RecloneAnnotation); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "asked for a new copy of instance %d in instance %d of %s\n", primary, index, describeCluster(c))
+	fmt.Fprintf(a.Out, "requested a new copy of instance %d in instance %d of %s\n", primary, index, describeCluster(c))
 	a.sayThatClusteringIsStopped(c)
 	return nil
 }

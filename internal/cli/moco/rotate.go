@@ -30,11 +30,11 @@ func (a *commands) newRotateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate NAME",
 		Short: "Give all accounts new passwords, in two steps without an outage",
-		Long: `Give all eight accounts new passwords. The old ones stay valid beside them, so that applications can take the new
-ones from the Secret in their own time; then --discard ends the old ones.
-Both wait for a healthy cluster, and go on where they were if the manager is interrupted. --discard takes three minutes
-at least, after which the files in every Pod have the new passwords. A second rotation before --discard is refused,
-with exit code 4: it would end passwords that may be in use.`,
+		Long: `Give all eight accounts new passwords. The old ones stay valid too, so that applications can take the new ones
+from the Secret at any time. Then --discard invalidates the old ones.
+Both steps wait for a healthy cluster, and continue after an interruption of the manager. --discard takes at least three
+minutes, after which the files in every Pod have the new passwords. A second rotation before --discard is refused with
+exit code 4, because it would invalidate passwords that may be in use.`,
 		Example: `  # New passwords
   kubectl moco rotate test --wait
 
@@ -44,9 +44,9 @@ with exit code 4: it would end passwords that may be in use.`,
 		ValidArgsFunction: a.completeClusterNames(1),
 		RunE:              r.run,
 	}
-	cmd.Flags().BoolVar(&r.discard, "discard", false, "end the old passwords")
-	cmd.Flags().BoolVar(&r.wait, "wait", false, "return when it is done")
-	cmd.Flags().DurationVar(&r.timeout, "timeout", 2*defaultTimeout, "how long to wait; then the exit code is 3")
+	cmd.Flags().BoolVar(&r.discard, "discard", false, "invalidate the old passwords")
+	cmd.Flags().BoolVar(&r.wait, "wait", false, "wait until the step is done")
+	cmd.Flags().DurationVar(&r.timeout, "timeout", 2*defaultTimeout, "maximum wait, after which the exit code is 3")
 	return cmd
 }
 
@@ -73,8 +73,8 @@ func (r *rotation) run(cmd *cobra.Command, args []string) error {
 	case asked != "" && asked != value:
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected no other step of a rotation under way, found %q; wait until it is done", describeCluster(c), asked)}
 	case !r.discard && hasTwo && asked == "":
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected one password for each account, found that those before the last rotation are valid too; "+
-			"when nobody uses them, run: kubectl moco rotate -n %s %s --discard", describeCluster(c), c.Namespace, c.Name)}
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected one password for each account, found the previous ones still valid; "+
+			"when no client uses them, run: kubectl moco rotate -n %s %s --discard", describeCluster(c), c.Namespace, c.Name)}
 	case r.discard && !hasTwo:
 		fmt.Fprintf(r.Out, "Every account of %s has one password.\n", describeCluster(c))
 		return nil
@@ -85,7 +85,7 @@ func (r *rotation) run(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("%s: annotate it: %w", describeCluster(c), err)
 	}
 	if !r.wait {
-		fmt.Fprintf(r.Out, "asked to %s the passwords of %s\n", value, describeCluster(c))
+		fmt.Fprintf(r.Out, "requested to %s the passwords of %s\n", value, describeCluster(c))
 		return nil
 	}
 	return r.await(cmd.Context(), kube, c, value)
@@ -99,21 +99,21 @@ func (r *rotation) await(ctx context.Context, kube *kubeClient, c *mocov1beta2.M
 		err := kube.Get(ctx, client.ObjectKeyFromObject(c), &now)
 		return err == nil && now.Annotations[mocov1beta2.RotationAnnotation] == "", err
 	})
-	// One request that has no answer ends by a deadline of its own, which is not that of the wait.
+	// A request without an answer ends by its own deadline, which is not the deadline of the wait.
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("%s: expected to %s its passwords within %s, and it goes on; it waits for a healthy cluster: see kubectl moco status", describeCluster(c), value, r.timeout)}
+		return exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("%s: expected to %s its passwords within %s, found the step unfinished; it waits for a healthy cluster: see kubectl moco status", describeCluster(c), value, r.timeout)}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: wait: %w", describeCluster(c), err)
 	}
-	// The request goes when it is done, but somebody may have taken it back.
+	// The annotation is removed when the step is done, but a user may have removed it before.
 	var secret corev1.Secret
 	if err := kube.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.ChildName()}, &secret); err != nil {
 		return fmt.Errorf("%s: read its Secret %s: %w", describeCluster(c), c.ChildName(), err)
 	}
 	hasTwo := secret.Annotations[mocov1beta2.RotationIDAnnotation] != ""
 	if hasTwo == (value == mocov1beta2.DiscardRequest) || accounts.HasNextPasswords(secret.Data) {
-		return fmt.Errorf("%s: expected to %s its passwords, found that the annotation %s was taken back before; run the command again", describeCluster(c), value, mocov1beta2.RotationAnnotation)
+		return fmt.Errorf("%s: expected to %s its passwords, found the annotation %s removed too early; run the command again", describeCluster(c), value, mocov1beta2.RotationAnnotation)
 	}
 	if value == mocov1beta2.DiscardRequest {
 		fmt.Fprintf(r.Out, "discarded the old passwords of %s\n", describeCluster(c))

@@ -18,7 +18,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 )
 
-// oneCluster is an API server with a cluster of three instances without a status, and with its Secret. After a write it does not answer any more.
+// oneCluster is an API server with a cluster of three instances without a status, and with its Secret. It stops
+// answering after a write.
 type oneCluster struct {
 	client.Client
 	isWritten bool
@@ -27,7 +28,7 @@ type oneCluster struct {
 // Get implements client.Reader.
 func (o *oneCluster) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	if o.isWritten {
-		return fmt.Errorf("net/http: request canceled: %w", context.DeadlineExceeded) // As the timeout of one request is told.
+		return fmt.Errorf("net/http: request canceled: %w", context.DeadlineExceeded) // The form in which the timeout of one request is reported.
 	}
 	switch found := into.(type) {
 	case *mocov1beta2.MySQLCluster:
@@ -49,7 +50,7 @@ func (o *oneCluster) Patch(context.Context, client.Object, client.Patch, ...clie
 	return nil
 }
 
-// TestARequestWithoutAnAnswerIsNoTimeoutOfTheWait has the API server hang long before the wait is over.
+// TestARequestWithoutAnAnswerIsNoTimeoutOfTheWait lets the API server hang long before the wait is over.
 func TestARequestWithoutAnAnswerIsNoTimeoutOfTheWait(t *testing.T) {
 	t.Parallel()
 	got := runWith(t, &kubeClient{Client: &oneCluster{}, namespace: "prod"}, "rotate", "test", "--wait", "--timeout", "10m")
@@ -58,7 +59,7 @@ func TestARequestWithoutAnAnswerIsNoTimeoutOfTheWait(t *testing.T) {
 	}
 }
 
-// clusterWithoutRequest is one whose request somebody takes back at once. Its Secret may have changed by then.
+// clusterWithoutRequest is a cluster whose request is removed immediately. Its Secret may have changed by then.
 type clusterWithoutRequest struct {
 	oneCluster
 	secret, later corev1.Secret
@@ -97,7 +98,7 @@ func TestARequestThatWasTakenBackIsNotToldAsDone(t *testing.T) {
 			t.Parallel()
 			api := &clusterWithoutRequest{secret: row.secret, later: row.later}
 			got := runWith(t, &kubeClient{Client: api, namespace: "prod"}, append([]string{"rotate", "test", "--wait"}, row.args...)...)
-			if got.code != row.code || (got.code == exit.Failed) != strings.Contains(got.err, "taken back") {
+			if got.code != row.code || (got.code == exit.Failed) != strings.Contains(got.err, "removed too early") {
 				t.Errorf("expected exit code %d, found %d: %s%s", row.code, got.code, got.out, got.err)
 			}
 		})
@@ -112,7 +113,8 @@ func TestATimeoutNeedsAWait(t *testing.T) {
 	}
 }
 
-// TestNoInstanceIsTakenForThePrimary has a cluster of which none is chosen yet, whose index is 0 from the beginning.
+// TestNoInstanceIsTakenForThePrimary covers a cluster without a chosen primary, whose primary index is 0 from the
+// start.
 func TestNoInstanceIsTakenForThePrimary(t *testing.T) {
 	t.Parallel()
 	got := runWith(t, &kubeClient{Client: &oneCluster{}, namespace: "prod"}, "mysql", "-u", "moco-writable", "test")

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kubectl-moco": run, "kubectl_complete-moco": run})
 }
 
-// TestPlugin asks a real API server; its subtests share one, which takes seconds to start.
+// TestPlugin uses a real API server. Its subtests share one, because it takes seconds to start.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartAPIServer(t)
@@ -39,11 +39,12 @@ func TestPlugin(t *testing.T) {
 	t.Run("scripts", func(t *testing.T) {
 		scripts.Run(t, server, map[string]scripts.Command{"operator": func(ts *testscript.TestScript, _ bool, _ []string) { startOperator(ts, server) }})
 	})
+	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // There is only one Lease.
 	t.Run("others write at the same time", func(t *testing.T) { testConflicts(t, server) })
 	t.Run("a status is left from an earlier stop", func(t *testing.T) { testLeftStatus(t, server) })
 }
 
-// startOperator reports of every cluster of the script's namespace what its annotations say, until the script ends.
+// startOperator reports the annotations of every cluster in the script's namespace until the script ends.
 func startOperator(ts *testscript.TestScript, server *testenv.Environment) {
 	kube, err := newKubeClient(server.Config, scripts.NamespaceOf(ts))
 	ts.Check(err)

@@ -18,6 +18,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 type clusterRow struct {
@@ -27,7 +28,7 @@ type clusterRow struct {
 	Reconciliation partRow `json:"reconciliation"`
 	Primary        int     `json:"primary"`
 	Healthy        string  `json:"healthy"`
-	// ObservedAt is when the instances were looked at while clustering is stopped.
+	// ObservedAt is the time at which the instances were checked while clustering is stopped.
 	ObservedAt *metav1.Time               `json:"observedAt,omitempty"`
 	Findings   []mocov1beta2.StartFinding `json:"findings,omitempty"`
 	Next       string                     `json:"next,omitempty"`
@@ -40,6 +41,8 @@ type partRow struct {
 	By     string       `json:"by,omitempty"`
 	Reason string       `json:"reason,omitempty"`
 	Until  *metav1.Time `json:"until,omitempty"`
+	// Overdue is true if the stop continues although it should have ended.
+	Overdue bool `json:"overdue,omitempty"`
 }
 
 func (a *commands) newStatusCommand() *cobra.Command {
@@ -47,12 +50,12 @@ func (a *commands) newStatusCommand() *cobra.Command {
 	var everywhere bool
 	cmd := &cobra.Command{
 		Use:   "status [NAME | -A]",
-		Short: "What is stopped, since when, why, and what now; of one cluster its instances too",
-		Example: `  # All of the namespace, and of all namespaces
+		Short: "Show stopped parts, since when, why and the next step; for one cluster also its instances",
+		Example: `  # All clusters of the namespace, and of all namespaces
   kubectl moco status
   kubectl moco status -A
 
-  # One, with its instances
+  # One cluster, with its instances
   kubectl moco status test
 
   # For a program
@@ -72,7 +75,7 @@ func (a *commands) newStatusCommand() *cobra.Command {
 			}
 			rows := []clusterRow{}
 			for i := range found {
-				rows = append(rows, newClusterRow(&found[i]))
+				rows = append(rows, newClusterRow(&found[i]).withOverdue(a.clock.Now()))
 			}
 			if output == "json" {
 				return writeJSON(a.Out, rows)
@@ -135,21 +138,34 @@ func newClusterRow(c *mocov1beta2.MySQLCluster) clusterRow {
 	return r
 }
 
-// PartState is what is known of a part of a MySQLCluster that can be stopped.
+// withOverdue marks the stops that should have ended. Their rows do not promise the missed start.
+func (r clusterRow) withOverdue(now time.Time) clusterRow {
+	for _, p := range []*partRow{&r.Clustering, &r.Reconciliation} {
+		p.Overdue = p.State == "stopped" && stoprecord.IsOverdue(p.Until, now)
+		if p.Overdue && r.Next == stoprecord.StartsByItself {
+			r.Next = stoprecord.ShouldHaveStartedItself
+		}
+	}
+	return r
+}
+
+// PartState is the state of a part of a MySQLCluster that can be stopped.
 type PartState struct {
 	// Name is clustering or reconciliation.
 	Name string
 	// State is running, stopping, stopped, starting or unknown.
 	State string
-	// Message is that of its condition.
+	// Message is the message of the part's condition.
 	Message string
-	// Refusal is why the manager does not start what nobody asks to be stopped; empty if it does.
+	// Refusal is the reason why the manager refuses to start a part whose stop is no longer requested; empty if it
+	// does not.
 	Refusal string
-	// Next is what people can do now, or what happens by itself.
+	// Next is the user's next step, or the next automatic one.
 	Next string
 }
 
-// DescribeParts says of clustering and of reconciliation what kubectl moco status says. What to do is said once, of the part that it is about.
+// DescribeParts returns the lines of kubectl moco status for clustering and reconciliation. A next step is listed
+// only once, for the part that it concerns.
 func DescribeParts(c *mocov1beta2.MySQLCluster) []PartState {
 	row := newClusterRow(c)
 	clustering := PartState{Name: clusteringPart().name, State: row.Clustering.State, Message: clusteringPart().conditionOf(c).Message}
@@ -173,7 +189,7 @@ func (p clusterPart) newPartRow(c *mocov1beta2.MySQLCluster, noted *mocov1beta2.
 	return r
 }
 
-// stateOf compares what is requested with what is reported.
+// stateOf compares the requested with the reported state.
 func (p clusterPart) stateOf(c *mocov1beta2.MySQLCluster) string {
 	asked, found := p.isStopped(c.Annotations) || p.isStartRefused(c), p.conditionOf(c).Status
 	switch {
@@ -190,7 +206,7 @@ func (p clusterPart) stateOf(c *mocov1beta2.MySQLCluster) string {
 	}
 }
 
-// nextStep is what people can do now, or what happens by itself.
+// nextStep returns the user's next step, or the next automatic one.
 func nextStep(c *mocov1beta2.MySQLCluster, r clusterRow, noted mocov1beta2.Pause) string {
 	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
 		if value, found := c.Annotations[p.Name]; found && value != stopValue {
@@ -208,7 +224,7 @@ func nextStep(c *mocov1beta2.MySQLCluster, r clusterRow, noted mocov1beta2.Pause
 	case r.Reconciliation.State == "stopped" && r.Reconciliation.Until == nil:
 		return startCommandLine(c, reconciliationPart())
 	case r.Clustering.State == "stopped" || r.Reconciliation.State == "stopped":
-		return "starts by itself"
+		return stoprecord.StartsByItself
 	}
 	for _, s := range c.Status.Instances {
 		if s.Message != "" {
@@ -218,7 +234,7 @@ func nextStep(c *mocov1beta2.MySQLCluster, r clusterRow, noted mocov1beta2.Pause
 	return ""
 }
 
-// startCommandLine works as it is printed, whatever the current namespace is.
+// startCommandLine returns a command that works as printed, regardless of the current namespace.
 func startCommandLine(c *mocov1beta2.MySQLCluster, p clusterPart) string {
 	return fmt.Sprintf("kubectl moco start -n %s %s %s", c.Namespace, p.name, c.Name)
 }
@@ -244,7 +260,7 @@ func (a *commands) writeTable(rows []clusterRow, everywhere bool) error {
 			}
 			by, reason = append(by, p.By), append(reason, p.Reason)
 			if p.Until != nil {
-				until = append(until, p.Until.UTC().Format(time.RFC3339))
+				until = append(until, stoprecord.FormatEnd(p.Until, a.clock.Now()))
 			}
 		}
 		table = append(table, namespaced(r.Namespace)+strings.Join([]string{
@@ -255,7 +271,7 @@ func (a *commands) writeTable(rows []clusterRow, everywhere bool) error {
 	return a.writeAligned(table)
 }
 
-// formatCell joins the texts of the two parts, once if they are equal, and shows a dash for nothing.
+// formatCell joins the texts of the two parts, as one text if they are equal, and returns a dash if both are empty.
 func formatCell(texts []string) string {
 	var said []string
 	for _, text := range texts {
@@ -270,7 +286,7 @@ func formatCell(texts []string) string {
 	return strings.Join(said, ", ")
 }
 
-// writeInstances prints the servers of a cluster as they were observed last, and how long ago that was if it may be long.
+// writeInstances prints the servers of a cluster as last observed, and the age of the observation if it may be old.
 func (a *commands) writeInstances(list []mocov1beta2.InstanceStatus, observedAt *metav1.Time) error {
 	if observedAt != nil {
 		fmt.Fprintf(a.Out, "\nThe instances as they were %s ago:", duration.HumanDuration(a.clock.Since(observedAt.Time)))
@@ -306,7 +322,7 @@ func formatRole(s mocov1beta2.InstanceStatus) string {
 	return formatCell(said)
 }
 
-// formatWritable shows unknown for an instance that did not answer.
+// formatWritable returns unknown for an instance that did not answer.
 func formatWritable(writable *bool) string {
 	switch {
 	case writable == nil:
@@ -325,7 +341,7 @@ func formatLag(seconds *int64) string {
 	return (time.Duration(*seconds) * time.Second).String()
 }
 
-// unusualGTIDs are the transactions that make a start risky.
+// unusualGTIDs returns the transactions that make a start risky.
 func unusualGTIDs(s mocov1beta2.InstanceStatus) []string {
 	var said []string
 	for _, odd := range []struct{ what, set string }{{"errant", s.ErrantGTIDs}, {"ahead", s.AheadGTIDs}, {"lacks", s.MissingGTIDs}} {
@@ -338,24 +354,26 @@ func unusualGTIDs(s mocov1beta2.InstanceStatus) []string {
 
 const (
 	pollInterval = 200 * time.Millisecond
-	// progressDelay is how long nothing is printed.
+	// progressDelay is the time before the first line of progress.
 	progressDelay = 2 * time.Second
-	// settleTime is how long a status must stay as requested if it was so before the request: then it may be about an
-	// earlier request, and the controller may see no change that it would report.
+	// settleTime is how long a status must keep the requested state if it already had it before the request. Such a
+	// status may report an earlier request, and the controller may see no change to report.
 	settleTime = 3 * time.Second
 )
 
 type statusWait struct {
 	*partCommand
-	// isFresh is true if the status was otherwise when or after the request was written, so that it is now about this request.
+	// isFresh is true if the status differed at some time since the request was written, so that it now reports this
+	// request.
 	isFresh bool
-	// startedAt is when the wait began, and reachedAt when the status was first as requested.
+	// startedAt is the time at which the wait began, and reachedAt the time at which the status first matched the
+	// request.
 	startedAt, reachedAt time.Time
 	// lastPrinted is the last line of progress.
 	lastPrinted string
 }
 
-// waitForStatus waits until the status reports the request, and not an earlier one.
+// waitForStatus waits until the status reports this request, and not an earlier one.
 func (p *partCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *partResult) {
 	if r.err != nil {
 		return
@@ -369,7 +387,7 @@ func (p *partCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *pa
 func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, name string) (bool, error) {
 	tick := w.clock.NewTicker(pollInterval)
 	defer tick.Stop()
-	last := "nothing was seen"
+	last := "no status was read"
 	for {
 		c, err := kube.getCluster(ctx, name)
 		switch {
@@ -377,9 +395,9 @@ func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, nam
 		case err != nil:
 			return false, err
 		case !w.stop && !w.force && w.part.isStartRefused(c):
-			return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; with --force it starts nevertheless", describeCluster(c), w.part.conditionOf(c).Message)}
+			return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; --force starts it nevertheless", describeCluster(c), w.part.conditionOf(c).Message)}
 		case w.part.isStopped(c.Annotations) != w.stop:
-			return false, fmt.Errorf("%s: somebody changed the wish while this waited: its %s is no longer to be %s", describeCluster(c), w.part.name, w.pastParticiple())
+			return false, fmt.Errorf("%s: the request changed during the wait: its %s is no longer to be %s", describeCluster(c), w.part.name, w.pastParticiple())
 		case w.isSettled(c):
 			return true, nil
 		default:
@@ -390,15 +408,15 @@ func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, nam
 		case <-tick.C():
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				err := fmt.Errorf("timed out: expected %s to be %s in MySQLCluster %q, found %s; it stays asked for", w.part.name, w.pastParticiple(), kube.namespace+"/"+name, last)
+				err := fmt.Errorf("timed out: expected %s to be %s in MySQLCluster %q, found %s; the request stays", w.part.name, w.pastParticiple(), kube.namespace+"/"+name, last)
 				return false, exit.Error{Code: exit.TimedOut, Err: err}
 			}
-			return false, fmt.Errorf("wait for MySQLCluster %q: %w; it stays asked for", kube.namespace+"/"+name, context.Cause(ctx))
+			return false, fmt.Errorf("wait for MySQLCluster %q: %w; the request stays", kube.namespace+"/"+name, context.Cause(ctx))
 		}
 	}
 }
 
-// isSettled reports whether the status is as requested, and not left from before.
+// isSettled reports whether the status matches the request and does not date from an earlier one.
 func (w *statusWait) isSettled(c *mocov1beta2.MySQLCluster) bool {
 	if !w.isReportedIn(c) {
 		w.isFresh, w.reachedAt = true, time.Time{}

@@ -17,11 +17,11 @@ import (
 
 func (a *commands) newStopCommand() *cobra.Command {
 	clustering := a.newStopPartCommand(clusteringPart(), "Stop failover, switchover and the repair of replication",
-		`Stop failover, switchover and the repair of replication; nothing changes an instance any more.
-An operation that is under way is brought to a safe point first: --wait returns after that.
-Spec changes still reach the pods; see stop reconciliation.`)
+		`Stop failover, switchover and the repair of replication; no controller changes the instances any more.
+An operation in progress is first brought to a safe point; --wait returns after that.
+Changes of the spec still reach the Pods; see stop reconciliation.`)
 	reconciliation := a.newStopPartCommand(reconciliationPart(), "Keep changes of the spec from reaching other objects",
-		`Keep changes of the spec from reaching other objects, such as the StatefulSet. Clustering goes on.`)
+		`Keep changes of the spec from reaching other objects, such as the StatefulSet. Clustering continues.`)
 	return newGroupCommand("stop", "Stop clustering or reconciliation", clustering, reconciliation)
 }
 
@@ -30,7 +30,7 @@ func (a *commands) newStopPartCommand(of clusterPart, short, long string) *cobra
 	var reason, until string
 	cmd := &cobra.Command{
 		Use: of.name + " (NAME... | -l SELECTOR)", Short: short, Long: long,
-		Example: `  # One cluster, and return when it has stopped
+		Example: `  # One cluster, and wait until it has stopped
   kubectl moco stop ` + of.name + ` test --reason "compare replicas" --wait
 
   # Every cluster of a team, for forty minutes
@@ -50,28 +50,28 @@ func (a *commands) newStopPartCommand(of clusterPart, short, long string) *cobra
 		},
 	}
 	p.addFlags(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence for people")
-	cmd.Flags().StringVar(&until, "until", "", "when the stop ends by itself: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 40m")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason of the stop, as a sentence")
+	cmd.Flags().StringVar(&until, "until", "", "end of the stop: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 40m")
 	return cmd
 }
 
 func (a *commands) newStartCommand() *cobra.Command {
 	clustering := &partCommand{commands: a, partRequest: partRequest{part: clusteringPart()}}
-	cmd := clustering.newStartPartCommand("Let failover, switchover and the repair of replication go on",
-		`Let failover, switchover and the repair of replication go on.
-The manager looks at the instances first. It is refused, with exit code 4, if a start would isolate instances, lose
-transactions or change the primary: transactions that the primary does not know, transactions ahead of the primary or
-deleted there, a second instance that can be written to, a primary that lacks data or does not answer.`)
-	cmd.Flags().BoolVar(&clustering.force, "force", false, "start unchecked, in spite of what the last look found")
+	cmd := clustering.newStartPartCommand("Resume failover, switchover and the repair of replication",
+		`Resume failover, switchover and the repair of replication.
+The manager checks the instances first. The start is refused, with exit code 4, if it would isolate instances, lose
+transactions or change the primary. Reasons are transactions that the primary lacks or has purged, a second writable
+instance, and a primary that lacks data or does not answer.`)
+	cmd.Flags().BoolVar(&clustering.force, "force", false, "start in spite of the findings of the check, or without a check")
 	reconciliation := &partCommand{commands: a, partRequest: partRequest{part: reconciliationPart()}}
 	return newGroupCommand("start", "Start clustering or reconciliation", cmd,
-		reconciliation.newStartPartCommand("Let changes of the spec reach other objects", "Let changes of the spec reach other objects, also those made meanwhile."))
+		reconciliation.newStartPartCommand("Let changes of the spec reach other objects", "Let changes of the spec reach other objects, including those made during the stop."))
 }
 
 func (p *partCommand) newStartPartCommand(short, long string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: p.part.name + " (NAME... | -l SELECTOR)", Short: short, Long: long,
-		Example: `  # One cluster, and return when it goes on
+		Example: `  # One cluster, and wait until it has started
   kubectl moco start ` + p.part.name + ` test --wait
 
   # Every cluster of a team, as JSON
@@ -86,7 +86,7 @@ func (a *commands) newSwitchoverCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "switchover NAME",
 		Short: "Make a replica the primary",
-		Long:  "Make a replica the primary, by an annotation on the primary's pod that is removed when it is done.",
+		Long:  "Make a replica the primary, by an annotation on the primary's pod that is removed after the switchover.",
 		Example: `  # Before the node of the primary is taken down
   kubectl moco switchover test`,
 		Args:              cobra.ExactArgs(1),
@@ -102,25 +102,26 @@ func (a *commands) requestSwitchover(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case c.Spec.Offline:
-		return fmt.Errorf("%s: expected instances that run, found spec.offline; set it to false first", describeCluster(c))
+		return fmt.Errorf("%s: expected running instances, found spec.offline; set it to false first", describeCluster(c))
 	case c.Spec.Replicas < 2:
 		return fmt.Errorf("%s: expected several instances to choose from, found spec.replicas %d", describeCluster(c), c.Spec.Replicas)
 	}
 	primary, chosen := c.Status.Primary()
 	if !chosen {
-		return fmt.Errorf("%s: expected a primary to switch away from, found that none is chosen yet; wait until the cluster is healthy", describeCluster(c))
+		return fmt.Errorf("%s: expected a primary to switch away from, found none chosen yet; wait until the cluster is healthy", describeCluster(c))
 	}
 	if err := kube.annotatePod(cmd.Context(), c, primary, mocov1beta2.DemoteAnnotation); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Out, "asked for a switchover of %s away from instance %d\n", describeCluster(c), primary)
+	fmt.Fprintf(a.Out, "requested a switchover of %s away from instance %d\n", describeCluster(c), primary)
 	a.sayThatClusteringIsStopped(c)
 	return nil
 }
 
-// annotatePod asks for something by an annotation of an instance's Pod.
+// annotatePod requests an operation by an annotation of an instance's Pod.
 func (kube *kubeClient) annotatePod(ctx context.Context, c *mocov1beta2.MySQLCluster, index int, annotation string) error {
-	// A merge patch of the annotation alone needs no resource version: it overwrites no change of another writer.
+	// A merge patch of the annotation alone needs no resource version, because it cannot overwrite another writer's
+	// change.
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotation, stopValue)
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.PodName(index)}}
 	if err := kube.Patch(ctx, target, client.RawPatch("application/merge-patch+json", patch)); err != nil {
@@ -129,9 +130,9 @@ func (kube *kubeClient) annotatePod(ctx context.Context, c *mocov1beta2.MySQLClu
 	return nil
 }
 
-// sayThatClusteringIsStopped says when what was asked for will happen.
+// sayThatClusteringIsStopped prints when the request will take effect.
 func (a *commands) sayThatClusteringIsStopped(c *mocov1beta2.MySQLCluster) {
 	if clusteringPart().isStopped(c.Annotations) {
-		fmt.Fprintf(a.Out, "Clustering is stopped: it happens when clustering is started, by %s\n", startCommandLine(c, clusteringPart()))
+		fmt.Fprintf(a.Out, "Clustering is stopped: the request takes effect when clustering is started, by %s\n", startCommandLine(c, clusteringPart()))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 func cfAppKind() stoppableKind {
@@ -37,10 +38,15 @@ func cfAppKind() stoppableKind {
 		readRevisions: readCFAppRevisions,
 		annotationsOf: sharedAnnotations,
 		plan:          planCFApp,
+		displayNameOf: func(obj client.Object) string {
+			app, _ := obj.(*korifiv1alpha1.CFApp)
+			return readDisplayName(app.Spec.DisplayName)
+		},
 	}
 }
 
-// readCFAppRevisions takes an app for settled once its instances are ready, or gone if it is stopped, and none of an older revision is left.
+// readCFAppRevisions returns the requested revision and the settled one. A revision is settled when its instances are
+// ready, or gone if the app is stopped, and no instance of an older revision is left.
 func readCFAppRevisions(obj client.Object) (wanted, settled int64) {
 	statusannotation.RestoreStatus(obj)
 	app, ok := obj.(*korifiv1alpha1.CFApp)
@@ -58,8 +64,9 @@ func readCFAppRevisions(obj client.Object) (wanted, settled int64) {
 }
 
 func describeCFApp(app *korifiv1alpha1.CFApp) []stopRow {
-	r := newStopRow(korifiv1alpha1.CFAppKind(), app, appPart, app.Spec.DesiredState == korifiv1alpha1.StoppedState, app.Status.Stops).withScheduled(app.Status.ScheduledStops)
-	r.conditions = app.Status.Conditions
+	r := newStopRow(korifiv1alpha1.CFAppKind(), app, appPart, app.Spec.DesiredState == korifiv1alpha1.StoppedState, app.Status.Stops)
+	r = r.withScheduled(stoprecord.ListScheduled(app.Status.ScheduledStops, app.Annotations))
+	r.DisplayName, r.conditions = readDisplayName(app.Spec.DisplayName), app.Status.Conditions
 	ready := meta.FindStatusCondition(r.conditions, korifiv1alpha1.ReadyCondition)
 	switch {
 	case ready == nil:

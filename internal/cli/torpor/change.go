@@ -18,10 +18,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// fieldManager is the field manager of what is written here.
+// fieldManager is the field manager of the plugin's writes.
 const fieldManager = programName
 
-// change writes what is asked for of one object. Another writer keeps no stop from coming, nor a start: neither judges what it finds.
+// change writes the request to one object, and retries after a conflict. A concurrent write does not prevent a stop or
+// a start, because neither depends on the present value.
 func (v *verbCommand) change(ctx context.Context, kube *kubeClient, t target) *verbResult {
 	r := &verbResult{Namespace: t.namespace, Kind: t.kind.gvk.Kind, Name: t.name, Part: t.part, Wanted: v.verb.pastParticiple(), target: t}
 	r.err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return v.tryChange(ctx, kube, r) })
@@ -34,13 +35,14 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 		return err
 	}
 	r.before = r.target.findRow(before)
+	r.DisplayName = r.before.DisplayName
 	r.wasAlready = v.verb == stopVerb && r.before.isAsked || v.verb == startVerb && !r.before.Stopped
 	after := before.DeepCopyObject().(client.Object)
 	if err := v.apply(after, r); err != nil {
 		return err
 	}
 	patch := client.MergeFrom(before)
-	if v.verb == extendVerb { // A stop that has ended meanwhile does not begin again.
+	if v.verb == extendVerb { // Detect a stop that has ended since the read: it must not begin again.
 		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
 	if empty, err := client.MergeFrom(before).Data(after); err != nil || string(empty) == "{}" {
@@ -63,7 +65,8 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 	return nil
 }
 
-// noteRevision keeps the revision that a restart has begun, which admission has counted in the answer.
+// noteRevision stores the revision that the restart began. The admission webhook has set it in the response to the
+// patch.
 func (r *verbResult) noteRevision(before, after client.Object) error {
 	last, _ := r.target.kind.readRevisions(before)
 	r.revision, _ = r.target.kind.readRevisions(after)
@@ -71,13 +74,14 @@ func (r *verbResult) noteRevision(before, after client.Object) error {
 	case r.revision > last:
 		return nil
 	case r.before.Stopped:
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected an app that is started, found one that is stopped and has nothing to restart; %s starts it", r.target, r.before.startCommand())}
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
+			"%s: expected a started app, found a stopped one, which has nothing to restart; %s starts it", r.target, r.before.startCommand())}
 	default:
 		return fmt.Errorf("%s: expected the admission of apps to begin a revision after %d, found none to wait for; see docs/install.md", r.target, last)
 	}
 }
 
-// apply changes an object as the verb does.
+// apply changes the object as the verb requires.
 func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 	t, now := r.target, v.clock.Now()
 	says := t.kind.annotationsOf(t.part)
@@ -88,7 +92,8 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 		return nil
 	case startVerb:
 		if r.before.slumber != "" {
-			return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a stop by somebody, found that Slumber %s stops it; %s wakes it", t, r.before.slumber, r.before.skipCommand())}
+			return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
+				"%s: expected a manual stop, found that Slumber %s stops it; %s wakes it", t, r.before.slumber, r.before.skipCommand())}
 		}
 		t.kind.start(obj, t.part, now)
 		return nil
@@ -97,7 +102,7 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 			return err
 		}
 	case stopVerb:
-		if !r.before.isAsked { // What was said of an earlier stop is not said of this one.
+		if !r.before.isAsked { // Drop the reason and the end of an earlier stop.
 			t.kind.stop(obj, t.part, now)
 		}
 	}
@@ -116,24 +121,27 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 	return nil
 }
 
-// refuseExtension refuses to prolong what is not stopped, and to shorten a stop.
+// refuseExtension returns an error if the object is not stopped, or if the new end is not later than the present one.
 func (v *verbCommand) refuseExtension(r *verbResult) error {
 	if !r.before.isAsked {
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a stop that goes on, found none; kubectl torpor stop begins one", r.target)}
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a stop in effect, found none; kubectl torpor stop begins one",
+			r.target)}
 	}
 	until, err := moco.ParseUntil(v.until, v.clock.Now())
 	if err != nil {
 		return err
 	}
 	if present := r.before.Until; present != nil && !until.After(present.Time) {
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a time after %s, when the stop ends already, found %s; kubectl torpor stop sets an earlier end",
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
+			"%s: expected a time after %s, the present end of the stop, found %s; kubectl torpor stop sets an earlier end",
 			r.target, formatTime(present), until.UTC().Format(time.RFC3339))}
 	}
 	return nil
 }
 
-// untilText is what the annotation is to hold. A duration stays one, which a policy can judge. But it counts once: where the same is there
-// already, and where a stop is prolonged, the time is written that it stands for now.
+// untilText returns the value of the annotation. A duration is kept, because a policy can evaluate it. But a duration
+// counts from its first write only: if the annotation or the record holds the same one already, or if a stop is
+// extended, the resulting time is written instead.
 func (v *verbCommand) untilText(present string, stops stoprecord.Records) (string, error) {
 	until, err := moco.ParseUntil(v.until, v.clock.Now())
 	if err != nil {
@@ -147,7 +155,7 @@ func (v *verbCommand) untilText(present string, stops stoprecord.Records) (strin
 	return v.until, nil
 }
 
-// setAnnotation writes an annotation, or removes it if it is to be empty.
+// setAnnotation writes an annotation, or removes it if the value is empty.
 func setAnnotation(obj client.Object, name, value string) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
@@ -175,29 +183,32 @@ func (kube *kubeClient) getObject(ctx context.Context, t target) (client.Object,
 	}
 }
 
-// printResult prints what became of one object: that it is asked for, and with --wait that it is so.
+// printResult prints the result for one object: the request, or with --wait the state that was reached.
 func (v *verbCommand) printResult(r *verbResult) {
 	if v.output != "" || r.err != nil {
 		return
 	}
-	said := ""
+	said, isUnchanged := "", r.wasAlready && !r.Changed
 	if r.Until != "" && (v.verb == stopVerb || v.verb == extendVerb) {
 		said = " until " + formatCell(r.Until)
 		if _, err := time.ParseDuration(r.Until); err == nil {
 			said = " for " + formatCell(r.Until)
+		}
+		if isUnchanged && r.before.Until != nil { // A duration would read as time left.
+			said = " until " + stoprecord.FormatEnd(r.before.Until, v.clock.Now())
 		}
 	}
 	wish := "asked to " + string(v.verb)
 	switch {
 	case r.Reached != nil && *r.Reached:
 		wish = r.before.stateWord(v.verb)
-	case r.wasAlready && !r.Changed:
+	case isUnchanged:
 		wish = "is already " + r.before.stateWord(v.verb)
 		if v.verb == stopVerb && r.before.Since != nil {
 			said += ", by " + formatCell(r.before.By) + " " + v.formatAge(r.before.Since) + " ago"
 		}
 	case r.wasAlready && v.verb == stopVerb:
-		wish = "goes on to be stopped"
+		wish = "still asked to stop"
 	case v.verb == extendVerb:
 		wish = "stays stopped"
 	}

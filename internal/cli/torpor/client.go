@@ -27,19 +27,19 @@ import (
 )
 
 const (
-	// pageSize is how many objects are asked for at once.
+	// pageSize is the number of objects per page of a list.
 	pageSize = 500
-	// maxObjects is how many objects of a kind are read at most: more is no answer to a person.
+	// maxObjects limits the objects of a kind. A longer list is of no use to a person.
 	maxObjects = 50_000
 )
 
-// kubeClient is a client of the API server with the namespace that the command is about.
+// kubeClient is a client of the API server, with the namespace of the command.
 type kubeClient struct {
 	client.WithWatch
 	discovery *discovery.DiscoveryClient
 	namespace string
 	mapper    *meta.DefaultRESTMapper
-	// foreign are the kinds of StopAdapters, once somebody has asked for them.
+	// foreign holds the kinds of StopAdapters, if isAsked is set.
 	foreign []stoppableKind
 	isAsked bool
 }
@@ -54,7 +54,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 		}
 		mapper.Add(k.gvk, meta.RESTScopeNamespace)
 	}
-	// Plans read them, and previews of schedules.
+	// Plans and previews of schedules read these kinds.
 	if err := torporv1alpha1.AddToScheme(known); err != nil {
 		return nil, fmt.Errorf("register the kinds of Torpor: %w", err)
 	}
@@ -66,37 +66,42 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	mapper.Add(autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), meta.RESTScopeNamespace)
 	mapper.Add(mocov1beta2.BackupPolicyKind(), meta.RESTScopeNamespace)
 	mapper.Add(torporv1alpha1.CFDeploymentKind(), meta.RESTScopeNamespace)
+	if err := connection.AddLease(known, mapper); err != nil {
+		return nil, err
+	}
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: known, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	d, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make client of the discovery: %w", err)
+		return nil, fmt.Errorf("make discovery client: %w", err)
 	}
 	return &kubeClient{WithWatch: c, discovery: d, namespace: namespace, mapper: mapper}, nil
 }
 
-// target is an object that somebody named, and the part of it that a verb is about.
+// target is an object that the user named, and the part of it that the verb changes.
 type target struct {
 	kind                  stoppableKind
 	namespace, name, part string
+	// shownName is the display name that the user gave, if the object was found by it.
+	shownName string
 }
 
 func (t target) String() string {
 	if len(t.kind.parts) > 1 {
-		return t.kind.names[0] + "/" + t.name + " " + t.part
+		return t.displayName() + " " + t.part
 	}
-	return t.kind.names[0] + "/" + t.name
+	return t.displayName()
 }
 
-// findRow describes the part of a target's object.
+// findRow returns the row of the target's part.
 func (t target) findRow(obj client.Object) stopRow {
 	rows := t.kind.describe(obj.DeepCopyObject().(client.Object))
 	return rows[slices.IndexFunc(rows, func(r stopRow) bool { return r.Part == t.part })]
 }
 
-// parseTarget reads KIND/NAME, where the kind is one of some.
+// parseTarget parses KIND/NAME. The kind must be one of kinds.
 func parseTarget(kinds []stoppableKind, text, namespace string) (target, error) {
 	kindName, name, _ := strings.Cut(text, "/")
 	if len(matchKinds(kinds, kindName)) == 0 || !isTargetName(name) {
@@ -108,7 +113,7 @@ func parseTarget(kinds []stoppableKind, text, namespace string) (target, error) 
 
 func isTargetName(name string) bool { return name != "" && !strings.Contains(name, "/") }
 
-// validateTarget refuses what names no object whatever kinds there are.
+// validateTarget returns an error if the text is malformed, whatever kinds exist.
 func validateTarget(text string) error {
 	if kindName, name, _ := strings.Cut(text, "/"); kindName == "" || !isTargetName(name) {
 		_, err := parseTarget(stoppableKinds(), text, "")
@@ -117,7 +122,8 @@ func validateTarget(text string) error {
 	return nil
 }
 
-// matchKinds returns those that people call so. Each has one name of its own; the others several foreign kinds may share.
+// matchKinds returns the kinds with this name. The first name of a kind is unique; several foreign kinds may share the
+// others.
 func matchKinds(kinds []stoppableKind, text string) (found []stoppableKind) {
 	for _, k := range kinds {
 		switch {
@@ -137,7 +143,8 @@ func parseKind(kinds []stoppableKind, text string) (stoppableKind, error) {
 	case 0:
 		return stoppableKind{}, exit.WrongUsage("expected one of the kinds %s, found %q", listKindNames(kinds), text)
 	default:
-		return stoppableKind{}, exit.WrongUsage("expected one kind, found that %q may be any of %s; name it so", text, listKindNames(found))
+		return stoppableKind{}, exit.WrongUsage("expected one kind, found that %q may be any of %s; use one of these names",
+			text, listKindNames(found))
 	}
 }
 
@@ -149,7 +156,7 @@ func listKindNames(kinds []stoppableKind) string {
 	return strings.Join(names, ", ")
 }
 
-// getRows reads one object.
+// getRows reads one object and describes it.
 func (kube *kubeClient) getRows(ctx context.Context, t target) ([]stopRow, error) {
 	obj, err := kube.getObject(ctx, t)
 	if err != nil {
@@ -158,23 +165,25 @@ func (kube *kubeClient) getRows(ctx context.Context, t target) ([]stopRow, error
 	return t.kind.describe(obj), nil
 }
 
-// errForbidden is that of a kind whose objects the user may not list.
+// errForbidden reports that the user may not list the objects of a kind.
 var errForbidden = errors.New("forbidden")
 
-// listRows reads the objects of a kind. Of a kind that the API server does not serve there are none, and isServed is false.
+// listRows reads the objects of a kind. If the API server does not serve the kind, isServed is false and there are no
+// rows.
 func (kube *kubeClient) listRows(ctx context.Context, k stoppableKind, selector labels.Selector) (rows []stopRow, isServed bool, err error) {
 	isServed, err = kube.eachObject(ctx, k, selector, func(obj client.Object) { rows = append(rows, k.describe(obj)...) })
 	return rows, isServed, err
 }
 
-// eachObject visits the objects of a kind.
+// eachObject calls visit for each object of a kind.
 func (kube *kubeClient) eachObject(ctx context.Context, k stoppableKind, selector labels.Selector, visit func(client.Object)) (isServed bool, err error) {
 	err = eachItem(ctx, kube, k.newList(), visit, client.InNamespace(kube.namespace), client.MatchingLabelsSelector{Selector: selector})
 	switch {
 	case connection.IsKindNotServed(err):
 		return false, nil
 	case k8serrors.IsForbidden(err):
-		// Rights are judged before the kind is looked up: who has none is told so of kinds that are not there, too.
+		// The API server checks rights before it looks up the kind. A user without rights gets Forbidden for kinds that
+		// do not exist, too.
 		if served, servedErr := kube.isServed(ctx, k); servedErr == nil && !served {
 			return false, nil
 		}
@@ -186,7 +195,8 @@ func (kube *kubeClient) eachObject(ctx context.Context, k stoppableKind, selecto
 	}
 }
 
-// eachItem visits the objects of a list, page by page. The list is empty and tells the kind.
+// eachItem calls visit for each object of a list, page by page. The list passed in is empty and only determines the
+// kind.
 func eachItem[T client.Object](ctx context.Context, kube client.Client, list client.ObjectList, visit func(T), options ...client.ListOption) error {
 	read := 0
 	for next := ""; ; {
@@ -216,7 +226,7 @@ func (kube *kubeClient) isServed(ctx context.Context, k stoppableKind) (bool, er
 	case k8serrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("ask for the kinds of %s: %w", k.gvk.GroupVersion(), err)
+		return false, fmt.Errorf("discover the kinds of %s: %w", k.gvk.GroupVersion(), err)
 	}
 	for _, resource := range found.APIResources {
 		if resource.Kind == k.gvk.Kind {
@@ -226,7 +236,7 @@ func (kube *kubeClient) isServed(ctx context.Context, k stoppableKind) (bool, er
 	return false, nil
 }
 
-// namespaceText says in messages where was looked.
+// namespaceText describes the namespaces of the command for messages.
 func (kube *kubeClient) namespaceText() string {
 	if kube.namespace == metav1.NamespaceAll {
 		return "all namespaces"
@@ -234,7 +244,7 @@ func (kube *kubeClient) namespaceText() string {
 	return fmt.Sprintf("namespace %q", kube.namespace)
 }
 
-// restoreStatus fills in what the CustomResourceDefinition of another project drops.
+// restoreStatus restores the fields of the status that another project's CustomResourceDefinition drops.
 func restoreStatus[T client.Object](describe func(T) []stopRow) func(client.Object) []stopRow {
 	return func(obj client.Object) []stopRow {
 		statusannotation.RestoreStatus(obj)

@@ -33,10 +33,10 @@ func clusterDeploymentKind() stoppableKind {
 	}
 }
 
-// resumeClusterDeployment wakes a cluster that sleeps, be it by its switch or by itself.
+// resumeClusterDeployment resumes a cluster that hibernates by spec.powerState or by spec.hibernateAfter.
 func resumeClusterDeployment(cd *hivev1.ClusterDeployment, _ string, now time.Time) {
 	if record := cd.Status.Hibernation; sleepsByItself(cd) {
-		if asleep := record.SleepStartedAt.Time; !now.After(asleep) { // Somebody's clock is behind.
+		if asleep := record.SleepStartedAt.Time; !now.After(asleep) { // This machine's clock is behind the manager's.
 			now = asleep
 		}
 		setAnnotation(cd, hivev1.ResumeRequestedAtAnnotation, now.Add(time.Second).UTC().Format(time.RFC3339))
@@ -49,7 +49,8 @@ func resumeClusterDeployment(cd *hivev1.ClusterDeployment, _ string, now time.Ti
 func describeClusterDeployment(cd *hivev1.ClusterDeployment) []stopRow {
 	stops := stoprecord.Records(cd.Status.Stops)
 	isStopped := cd.Spec.PowerState == hivev1.PowerStateHibernating && !stops.HasExpired()
-	r := newStopRow(hivev1.ClusterDeploymentKind(), cd, machinesPart, isStopped, stops).withScheduled(cd.Status.ScheduledStops)
+	r := newStopRow(hivev1.ClusterDeploymentKind(), cd, machinesPart, isStopped, stops)
+	r = r.withScheduled(stoprecord.ListScheduled(cd.Status.ScheduledStops, cd.Annotations))
 	r.conditions = cd.Status.Conditions
 	r.State = cmp.Or(cd.Status.PowerState, "unknown")
 	if ready := meta.FindStatusCondition(r.conditions, hivev1.ClusterReadyCondition); ready != nil {
@@ -66,7 +67,8 @@ func describeClusterDeployment(cd *hivev1.ClusterDeployment) []stopRow {
 	return []stopRow{r}
 }
 
-// sleepsByItself reports whether spec.hibernateAfter was over, of which spec.powerState says nothing.
+// sleepsByItself reports whether the cluster hibernates because of spec.hibernateAfter, which spec.powerState does not
+// show.
 func sleepsByItself(cd *hivev1.ClusterDeployment) bool {
 	record := cd.Status.Hibernation
 	return record != nil && record.PowerStateBefore != nil && *record.PowerStateBefore == cd.Spec.PowerState && record.ResumeStartedAt == nil && record.ResumedAt == nil

@@ -5,17 +5,18 @@ package torpor
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// anyKind is true of each.
+// anyKind accepts every kind.
 func anyKind(stoppableKind) bool { return true }
 
-// completeNames completes the names of objects of some kinds in a shell. A command takes at most limit of them, any number for 0.
+// completeNames returns the shell completion of object names. A command takes at most limit of them; 0 is no limit.
 func (a *commands) completeNames(limit int, isWanted func(stoppableKind) bool, nameOf func(stopRow) string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if limit > 0 && len(args) >= limit {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -27,7 +28,11 @@ func (a *commands) completeNames(limit int, isWanted func(stoppableKind) bool, n
 		defer cancel()
 		var names []string
 		for _, r := range kube.listAnyRows(ctx, isWanted) {
-			if name := nameOf(r); !slices.Contains(args, name) {
+			name := nameOf(r)
+			if _, begun, _ := strings.Cut(toComplete, "/"); begun != "" && strings.HasPrefix(r.objectName(), toComplete) {
+				name = r.objectName() // The user has begun to type the name of the object.
+			}
+			if !slices.Contains(args, name) {
 				names = append(names, name)
 			}
 		}
@@ -35,7 +40,7 @@ func (a *commands) completeNames(limit int, isWanted func(stoppableKind) bool, n
 	}
 }
 
-// listAnyRows reads the objects of some kinds. A kind that cannot be listed has no names to offer; the others have.
+// listAnyRows reads the objects of the accepted kinds. A kind that cannot be listed is skipped.
 func (kube *kubeClient) listAnyRows(ctx context.Context, isWanted func(stoppableKind) bool) (rows []stopRow) {
 	kinds, err := kube.listKinds(ctx)
 	if err != nil {
@@ -49,10 +54,12 @@ func (kube *kubeClient) listAnyRows(ctx context.Context, isWanted func(stoppable
 			rows = append(rows, found...)
 		}
 	}
+	hideSharedNames(rows, rows)
 	return rows
 }
 
-// completeObjects completes what the verb takes: kinds beside a selector, names without a kind where the kind is known, and else both.
+// completeObjects completes the arguments of a verb: kinds with a selector, names if the verb has one kind, and
+// KIND/NAME otherwise.
 func (v *verbCommand) completeObjects(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	isWanted := func(k stoppableKind) bool {
 		return (v.kindName == "" || k.hasName(v.kindName)) && (v.verb != restartVerb || k.restart != nil)

@@ -6,13 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"reflect"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/liggitt/tabwriter"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,27 +21,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/connection"
+	"github.com/torpor-dev/torpor/internal/installation/lease"
 )
 
-// follower prints rows when they change, until somebody ends the program.
+// follower prints rows when they change, until the user ends the program.
 type follower struct {
 	*statusCommand
 	kube     *kubeClient
 	selector labels.Selector
-	// mu guards what follows: each kind is watched by itself.
+	// mu guards the fields below, because each kind has its own watch.
 	mu    sync.Mutex
-	table alignedTable
+	table *alignedTable
 	rows  map[rowKey]stopRow
 	err   error
-	// slumbers are those that were read last, and slumbersReadAt when that was.
+	// slumbers and acting are the Slumbers and the active manager as of slumbersReadAt.
 	slumbers       []torporv1alpha1.Slumber
+	acting         lease.Acting
 	slumbersReadAt time.Time
 }
 
-// slumbersInterval is how old the Slumbers may be that a changed row is shown with.
+// slumbersInterval is how long the Slumbers are reused before they are read again.
 const slumbersInterval = 30 * time.Second
 
-// rowKey is what names a row.
+// rowKey identifies a row.
 type rowKey struct {
 	kind                  schema.GroupKind
 	namespace, name, part string
@@ -50,26 +52,27 @@ type rowKey struct {
 
 func (r stopRow) key() rowKey { return rowKey{r.groupKind, r.Namespace, r.Name, r.Part} }
 
-// withoutHistory is what two rows are compared by: what is shown, and not what the record has of earlier stops.
+// withoutHistory returns the row without its earlier stops, its conditions and its labels, for comparing what is shown.
 func (r stopRow) withoutHistory() stopRow {
 	r.stops, r.conditions, r.labels, r.pastScheduled = nil, nil, nil, nil
 	return r
 }
 
-// shown is what two rows of a follower are compared by. NEXT tells of the schedule what is shown.
+// shown returns the fields of a row that a follower compares. NEXT already contains the visible part of the schedule.
 func (r stopRow) shown() stopRow {
 	r = r.withoutHistory()
 	r.Schedule = nil
 	return r
 }
 
-// follow prints the rows that were found, and then each that changes. What is deleted is told.
+// follow prints the rows, and then each row that changes or is deleted.
 func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector labels.Selector, found []stopRow) error {
-	f := &follower{statusCommand: s, kube: kube, selector: selector, table: newAlignedTable(s.Out), rows: map[rowKey]stopRow{}}
+	table := newAlignedTable(s.Out, s.headings()...)
+	f := &follower{statusCommand: s, kube: kube, selector: selector, table: table, rows: map[rowKey]stopRow{}}
 	for _, r := range found {
 		f.rows[r.key()] = r.shown()
 	}
-	if err := f.table.write(append([][]string{s.headings()}, s.cellsOf(found)...)); err != nil {
+	if err := f.table.write(s.cellsOf(found)); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -81,7 +84,8 @@ func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector l
 	}
 	isFollowing := false
 	for _, k := range all {
-		// A kind that is not served, or that may not be listed, was told of with the first table. After another error the watch lists it again.
+		// The first table already reported a kind that is not served or not listable. After another error the watch
+		// lists the kind again.
 		if _, isServed, err := kube.listRows(ctx, k, selector); !isServed || errors.Is(err, errForbidden) {
 			continue
 		}
@@ -93,15 +97,16 @@ func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector l
 	case f.err != nil:
 		return f.err
 	case !isFollowing:
-		return fmt.Errorf("expected a kind that can be followed in %s, found none that is served and that you may list any more; see kubectl torpor status", kube.namespaceText())
+		return fmt.Errorf(
+			"expected a kind that can be followed in %s, found none that is served and that you may list; see kubectl torpor status", kube.namespaceText())
 	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("follow what can be stopped: %w", err)
+		return fmt.Errorf("watch the stoppable objects: %w", err)
 	}
-	return nil // Somebody has seen enough.
+	return nil // The user has ended the program.
 }
 
-// followKind watches the objects of a kind, and again whenever a watch ends.
+// followKind watches the objects of a kind, and restarts a watch that ends.
 func (f *follower) followKind(ctx context.Context, stop context.CancelFunc, k stoppableKind) {
 	changed := func(obj any, isGone bool) {
 		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -134,12 +139,14 @@ func (f *follower) followKind(ctx context.Context, stop context.CancelFunc, k st
 	informer.RunWithContext(ctx)
 }
 
-// show prints the rows of an object that are not as they were.
+// show prints the rows of an object that have changed.
 func (f *follower) show(ctx context.Context, rows []stopRow, isGone bool, stop context.CancelFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refreshSlumbers(ctx)
 	f.addSchedules(rows, f.slumbers)
+	hideSharedNames(rows, slices.AppendSeq(slices.Clone(rows), maps.Values(f.rows)))
+	addGaps(rows, f.acting)
 	var changed []stopRow
 	for _, r := range rows {
 		if isGone {
@@ -163,36 +170,15 @@ func (f *follower) show(ctx context.Context, rows []stopRow, isGone bool, stop c
 	}
 }
 
-// refreshSlumbers reads the Slumbers again where they may have changed. Those that were read before count as long as there is no answer. It is called with
-// the lock held.
+// refreshSlumbers reads the Slumbers again once slumbersInterval has passed. After an error the earlier ones stay in
+// use. The caller holds the lock.
 func (f *follower) refreshSlumbers(ctx context.Context) {
 	now := f.clock.Now()
 	if !f.slumbersReadAt.IsZero() && now.Sub(f.slumbersReadAt) < slumbersInterval {
 		return
 	}
-	f.slumbersReadAt = now
+	f.slumbersReadAt, f.acting = now, connection.ReadActing(ctx, f.kube, now)
 	if slumbers, err := f.kube.readSlumbers(ctx, f.kube.namespace); err == nil {
 		f.slumbers = slumbers
 	}
-}
-
-// alignedTable writes rows in columns as wide as the widest cell so far, so that rows which come later stand below the first, as those of
-// kubectl get --watch do.
-type alignedTable struct{ columns *tabwriter.Writer }
-
-func newAlignedTable(out io.Writer) alignedTable {
-	const gap = 3
-	return alignedTable{tabwriter.NewWriter(out, 0, 0, gap, ' ', tabwriter.RememberWidths)}
-}
-
-func (t alignedTable) write(rows [][]string) error {
-	for _, cells := range rows {
-		if _, err := fmt.Fprintln(t.columns, strings.Join(cells, "\t")); err != nil {
-			return fmt.Errorf("write the table: %w", err)
-		}
-	}
-	if err := t.columns.Flush(); err != nil {
-		return fmt.Errorf("write the table: %w", err)
-	}
-	return nil
 }

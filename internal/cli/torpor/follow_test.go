@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// testFollow has an app come, change and go while somebody looks on.
+// testFollow creates, changes and deletes an app during a watch.
 func testFollow(t *testing.T, server *testenv.Environment) {
 	namespace := server.CreateNamespace(t)
 	app := testenv.BuildCFApp(client.ObjectKey{Namespace: namespace, Name: "first"})
@@ -47,7 +47,7 @@ func testFollow(t *testing.T, server *testenv.Environment) {
 	expectLine("an app that comes", "cfapp/second +app +unknown +.*")
 	testenv.ExpectNoError(t, server.Client.Delete(t.Context(), second))
 	expectLine("an app that goes", "cfapp/second +app +deleted +.*")
-	t.Log("A Deployment is told once somebody stops it.")
+	t.Log("A Deployment is listed once it is stopped.")
 	web := newDeployment(t, 3, 3)
 	testenv.ExpectNoError(t, unstructured.SetNestedMap(web.Object, map[string]any{
 		"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
@@ -60,7 +60,7 @@ func testFollow(t *testing.T, server *testenv.Environment) {
 	expectLine("a Deployment that is stopped", "deployment/x +replicas +stopping +- +- +- +- +waits for the manager, which needs the feature workloads")
 	end()
 	if found := exit.Code(<-code); found != exit.Done {
-		t.Errorf("expected that somebody who has seen enough ends it well, found exit code %d: %s", found, &said)
+		t.Errorf("expected the exit code 0 at the end of the watch, found %d: %s", found, &said)
 	}
 	if lines := strings.Count(out.String(), "\n"); lines != 6 {
 		t.Errorf("expected a line for each change that shows, found %s", &out)

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/foreignswitch"
 )
 
-// listKinds returns all kinds that can be stopped, with those of the StopAdapters of the API server.
+// listKinds returns all kinds that can be stopped, including those of the StopAdapters on the API server.
 func (kube *kubeClient) listKinds(ctx context.Context) ([]stoppableKind, error) {
 	if !kube.isAsked {
 		foreign, err := kube.readForeignKinds(ctx)
@@ -28,8 +28,8 @@ func (kube *kubeClient) listKinds(ctx context.Context) ([]stoppableKind, error) 
 	return slices.Concat(stoppableKinds(), kube.foreign), nil
 }
 
-// readForeignKinds reads the StopAdapters. Nothing is said of those that the user may not read, nor of one that makes no sense, whose own status
-// says so.
+// readForeignKinds returns the kinds of the StopAdapters. It returns none if the user may not list them. It skips an
+// invalid StopAdapter, because the StopAdapter's own status reports the error.
 func (kube *kubeClient) readForeignKinds(ctx context.Context) (kinds []stoppableKind, err error) {
 	err = eachItem(ctx, kube, &torporv1alpha1.StopAdapterList{}, func(a *torporv1alpha1.StopAdapter) {
 		k, err := NewForeignKind(a)
@@ -48,7 +48,7 @@ func (kube *kubeClient) readForeignKinds(ctx context.Context) (kinds []stoppable
 	return kinds, nil
 }
 
-// NewForeignKind returns the kind that a StopAdapter is about, or what is wrong with that.
+// NewForeignKind returns the kind that a StopAdapter describes, or an error if the StopAdapter is invalid.
 func NewForeignKind(a *torporv1alpha1.StopAdapter) (Kind, error) {
 	k, err := foreignswitch.NewKind(a)
 	if err != nil {
@@ -57,13 +57,14 @@ func NewForeignKind(a *torporv1alpha1.StopAdapter) (Kind, error) {
 	return Kind{switchedKind(k, []string{a.Name, a.Spec.Target.Resource, strings.ToLower(k.GVK.Kind)})}, nil
 }
 
-// AddToMapper lets a client find the kind without discovery.
+// AddToMapper registers the kind, so that a client finds it without discovery.
 func (k Kind) AddToMapper(mapper *meta.DefaultRESTMapper) {
 	resources := k.gvk.GroupVersion().WithResource(k.Resource())
 	mapper.AddSpecific(k.gvk, resources, resources, meta.RESTScopeNamespace)
 }
 
-// findTarget reads KIND/NAME. The API server is asked for more kinds only where the kind is none of the usual ones.
+// findTarget parses KIND/NAME, where NAME may be a display name. StopAdapters are read only if KIND is not a built-in
+// kind.
 func (kube *kubeClient) findTarget(ctx context.Context, text string) (target, error) {
 	if err := validateTarget(text); err != nil {
 		return target{}, err
@@ -73,10 +74,14 @@ func (kube *kubeClient) findTarget(ctx context.Context, text string) (target, er
 	if err != nil {
 		return target{}, err
 	}
-	return parseTarget(kinds, text, kube.namespace)
+	t, err := parseTarget(kinds, text, kube.namespace)
+	if err != nil {
+		return t, err
+	}
+	return kube.resolveName(ctx, t)
 }
 
-// findKind reads the name of a kind.
+// findKind parses the name of a kind.
 func (kube *kubeClient) findKind(ctx context.Context, text string) (stoppableKind, error) {
 	kinds, err := kube.kindsFor(ctx, text)
 	if err != nil {

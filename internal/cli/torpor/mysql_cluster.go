@@ -58,12 +58,13 @@ func describeMySQLCluster(c *mocov1beta2.MySQLCluster) []stopRow {
 	return append(rows, describeServers(c)...)
 }
 
-// describeServers has a row where a Slumber has stopped the servers, now or before.
+// describeServers returns a row if a Slumber stops the servers or has stopped them before.
 func describeServers(c *mocov1beta2.MySQLCluster) []stopRow {
-	if len(c.Status.ScheduledStops) == 0 {
+	scheduled := stoprecord.ListScheduled(c.Status.ScheduledStops, c.Annotations)
+	if len(scheduled) == 0 {
 		return nil
 	}
-	r := newStopRow(mocov1beta2.MySQLClusterKind(), c, serversPart, c.Spec.Offline, nil).withScheduled(c.Status.ScheduledStops)
+	r := newStopRow(mocov1beta2.MySQLClusterKind(), c, serversPart, c.Spec.Offline, nil).withScheduled(scheduled)
 	r.conditions = c.Status.Conditions
 	switch isDown := c.Status.OfflineSince != nil; {
 	case r.Stopped && isDown:
@@ -78,7 +79,7 @@ func describeServers(c *mocov1beta2.MySQLCluster) []stopRow {
 	return []stopRow{r.withNext("spec.offline is true: set it to false")}
 }
 
-// describeInstances has a row where single instances are left alone, now or before.
+// describeInstances returns a row if clustering of single instances is stopped or was stopped before.
 func describeInstances(c *mocov1beta2.MySQLCluster) []stopRow {
 	stops, chosen := stoprecord.Records(c.Status.InstanceStops), c.Annotations[mocov1beta2.StoppedInstancesAnnotation]
 	if chosen == "" && len(stops) == 0 {
@@ -91,8 +92,8 @@ func describeInstances(c *mocov1beta2.MySQLCluster) []stopRow {
 	r.State = "running"
 	switch {
 	case r.Stopped:
-		r.State, r.Message = "stopped", "instances that are left alone: "+chosen
-	case !isRead: // It stops nothing, as the controller reports.
+		r.State, r.Message = "stopped", "stopped instances: "+chosen
+	case !isRead: // The list stops nothing, and the controller reports so.
 		r.Message = mocov1beta2.StoppedInstancesAnnotation + " is ignored: expected a JSON list such as [1]"
 	}
 	return []stopRow{r.withNext(fmt.Sprintf("kubectl annotate -n %s mysqlcluster %s %s-", c.Namespace, c.Name, mocov1beta2.StoppedInstancesAnnotation))}

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestNoResultsAreAnEmptyList has a selector that matches nothing.
+// TestNoResultsAreAnEmptyList uses a selector that matches nothing.
 func TestNoResultsAreAnEmptyList(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[string]string{"json": "[]\n", "yaml": "[]\n"} {

@@ -15,15 +15,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/torpor-dev/torpor/internal/cli/completion"
+	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 	"github.com/torpor-dev/torpor/internal/stopcheck"
 )
 
-// planCommand says what a verb would do, and changes nothing.
+// planCommand describes the effects of a verb without changing anything.
 type planCommand struct{ *verbCommand }
 
-// plannedVerbs are the verbs that can be planned, and the kind that each is about alone.
+// plannedVerbs returns the verbs that can be planned; kindName is set for a verb of one kind.
 func plannedVerbs() map[string]verbCommand {
 	return map[string]verbCommand{
 		"stop": {verb: stopVerb}, "start": {verb: startVerb},
@@ -35,17 +36,17 @@ func (a *commands) newPlanCommand() *cobra.Command {
 	p := planCommand{&verbCommand{commands: a, verb: stopVerb}}
 	cmd := &cobra.Command{
 		Use:   "plan [stop | start | hibernate | resume] (KIND/NAME... | KIND -l SELECTOR) [-A]",
-		Short: "What a stop or a start would do, and what it may run into",
-		Long: `What a stop or a start would do, and what it may run into. Nothing is changed, and no cluster is dialled: what is
-said of one is what the manager has found there last, about an hour ago at most.
-A finding has a stable code, and blocks or warns. Where one blocks the exit code is 4. No verb stops because of a finding.`,
-		Example: `  # What a hibernation over the weekend may run into
+		Short: "Show the effects of a stop or a start, and the problems that it may meet",
+		Long: `Show the effects of a stop or a start, and the problems that it may meet. Nothing is changed, and no cluster is dialled: the
+findings of a cluster are those of the manager's last survey, at most about an hour ago.
+A finding has a stable code, and blocks or warns. If a finding blocks, the exit code is 4. Findings do not prevent a verb from running.`,
+		Example: `  # Plan a hibernation over the weekend
   kubectl torpor plan hibernate fleet --until 60h
 
-  # Of a MySQLCluster a part is planned
+  # Plan the stop of one part of a MySQLCluster
   kubectl torpor plan stop mysqlcluster/test --part clustering
 
-  # All clusters of a team, for a program
+  # Plan the stop of all clusters of a team, for a program
   kubectl torpor plan clusterdeployment -l team=a -o json`,
 		ValidArgsFunction: p.complete, RunE: p.run,
 	}
@@ -54,13 +55,13 @@ A finding has a stable code, and blocks or warns. Where one blocks the exit code
 	f.StringVarP(&p.selector, "selector", "l", "", "labels of the objects, such as team=a, instead of names")
 	f.StringVarP(&p.output, "output", "o", "", "json, yaml, or empty for text")
 	f.StringVar(&p.part, "part", "", "of a MySQLCluster: clustering or reconciliation")
-	f.StringVar(&p.until, "until", "", "when the stop is to end by itself: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h")
+	f.StringVar(&p.until, "until", "", "when the stop is to end automatically: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h")
 	completion.OfferValues(cmd, "output", "json", "yaml")
 	completion.OfferValues(cmd, "part", clusteringPart, reconciliationPart)
 	return cmd
 }
 
-// chooseVerb takes the verb from the arguments; without one it is a stop.
+// chooseVerb takes the verb from the first argument, or stop without one, and returns the remaining arguments.
 func (p planCommand) chooseVerb(args []string) []string {
 	if len(args) == 0 {
 		return nil
@@ -73,7 +74,7 @@ func (p planCommand) chooseVerb(args []string) []string {
 	return args[1:]
 }
 
-// complete offers the verbs before anything else.
+// complete offers the verbs before the objects.
 func (p planCommand) complete(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 	objects, directive := p.completeObjects(cmd, p.chooseVerb(args), toComplete)
 	if len(args) > 0 {
@@ -82,21 +83,23 @@ func (p planCommand) complete(cmd *cobra.Command, args []string, toComplete stri
 	return append(slices.Sorted(maps.Keys(plannedVerbs())), objects...), directive
 }
 
-// plannedObject is what is planned of one object; -o json and -o yaml print a list of these.
+// plannedObject is the plan of one object; -o json and -o yaml print a list of these.
 type plannedObject struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	Part      string `json:"part"`
-	// Verb is stop or start, and State what the object is now.
+	// DisplayName is the name that users gave the object; empty for kinds without one.
+	DisplayName string `json:"displayName,omitempty"`
+	Part        string `json:"part"`
+	// Verb is stop or start, and State is the present state of the object.
 	Verb  string `json:"verb"`
 	State string `json:"state"`
-	// Effects are what happens, in sentences.
+	// Effects describes what happens, in sentences.
 	Effects []string `json:"effects"`
-	// Until is when a stop ends by itself, and WakeBy when a cluster has to be awake.
+	// Until is when the stop ends automatically, and WakeBy is when a cluster has to be running again.
 	Until  *metav1.Time `json:"until,omitempty"`
 	WakeBy *metav1.Time `json:"wakeBy,omitempty"`
-	// Findings are what it may run into, the worst first.
+	// Findings lists the problems that the verb may meet, the worst first.
 	Findings []stopcheck.Finding `json:"findings"`
 	target   target
 }
@@ -158,8 +161,10 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 	if err != nil {
 		return plannedObject{}, err
 	}
+	made.Findings = stopcheck.Join(made.Findings, t.judgeController(connection.ReadActing(ctx, kube, request.Now)))
 	planned := plannedObject{
-		Namespace: t.namespace, Kind: t.kind.gvk.Kind, Name: t.name, Part: t.part, Verb: string(p.verb), State: row.State,
+		Namespace: t.namespace, Kind: t.kind.gvk.Kind, Name: t.name, DisplayName: row.DisplayName, Part: t.part,
+		Verb: string(p.verb), State: row.State,
 		Effects: made.Effects, WakeBy: made.WakeBy, Findings: append([]stopcheck.Finding{}, made.Findings...), target: t,
 	}
 	switch {
@@ -172,7 +177,7 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 	return planned, nil
 }
 
-// unplannedError says that nobody knows what a stop of a kind runs into.
+// unplannedError reports that the kind has no plan, and lists the kinds that have one.
 func unplannedError(t target) error {
 	var planned []string
 	for _, k := range stoppableKinds() {
@@ -184,7 +189,7 @@ func unplannedError(t target) error {
 		t, strings.Join(planned, ", "), t.kind.names[0])
 }
 
-// refusal is the error of a plan that has something which blocks.
+// refusal returns an error if a finding of the plan blocks.
 func (o plannedObject) refusal() error {
 	if !stopcheck.HasBlocking(o.Findings) {
 		return nil
@@ -213,28 +218,27 @@ func (p planCommand) write(planned []plannedObject) error {
 	return nil
 }
 
-// writePlan prints what happens, and then a line for each finding.
+// writePlan prints the effects, and then a line for each finding.
 func (p planCommand) writePlan(o plannedObject) error {
 	fmt.Fprintf(p.Out, "%s %s in namespace %s, which is %s\n", o.Verb, o.target, o.Namespace, formatCell(o.State))
 	for _, effect := range o.Effects {
 		fmt.Fprintf(p.Out, "  %s\n", formatCell(effect))
 	}
 	if o.WakeBy != nil {
-		fmt.Fprintf(p.Out, "  It has to be awake by %s, before its certificates expire\n", formatTime(o.WakeBy))
+		fmt.Fprintf(p.Out, "  It must be running by %s, before its certificates expire\n", formatTime(o.WakeBy))
 	}
 	if len(o.Findings) == 0 {
-		fmt.Fprintln(p.Out, "Nothing was found that it may run into")
+		fmt.Fprintln(p.Out, "No problems were found")
 		return nil
 	}
-	table := newAlignedTable(p.Out)
-	rows := [][]string{{"SEVERITY", "CODE", "OBJECTS", "FOUND"}}
+	var rows [][]string
 	for _, f := range o.Findings {
 		rows = append(rows, []string{string(f.Severity), f.Code, formatObjects(f), formatCell(f.Message)})
 	}
-	return table.write(rows)
+	return newAlignedTable(p.Out, "SEVERITY", "CODE", "OBJECTS", "FOUND").write(rows)
 }
 
-// formatObjects names the objects of a finding; those that are whole sentences are in the message.
+// formatObjects lists the objects of a finding. Objects that are whole sentences are in the message already.
 func formatObjects(f stopcheck.Finding) string {
 	if slices.ContainsFunc(f.Objects, func(o string) bool { return strings.Contains(o, " ") }) {
 		return "-"

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,22 +23,26 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/installation/lease"
 	"github.com/torpor-dev/torpor/internal/stopcheck"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// planFixture is an object of the hub, and what is in the cluster that it stands for.
+// planFixture is an object of the hub, with the content of the cluster that it describes.
 type planFixture struct {
-	// args follow kubectl torpor plan; NAME is the object.
+	// args follow kubectl torpor plan; NAME is replaced by the name of the object.
 	args string
-	// hub has the object and what belongs to it, and cluster what the survey of the cluster reads.
+	// hub contains the object and its related objects, and cluster the objects that the survey reads.
 	hub, cluster string
-	// certificate is for how long the API server's lasts; a month if it is zero.
+	// certificate is the remaining lifetime of the API server's certificate; zero is a month.
 	certificate time.Duration
-	// isUnchecked says that nobody has looked at the cluster, and unread is a list that could not be read.
+	// isUnchecked is set if no survey has been made, and unread is the kind whose list fails.
 	isUnchecked bool
 	unread      string
 	isDeleted   bool
+	// controllers are those of the active manager, and namespaces the only ones that it watches. Without controllers no
+	// manager holds the Lease.
+	controllers, namespaces string
 }
 
 const (
@@ -92,7 +97,7 @@ kind: CronJob
 metadata: {name: NAME}
 spec: {schedule: "@daily", jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: example.com/a}]}}}}}
 `
-	// healthyCluster is in every cluster: namespaces that are old, and three nodes of the control plane.
+	// healthyCluster is part of every cluster: old namespaces, and three nodes of the control plane.
 	healthyCluster = `
 {kind: Namespace, metadata: {name: kube-system, creationTimestamp: "2020-01-01T00:00:00Z", labels: {kubernetes.io/metadata.name: kube-system}}}
 ---
@@ -117,7 +122,7 @@ func cronJobOf(schedule, more string) string {
 	return fmt.Sprintf("{kind: CronJob, metadata: {namespace: shop, name: often}, spec: {schedule: %q%s}}", schedule, more)
 }
 
-// faults are what has to be found, by the code of the finding.
+// faults returns the fixtures in which the plan must find a problem, by the code of the finding.
 func faults() map[string]map[string]planFixture {
 	const stop = "clusterdeployment/NAME"
 	mysql, app := "mysqlcluster/NAME --part clustering", "cfapp/NAME"
@@ -128,19 +133,19 @@ func faults() map[string]map[string]planFixture {
 	deployment := fixtureApp + "---\napiVersion: torpor.dev/v1alpha1\nkind: CFDeployment\nmetadata: {name: NAME}\nspec: {appRef: {name: NAME}}\nstatus: {value: ACTIVE, reason: DEPLOYING}\n"
 	return map[string]map[string]planFixture{
 		torporv1alpha1.WebhookBlocksWakeUpFinding: {
-			"Pods of the system need a webhook":    {args: "stop " + stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods", "{}")},
-			"leases of nodes need a webhook":       {args: "hibernate NAME", hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "leases", "{}")},
-			"a resume needs a webhook of its own":  {args: "resume NAME", hub: fixtureAsleep, cluster: webhookOf("Fail", inCluster, "pods", "{matchLabels: {kubernetes.io/metadata.name: policy}}")},
-			"certificate requests need a webhook":  {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "certificatesigningrequests/approval", "{}")},
-			"nodes need a webhook that judges all": {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "'*/*'", "{matchLabels: {team: a}}")},
+			"Pods of the system need a webhook":           {args: "stop " + stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods", "{}")},
+			"leases of nodes need a webhook":              {args: "hibernate NAME", hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "leases", "{}")},
+			"a resume needs a webhook in its own cluster": {args: "resume NAME", hub: fixtureAsleep, cluster: webhookOf("Fail", inCluster, "pods", "{matchLabels: {kubernetes.io/metadata.name: policy}}")},
+			"certificate requests need a webhook":         {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "certificatesigningrequests/approval", "{}")},
+			"nodes need a webhook for all resources":      {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "'*/*'", "{matchLabels: {team: a}}")},
 		},
 		torporv1alpha1.EvictionForbiddenFinding: {
 			"a budget allows no disruption": {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 1, disruptionsAllowed: 0}}"},
 		},
 		torporv1alpha1.CronJobsMissStartsFinding: {
-			"a CronJob of each minute over a night": {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
-			"a CronJob that is stopped itself":      {args: "cronjob/NAME --until 10h", hub: strings.Replace(fixtureCronJob, "@daily", "* * * * *", 1)},
-			"an hourly CronJob over a week":         {args: stop + " --until 168h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
+			"a CronJob every minute over a night": {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
+			"a CronJob as the stopped object":     {args: "cronjob/NAME --until 10h", hub: strings.Replace(fixtureCronJob, "@daily", "* * * * *", 1)},
+			"an hourly CronJob over a week":       {args: stop + " --until 168h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
 		},
 		torporv1alpha1.VolumesLocalFinding: {
 			"a volume on the disk of a machine": {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}, claimRef: {namespace: shop, name: data}}, status: {phase: Bound}}"},
@@ -156,7 +161,7 @@ func faults() map[string]map[string]planFixture {
 			"certificates that end the day after tomorrow": {args: stop, hub: fixtureCluster, certificate: 48 * time.Hour},
 		},
 		torporv1alpha1.ClusterTooYoungFinding: {
-			"OpenShift that was installed an hour ago": {args: stop, hub: fixtureCluster, cluster: "{kind: Namespace, metadata: {name: openshift-cluster-version}}\n---\n{kind: Namespace, metadata: {name: kube-system, creationTimestamp: HOURAGO, labels: {}}}"},
+			"an OpenShift cluster that was installed an hour ago": {args: stop, hub: fixtureCluster, cluster: "{kind: Namespace, metadata: {name: openshift-cluster-version}}\n---\n{kind: Namespace, metadata: {name: kube-system, creationTimestamp: HOURAGO, labels: {}}}"},
 		},
 		torporv1alpha1.EtcdQuorumSmallFinding: {
 			"two nodes of the control plane": {args: stop, hub: fixtureCluster, cluster: "{kind: None}"},
@@ -164,34 +169,44 @@ func faults() map[string]map[string]planFixture {
 		torporv1alpha1.FinalizersPendingFinding: {
 			"a namespace that waits for its finalizers": {args: stop, hub: fixtureCluster, cluster: `{kind: Namespace, metadata: {name: old, deletionTimestamp: "2026-01-01T00:00:00Z"}}`},
 		},
+		torporv1alpha1.NoControllerFinding: {
+			"a Deployment without the feature workloads":     {args: "deployment/NAME", hub: fixtureDeployment, controllers: "hibernation,sync"},
+			"a cluster without its controller":               {args: stop, hub: fixtureCluster, controllers: "workloads"},
+			"the resume of a cluster without its controller": {args: "resume NAME", hub: fixtureAsleep, controllers: "workloads"},
+			"a MySQLCluster without provisioning":            {args: "mysqlcluster/NAME --part reconciliation", hub: fixtureMySQL, controllers: "clustering"},
+			"an app without its controllers":                 {args: app, hub: fixtureApp, controllers: "hibernation"},
+			"a cluster in an unwatched namespace":            {args: stop, hub: fixtureCluster, controllers: "hibernation", namespaces: "team-a,team-b"},
+		},
 		torporv1alpha1.HibernationUnsupportedFinding: {
-			"a version that is too old":     {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: \"False\", reason: Unsupported, message: too old, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
-			"a cluster that is not there":   {args: stop, hub: strings.Replace(fixtureCluster, "installed: true", "installed: false", 1)},
-			"a platform that nobody stops":  {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: no actuator, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
-			"a spec that lacks its infraID": {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: Unknown, reason: InvalidSpec, message: no infraID, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"a version that is too old":       {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: \"False\", reason: Unsupported, message: too old, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"a cluster that is not installed": {args: stop, hub: strings.Replace(fixtureCluster, "installed: true", "installed: false", 1)},
+			"a platform without an actuator":  {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: no actuator, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"machines of a group":             {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: found machines of the group a, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"a spec that lacks its infraID":   {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: Unknown, reason: InvalidSpec, message: no infraID, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
 		},
 		torporv1alpha1.PausedFinding: {
-			"an annotation pauses it": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'true'}}", 1)},
+			"an owner's opt-out":                {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/infra-disabled: 'true'}}", 1)},
+			"a cluster paused by an annotation": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'true'}}", 1)},
 		},
 		torporv1alpha1.NotCheckedFinding: {
-			"nobody has looked at the cluster":  {args: stop, hub: fixtureCluster, isUnchecked: true},
-			"a list that the cluster keeps off": {args: stop, hub: fixtureCluster, unread: "CronJobs"},
+			"a cluster without a survey":      {args: stop, hub: fixtureCluster, isUnchecked: true},
+			"a list that the cluster refuses": {args: stop, hub: fixtureCluster, unread: "CronJobs"},
 		},
 		torporv1alpha1.StopRefusedFinding: {
 			"a Deployment that another object owns": {args: "deployment/NAME", hub: strings.Replace(fixtureDeployment, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: example.com/v1, kind: Shop, name: shop, uid: 1-2, controller: true}]}", 1)},
 			"an autoscaler that scales from zero":   {args: "deployment/NAME", hub: fixtureDeployment + strings.Replace(fixtureAutoscaler, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: NAME, uid: 1-2, controller: true}]}", 1)},
 		},
 		torporv1alpha1.UntilInvalidFinding: {
-			"an end that makes no sense":             {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
-			"an end that an earlier stop left":       {args: app, hub: strings.Replace(fixtureApp, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: '2020-01-01T00:00:00Z'}}", 1)},
-			"an end that a stop which holds ignores": {args: stop, hub: strings.Replace(fixtureAsleep, "requested: true", "requested: true, requestedUntil: tomorrow", 1)},
+			"a malformed end":                   {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
+			"an end left by an earlier stop":    {args: app, hub: strings.Replace(fixtureApp, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: '2020-01-01T00:00:00Z'}}", 1)},
+			"a malformed end of a current stop": {args: stop, hub: strings.Replace(fixtureAsleep, "requested: true", "requested: true, requestedUntil: tomorrow", 1)},
 		},
 		torporv1alpha1.SlumberGoesOnFinding: {
-			"a Slumber stops it for longer": {args: stop + " --until 1h", hub: running + scheduled},
+			"a Slumber stops the cluster for longer": {args: stop + " --until 1h", hub: running + scheduled},
 		},
 		torporv1alpha1.StoppedBySlumberFinding: {
-			"a start while a Slumber stops it":         {args: "start " + stop, hub: running + scheduled},
-			"the start of an app that a Slumber stops": {args: "start " + app, hub: strings.Replace(fixtureApp, "status: {", "status: {scheduledStops: [{slumber: nights, stops: [{since: \"2026-01-02T00:00:00Z\", requested: true}]}], ", 1)},
+			"a start while a Slumber stops the cluster": {args: "start " + stop, hub: running + scheduled},
+			"the start of an app that a Slumber stops":  {args: "start " + app, hub: strings.Replace(fixtureApp, "status: {", "status: {scheduledStops: [{slumber: nights, stops: [{since: \"2026-01-02T00:00:00Z\", requested: true}]}], ", 1)},
 		},
 		torporv1alpha1.BeingDeletedFinding: {
 			"a cluster that is being deleted": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, finalizers: [example.com/keep]}", 1), isDeleted: true},
@@ -208,12 +223,12 @@ func faults() map[string]map[string]planFixture {
 			"an app that was never pushed":         {args: "start " + app, hub: strings.Replace(strings.Replace(fixtureApp, ", currentDropletRef: {name: build}", "", 1), "STARTED", "STOPPED", 1)},
 		},
 		torporv1alpha1.DeploymentUnderwayFinding: {
-			"a deployment that goes on": {args: app, hub: deployment},
+			"a deployment in progress": {args: app, hub: deployment},
 		},
 	}
 }
 
-// cleanFixtures are those in which nothing is to be found, each beside a fault.
+// cleanFixtures returns fixtures without findings, each similar to a fault.
 func cleanFixtures() map[string]planFixture {
 	const stop = "clusterdeployment/NAME"
 	mysql, app := "mysqlcluster/NAME --part clustering", "cfapp/NAME"
@@ -224,39 +239,43 @@ func cleanFixtures() map[string]planFixture {
 		"---\napiVersion: moco.cybozu.com/v1beta2\nkind: BackupPolicy\nmetadata: {name: NAME}\nspec: {schedule: \"0 0 29 2 *\", jobConfig: {serviceAccountName: a, bucketConfig: {bucketName: b}, workVolume: {emptyDir: {}}}}\n"
 	finished := fixtureApp + "---\napiVersion: torpor.dev/v1alpha1\nkind: CFDeployment\nmetadata: {name: NAME}\nspec: {appRef: {name: NAME}}\nstatus: {value: FINALIZED, reason: DEPLOYED}\n"
 	return map[string]planFixture{
-		"a cluster without trouble":                       {args: stop, hub: fixtureCluster},
+		"a healthy cluster":                               {args: stop, hub: fixtureCluster},
+		"a cluster that a manager acts on":                {args: stop, hub: fixtureCluster, controllers: "hibernation"},
+		"a cluster in a watched namespace":                {args: stop, hub: fixtureCluster, controllers: "hibernation", namespaces: "team-a," + fixtureNamespace},
+		"a MySQLCluster that clustering acts on":          {args: mysql, hub: fixtureMySQL, controllers: "clustering"},
 		"a stop that ends before its certificates do":     {args: "hibernate NAME --until 60h", hub: fixtureCluster},
 		"a cluster that hibernates is resumed":            {args: "resume NAME", hub: fixtureAsleep},
 		"a webhook that fails open":                       {args: stop, hub: fixtureCluster, cluster: webhookOf("Ignore", inCluster, "pods", "{}")},
-		"a webhook that leaves the system out":            {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods, leases", notTheSystem)},
+		"a webhook that excludes the system's namespaces": {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods, leases", notTheSystem)},
 		"a webhook outside the cluster":                   {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", "{url: 'https://guard.example.com'}", "pods", "{}")},
 		"a webhook for Deployments":                       {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "deployments", "{}")},
 		"a budget that allows a disruption":               {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 3, disruptionsAllowed: 1}}"},
 		"a CronJob that is suspended":                     {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", suspend: true")},
-		"a CronJob of each minute for an hour":            {args: stop + " --until 1h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
+		"a CronJob every minute for an hour":              {args: stop + " --until 1h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
 		"an hourly CronJob over a night":                  {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
 		"a CronJob with a deadline":                       {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", startingDeadlineSeconds: 300")},
 		"a volume of the cloud":                           {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {csi: {driver: d}, claimRef: {namespace: shop, name: data}}, status: {phase: Bound}}"},
-		"a local volume that nobody has claimed":          {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}}, status: {phase: Available}}"},
+		"a local volume without a claim":                  {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}}, status: {phase: Available}}"},
 		"a volume that is attached":                       {args: stop, hub: fixtureCluster, cluster: "{kind: VolumeAttachment, metadata: {name: csi-1}, status: {attached: true}}"},
-		"OpenShift of two years":                          {args: stop, hub: fixtureCluster, cluster: "{kind: Namespace, metadata: {name: openshift-cluster-version}}"},
-		"an end that is to come":                          {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: 8h}}", 1)},
+		"an OpenShift cluster years old":                  {args: stop, hub: fixtureCluster, cluster: "{kind: Namespace, metadata: {name: openshift-cluster-version}}"},
+		"an end in the future":                            {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: 8h}}", 1)},
 		"an end that the plan replaces":                   {args: stop + " --until 8h", hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
-		"a pause that says no":                            {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'false'}}", 1)},
-		"a Slumber that stops it no longer":               {args: stop + " --until 1h", hub: running + scheduled},
+		"a pause annotation with the value false":         {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'false'}}", 1)},
+		"a Slumber whose stop has expired":                {args: stop + " --until 1h", hub: running + scheduled},
 		"a healthy MySQLCluster":                          {args: mysql, hub: fixtureMySQL + "status: {conditions: [{type: Healthy, status: \"True\", reason: Healthy, message: fine, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n"},
 		"a backup that comes later":                       {args: "mysqlcluster/NAME --part reconciliation --until 1h", hub: weekly},
-		"a start of which the manager has only a warning": {args: "start " + mysql, hub: fixtureMySQL + "status: {pause: {startFindings: [{severity: warn, message: a replica is behind, remedy: wait}]}}\n"},
+		"a start with only a warning of the manager":      {args: "start " + mysql, hub: fixtureMySQL + "status: {pause: {startFindings: [{severity: warn, message: a replica is behind, remedy: wait}]}}\n"},
 		"an app that runs":                                {args: app, hub: fixtureApp},
 		"an app that is started again":                    {args: "start " + app, hub: strings.Replace(fixtureApp, "STARTED", "STOPPED", 1)},
 		"a Deployment":                                    {args: "deployment/NAME --until 8h", hub: fixtureDeployment},
 		"a Deployment with an autoscaler that rests":      {args: "deployment/NAME", hub: fixtureDeployment + fixtureAutoscaler},
 		"a daily CronJob":                                 {args: "cronjob/NAME --until 60h", hub: fixtureCronJob},
-		"a deployment that is over":                       {args: app, hub: finished},
+		"a finished deployment":                           {args: app, hub: finished},
 	}
 }
 
-// testPlanFixtures runs the command on each fixture, whose cluster was surveyed as the manager does it. A fault has its own code and no other.
+// testPlanFixtures runs the command on each fixture, after a survey of its cluster as the manager makes it. A fault has
+// exactly its own code.
 func testPlanFixtures(t *testing.T, server *testenv.Environment) {
 	t.Helper()
 	server.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fixtureNamespace}})
@@ -279,6 +298,7 @@ func testPlanFixtures(t *testing.T, server *testenv.Environment) {
 func (f planFixture) expectCodes(t *testing.T, server *testenv.Environment, name string, codes ...string) {
 	t.Helper()
 	f.create(t, server, name)
+	f.holdLease(t, server)
 	args := append([]string{"plan"}, strings.Fields(strings.ReplaceAll(f.args, "NAME", name))...)
 	args = append(args, "-n", fixtureNamespace, "--kubeconfig", server.KubeconfigPath(t))
 	var text, data, said bytes.Buffer
@@ -304,7 +324,8 @@ func (f planFixture) expectCodes(t *testing.T, server *testenv.Environment, name
 	}
 }
 
-// testPlanReadsEveryPage has more autoscalers than one page of a list, of which the last by name scales the Deployment from zero.
+// testPlanReadsEveryPage creates more autoscalers than a page of a list holds. The last by name scales the Deployment
+// from zero.
 func testPlanReadsEveryPage(t *testing.T, server *testenv.Environment) {
 	t.Helper()
 	namespace := server.CreateNamespace(t)
@@ -332,11 +353,11 @@ func testPlanReadsEveryPage(t *testing.T, server *testenv.Environment) {
 	var text, said bytes.Buffer
 	code := Run(t.Context(), Streams{Out: &text, Err: &said}, []string{"plan", "deployment/web", "-n", namespace, "--kubeconfig", server.KubeconfigPath(t)})
 	if exit.Code(code) != exit.Refused || !strings.Contains(text.String(), "the ScaledObject web of KEDA") {
-		t.Errorf("expected the last autoscaler to be told, found exit code %d: %s%s", code, text.String(), said.String())
+		t.Errorf("expected the last autoscaler to be reported, found exit code %d: %s%s", code, text.String(), said.String())
 	}
 }
 
-// create makes the objects of a fixture, with the status that a survey of its cluster leads to.
+// create makes the objects of a fixture, with the status that follows from a survey of its cluster.
 func (f planFixture) create(t *testing.T, server *testenv.Environment, name string) {
 	t.Helper()
 	for i, doc := range strings.Split(strings.ReplaceAll(f.hub, "NAME", name), "---\n") {
@@ -364,7 +385,23 @@ func (f planFixture) create(t *testing.T, server *testenv.Environment, name stri
 	}
 }
 
-// survey looks at the fixture's cluster as the manager looks at a real one.
+// holdLease creates the Lease of the installation as a manager writes it.
+func (f planFixture) holdLease(t *testing.T, server *testenv.Environment) {
+	t.Helper()
+	if f.controllers == "" {
+		return
+	}
+	held := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}}
+	scope := lease.Scope{Controllers: strings.Split(f.controllers, ",")}
+	if f.namespaces != "" {
+		scope.Namespaces = strings.Split(f.namespaces, ",")
+	}
+	lease.Take(held, "torpor-system", scope, time.Hour, time.Now())
+	server.ExpectCreated(t, held)
+	t.Cleanup(func() { testenv.ExpectNoError(t, server.Client.Delete(context.WithoutCancel(t.Context()), held)) })
+}
+
+// survey surveys the fixture's cluster as the manager surveys a real one.
 func (f planFixture) survey(t *testing.T) map[string]any {
 	t.Helper()
 	now := time.Now()
@@ -401,7 +438,7 @@ func (f planFixture) survey(t *testing.T) map[string]any {
 	return check
 }
 
-// TestEveryCodeHasAFault keeps the fixtures complete.
+// TestEveryCodeHasAFault checks that every code has a fixture.
 func TestEveryCodeHasAFault(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(slices.Sorted(slices.Values(stopcheck.Codes())), slices.Sorted(maps.Keys(faults()))); diff != "" {

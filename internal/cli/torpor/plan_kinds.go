@@ -22,14 +22,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
-// planSubject is the object that a plan is about.
+// planSubject is the object of a plan.
 type planSubject struct {
 	obj          client.Object
 	target       target
 	startCommand string
 }
 
-// planFunction plans for one kind. It reads what else it needs of the namespace.
+// planFunction makes a plan for one kind. It reads the other objects that it needs from the namespace.
 type planFunction func(context.Context, *kubeClient, planSubject, stopcheck.PlanRequest) (stopcheck.Plan, error)
 
 func planClusterDeployment(_ context.Context, _ *kubeClient, s planSubject, r stopcheck.PlanRequest) (stopcheck.Plan, error) {
@@ -69,7 +69,7 @@ func planCFApp(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck
 	return stopcheck.PlanApp(app, r), nil
 }
 
-// planSwitched plans for a kind whose own switch the manager sets.
+// planSwitched returns the planFunction of a kind whose switch the manager sets.
 func planSwitched(k stoppable.Kind) planFunction {
 	return func(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck.PlanRequest) (plan stopcheck.Plan, err error) {
 		u, _ := s.obj.(*unstructured.Unstructured)
@@ -79,7 +79,7 @@ func planSwitched(k stoppable.Kind) planFunction {
 		case r.IsStart:
 			object.Changes = is.DescribeStart()
 		case len(is.Saved) > 0:
-			object.Changes = []string{"Nothing of it is changed: it is stopped already"}
+			object.Changes = []string{"Nothing changes: the object is already stopped"}
 		default:
 			if object.Changes, err = stopadapter.DescribeStop(u.Object, k.Switch.Operations); err != nil {
 				object.Refusal = err.Error()
@@ -98,7 +98,7 @@ func planSwitched(k stoppable.Kind) planFunction {
 	}
 }
 
-// judgeAutoscalers returns which autoscaler would undo a stop.
+// judgeAutoscalers returns the refusal if an autoscaler would undo the stop.
 func (kube *kubeClient) judgeAutoscalers(ctx context.Context, u *unstructured.Unstructured) (refusal, unread string, err error) {
 	var all []autoscalingv2.HorizontalPodAutoscaler
 	err = eachItem(ctx, kube, &autoscalingv2.HorizontalPodAutoscalerList{}, func(a *autoscalingv2.HorizontalPodAutoscaler) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package torpor is the plugin `kubectl torpor`, with which people see what is stopped, whatever its kind, who stopped it, why and until
-// when; and with which they stop and start it. Its specification is testdata/*.txtar.
+// Package torpor implements the plugin `kubectl torpor`. It shows what is stopped, who stopped it, why and until when,
+// for all kinds alike, and it stops and starts objects. testdata/*.txtar specify its behaviour.
 package torpor
 
 import (
@@ -23,11 +23,12 @@ import (
 
 const (
 	programName = "kubectl-torpor"
-	// commandTimeout bounds all calls of a command together, beside the limit of each. What a command waits for, it may wait for longer.
+	// commandTimeout limits all calls of a command together, in addition to the limit of each call. --wait and --watch
+	// extend it.
 	commandTimeout = 5 * time.Minute
 )
 
-// Streams are what a command writes.
+// Streams are the outputs of a command.
 type Streams struct{ Out, Err io.Writer }
 
 type commands struct {
@@ -36,12 +37,12 @@ type commands struct {
 	connect func() (*kubeClient, error)
 }
 
-// Run runs a command line without the program's name, and returns the exit code that the help lists.
+// Run runs a command line, without the program's name, and returns an exit code that the help lists.
 func Run(ctx context.Context, s Streams, args []string) int {
 	a := &commands{Streams: s, clock: clock.RealClock{}}
 	root := a.newRootCommand()
 	commandStarted := false
-	// An error before a command runs is one of the command line.
+	// An error before a command runs is an error of the command line.
 	root.PersistentPreRun = func(*cobra.Command, []string) { commandStarted = true }
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
@@ -56,13 +57,13 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	return int(exit.CodeOf(err))
 }
 
-// The flags by which a command may take longer.
+// These flags extend the time that a command may take.
 const (
 	waitFlag, timeoutFlag = "wait", "timeout"
 	watchFlag             = "watch"
 )
 
-// limitCommand returns the context of a command with its limit.
+// limitCommand returns the context of a command, with the command's time limit.
 func limitCommand(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	if limit := commandLimit(cmd.Flags()); limit > 0 {
 		return context.WithTimeout(cmd.Context(), limit)
@@ -70,7 +71,7 @@ func limitCommand(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	return context.WithCancel(cmd.Context())
 }
 
-// commandLimit is how long a command may take; 0 for as long as somebody looks on.
+// commandLimit is the time limit of a command; 0 is no limit, for a watch.
 func commandLimit(f *pflag.FlagSet) time.Duration {
 	if watches, err := f.GetBool(watchFlag); err == nil && watches {
 		return 0
@@ -86,35 +87,35 @@ func (a *commands) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:         programName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl torpor"},
-		Short:       "Stop and start things; see what is stopped, who stopped it, why and until when",
-		Long: `Stop and start ClusterDeployments, MySQLClusters, CFApps, Deployments, StatefulSets, CronJobs and the kinds of StopAdapters; see
-what is stopped, who stopped it, why and until when.
+		Short:       "Stop and start objects; show which are stopped, by whom, why and until when",
+		Long: `Stop and start ClusterDeployments, MySQLClusters, CFApps, Deployments, StatefulSets, CronJobs and the kinds of StopAdapters; show
+which objects are stopped, by whom, why and until when.
 
-An object is named KIND/NAME, such as cfapp/shop. A kind has its short name, its singular and its plural; one of a StopAdapter has the
-name of that, such as clusters.postgresql.cnpg.io.
+An object is named KIND/NAME, such as cfapp/shop. A kind is named by its short name, singular or plural; a kind of a StopAdapter by the
+name of the StopAdapter, such as clusters.postgresql.cnpg.io. A CFApp is named by its display name or its GUID.
 
 Exit codes:
   0  done, also if there was nothing to do
   1  failed
   2  wrong usage; nothing was changed
-  3  timed out: it is asked for, but not reached yet
-  4  refused: it would do harm, or make no sense`,
-		Example: `  # What can be stopped in this namespace, and in all of them
+  3  timed out: the request was written, but its effect was not reached yet
+  4  refused: the change would do harm, or make no sense`,
+		Example: `  # List the stoppable objects of this namespace, and of all namespaces
   kubectl torpor status
   kubectl torpor status -A
 
-  # Stop it for the night, and start it again
+  # Stop an app for the night, and start it again
   kubectl torpor stop cfapp/shop --reason "no budget" --until 10h
   kubectl torpor start cfapp/shop
   kubectl torpor stop deployment/web --reason "no budget" --until 2h
 
-  # What a stop would do, and what it may run into
+  # Show the effects of a stop and the problems that it may meet
   kubectl torpor plan clusterdeployment/fleet --until 60h
 
-  # Who stopped it, why, until when, and what to do
+  # Show who stopped an object, why, until when, and the next step
   kubectl torpor why mysqlcluster/test
 
-  # Who stopped and started it before
+  # List the earlier stops and starts of an object
   kubectl torpor history cfapp/shop`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -134,7 +135,7 @@ Exit codes:
 	return root
 }
 
-// validateOutput refuses formats that a command does not have.
+// validateOutput returns an error for a format that the command does not support.
 func validateOutput(format string, withWide bool) error {
 	switch {
 	case format == "", format == "json", format == "yaml", format == "wide" && withWide:
@@ -146,7 +147,7 @@ func validateOutput(format string, withWide bool) error {
 	}
 }
 
-// writeData prints what programs read.
+// writeData prints data for programs.
 func (a *commands) writeData(format string, data any) error {
 	text, err := json.MarshalIndent(data, "", "  ")
 	if format == "yaml" {
@@ -163,7 +164,7 @@ func (a *commands) writeData(format string, data any) error {
 	return nil
 }
 
-// writeAligned prints lines whose cells are separated by tabs.
+// writeAligned prints lines with cells separated by tabs.
 func (a *commands) writeAligned(lines []string) error {
 	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
 	for _, line := range lines {

@@ -18,10 +18,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// maxTransitions is how many of each Slumber are told of an object.
+// maxTransitions is the most transitions of a Slumber that an object shows.
 const maxTransitions = 3
 
-// scheduledTransition is when a Slumber begins to stop or to start an object.
+// scheduledTransition is the time at which a Slumber begins to stop or to start an object.
 type scheduledTransition struct {
 	Slumber string `json:"slumber"`
 	// To is Asleep or Awake.
@@ -29,7 +29,7 @@ type scheduledTransition struct {
 	At metav1.Time                 `json:"at"`
 }
 
-// withScheduled has the stop of a Slumber in the row of what nobody else stops.
+// withScheduled adds the stop of a Slumber to the row of an object that is not stopped otherwise.
 func (r stopRow) withScheduled(stops []torporv1alpha1.ScheduledStop) stopRow {
 	for _, one := range stops {
 		r.pastScheduled = append(r.pastScheduled, one.Stops...)
@@ -43,12 +43,13 @@ func (r stopRow) withScheduled(stops []torporv1alpha1.ScheduledStop) stopRow {
 	return r
 }
 
-// skipCommand works as it is printed, whatever the current namespace is.
+// skipCommand returns the command with the namespace, so that it works in any current namespace.
 func (r stopRow) skipCommand() string {
-	return fmt.Sprintf("kubectl torpor skip -n %s %s", r.Namespace, r.displayName())
+	return fmt.Sprintf("kubectl torpor skip -n %s %s", r.Namespace, r.objectName())
 }
 
-// readSlumbers returns those of a namespace, or of all. Nothing is said of those that the user may not read.
+// readSlumbers returns the Slumbers of a namespace, or of all namespaces. It returns none if the user may not list
+// them.
 func (kube *kubeClient) readSlumbers(ctx context.Context, namespace string) (all []torporv1alpha1.Slumber, err error) {
 	err = eachItem(ctx, kube, &torporv1alpha1.SlumberList{}, func(s *torporv1alpha1.Slumber) { all = append(all, *s) }, client.InNamespace(namespace))
 	if connection.IsKindNotServed(err) || k8serrors.IsForbidden(err) {
@@ -60,7 +61,7 @@ func (kube *kubeClient) readSlumbers(ctx context.Context, namespace string) (all
 	return all, nil
 }
 
-// findSlumbers returns those that select the object of a row and are not suspended.
+// findSlumbers returns the Slumbers that select the object and are not suspended.
 func (r stopRow) findSlumbers(all []torporv1alpha1.Slumber) (found []*torporv1alpha1.Slumber) {
 	for i := range all {
 		s := &all[i]
@@ -71,18 +72,22 @@ func (r stopRow) findSlumbers(all []torporv1alpha1.Slumber) (found []*torporv1al
 	return found
 }
 
-// previewSchedules adds to the rows of objects when Slumbers stop and start them next, and takes away skips that are over.
+// previewSchedules adds the next scheduled stops and starts to the rows, and removes expired skips. If no controller
+// acts on an object, NEXT reports that instead of the schedule.
 func (a *commands) previewSchedules(ctx context.Context, kube *kubeClient, rows []stopRow) error {
 	slumbers, err := kube.readSlumbers(ctx, kube.namespace)
 	a.addSchedules(rows, slumbers)
+	addGaps(rows, connection.ReadActing(ctx, kube, a.clock.Now()))
 	return err
 }
 
-// addSchedules does so with the Slumbers that there are. The rows of one object stand beside each other.
+// addSchedules adds the schedules of the given Slumbers, and marks overdue stops. The rows of one object must be
+// adjacent.
 func (a *commands) addSchedules(rows []stopRow, slumbers []torporv1alpha1.Slumber) {
 	for i := range rows {
+		rows[i] = rows[i].withOverdue(a.clock.Now())
 		r := &rows[i]
-		// Of the parts of one object the last one is the whole of it.
+		// The last row of an object stands for the whole object.
 		isPart := i+1 < len(rows) && rows[i+1].groupKind == r.groupKind && rows[i+1].Name == r.Name && rows[i+1].Namespace == r.Namespace
 		if isPart || r.SkippedUntil != nil && !a.clock.Now().Before(r.SkippedUntil.Time) {
 			r.SkippedUntil, r.SkippedBy = nil, ""
@@ -99,7 +104,8 @@ func (a *commands) addSchedules(rows []stopRow, slumbers []torporv1alpha1.Slumbe
 	}
 }
 
-// listTransitions returns the next ones of a Slumber that selects the object: what is skipped falls asleep at the end of that, if a window goes on then.
+// listTransitions returns the next transitions of a Slumber that selects the object. A skipped object falls asleep when
+// the skip ends during a window.
 func (r stopRow) listTransitions(s *torporv1alpha1.Slumber, now time.Time) []scheduledTransition {
 	if r.SkippedUntil == nil {
 		return listTransitions(s, now)
@@ -114,7 +120,7 @@ func (r stopRow) listTransitions(s *torporv1alpha1.Slumber, now time.Time) []sch
 func listTransitions(s *torporv1alpha1.Slumber, now time.Time) (all []scheduledTransition) {
 	schedule, err := slumber.ParseSchedule(s.Spec)
 	if err != nil {
-		return nil // The Slumber's own status says so.
+		return nil // The Slumber's own status reports the error.
 	}
 	next := schedule.NextTransitions(now)
 	for _, one := range next[:min(len(next), maxTransitions)] {
@@ -130,7 +136,7 @@ func (t scheduledTransition) describe() string {
 	return fmt.Sprintf("wakes at %s by Slumber %s", formatTime(&t.At), t.Slumber)
 }
 
-// endOfSleep returns when the sleep ends that goes on, or the next one; zero if none does.
+// endOfSleep returns the end of the current sleep, or of the next one; zero if there is none.
 func endOfSleep(s *torporv1alpha1.Slumber, now time.Time) time.Time {
 	for _, one := range listTransitions(s, now) {
 		if one.To == torporv1alpha1.SlumberAwake {

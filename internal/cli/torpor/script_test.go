@@ -28,12 +28,13 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"kubectl-torpor": run, "kubectl_complete-torpor": run})
 }
 
-// TestPlugin asks a real API server, which takes seconds to start. First it serves none of the kinds, then one, then all.
+// TestPlugin runs against a real API server, which takes seconds to start. The server first serves none of the kinds,
+// then one, then all.
 func TestPlugin(t *testing.T) {
 	t.Parallel()
 	server := testenv.StartAPIServer(t)
 	kubeconfig := server.KubeconfigPath(nil)
-	expectRun(t, kubeconfig, exit.Failed, "expected the API server to serve ClusterDeployments, MySQLClusters or CFApps, or something else that was stopped once, found none of them", "status")
+	expectRun(t, kubeconfig, exit.Failed, "expected the API server to serve ClusterDeployments, MySQLClusters or CFApps, or stopped objects of another kind, found neither", "status")
 	expectRun(t, kubeconfig, exit.Failed, "expected the API server to serve korifi.cloudfoundry.org/v1alpha1, found that it does not", "why", "cfapp/shop")
 	server.InstallCRDs(t, filepath.Join("..", "..", "..", "config", "crd", "moco.cybozu.com_mysqlclusters.yaml"))
 	expectRun(t, kubeconfig, exit.Done, "Nothing that can be stopped found in namespace \"default\".\n", "status")
@@ -44,9 +45,10 @@ func TestPlugin(t *testing.T) {
 	t.Run("plans", func(t *testing.T) { testPlanFixtures(t, server) })
 	t.Run("a plan reads every page", func(t *testing.T) { testPlanReadsEveryPage(t, server) })
 	t.Run("scripts", func(t *testing.T) { scripts.Run(t, server, nil) })
+	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // A cluster has one such Lease.
 }
 
-// expectRun demands the exit code, no output, and a part of what is said beside it.
+// expectRun checks the exit code, the empty output, and a part of stderr.
 func expectRun(t *testing.T, kubeconfig string, code exit.Code, stderr string, args ...string) {
 	t.Helper()
 	var out, said bytes.Buffer

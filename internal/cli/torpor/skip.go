@@ -3,6 +3,7 @@
 package torpor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,18 +13,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 )
 
-// newSkipCommand is no verb of a switch: what people stopped stays stopped.
+// newSkipCommand returns the command skip. It is not a verb, because it changes no switch: a manual stop stays in
+// effect.
 func (a *commands) newSkipCommand() *cobra.Command {
 	var until string
 	cmd := &cobra.Command{
 		Use:   "skip KIND/NAME... [--until TIME|DURATION]",
-		Short: "Keep objects awake although a Slumber would stop them",
-		Long: `Keep objects awake although a Slumber would stop them: until a time, or until the end of the sleep that goes on or comes next.
-What sleeps wakes at once. What somebody has stopped stays stopped.`,
+		Short: "Keep objects running although a Slumber would stop them",
+		Long: `Keep objects running although a Slumber would stop them: until a time, or until the end of the current or next sleep.
+Objects that a Slumber has stopped are started at once. Manual stops stay in effect.`,
 		Example: `  # This night
   kubectl torpor skip cfapp/shop
 
@@ -37,7 +40,7 @@ What sleeps wakes at once. What somebody has stopped stays stopped.`,
 					return err
 				}
 			}
-			for _, arg := range args { // Wrong usage is told before any call.
+			for _, arg := range args { // Report wrong usage before any call.
 				if err := validateTarget(arg); err != nil {
 					return err
 				}
@@ -56,15 +59,27 @@ What sleeps wakes at once. What somebody has stopped stays stopped.`,
 				}
 				targets = append(targets, t)
 			}
-			var errs []error
-			for _, t := range targets {
-				errs = append(errs, a.skip(ctx, kube, t, until))
-			}
-			return errors.Join(errs...)
+			return a.skipAll(ctx, kube, targets, until)
 		},
 	}
-	cmd.Flags().StringVar(&until, "until", "", "until when: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h; the end of the sleep if it is left out")
+	cmd.Flags().StringVar(&until, "until", "", "end of the skip: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h; the end of the sleep by default")
 	return cmd
+}
+
+// skipAll skips each object, and warns if no controller acts on Slumbers.
+func (a *commands) skipAll(ctx context.Context, kube *kubeClient, targets []target, until string) error {
+	var errs []error
+	var skipped []target
+	for _, t := range targets {
+		err := a.skip(ctx, kube, t, until)
+		if errs = append(errs, err); err == nil {
+			skipped = append(skipped, t)
+		}
+	}
+	if len(skipped) > 0 {
+		a.warnOfGaps(connection.ReadActing(ctx, kube, a.clock.Now()), skipped, func(target) string { return slumberControllers })
+	}
+	return errors.Join(errs...)
 }
 
 func (a *commands) skip(ctx context.Context, kube *kubeClient, t target, text string) error {
@@ -86,7 +101,7 @@ func (a *commands) skip(ctx context.Context, kube *kubeClient, t target, text st
 	return nil
 }
 
-// findSkipEnd returns the time that was given, or when the last Slumber that selects an object ends its sleep.
+// findSkipEnd returns the requested time, or the latest end of a sleep among the Slumbers that select the object.
 func (a *commands) findSkipEnd(ctx context.Context, kube *kubeClient, t target, obj client.Object, text string) (until time.Time, err error) {
 	now := a.clock.Now()
 	if text != "" {
@@ -103,9 +118,12 @@ func (a *commands) findSkipEnd(ctx context.Context, kube *kubeClient, t target, 
 		}
 	}
 	if until.IsZero() {
-		return until, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a Slumber that you may read, and that stops it, found none; say until when with --until", t.displayName())}
+		return until, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
+			"%s: expected a Slumber that you may read, and that stops it, found none; set the end with --until", t.displayName())}
 	}
 	return until, nil
 }
 
-func (t target) displayName() string { return t.kind.names[0] + "/" + t.name }
+func (t target) displayName() string {
+	return t.kind.names[0] + "/" + cmp.Or(t.shownName, t.name)
+}

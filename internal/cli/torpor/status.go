@@ -19,6 +19,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 type statusCommand struct {
@@ -31,29 +32,30 @@ func (a *commands) newStatusCommand() *cobra.Command {
 	s := &statusCommand{commands: a}
 	cmd := &cobra.Command{
 		Use:   "status [KIND/NAME... | -l SELECTOR] [-A]",
-		Short: "What can be stopped: its state, since when, by whom, why, until when, and what now",
-		Long: `What can be stopped: its state, since when, by whom, why, until when, and what now.
-SINCE and BY are of the stop, or of the start of what runs. Deployments, StatefulSets, CronJobs and objects of StopAdapters are listed
-once somebody or a Slumber has stopped them. A kind that the API server does not serve is left out. So is one that you
-may not list, which is said.`,
-		Example: `  # All of the namespace, and of all namespaces
+		Short: "List stoppable objects: state, since when, by whom, why, until when, and the next step",
+		Long: `List stoppable objects: state, since when, by whom, why, until when, and the next step.
+Stuck objects come first, then overdue stops, then changing, stopped and running objects.
+SINCE and BY describe the stop, or the last start of a running object. Deployments, StatefulSets, CronJobs and objects of StopAdapters are listed
+once a user or a Slumber has stopped them. A kind that the API server does not serve is left out. A kind that you
+may not list is left out with a warning.`,
+		Example: `  # List the objects of the namespace, and of all namespaces
   kubectl torpor status
   kubectl torpor status -A
 
-  # What a team has, with what each status says
+  # List the objects of a team, with the messages of their statuses
   kubectl torpor status -l team=a -o wide
 
-  # Until you end it: what changes
+  # Print changes until you interrupt the command
   kubectl torpor status -A -w
 
-  # Two objects, for a program
+  # Print two objects for a program
   kubectl torpor status mysqlcluster/test cfapp/shop -o json`,
 		ValidArgsFunction: a.completeNames(0, anyKind, stopRow.displayName),
 		RunE:              s.run,
 	}
 	cmd.Flags().BoolVarP(&s.isEverywhere, "all-namespaces", "A", false, "the objects of all namespaces")
 	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "labels of the objects, such as team=a, instead of names")
-	cmd.Flags().BoolVarP(&s.watches, watchFlag, "w", false, "go on, and print what changes")
+	cmd.Flags().BoolVarP(&s.watches, watchFlag, "w", false, "keep running, and print changes")
 	cmd.Flags().StringVarP(&s.output, "output", "o", "", "json, yaml, wide, or empty for text")
 	completion.OfferValues(cmd, "output", "json", "yaml", "wide")
 	return cmd
@@ -89,17 +91,20 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 		rows, err = s.listAllRows(ctx, kube, selector)
 	}
 	err = errors.Join(err, s.previewSchedules(ctx, kube, rows))
+	hideSharedNames(rows, rows)
+	sortByAttention(rows, s.clock.Now())
 	if s.watches && err == nil {
 		return s.follow(ctx, kube, selector, rows)
 	}
-	// What was found is shown, whatever else was not.
+	// Show the rows that were found even after an error.
 	if err != nil && len(rows) == 0 {
 		return err
 	}
 	return errors.Join(s.write(rows), err)
 }
 
-// parseSelector refuses an empty selector: it is more likely a variable that was not set.
+// parseSelector returns an error for an empty selector, which is more likely an unset variable than a request for
+// everything.
 func parseSelector(text string, isGiven bool) (labels.Selector, error) {
 	selector, err := labels.Parse(text)
 	if err != nil {
@@ -132,7 +137,8 @@ func (kube *kubeClient) getAllRows(ctx context.Context, args []string) ([]stopRo
 	return rows, errors.Join(errs...)
 }
 
-// listAllRows reads all kinds that there are. It fails where it may list none of them, since that is no answer.
+// listAllRows reads the objects of all kinds. It returns an error if no kind can be listed, because an empty table
+// would be misleading.
 func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selector labels.Selector) ([]stopRow, error) {
 	var rows []stopRow
 	var errs []error
@@ -159,12 +165,13 @@ func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selec
 	}
 	switch {
 	case !hasOwn && len(rows)+len(errs) == 0:
-		return nil, errors.New("expected the API server to serve ClusterDeployments, MySQLClusters or CFApps, or something else that was stopped once, found none of them; install the CRDs")
+		return nil, errors.New(
+			"expected the API server to serve ClusterDeployments, MySQLClusters or CFApps, or stopped objects of another kind, found neither; install the CRDs")
 	case len(forbidden) > 0 && len(forbidden) == len(served):
 		return nil, fmt.Errorf("expected the right to list %s in %s, found that all are forbidden; ask for it or choose another namespace with -n",
 			strings.Join(forbidden, ", "), kube.namespaceText())
 	case len(forbidden) > 0:
-		fmt.Fprintf(s.Err, "warning: left out what you may not list in %s: %s\n", kube.namespaceText(), strings.Join(forbidden, ", "))
+		fmt.Fprintf(s.Err, "warning: left out kinds that you may not list in %s: %s\n", kube.namespaceText(), strings.Join(forbidden, ", "))
 	}
 	if len(rows) == 0 && len(errs) == 0 {
 		fmt.Fprintf(s.Err, "Nothing that can be stopped found in %s.\n", kube.namespaceText())
@@ -179,8 +186,7 @@ func (s *statusCommand) write(rows []stopRow) error {
 	case len(rows) == 0:
 		return nil
 	}
-	table := newAlignedTable(s.Out)
-	return table.write(append([][]string{s.headings()}, s.cellsOf(rows)...))
+	return newAlignedTable(s.Out, s.headings()...).write(s.cellsOf(rows))
 }
 
 func (s *statusCommand) headings() []string {
@@ -198,7 +204,8 @@ func (s *statusCommand) cellsOf(rows []stopRow) [][]string {
 	var table [][]string
 	for _, r := range rows {
 		cells := []string{
-			r.displayName(), r.Part, formatCell(r.State), s.formatAge(r.Since), formatCell(r.By), formatCell(r.Reason), formatTime(r.Until), formatCell(r.Next),
+			r.displayName(), r.Part, formatCell(r.State), s.formatAge(r.Since), formatCell(r.By), formatCell(r.Reason),
+			stoprecord.FormatEnd(r.Until, s.clock.Now()), formatCell(r.Next),
 		}
 		if s.output == "wide" {
 			cells = append(cells, formatCell(r.Message))
@@ -209,11 +216,6 @@ func (s *statusCommand) cellsOf(rows []stopRow) [][]string {
 		table = append(table, cells)
 	}
 	return table
-}
-
-// displayName is what the commands take.
-func (r stopRow) displayName() string {
-	return cmp.Or(r.kindName, strings.ToLower(r.Kind)) + "/" + r.Name
 }
 
 func (a *commands) formatAge(at *metav1.Time) string {
@@ -230,7 +232,7 @@ func formatTime(at *metav1.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// formatCell makes one line of what somebody wrote, without what would move a terminal's cursor, and a dash of nothing.
+// formatCell turns text written by users into one line without control characters, and empty text into a dash.
 func formatCell(text string) string {
 	printable := strings.Map(func(r rune) rune {
 		switch {

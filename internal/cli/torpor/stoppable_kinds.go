@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// The parts of objects, as the column PART has them.
+// The parts of objects, as shown in the column PART.
 const (
 	machinesPart       = "machines"
 	clusteringPart     = "clustering"
@@ -26,53 +26,59 @@ const (
 	serversPart        = "servers"
 )
 
-// stuckPrefix begins the NEXT of what does not go on by itself.
+// stuckPrefix begins the NEXT of a switch that waits for an intervention.
 const stuckPrefix = "it is stuck: "
 
-// stoppableKind is a kind of objects that people stop.
+// stoppableKind is a kind of objects that users can stop.
 type stoppableKind struct {
 	gvk schema.GroupVersionKind
-	// names are what people call it, in lower case: the singular first, then the plural and the short names.
+	// names are the names of the kind in commands, in lower case: the singular first, then the plural and the short
+	// names.
 	names []string
-	// isSwitched says that its objects know nothing of Torpor. Those that nobody ever stopped are in no table, because every cluster is full of them.
+	// isSwitched is set if the controllers of the kind do not know Torpor. Objects that were never stopped are not
+	// listed, because every cluster has many of them.
 	isSwitched  bool
 	addToScheme func(*runtime.Scheme) error
 	newObject   func() client.Object
 	newList     func() client.ObjectList
-	// describe has a row for each of the object's switches.
+	// describe returns a row for each switch of the object.
 	describe func(client.Object) []stopRow
-	// parts are the switches that the verbs are about.
+	// parts are the switches that the verbs can change.
 	parts []string
-	// stop sets the switch of a part, and removes what was said of an earlier stop; start sets it back, and removes what was said of the stop.
+	// stop sets the switch of a part, and removes the reason and the end of an earlier stop. start resets the switch,
+	// and removes the reason and the end of the stop.
 	stop, start func(obj client.Object, part string, now time.Time)
-	// restart is nil of a kind that cannot be restarted.
+	// restart is nil for a kind that cannot be restarted.
 	restart func(obj client.Object, now time.Time)
-	// readRevisions returns the revision that an object is to have, and the newest one that all of it has come to; nil of a kind that cannot be restarted.
+	// readRevisions returns the requested revision of an object, and the newest one that the whole object has reached.
+	// It is nil for a kind that cannot be restarted.
 	readRevisions func(obj client.Object) (wanted, settled int64)
-	// annotationsOf are those that say why a part is stopped, and until when.
+	// annotationsOf returns the annotations for the reason and the end of a part's stop.
 	annotationsOf func(part string) stoprecord.AnnotationSwitch
-	// plan says what a stop or a start of a part would do, and what it may run into.
+	// plan returns the effects of a stop or a start of a part, and the problems that it may meet.
 	plan planFunction
+	// displayNameOf returns the name that users gave an object; it is nil for a kind without display names.
+	displayNameOf func(client.Object) string
 }
 
 func (k stoppableKind) hasName(text string) bool {
 	return slices.Contains(k.names, strings.ToLower(text))
 }
 
-// stoppableKinds are those that need no StopAdapter.
+// stoppableKinds returns the kinds that need no StopAdapter.
 func stoppableKinds() []stoppableKind { return append(ownKinds(), workloadKinds()...) }
 
-// ownKinds are those whose status Torpor writes.
+// ownKinds returns the kinds whose status Torpor writes.
 func ownKinds() []stoppableKind {
 	return []stoppableKind{clusterDeploymentKind(), mysqlClusterKind(), cfAppKind()}
 }
 
-// of lets a function of one type handle the objects of its kind.
+// of adapts a function for one type to the objects of its kind.
 func of[T client.Object](change func(T, string, time.Time)) func(client.Object, string, time.Time) {
 	return func(obj client.Object, part string, now time.Time) { change(obj.(T), part, now) }
 }
 
-// sharedAnnotations are those of kinds with one switch.
+// sharedAnnotations returns the annotations of kinds with one switch.
 func sharedAnnotations(string) stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{Reason: torporv1alpha1.ReasonAnnotation, Until: torporv1alpha1.UntilAnnotation}
 }
@@ -82,56 +88,71 @@ func removeSharedAnnotations(obj client.Object) {
 	setAnnotation(obj, torporv1alpha1.UntilAnnotation, "")
 }
 
-// stopRow is what is known of one switch of an object.
+// stopRow describes one switch of an object.
 type stopRow struct {
 	Namespace string `json:"namespace"`
-	// APIGroup is only there of a kind that needs it to be named: that of a StopAdapter.
+	// APIGroup is set only for a kind of a StopAdapter, whose name alone is ambiguous.
 	APIGroup string `json:"apiGroup,omitempty"`
 	Kind     string `json:"kind"`
 	Name     string `json:"name"`
-	// Part is what the switch stops of the object.
+	// DisplayName is the name that users gave the object; empty for kinds without one.
+	DisplayName string `json:"displayName,omitempty"`
+	// Part names what the switch stops.
 	Part string `json:"part"`
-	// State is that of a ClusterDeployment's status.powerState; otherwise running, stopping, stopped, starting or unknown.
+	// State is status.powerState for a ClusterDeployment; otherwise running, stopping, stopped, starting or unknown.
 	State string `json:"state"`
-	// Stopped is whether it is to be stopped now.
+	// Stopped is whether the object is to be stopped now.
 	Stopped bool `json:"stopped"`
-	// Since and By are of the stop while it is to be stopped, of the last start otherwise; Reason and Until are of the stop.
+	// Since and By describe the stop while the object is to be stopped, and the last start otherwise. Reason and Until
+	// describe the stop.
 	Since  *metav1.Time `json:"since,omitempty"`
 	By     string       `json:"by,omitempty"`
 	Reason string       `json:"reason,omitempty"`
 	Until  *metav1.Time `json:"until,omitempty"`
-	// UntilBy is who set that end.
+	// UntilBy is the user who set the end.
 	UntilBy string `json:"untilBy,omitempty"`
-	// SkippedUntil is until when Slumbers leave the object alone, while that is to come, and SkippedBy who said so.
+	// Overdue is whether the stop continues although it should have ended.
+	Overdue bool `json:"overdue,omitempty"`
+	// SkippedUntil is a future time until which Slumbers leave the object alone, and SkippedBy is the user who set it.
 	SkippedUntil *metav1.Time `json:"skippedUntil,omitempty"`
 	SkippedBy    string       `json:"skippedBy,omitempty"`
-	// Next is what people can do, or what happens by itself.
+	// Next is the next step for the user, or the next automatic step.
 	Next string `json:"next,omitempty"`
-	// Message is what the object's status says.
+	// NoController is the reason why no controller acts on the object; empty if one does, or if that is unknown.
+	NoController string `json:"noController,omitempty"`
+	// remedy is the next step for NoController.
+	remedy string
+	// Message is the message of the object's status.
 	Message string `json:"message,omitempty"`
 	stops   stoprecord.Records
-	// untilAnnotation says when the stop ends.
+	// untilAnnotation is the annotation with the end of the stop.
 	untilAnnotation string
 	conditions      []metav1.Condition
-	// isAsked is whether the switch asks for a stop that goes on. What sleeps by itself is stopped, too.
+	// isAsked is whether the switch requests a stop that has not expired. An object that stopped automatically is
+	// Stopped, but not asked.
 	isAsked bool
-	// Schedule is when Slumbers stop and start the object next.
+	// Schedule lists the next stops and starts of the object by Slumbers.
 	Schedule []scheduledTransition `json:"schedule,omitempty"`
-	// labels are the object's, by which Slumbers select it; slumber is the name of the one that stops it.
+	// labels are the labels of the object, by which Slumbers select it. slumber is the name of the Slumber that stops
+	// it.
 	labels    map[string]string
 	groupKind schema.GroupKind
 	slumber   string
-	// pastScheduled are the stops of Slumbers that the object remembers.
+	// pastScheduled are the stops by Slumbers in the record of the object.
 	pastScheduled []torporv1alpha1.StopRecord
-	// refusal is why the manager does not start what is to be started, or does not stop what is to be stopped.
+	// refusal is the reason why the manager refuses the requested stop or start.
 	refusal string
-	// kindName is what the commands take, where that is not the kind in lower case.
+	// kindName is the name of the kind in commands, if it is not the kind in lower case.
 	kindName string
-	// isUntouched says that neither somebody nor a Slumber ever stopped it, and restsByItself that its own switch does.
+	// isNameShared is whether the display name also names another object.
+	isNameShared bool
+	// isUntouched is whether neither a user nor a Slumber ever stopped the object, and restsByItself whether its own
+	// switch stops it.
 	isUntouched, restsByItself bool
 }
 
-// newStopRow takes from the record what is about the switch as it is now: the controller may not have seen yet what somebody wrote.
+// newStopRow fills a row from the record, but only if the record matches the switch. The controller may not have seen
+// the latest write yet.
 func newStopRow(k schema.GroupVersionKind, obj client.Object, part string, isStopped bool, stops stoprecord.Records) stopRow {
 	r := stopRow{
 		Namespace: obj.GetNamespace(), Kind: k.Kind, Name: obj.GetName(), Part: part, Stopped: isStopped, stops: stops, labels: obj.GetLabels(), groupKind: k.GroupKind(),
@@ -150,7 +171,7 @@ func newStopRow(k schema.GroupVersionKind, obj client.Object, part string, isSto
 	return r
 }
 
-// withNext adds what to do about a stop: what is wrong with it first, then what ends it.
+// withNext sets NEXT: an error of the stop first, otherwise the step that ends the stop.
 func (r stopRow) withNext(startCommand string) stopRow {
 	ignored := r.stops.DescribeIgnored(r.untilAnnotation)
 	switch {
@@ -158,18 +179,18 @@ func (r stopRow) withNext(startCommand string) stopRow {
 	case ignored != "":
 		r.Next = ignored
 	case r.slumber != "" && r.Until != nil:
-		r.Next = "wakes by itself, or by " + r.skipCommand()
+		r.Next = r.wakesItself()
 	case r.slumber != "":
 		r.Next = r.skipCommand()
 	case r.Until != nil:
-		r.Next = "starts by itself"
+		r.Next = stoprecord.StartsByItself
 	default:
 		r.Next = startCommand
 	}
 	return r
 }
 
-// startCommand works as it is printed, whatever the current namespace is.
+// startCommand returns the command with the namespace, so that it works in any current namespace.
 func (r stopRow) startCommand() string {
-	return fmt.Sprintf("kubectl torpor start -n %s %s", r.Namespace, r.displayName())
+	return fmt.Sprintf("kubectl torpor start -n %s %s", r.Namespace, r.objectName())
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
-// TestDescribe has of each kind what one of its rows says, as PART STATE BY STOPPED NEXT.
+// TestDescribe checks one row of an object of each kind, as PART STATE BY STOPPED NEXT.
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	at, later := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
@@ -39,38 +39,38 @@ func TestDescribe(t *testing.T) {
 		row  int
 		want string
 	}{
-		"a cluster of which nothing is known":              {newCluster("", "", nil), 0, `machines unknown - false -`},
-		"a cluster that sleeps":                            {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, held), 0, `machines Hibernating alice true kubectl torpor start -n ns clusterdeployment/x`},
-		"a cluster that resumes by itself":                 {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, timed), 0, `machines Hibernating alice true starts by itself`},
-		"a cluster whose time is over":                     {newCluster(hivev1.PowerStateHibernating, "Running", nil, over), 0, `machines Running torpor.dev/until false -`},
-		"a cluster that somebody resumed":                  {newCluster(hivev1.PowerStateRunning, "Running", nil, ended), 0, `machines Running bob false -`},
+		"a cluster without a status":                       {newCluster("", "", nil), 0, `machines unknown - false -`},
+		"a cluster that hibernates":                        {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, held), 0, `machines Hibernating alice true kubectl torpor start -n ns clusterdeployment/x`},
+		"a hibernation with an end":                        {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, timed), 0, `machines Hibernating alice true starts by itself`},
+		"a hibernation that has ended":                     {newCluster(hivev1.PowerStateHibernating, "Running", nil, over), 0, `machines Running torpor.dev/until false -`},
+		"a cluster resumed by a user":                      {newCluster(hivev1.PowerStateRunning, "Running", nil, ended), 0, `machines Running bob false -`},
 		"a stop that no controller has seen":               {newCluster(hivev1.PowerStateHibernating, "Running", nil, ended), 0, `machines Running - true kubectl torpor start -n ns clusterdeployment/x`},
 		"a start that no controller has seen":              {newCluster(hivev1.PowerStateRunning, "Hibernating", nil, held), 0, `machines Hibernating - false -`},
-		"a cluster that sleeps by hibernateAfter":          {newCluster("", "Hibernating", &hivev1.HibernationRecord{SleepStartedAt: at, RequestedBy: "hibernateAfter", PowerStateBefore: new(hivev1.PowerState(""))}), 0, `machines Hibernating hibernateAfter true resumes when the annotation torpor.dev/resume-requested-at has a later time, in RFC 3339`},
+		"a hibernation by hibernateAfter":                  {newCluster("", "Hibernating", &hivev1.HibernationRecord{SleepStartedAt: at, RequestedBy: "hibernateAfter", PowerStateBefore: new(hivev1.PowerState(""))}), 0, `machines Hibernating hibernateAfter true resumes when the annotation torpor.dev/resume-requested-at has a later time, in RFC 3339`},
 		"a cluster that is stuck":                          {withCondition(newCluster(hivev1.PowerStateHibernating, "FailedToStop", nil, held), hivev1.ClusterStalledCondition, "FailedToStop"), 0, `machines FailedToStop alice true it is stuck: said`},
-		"an end that makes no sense":                       {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, malformed), 0, `machines Hibernating alice true torpor.dev/until is ignored: expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found "tomorrow"; correct or remove it`},
+		"a malformed end":                                  {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, malformed), 0, `machines Hibernating alice true torpor.dev/until is ignored: expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found "tomorrow"; correct or remove it`},
 		"an app that stops":                                {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.RunningReason, held), 0, `app stopping alice true kubectl torpor start -n ns cfapp/x`},
 		"an app that is stopped":                           {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.StoppedReason, timed), 0, `app stopped alice true starts by itself`},
 		"an app that starts":                               {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.StoppedReason, ended), 0, `app starting bob false -`},
 		"an app that runs":                                 {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason), 0, `app running - false -`},
 		"an app that is blocked":                           {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.BlockedReason), 0, `app starting - false it is stuck: said`},
 		"clustering that is asked to stop":                 {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 0, `clustering stopping alice true -`},
-		"reconciliation beside it":                         {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 1, `reconciliation unknown - false -`},
+		"reconciliation next to stopped clustering":        {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 1, `reconciliation unknown - false -`},
 		"a value that stops nothing":                       {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "yes"), 0, `clustering unknown - false moco.cybozu.com/clustering-stopped="yes" stops nothing: kubectl moco start -n ns clustering x removes it`},
 		"a list of no instance stops none":                 {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "[]"), 2, `instances running - false -`},
 		"a list that cannot be read stops none":            {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "1,2"), 2, `instances running - false -`},
-		"instances that are left alone":                    {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "[1,2]"), 2, `instances stopped - true kubectl annotate -n ns mysqlcluster x moco.cybozu.com/clustering-stopped-instances-`},
+		"instances without clustering":                     {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "[1,2]"), 2, `instances stopped - true kubectl annotate -n ns mysqlcluster x moco.cybozu.com/clustering-stopped-instances-`},
 		"a Deployment that runs":                           {newDeployment(t, 3, 3), 0, `replicas running - false -`},
-		"a Deployment that somebody scaled to zero":        {newDeployment(t, 0, 0), 0, `replicas stopped - false -`},
+		"a Deployment scaled to zero by a user":            {newDeployment(t, 0, 0), 0, `replicas stopped - false -`},
 		"a Deployment that is stopped":                     {keepStopped(newDeployment(t, 0, 0, held)), 0, `replicas stopped alice true kubectl torpor start -n ns deployment/x`},
 		"a Deployment whose Pods go":                       {keepStopped(newDeployment(t, 0, 2, timed)), 0, `replicas stopping alice true starts by itself`},
-		"a Deployment that somebody started":               {newDeployment(t, 3, 1, ended), 0, `replicas starting bob false -`},
+		"a Deployment started by a user":                   {newDeployment(t, 3, 1, ended), 0, `replicas starting bob false -`},
 		"a stop of a Deployment that no manager has seen":  {askToStop(newDeployment(t, 3, 3, ended)), 0, `replicas stopping - true waits for the manager, which needs the feature workloads`},
 		"a start of a Deployment that no manager has seen": {annotateObject(keepStopped(newDeployment(t, 0, 0, held)), torporv1alpha1.StoppedAnnotation, "false"), 0, `replicas starting - false -`},
 		"a Deployment that is not stopped":                 {annotateObject(askToStop(newDeployment(t, 3, 3, held)), torporv1alpha1.StopRefusedAnnotation, "said"), 0, `replicas stopping alice true it is stuck: said`},
 		"a Deployment that a Slumber stops":                {annotateObject(withRestore(newDeployment(t, 0, 0)), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), 0, `replicas stopped Slumber nights true kubectl torpor skip -n ns deployment/x`},
-		"a Deployment that somebody scaled in that":        {annotateObject(annotateObject(newDeployment(t, 3, 3), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), torporv1alpha1.ResumedAnnotation, "2026-01-01T01:00:00Z unknown (field manager kubectl-scale)"), 0, `replicas running unknown (field manager kubectl-scale) false -`},
-		"a stop of clustering whose time was over":         {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", over), 0, `clustering stopping torpor.dev/until false -`},
+		"a Deployment scaled during a Slumber":             {annotateObject(annotateObject(newDeployment(t, 3, 3), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), torporv1alpha1.ResumedAnnotation, "2026-01-01T01:00:00Z unknown (field manager kubectl-scale)"), 0, `replicas running unknown (field manager kubectl-scale) false -`},
+		"a stop of clustering that has expired":            {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", over), 0, `clustering stopping torpor.dev/until false -`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,18 +90,18 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestEveryKindCanBePlanned has a plan of every kind that can be stopped here, for each part that the verbs are about. A kind without one is an error
-// that says which ones have.
+// TestEveryKindCanBePlanned plans every stoppable kind, for each part that the verbs support. The error for a kind
+// without a plan lists the kinds that have one.
 func TestEveryKindCanBePlanned(t *testing.T) {
 	t.Parallel()
 	for _, seam := range append(stoppable.ListKinds(), stoppable.ListWorkloads()...) {
 		k, err := parseKind(stoppableKinds(), strings.ToLower(seam.GVK.Kind))
 		if err != nil {
-			t.Errorf("%s: expected the plugin to know it, found: %v", seam.GVK.Kind, err)
+			t.Errorf("%s: expected the plugin to support the kind, found: %v", seam.GVK.Kind, err)
 			continue
 		}
 		if k.plan == nil || len(k.parts) == 0 || k.gvk != seam.GVK {
-			t.Errorf("%s: expected a plan for some parts of it, found none", seam.GVK.Kind)
+			t.Errorf("%s: expected a plan for at least one part, found none", seam.GVK.Kind)
 		}
 		obj := k.newObject()
 		obj.SetName("x")
@@ -149,12 +149,12 @@ func TestARestartIsOverWhenNoOlderInstanceIsLeft(t *testing.T) {
 		app             *korifiv1alpha1.CFApp
 		wanted, settled int64
 	}{
-		"an app that runs what it should":           {build(started, running, "3", 3, metav1.ConditionFalse), 3, 3},
-		"an app of which a revision was just asked": {build(started, running, "4", 3, metav1.ConditionFalse), 4, 3},
-		"an app whose instances start":              {build(started, starting, "4", 4, metav1.ConditionFalse), 4, 0},
-		"an app with instances of an old revision":  {build(started, running, "4", 4, metav1.ConditionTrue), 4, 0},
-		"an app that is stopped":                    {build(stopped, korifiv1alpha1.StoppedReason, "4", 4, metav1.ConditionFalse), 4, 4},
-		"an app whose revision nobody counts":       {build(started, running, "", 0, metav1.ConditionFalse), 0, 0},
+		"an app that runs the requested revision":  {build(started, running, "3", 3, metav1.ConditionFalse), 3, 3},
+		"an app with a newly requested revision":   {build(started, running, "4", 3, metav1.ConditionFalse), 4, 3},
+		"an app whose instances start":             {build(started, starting, "4", 4, metav1.ConditionFalse), 4, 0},
+		"an app with instances of an old revision": {build(started, running, "4", 4, metav1.ConditionTrue), 4, 0},
+		"an app that is stopped":                   {build(stopped, korifiv1alpha1.StoppedReason, "4", 4, metav1.ConditionFalse), 4, 4},
+		"an app without a revision":                {build(started, running, "", 0, metav1.ConditionFalse), 0, 0},
 	} {
 		if wanted, settled := readCFAppRevisions(row.app); wanted != row.wanted || settled != row.settled {
 			t.Errorf("%s: expected the revisions %d and %d, found %d and %d", name, row.wanted, row.settled, wanted, settled)
@@ -177,7 +177,7 @@ func newMySQL(annotation, value string, stops ...torporv1alpha1.StopRecord) *moc
 	return c
 }
 
-// newDeployment is one with as many Pods as there are, of which all are ready.
+// newDeployment returns a Deployment with the given number of Pods, all of which are ready.
 func newDeployment(t *testing.T, replicas, pods int64, stops ...torporv1alpha1.StopRecord) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
@@ -210,7 +210,7 @@ func withRestore(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return annotateObject(u, torporv1alpha1.RestoreAnnotation, `[{"path": "/spec/replicas", "before": 3, "after": 0}]`)
 }
 
-// keepStopped is what the manager does with one.
+// keepStopped changes a Deployment as the manager does for a stop.
 func keepStopped(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return withRestore(askToStop(u))
 }
@@ -246,7 +246,7 @@ func TestFormatCell(t *testing.T) {
 	}
 }
 
-// TestForeignObjectsSayWhatTheyWaitFor has a Kustomization without a status, of which nobody can say that it runs.
+// TestForeignObjectsSayWhatTheyWaitFor has a Kustomization without a status, so that its state is unknown.
 func TestForeignObjectsSayWhatTheyWaitFor(t *testing.T) {
 	t.Parallel()
 	k, err := NewForeignKind(&torporv1alpha1.StopAdapter{
@@ -269,6 +269,92 @@ func TestForeignObjectsSayWhatTheyWaitFor(t *testing.T) {
 		u.SetAnnotations(annotations)
 		if s := k.DescribeSwitches(u)[0]; s.State+" "+s.Message != want {
 			t.Errorf("expected %q, found %q", want, s.State+" "+s.Message)
+		}
+	}
+}
+
+// TestAttention has a row for each state that tables order.
+func TestAttention(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	passed, toCome := metav1.NewTime(now.Add(-2*time.Hour)), metav1.NewTime(now.Add(time.Hour))
+	var sorted []string
+	rows := []stopRow{
+		{Name: "running", State: "running"},
+		{Name: "stopped", State: "stopped", Stopped: true},
+		{Name: "ends later", State: "stopped", Stopped: true, Until: &toCome},
+		{Name: "unknown", State: "unknown"},
+		{Name: "starting", State: "starting"},
+		{Name: "stopping", State: "Stopping", Stopped: true},
+		{Name: "overdue", State: "Hibernating", Stopped: true, Until: &passed},
+		{Name: "overdue and stopping", State: "stopping", Stopped: true, Until: &passed},
+		{Name: "failed", State: "FailedToStop", Stopped: true},
+		{Name: "refused", State: "stopped", refusal: "said"},
+		{Name: "stuck", State: "starting", Next: stuckPrefix + "said"},
+	}
+	sortByAttention(rows, now)
+	for _, r := range rows {
+		sorted = append(sorted, r.Name)
+	}
+	const want = "failed, refused, stuck, overdue, overdue and stopping, starting, stopping, stopped, ends later, running, unknown"
+	if got := strings.Join(sorted, ", "); got != want {
+		t.Errorf("expected %s, found %s", want, got)
+	}
+}
+
+// TestOverdueStopsPromiseNothing checks the next step of each kind of stop two hours after its end.
+func TestOverdueStopsPromiseNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	passed := metav1.NewTime(now.Add(-2 * time.Hour))
+	byUser := stopRow{Namespace: "ns", Kind: "CFApp", Name: "x", Stopped: true, Until: &passed}
+	bySlumber, stuck := byUser, byUser
+	bySlumber.slumber = "nights"
+	bySlumber, byUser = bySlumber.withNext(""), byUser.withNext("")
+	stuck.Next = stuckPrefix + "said"
+	for want, r := range map[string]stopRow{
+		"should have started by itself: see whether the manager runs":                                         byUser,
+		"should have woken by itself: see whether the manager runs, or run kubectl torpor skip -n ns cfapp/x": bySlumber,
+		"it is stuck: said": stuck,
+	} {
+		if marked := r.withOverdue(now); marked.Next != want || !marked.Overdue {
+			t.Errorf("expected an overdue row with %q, found %t and %q", want, marked.Overdue, marked.Next)
+		}
+		if before := r.withOverdue(passed.Time); before.Next != r.Next || before.Overdue {
+			t.Errorf("expected %q at the end itself, found %q", r.Next, before.Next)
+		}
+	}
+}
+
+// TestShownNames uses display names that a terminal or a shell would interpret, and one that is too long.
+func TestShownNames(t *testing.T) {
+	t.Parallel()
+	for displayName, want := range map[string]string{
+		"shop": "shop", "my_app-1": "my_app-1", strings.Repeat("x", 64): strings.Repeat("x", 64),
+		"": "5a3c", "a b": "5a3c", "a/b": "5a3c", "$(id)": "5a3c", "a\x1b[2J": "5a3c", "a\u202eb": "5a3c", "a\n": "5a3c",
+		strings.Repeat("x", 65): "5a3c", strings.Repeat("x", 1<<20): "5a3c", "müde": "5a3c",
+	} {
+		app := newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason)
+		app.Name, app.Spec.DisplayName = "5a3c", displayName
+		r := describeCFApp(app)[0]
+		if got := r.displayName(); got != "cfapp/"+want {
+			t.Errorf("%.40q: expected cfapp/%s, found %.80q", displayName, want, got)
+		}
+		if r.objectName() != "cfapp/5a3c" || len(r.DisplayName) > maxDisplayName {
+			t.Errorf("%.40q: expected the object 5a3c and a bounded display name, found %s and %d bytes", displayName, r.objectName(), len(r.DisplayName))
+		}
+	}
+}
+
+func TestListCandidates(t *testing.T) {
+	t.Parallel()
+	for want, names := range map[string][]string{
+		"cfapp/a and cfapp/b":                             {"a", "b"},
+		"cfapp/a, cfapp/b, cfapp/c, cfapp/d and cfapp/e":  {"a", "b", "c", "d", "e"},
+		"cfapp/a, cfapp/b, cfapp/c, cfapp/d and 2 others": {"a", "b", "c", "d", "e", "f"},
+	} {
+		if got := listCandidates("cfapp", names); got != want {
+			t.Errorf("expected %s, found %s", want, got)
 		}
 	}
 }

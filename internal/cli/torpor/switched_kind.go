@@ -14,10 +14,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
-// maxConditions is how many conditions of somebody else's status are shown.
+// maxConditions limits the conditions that are shown of a status that Torpor does not own.
 const maxConditions = 50
 
-// workloadKinds are those of Kubernetes itself.
+// workloadKinds returns the workload kinds of Kubernetes.
 func workloadKinds() []stoppableKind {
 	var kinds []stoppableKind
 	names := map[string][]string{
@@ -29,8 +29,8 @@ func workloadKinds() []stoppableKind {
 	return kinds
 }
 
-// switchedKind is a kind whose objects know nothing of Torpor: people annotate what they want, and the manager sets the kind's own switch, and sets
-// it back (ADR 0030, ADR 0035).
+// switchedKind returns a kind whose controllers do not know Torpor. Users annotate an object, and the manager sets the
+// kind's own switch and resets it (ADR 0030, ADR 0035).
 func switchedKind(k stoppable.Kind, names []string) stoppableKind {
 	return stoppableKind{
 		gvk:         k.GVK,
@@ -74,17 +74,18 @@ func describeSwitched(k stoppable.Kind, kindName string, u *unstructured.Unstruc
 		r.Since, r.By = &at, by
 	}
 	if r.State, r.restsByItself = stateOfSwitched(k, r, is, rest, u); r.State == "stopped" || r.State == "running" {
-		r.Message = "" // What a StopAdapter's other question lacks keeps nobody waiting.
+		r.Message = "" // The settled state answers the request. The open question of a StopAdapter does not matter.
 	}
 	return r.withNext(r.startCommand()).withUnseen(is)
 }
 
-// isUntouched reports whether neither somebody nor a Slumber ever stopped an object.
+// isUntouched reports whether neither a user nor a Slumber ever stopped the object.
 func isUntouched(obj metav1.Object, is stopadapter.SwitchState) bool {
 	return len(is.Records)+len(is.Scheduled)+len(is.Saved) == 0 && !stopadapter.IsAsked(obj)
 }
 
-// stateOfSwitched says what became of an object. restsByItself is of one that its own switch stops, which is how somebody wants it.
+// stateOfSwitched returns the state of an object. restsByItself is true if the object's own switch stops it, without a
+// request to Torpor.
 func stateOfSwitched(k stoppable.Kind, r stopRow, is stopadapter.SwitchState, rest stoppable.ObservedActivity, u *unstructured.Unstructured) (state string, restsByItself bool) {
 	isKept := len(is.Saved) > 0
 	switch {
@@ -101,7 +102,8 @@ func stateOfSwitched(k stoppable.Kind, r stopRow, is stopadapter.SwitchState, re
 	}
 }
 
-// withUnseen says what keeps the manager from a stop, or that none has seen it: the feature may be missing.
+// withUnseen sets NEXT to the reason why the manager refuses a stop, or to a hint that no manager has seen the stop:
+// the feature may be missing.
 func (r stopRow) withUnseen(is stopadapter.SwitchState) stopRow {
 	switch {
 	case (r.Stopped || r.isAsked) && is.Refused != "":
@@ -113,7 +115,7 @@ func (r stopRow) withUnseen(is stopadapter.SwitchState) stopRow {
 	return r
 }
 
-// readConditions reads those of somebody else's status, as far as they are like everybody's.
+// readConditions reads the conditions of a status that Torpor does not own, if they have the usual form.
 func readConditions(u *unstructured.Unstructured) (conditions []metav1.Condition) {
 	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 	for _, one := range all[:min(len(all), maxConditions)] {

@@ -22,22 +22,24 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
-// Switch is a row of `kubectl torpor status`, for what shows it elsewhere than in a terminal.
+// Switch is a row of `kubectl torpor status`, for programs that show it outside a terminal.
 type Switch struct{ stopRow }
 
-// IsStuck reports whether it waits for something that does not come by itself.
+// IsStuck reports whether the switch waits for an intervention.
 func (s Switch) IsStuck() bool { return strings.HasPrefix(s.Next, stuckPrefix) || s.refusal != "" }
 
-// IsAsleepBySchedule reports whether a Slumber stops it, which no start ends: kubectl torpor skip does.
+// IsAsleepBySchedule reports whether a Slumber stops the object. Only kubectl torpor skip ends such a stop, not a
+// start.
 func (s Switch) IsAsleepBySchedule() bool { return s.Stopped && s.slumber != "" }
 
-// WithoutHistory leaves out the earlier stops and the conditions, which are most of what a row keeps.
+// WithoutHistory returns the switch without its earlier stops and its conditions, which take most of the memory of a
+// row.
 func (s Switch) WithoutHistory() Switch { return Switch{s.withoutHistory()} }
 
 // Kind is a kind of objects that have switches.
 type Kind struct{ stoppableKind }
 
-// ListKinds returns the kinds that need no StopAdapter, in the order of the tables of the commands.
+// ListKinds returns the kinds that need no StopAdapter, in the order in which the commands list them.
 func ListKinds() []Kind {
 	var kinds []Kind
 	for _, k := range stoppableKinds() {
@@ -46,13 +48,15 @@ func ListKinds() []Kind {
 	return kinds
 }
 
-// IsSwitched reports whether the kind's objects know nothing of Torpor, so that most of them are none of its business.
+// IsSwitched reports whether the controllers of the kind do not know Torpor. Most objects of such a kind are never
+// stopped.
 func (k Kind) IsSwitched() bool { return k.isSwitched }
 
-// IsForeign reports whether a StopAdapter says how the kind's objects are stopped.
+// IsForeign reports whether a StopAdapter describes the kind.
 func (k Kind) IsForeign() bool { return stoppable.FindGroup(k.gvk.Kind) != k.gvk.Group }
 
-// Name tells the kind from all others: the name of its StopAdapter, for several groups have a Cluster, or the kind itself.
+// Name returns a unique name of the kind: the name of its StopAdapter, because several groups have a kind such as
+// Cluster, or the kind itself.
 func (k Kind) Name() string {
 	if k.IsForeign() {
 		return k.names[0]
@@ -60,27 +64,27 @@ func (k Kind) Name() string {
 	return k.gvk.Kind
 }
 
-// HasSwitches reports whether an object has switches that are shown: of what knows nothing of Torpor, somebody has to have stopped it once.
+// HasSwitches reports whether the switches of an object are shown. A switched object must have been stopped once.
 func (k Kind) HasSwitches(obj client.Object) bool {
 	return !k.isSwitched || !isUntouched(obj, stopadapter.ReadSwitch(obj))
 }
 
-// GVK is the kind as the API has it.
+// GVK returns the group, version and kind.
 func (k Kind) GVK() schema.GroupVersionKind { return k.gvk }
 
-// Resource is its plural in paths and rules.
+// Resource returns the plural, as used in paths and RBAC rules.
 func (k Kind) Resource() string { return k.names[1] }
 
-// NewObject and NewList return empty ones.
+// NewObject returns an empty object.
 func (k Kind) NewObject() client.Object { return k.newObject() }
 
 // NewList returns an empty list.
 func (k Kind) NewList() client.ObjectList { return k.newList() }
 
-// CanFlip reports whether FlipSwitch knows the part. Some switches are only shown.
+// CanFlip reports whether FlipSwitch supports the part. Some switches are only shown.
 func (k Kind) CanFlip(part string) bool { return slices.Contains(k.parts, part) }
 
-// DescribeSwitches returns the switches of an object, which it may change.
+// DescribeSwitches returns the switches of an object. It may modify the object.
 func (k Kind) DescribeSwitches(obj client.Object) []Switch {
 	var switches []Switch
 	for _, r := range k.describe(obj) {
@@ -89,7 +93,7 @@ func (k Kind) DescribeSwitches(obj client.Object) []Switch {
 	return switches
 }
 
-// NewScheme knows the kinds.
+// NewScheme returns a scheme with the kinds that need no StopAdapter.
 func NewScheme() (*runtime.Scheme, error) {
 	known := runtime.NewScheme()
 	for _, k := range stoppableKinds() {
@@ -100,19 +104,19 @@ func NewScheme() (*runtime.Scheme, error) {
 	return known, nil
 }
 
-// Flip is what somebody asks of one switch.
+// Flip is a request to change one switch.
 type Flip struct {
 	Kind                  Kind
 	Namespace, Name, Part string
-	// IsStop stops; otherwise it starts.
+	// IsStop requests a stop; otherwise the request is a start.
 	IsStop bool
-	// Reason and Until say why and until when, of a stop; both may be empty.
+	// Reason and Until are the reason and the end of a stop; both may be empty.
 	Reason, Until string
-	// FieldManager is the program that writes.
+	// FieldManager is the field manager of the write.
 	FieldManager string
 }
 
-// Validate refuses what makes no sense before anything is asked of the API server.
+// Validate returns an error for an invalid request before any call of the API server.
 func (f Flip) Validate(now time.Time) error {
 	switch {
 	case !f.Kind.CanFlip(f.Part):
@@ -126,7 +130,8 @@ func (f Flip) Validate(now time.Time) error {
 	return err
 }
 
-// FlipSwitch writes what stop and start write, with the rights of the client. changed is false where there was nothing to do.
+// FlipSwitch writes the same change as the verbs stop and start, with the rights of the client. changed is false if
+// there was nothing to do.
 func FlipSwitch(ctx context.Context, kube client.Client, now clock.PassiveClock, f Flip) (changed bool, err error) {
 	if err := f.Validate(now.Now()); err != nil {
 		return false, err
@@ -139,10 +144,10 @@ func FlipSwitch(ctx context.Context, kube client.Client, now clock.PassiveClock,
 	return r.Changed, r.err
 }
 
-// unwatchedClient is for commands that look once.
+// unwatchedClient implements WithWatch for commands that do not watch.
 type unwatchedClient struct{ client.Client }
 
 // Watch implements client.WithWatch.
 func (unwatchedClient) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
-	return nil, errors.New("expected a command that looks once, found one that watches")
+	return nil, errors.New("expected a command that does not watch, found one that watches")
 }

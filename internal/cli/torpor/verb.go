@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
@@ -24,7 +23,7 @@ const (
 	dryRunServer   = "server"
 )
 
-// verb is what is done to the switch of a part.
+// verb is a change to the switch of a part.
 type verb string
 
 const (
@@ -46,73 +45,76 @@ func (v verb) pastParticiple() string {
 	panic("unknown verb " + v)
 }
 
-// verbCommand changes switches, and may wait until the statuses say so.
+// verbCommand changes switches, and with --wait waits until the statuses report the change.
 type verbCommand struct {
 	*commands
 	verb verb
-	// kindName is that of a command which is about one kind; its arguments are names.
+	// kindName is the kind of a command for one kind, whose arguments are names.
 	kindName                                                string
 	part, selector, reason, until, dryRun, output, longText string
 	isEverywhere, waits                                     bool
 	timeout                                                 time.Duration
-	// fieldManager is that of another program than the plugin.
+	// fieldManager is set by programs other than the plugin.
 	fieldManager string
 	// saidReason and saidUntil are whether the flags are given.
 	saidReason, saidUntil bool
 }
 
 func (a *commands) newStopCommand() *cobra.Command {
-	v := &verbCommand{commands: a, verb: stopVerb, longText: `Stop objects: a ClusterDeployment hibernates, a CFApp has no instances, and one automation of a MySQLCluster rests, which --part names.
-Of Deployments, StatefulSets, CronJobs and the kinds of StopAdapters it is asked by an annotation, by which the manager's feature workloads goes.
-What is stopped already gets the reason and the end that are given.`}
-	return v.newCommand("stop", "Stop objects, and say why and until when", `  # A cluster hibernates for the night
+	v := &verbCommand{commands: a, verb: stopVerb, longText: `Stop objects: hibernate ClusterDeployments, end all instances of CFApps, or stop the automation of MySQLClusters that --part names.
+Deployments, StatefulSets, CronJobs and the kinds of StopAdapters get an annotation, on which the manager's feature workloads acts.
+An object that is already stopped gets the new reason and end.`}
+	return v.newCommand("stop", "Stop objects, with a reason and an end", `  # Hibernate a cluster for the night
   kubectl torpor stop clusterdeployment/fleet --reason "no budget" --until 10h
 
-  # Failover and repair of a MySQLCluster rest; return when it has come to a safe point
+  # Stop failover and repair of a MySQLCluster; return once it has reached a safe point
   kubectl torpor stop mysqlcluster/test --part clustering --reason "compare replicas" --wait
 
-  # A Deployment has no replicas for two hours, and then those that it had
+  # Scale a Deployment to zero for two hours, and then back
   kubectl torpor stop deployment/web --reason "no budget" --until 2h
 
-  # Every app of a team, as the API server would take it
+  # Validate a stop of every app of a team
   kubectl torpor stop cfapp -l team=a --dry-run=server`)
 }
 
 func (a *commands) newStartCommand() *cobra.Command {
-	v := &verbCommand{commands: a, verb: startVerb, longText: `Start what is stopped. What was said of the stop goes with it, and the record keeps it.
-The manager judges a start of clustering: one that would do harm is refused, and --wait returns 4.`}
-	return v.newCommand("start", "Start what is stopped", `  # An app, and return when all its instances are ready
+	v := &verbCommand{commands: a, verb: startVerb, longText: `Start stopped objects. The reason and the end of the stop are removed, and the record keeps them.
+The manager checks a start of clustering: it refuses a start that would do harm, and --wait returns 4.`}
+	return v.newCommand("start", "Start stopped objects", `  # Start an app, and return when all its instances are ready
   kubectl torpor start cfapp/shop --wait
 
-  # All clusters of a team
+  # Resume all clusters of a team
   kubectl torpor start clusterdeployment -l team=a -A`)
 }
 
 func (a *commands) newHibernateCommand() *cobra.Command {
-	v := &verbCommand{commands: a, verb: stopVerb, kindName: "clusterdeployment", longText: "Let clusters hibernate: the machines of each are stopped at its cloud."}
-	return v.newCommand("hibernate", "Let clusters hibernate", `  # For the weekend
+	v := &verbCommand{
+		commands: a, verb: stopVerb, kindName: "clusterdeployment",
+		longText: "Hibernate clusters: stop the machines of each at its cloud.",
+	}
+	return v.newCommand("hibernate", "Hibernate clusters", `  # Hibernate a cluster for the weekend
   kubectl torpor hibernate fleet --reason weekend --until 60h
 
-  # All clusters of a team, and return when their machines are stopped
+  # Hibernate all clusters of a team, and return when their machines are stopped
   kubectl torpor hibernate -l team=a --wait --timeout 30m`)
 }
 
 func (a *commands) newResumeCommand() *cobra.Command {
-	v := &verbCommand{commands: a, verb: startVerb, kindName: "clusterdeployment", longText: `Let clusters resume: the machines of each are started, and its nodes are let in.
-One that sleeps because spec.hibernateAfter was over resumes, too.`}
-	return v.newCommand("resume", "Let clusters resume", `  # Return when it can be used
+	v := &verbCommand{commands: a, verb: startVerb, kindName: "clusterdeployment", longText: `Resume clusters: start the machines of each, and approve the certificate requests of its nodes.
+This includes clusters that hibernate because of spec.hibernateAfter.`}
+	return v.newCommand("resume", "Resume clusters", `  # Resume a cluster, and return when it can be used
   kubectl torpor resume fleet --wait`)
 }
 
 func (a *commands) newRestartCommand() *cobra.Command {
-	v := &verbCommand{commands: a, verb: restartVerb, longText: "Restart apps: each gets a new revision, to which its instances roll over."}
-	return v.newCommand("restart", "Restart apps by a new revision", `  # One app, and return when no instance of the old revision is left
+	v := &verbCommand{commands: a, verb: restartVerb, longText: "Restart apps: each gets a new revision, whose instances replace the old ones."}
+	return v.newCommand("restart", "Restart apps with a new revision", `  # Restart an app, and return when no instance of the old revision is left
   kubectl torpor restart cfapp/shop --wait`)
 }
 
 func (a *commands) newExtendCommand() *cobra.Command {
-	v := &verbCommand{commands: a, verb: extendVerb, longText: `Let stops end later than they would. Nothing is written if a stop has ended meanwhile, or would end sooner; stop sets an earlier end.`}
-	return v.newCommand("extend", "Let stops end later", `  # Two more hours from now
+	v := &verbCommand{commands: a, verb: extendVerb, longText: `Postpone the end of stops. Nothing is written if a stop has ended already, or would end sooner; stop sets an earlier end.`}
+	return v.newCommand("extend", "Postpone the end of stops", `  # End the stop two hours from now
   kubectl torpor extend cfapp/shop --until 2h`)
 }
 
@@ -128,18 +130,18 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 	f := cmd.Flags()
 	f.BoolVarP(&v.isEverywhere, "all-namespaces", "A", false, "with --selector: the objects of all namespaces")
 	f.StringVarP(&v.selector, "selector", "l", "", "labels of the objects, such as team=a, instead of names")
-	f.StringVar(&v.dryRun, "dry-run", dryRunNone, "server: the API server judges the change and keeps nothing of it; none")
+	f.StringVar(&v.dryRun, "dry-run", dryRunNone, "server: the API server validates the change and does not store it; none: the change is stored")
 	f.StringVarP(&v.output, "output", "o", "", "json, yaml, or empty for text")
 	if v.kindName == "" && v.verb != restartVerb {
 		f.StringVar(&v.part, "part", "", "of a MySQLCluster: clustering or reconciliation")
 	}
 	if v.verb == stopVerb || v.verb == extendVerb {
-		f.StringVar(&v.reason, "reason", "", "why, in a sentence for people")
-		f.StringVar(&v.until, "until", "", "when the stop ends by itself: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h")
+		f.StringVar(&v.reason, "reason", "", "reason of the stop, in a sentence")
+		f.StringVar(&v.until, "until", "", "when the stop ends automatically: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h")
 	}
 	if v.verb != extendVerb {
-		f.BoolVar(&v.waits, waitFlag, false, "return when the statuses report it")
-		f.DurationVar(&v.timeout, timeoutFlag, defaultTimeout, "how long to wait for all of them; then the exit code is 3")
+		f.BoolVar(&v.waits, waitFlag, false, "return when the statuses report the requested state")
+		f.DurationVar(&v.timeout, timeoutFlag, defaultTimeout, "how long to wait for all objects; then the exit code is 3")
 	}
 	completion.OfferValues(cmd, "dry-run", dryRunServer, dryRunNone)
 	completion.OfferValues(cmd, "output", "json", "yaml")
@@ -170,31 +172,33 @@ func (v *verbCommand) validateFlags(cmd *cobra.Command) error {
 	return validateOutput(v.output, false)
 }
 
-// verbResult is what became of one object; -o json and -o yaml print a list of these.
+// verbResult is the result for one object; -o json and -o yaml print a list of these.
 type verbResult struct {
 	Namespace string `json:"namespace"`
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
-	Part      string `json:"part"`
+	// DisplayName is the name that users gave the object; empty for kinds without one.
+	DisplayName string `json:"displayName,omitempty"`
+	Part        string `json:"part"`
 	// Wanted is stopped, started, restarted or extended.
 	Wanted string `json:"wanted"`
-	// Changed is whether something was written, or would have been without --dry-run.
+	// Changed is whether the object was written, or would have been without --dry-run.
 	Changed bool `json:"changed"`
-	// Reached is only there with --wait.
+	// Reached is set only with --wait.
 	Reached *bool  `json:"reached,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Until   string `json:"until,omitempty"`
 	Error   string `json:"error,omitempty"`
 	target  target
 	before  stopRow
-	// revision is the one that a restart has begun.
+	// revision is the revision that a restart began.
 	revision int64
-	// wasAlready says that the switch was as wished.
+	// wasAlready is whether the switch already had the requested position.
 	wasAlready bool
 	err        error
 }
 
-// run writes all changes before it waits, so that one slow object holds up no other.
+// run writes all changes before it waits, so that a slow object does not delay the others.
 func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 	if err := v.validateFlags(cmd); err != nil {
 		return err
@@ -209,13 +213,14 @@ func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	results := []*verbResult{} // Programs read an empty list, and not null.
+	results := []*verbResult{} // Programs expect an empty list instead of null.
 	for _, t := range targets {
 		r := v.change(ctx, kube, t)
 		if results = append(results, r); !v.waits {
 			v.printResult(r)
 		}
 	}
+	v.warnOfResults(ctx, kube, results)
 	if v.waits {
 		waits, end := context.WithTimeout(ctx, v.timeout)
 		defer end()
@@ -237,7 +242,7 @@ func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(errs...)
 }
 
-// findTargets returns what the arguments and flags name.
+// findTargets returns the objects that the arguments and flags name.
 func (v *verbCommand) findTargets(ctx context.Context, cmd *cobra.Command, kube *kubeClient, args []string) ([]target, error) {
 	bySelector := cmd.Flags().Changed("selector")
 	switch {
@@ -288,11 +293,14 @@ func (v *verbCommand) selectTargets(ctx context.Context, kube *kubeClient, args 
 		kube.namespace = metav1.NamespaceAll
 	}
 	var targets []target
-	isServed, err := kube.eachObject(ctx, k, selector, func(obj client.Object) {
-		t := chosen
-		t.namespace, t.name = obj.GetNamespace(), obj.GetName()
-		targets = append(targets, t)
-	})
+	rows, isServed, err := kube.listRows(ctx, k, selector)
+	hideSharedNames(rows, rows)
+	for _, r := range rows {
+		if t := chosen; r.Part == t.part {
+			t.namespace, t.name, t.shownName = r.Namespace, r.Name, r.shownName()
+			targets = append(targets, t)
+		}
+	}
 	switch {
 	case errors.Is(err, errForbidden):
 		return nil, fmt.Errorf("expected the right to list %ss in %s, found none; ask for it or choose another namespace with -n", k.gvk.Kind, kube.namespaceText())
@@ -306,7 +314,7 @@ func (v *verbCommand) selectTargets(ctx context.Context, kube *kubeClient, args 
 	return targets, nil
 }
 
-// choosePart finds out which switch is meant, and whether the kind can do what is asked for.
+// choosePart determines the part, and returns an error if the kind does not support the verb.
 func (v *verbCommand) choosePart(t *target) error {
 	switch parts := t.kind.parts; {
 	case v.kindName != "" && !t.kind.hasName(v.kindName):

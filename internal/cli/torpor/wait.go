@@ -16,21 +16,21 @@ import (
 
 const (
 	pollInterval = time.Second
-	// progressDelay is how long a command may take without saying what it waits for.
+	// progressDelay is how long a command waits before it reports what it waits for.
 	progressDelay = 2 * time.Second
 )
 
-// waitForStatus waits until the status of an object reports what was asked for, and not an earlier request: the record of its stops says
-// which one the controller has seen.
+// waitForStatus waits until the status of an object reports the requested state. The record of its stops shows which
+// request the controller has seen, so that an earlier request does not count.
 func (v *verbCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *verbResult) {
 	if r.err != nil {
 		return
 	}
-	isReached, last, printed, startedAt := false, "nothing was seen", "", v.clock.Now()
+	isReached, last, printed, startedAt := false, "no status was observed", "", v.clock.Now()
 	r.Reached = &isReached
 	r.err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		obj, err := kube.getObject(ctx, r.target)
-		if ctx.Err() != nil { // The call was cut off: the object has not said anything.
+		if ctx.Err() != nil { // The call was cut off, so its error is not about the object.
 			return false, context.Cause(ctx)
 		}
 		if err != nil {
@@ -48,31 +48,35 @@ func (v *verbCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *ve
 	switch {
 	case r.err == nil || ctx.Err() == nil:
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		r.err = exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("timed out: expected %s to be %s, found %s; it stays asked for", r.target, v.verb.pastParticiple(), last)}
+		r.err = exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("timed out: expected %s to be %s, found %s; the request stays in effect",
+			r.target, v.verb.pastParticiple(), last)}
 	default:
-		r.err = fmt.Errorf("wait for %s: %w; it stays asked for", r.target, context.Cause(ctx))
+		r.err = fmt.Errorf("wait for %s: %w; the request stays in effect", r.target, context.Cause(ctx))
 	}
 }
 
-// judge reports whether a row is as asked for. The error says that it will not be.
+// judge reports whether the row has reached the requested state. It returns an error if the row will not reach it.
 func (v *verbCommand) judge(row stopRow, obj client.Object, r *verbResult) (bool, error) {
 	switch {
 	case v.verb == restartVerb:
 		_, settled := r.target.kind.readRevisions(obj)
 		return settled >= r.revision, nil
 	case v.verb == startVerb && row.refusal != "":
-		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; it stays asked for, and kubectl moco start --force starts all the same", r.target, row.refusal)}
+		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
+			"%s: %s; the request stays in effect, and kubectl moco start --force starts it anyway", r.target, row.refusal)}
 	case v.verb == stopVerb && row.refusal != "":
-		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; it stays asked for, and kubectl torpor start takes that back", r.target, row.refusal)}
+		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
+			"%s: %s; the request stays in effect, and kubectl torpor start withdraws it", r.target, row.refusal)}
 	case row.isAsked != (v.verb == stopVerb) && !row.stops.HasExpired():
-		return false, fmt.Errorf("%s: somebody asked for something else while this waited: expected it to be %s; see kubectl torpor why", r.target, v.verb.pastParticiple())
+		return false, fmt.Errorf("%s: expected it to be %s, found that another request replaced this one; see kubectl torpor why",
+			r.target, v.verb.pastParticiple())
 	default:
 		return row.isReached(v.verb, r.wasAlready), nil
 	}
 }
 
-// isReached reports whether the status says that the switch as it is now has had its effect. Of an app that was never started there is no
-// stop in the record.
+// isReached reports whether the status shows the effect of the present switch. The record of an app that was never
+// started contains no stop.
 func (r stopRow) isReached(v verb, wasAlready bool) bool {
 	if isDown := r.State == "stopped" || r.State == "Hibernating"; v == stopVerb {
 		return isDown && (wasAlready || r.stops.Holds())
@@ -80,7 +84,7 @@ func (r stopRow) isReached(v verb, wasAlready bool) bool {
 	return !r.stops.Holds() && (r.State == "running" || r.State == "Running" || r.restsByItself)
 }
 
-// stateWord says of a part that it is as a verb makes it.
+// stateWord returns the word for the state after the verb.
 func (r stopRow) stateWord(v verb) string {
 	switch {
 	case v == startVerb:

@@ -24,14 +24,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// oneApp is an API server that serves apps, of which there is one, and Slumbers.
+// oneApp is an API server with one app, and with Slumbers.
 type oneApp struct {
 	client.WithWatch
 	slumbers []torporv1alpha1.Slumber
 	apps     *watch.FakeWatcher
 
 	mu sync.Mutex
-	// failures are those of the next lists of apps; nil is none.
+	// failures are the errors of the next lists of apps; nil is a success.
 	failures []error
 }
 
@@ -41,6 +41,11 @@ func newOneApp(failures ...error) *oneApp {
 		Waves:   []torporv1alpha1.SlumberWave{{Name: "all", Targets: []torporv1alpha1.SlumberTarget{{Kind: "CFApp"}}}},
 	}}
 	return &oneApp{slumbers: []torporv1alpha1.Slumber{nights}, apps: watch.NewFakeWithChanSize(3, false), failures: failures}
+}
+
+// Get implements client.Reader. No manager holds the Lease.
+func (*oneApp) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return k8serrors.NewNotFound(schema.GroupResource{}, "x")
 }
 
 // List implements client.Reader.
@@ -69,7 +74,7 @@ func (o *oneApp) nextFailure() (err error) {
 	return err
 }
 
-// Watch implements client.WithWatch. It begins with what there is, and a mark where that ends.
+// Watch implements client.WithWatch. It sends the present objects, and then a bookmark.
 func (o *oneApp) Watch(context.Context, client.ObjectList, ...client.ListOption) (watch.Interface, error) {
 	app := newApp(korifiv1alpha1.StartedState, korifiv1alpha1.StartingReason)
 	app.ResourceVersion = "1"
@@ -80,7 +85,7 @@ func (o *oneApp) Watch(context.Context, client.ObjectList, ...client.ListOption)
 	return o.apps, nil
 }
 
-// startWatch runs status --watch at noon until end is called, which returns its error.
+// startWatch runs status --watch at noon. end cancels it and returns its error.
 func startWatch(t *testing.T, api *oneApp) (out *testenv.LogBuffer, end func() error) {
 	t.Helper()
 	out = &testenv.LogBuffer{}
@@ -103,7 +108,8 @@ func expectLastLine(t *testing.T, what string, out *testenv.LogBuffer, want stri
 	})
 }
 
-// TestAWatchKnowsTheSchedules has a Slumber select an app: a row is printed once until it changes, and then with what follows, too.
+// TestAWatchKnowsTheSchedules has a Slumber that selects an app. Each row is printed once until it changes, with the
+// next scheduled transition.
 func TestAWatchKnowsTheSchedules(t *testing.T) {
 	t.Parallel()
 	api := newOneApp()
@@ -118,7 +124,7 @@ func TestAWatchKnowsTheSchedules(t *testing.T) {
 	}
 }
 
-// TestAWatchOutlivesAListThatFails has the API server fail once between the table and the watch.
+// TestAWatchOutlivesAListThatFails lets the API server fail once between the table and the watch.
 func TestAWatchOutlivesAListThatFails(t *testing.T) {
 	t.Parallel()
 	api := newOneApp(nil, k8serrors.NewInternalError(errors.New("too busy")))
@@ -129,7 +135,7 @@ func TestAWatchOutlivesAListThatFails(t *testing.T) {
 	testenv.ExpectNoError(t, end())
 }
 
-// TestAWatchOfNothingSaysSo has the only kind go between the table and the watch.
+// TestAWatchOfNothingSaysSo lets the only kind disappear between the table and the watch.
 func TestAWatchOfNothingSaysSo(t *testing.T) {
 	t.Parallel()
 	api := newOneApp()
@@ -138,6 +144,6 @@ func TestAWatchOfNothingSaysSo(t *testing.T) {
 	api.failures = []error{gone}
 	err := s.follow(t.Context(), &kubeClient{WithWatch: api, namespace: "ns"}, labels.Everything(), nil)
 	if err == nil || !strings.Contains(err.Error(), "expected a kind that can be followed") || strings.Contains(err.Error(), "%!") {
-		t.Errorf("expected an error that says so, found %v", err)
+		t.Errorf("expected an error without a kind to follow, found %v", err)
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/torpor-dev/torpor/internal/cli/completion"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// explanation is what why says of one object.
+// explanation is the output of why.
 type explanation struct {
 	Parts      []stopRow          `json:"parts"`
 	Conditions []metav1.Condition `json:"conditions"`
@@ -24,8 +24,8 @@ func (a *commands) newWhyCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "why KIND/NAME",
-		Short: "Who stopped an object, when, why and until when; what it waits for, and what to do",
-		Example: `  # In sentences
+		Short: "Show who stopped an object, when, why and until when, the pending condition, and the next step",
+		Example: `  # Print sentences
   kubectl torpor why clusterdeployment/mycluster
 
   # For a program
@@ -49,12 +49,12 @@ func (a *commands) newWhyCommand() *cobra.Command {
 	return cmd
 }
 
-// getTarget reads the object of a command that takes one.
+// getTarget reads the object of a command with one argument.
 func (a *commands) getTarget(cmd *cobra.Command, output, name string) ([]stopRow, error) {
 	if err := validateOutput(output, false); err != nil {
 		return nil, err
 	}
-	if err := validateTarget(name); err != nil { // Wrong usage is told before any call.
+	if err := validateTarget(name); err != nil { // Report wrong usage before any call.
 		return nil, err
 	}
 	kube, err := a.connect()
@@ -77,16 +77,16 @@ func (a *commands) getTarget(cmd *cobra.Command, output, name string) ([]stopRow
 func (a *commands) writeExplanation(told explanation) error {
 	var lines []string
 	for _, r := range told.Parts {
-		lines = append(lines, fmt.Sprintf("%s in namespace %s: %s: %s", r.displayName(), r.Namespace, r.Part, formatCell(r.State)))
+		lines = append(lines, r.beginExplanation()...)
 		since := formatTime(r.Since)
 		if r.Since != nil {
 			since += " (" + a.formatAge(r.Since) + " ago)"
 		}
 		switch {
 		case r.Stopped:
-			until := formatEnd(r.Until, r.UntilBy, r.By)
+			until := addAuthor(stoprecord.FormatEnd(r.Until, a.clock.Now()), r.UntilBy, r.By)
 			if r.Until == nil {
-				until = "somebody starts it"
+				until = "a manual start"
 			}
 			lines = append(lines, "  stopped by\t"+formatCell(r.By), "  since\t"+since, "  because\t"+formatCell(r.Reason), "  until\t"+until)
 		case r.Since != nil:
@@ -96,38 +96,46 @@ func (a *commands) writeExplanation(told explanation) error {
 			lines = append(lines, "  found\t"+formatCell(r.Message))
 		}
 		if r.SkippedUntil != nil {
-			lines = append(lines, "  skipped until\t"+formatEnd(r.SkippedUntil, r.SkippedBy, ""))
+			lines = append(lines, "  skipped until\t"+addAuthor(formatTime(r.SkippedUntil), r.SkippedBy, ""))
 		}
 		for _, t := range r.Schedule {
 			lines = append(lines, "  schedule\t"+t.describe())
 		}
 		if r.Next != "" {
-			lines = append(lines, "  what now\t"+formatCell(r.Next))
+			lines = append(lines, "  what now\t"+formatCell(r.nextInFull()))
 		}
 		lines = append(lines, "")
 	}
 	if err := a.writeAligned(lines); err != nil || len(told.Conditions) == 0 {
 		return err
 	}
-	table := []string{"CONDITION\tSTATUS\tSINCE\tREASON\tMESSAGE"}
+	var rows [][]string
 	for _, c := range told.Conditions {
-		table = append(table, strings.Join([]string{
+		rows = append(rows, []string{
 			formatCell(c.Type), formatCell(string(c.Status)), a.formatAge(&c.LastTransitionTime), formatCell(c.Reason), formatCell(c.Message),
-		}, "\t"))
+		})
 	}
-	return a.writeAligned(table)
+	return newAlignedTable(a.Out, "CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE").write(rows)
 }
 
-// formatEnd says who set the end of a stop, if that was not who stopped it.
-func formatEnd(until *metav1.Time, by, stoppedBy string) string {
-	text := formatTime(until)
-	if until != nil && by != "" && by != stoppedBy {
-		text += ", set by " + formatCell(by)
+// beginExplanation returns the lines that name the object and its state.
+func (r stopRow) beginExplanation() []string {
+	first := fmt.Sprintf("%s in namespace %s: %s: %s", r.displayName(), r.Namespace, r.Part, formatCell(r.State))
+	if r.shownName() == r.Name {
+		return []string{first}
 	}
-	return text
+	return []string{first, "  object\t" + r.Name}
 }
 
-// pastStop is a stop of the record.
+// addAuthor adds the author of an end to the end, unless the requester of the stop set it.
+func addAuthor(until, by, stoppedBy string) string {
+	if until == "-" || by == "" || by == stoppedBy {
+		return until
+	}
+	return until + ", set by " + formatCell(by)
+}
+
+// pastStop is an ended or current stop from the record.
 type pastStop struct {
 	Part      string       `json:"part"`
 	Since     metav1.Time  `json:"since"`
@@ -143,8 +151,8 @@ func (a *commands) newHistoryCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "history KIND/NAME",
-		Short: "Who stopped and started an object before: the last ten stops of each of its parts, the newest first",
-		Example: `  # As a table
+		Short: "List the last ten stops of each part of an object, newest first, and the user that ended each",
+		Example: `  # Print a table
   kubectl torpor history mysqlcluster/test
 
   # For a program
@@ -172,7 +180,7 @@ func (a *commands) newHistoryCommand() *cobra.Command {
 	return cmd
 }
 
-// listPastStops has the stops of all parts, the newest first.
+// listPastStops returns the stops of all parts, the newest first.
 func listPastStops(rows []stopRow) []pastStop {
 	stops := []pastStop{}
 	for _, r := range rows {
@@ -187,11 +195,12 @@ func listPastStops(rows []stopRow) []pastStop {
 }
 
 func (a *commands) writeHistory(stops []pastStop) error {
-	table := []string{"PART\tSTOPPED\tBY\tREASON\tUNTIL\tSTARTED\tBY"}
+	var rows [][]string
 	for _, s := range stops {
-		table = append(table, strings.Join([]string{
-			s.Part, formatTime(&s.Since), formatCell(s.By), formatCell(s.Reason), formatEnd(s.Until, s.UntilBy, s.By), formatTime(s.EndedAt), formatCell(s.StartedBy),
-		}, "\t"))
+		rows = append(rows, []string{
+			s.Part, formatTime(&s.Since), formatCell(s.By), formatCell(s.Reason), addAuthor(formatTime(s.Until), s.UntilBy, s.By),
+			formatTime(s.EndedAt), formatCell(s.StartedBy),
+		})
 	}
-	return a.writeAligned(table)
+	return newAlignedTable(a.Out, "PART", "STOPPED", "BY", "REASON", "UNTIL", "STARTED", "BY").write(rows)
 }

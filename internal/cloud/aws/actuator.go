@@ -3,7 +3,7 @@
 // Package aws stops and starts the EC2 machines of clusters.
 //
 // Reading order: credentials.go (the Secret) → client.go (one client per account, region and endpoint) → actuator.go
-// (one bad machine does not hold the others) → errors.go (messages for users).
+// (a refused machine does not affect the others) → errors.go (messages for users).
 package aws
 
 import (
@@ -36,25 +36,26 @@ var (
 	_ actuator.Terminator    = (*Actuator)(nil)
 )
 
-// RequestSender sends the requests of all accounts; *http.Client is one.
+// RequestSender sends the requests of all accounts. *http.Client implements it.
 type RequestSender interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// Options say how to reach the cloud. The zero Options are good for production.
+// Options configure the access to the cloud. The zero value is suitable for production.
 type Options struct {
-	// HTTPClient is shared by all accounts; nil means one with the SDK's timeouts and budgets for answers.
+	// HTTPClient is shared by all accounts. If nil, a client is used that has the SDK's timeouts and limits the size
+	// of answers.
 	HTTPClient RequestSender
 	// Endpoint replaces EC2's own URLs, as the environment variable AWS_ENDPOINT_URL does; a Secret's endpoint_url wins.
 	Endpoint string
-	// Endpoints are those that an endpoint_url may name; none listed allows all but link-local ones. Only the words of listed
-	// endpoints and of AWS's own are shown to users.
+	// Endpoints are the endpoints that an endpoint_url may name. If empty, all endpoints are allowed except link-local
+	// ones. Messages are shown to users only from listed endpoints and from those of AWS.
 	Endpoints egress.Endpoints
-	// AssumableRoles are the roles that the manager takes with its own identity; none takes none.
+	// AssumableRoles are the roles that the manager assumes with its own identity. If empty, it assumes none.
 	AssumableRoles []AssumableRole
-	// CallTimeout bounds one API call with all its attempts; 0 means 15 s.
+	// CallTimeout bounds one API call, including all attempts; 0 means 15 s.
 	CallTimeout time.Duration
-	// Attempts is how often a call is tried while the cloud throttles or does not answer; 0 means 4.
+	// Attempts is the number of attempts of a call while the cloud throttles or does not answer; 0 means 4.
 	Attempts int
 }
 
@@ -62,7 +63,8 @@ type Options struct {
 type Actuator struct {
 	options Options
 	clients *rest.AccountCache[*accountClient]
-	// identity is the manager's own at AWS, once a role was taken; the lock of clients guards it.
+	// identity is the manager's own identity at AWS. It is set when a role is first assumed, and guarded by the lock
+	// of clients.
 	identity *awssdk.Config
 }
 
@@ -92,25 +94,26 @@ func (*Actuator) Describe() actuator.Description {
 }
 
 const (
-	// pageSize is for one cluster, batchPageSize for many: a page of machines that have everything must not be too large to be read.
+	// pageSize applies to one cluster, batchPageSize to several. A page of machines with all optional fields must not
+	// become too large to read.
 	pageSize, batchPageSize = 100, 500
-	// maxPages and maxMachines bound what one listing may have; the largest clusters have 5,000 nodes.
+	// maxPages and maxMachines bound one listing; the largest clusters have 5,000 nodes.
 	maxPages    = 100
 	maxMachines = 5_500
-	// listTimeoutFactor is how many times the timeout of one call all pages together may take.
+	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 2
-	// maxFilterValues is how many values EC2 takes in the filters of one call.
+	// maxFilterValues is the number of values that EC2 accepts in the filters of one call.
 	maxFilterValues = 200
-	// parallelCalls is how many calls are made at once for one account.
+	// parallelCalls is the number of concurrent calls per account.
 	parallelCalls = 5
-	// maxIDBytes and maxNameBytes are more than EC2 allows.
+	// maxIDBytes and maxNameBytes are larger than what EC2 allows.
 	maxIDBytes, maxNameBytes = 64, 256
 	maxAddresses             = 64
 )
 
 const clusterTagPrefix = "kubernetes.io/cluster/"
 
-// Observe implements actuator.Actuator. A cluster without machines is no error here.
+// Observe implements actuator.Actuator. A cluster without machines causes no error.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
 	found, err := a.ObserveAll(ctx, t, []string{t.InfraID})
 	return found[t.InfraID], err
@@ -153,10 +156,10 @@ func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs [
 	return all, nil
 }
 
-// errListTooLarge is a listing that may be read in parts.
+// errListTooLarge is returned for a listing that is too large, but can be split.
 var errListTooLarge = errors.New("the list is too large")
 
-// observeClusters lists the machines of clusters, and of fewer at once if they are too many.
+// observeClusters lists the machines of clusters. It splits the listing if it is too large.
 func (c *accountClient) observeClusters(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	found, err := c.listMachines(ctx, infraIDs)
 	if !errors.Is(err, errListTooLarge) {
@@ -194,8 +197,8 @@ func (c *accountClient) listMachines(ctx context.Context, infraIDs []string) (ma
 	all, cancel := context.WithTimeout(ctx, listTimeoutFactor*c.timeout)
 	defer cancel()
 	found, count := map[string][]actuator.Machine{}, 0
-	// Every page is read before anything is decided: a machine on a page that is missing would look gone, and the cluster
-	// would count as stopped while it runs.
+	// All pages are read before a decision. A machine on a missing page would seem terminated, and the cluster would
+	// count as stopped while it runs.
 	for n := 0; pages.HasMorePages(); n++ {
 		if n >= maxPages || count > maxMachines {
 			return nil, errListTooLarge
@@ -224,18 +227,18 @@ func (c *accountClient) listMachines(ctx context.Context, infraIDs []string) (ma
 	return found, nil
 }
 
-// escapeWildcards keeps an infraID from meaning others in a filter.
+// escapeWildcards keeps an infraID from matching others in a filter.
 func escapeWildcards(value string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`).Replace(value)
 }
 
-// addOwnedMachines sorts the machines of a page by the clusters that are wanted, and returns how many it took.
+// addOwnedMachines assigns the machines of a page to the wanted clusters, and returns the number of machines assigned.
 func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, page *ec2.DescribeInstancesOutput, wanted map[string]string) (int, error) {
 	count := 0
 	for _, reservation := range page.Reservations {
 		for _, i := range reservation.Instances {
-			// The tags are looked at again: what is returned may be stopped, and an endpoint that ignores the filter must not
-			// widen it to the machines of others.
+			// The tags are checked again, because returned machines may be stopped. An endpoint that ignores the
+			// filter must not add machines of others.
 			owners := ownersOf(i, wanted)
 			if len(owners) == 0 || isTerminated(i) {
 				continue
@@ -253,6 +256,7 @@ func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, pa
 				ID: awssdk.ToString(i.InstanceId), State: state,
 				Name: strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], ""), Addresses: addressesOf(i),
 				Account: c.accountName(awssdk.ToString(reservation.OwnerId)), Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
+				Group: groupOf(i),
 			}
 			for _, owner := range owners {
 				machine.Role = actuator.FindRole(eachTag(i), owner, machine.Name)
@@ -264,7 +268,19 @@ func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, pa
 	return count, nil
 }
 
-// ownersOf returns the infraIDs of the wanted clusters, by their tags, that own an instance.
+// groupTag is the tag that EC2 Auto Scaling adds to the instances of a group. Other callers cannot set tags that begin
+// with aws:.
+const groupTag = "aws:autoscaling:groupName"
+
+// groupOf returns the name of the Auto Scaling group of an instance, or "". Such a group terminates each instance that
+// stops, and launches a new one:
+// https://docs.aws.amazon.com/autoscaling/ec2/userguide/ec2-auto-scaling-health-checks.html
+func groupOf(i types.Instance) string {
+	name := tagValue(i, groupTag)
+	return strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "")
+}
+
+// ownersOf returns the infraIDs of the wanted clusters that own an instance by its tags.
 func ownersOf(i types.Instance, wanted map[string]string) []string {
 	var owners []string
 	for _, tag := range i.Tags {
@@ -275,7 +291,8 @@ func ownersOf(i types.Instance, wanted map[string]string) []string {
 	return owners
 }
 
-// accountName tells accounts of different clouds apart. An endpoint could say that it is of any account.
+// accountName returns a name that differs between accounts of different clouds. An endpoint could claim to be any
+// account.
 func (c *accountClient) accountName(owner string) string {
 	if c.isAWS {
 		return "aws/" + owner
@@ -283,7 +300,7 @@ func (c *accountClient) accountName(owner string) string {
 	return c.endpoint + "/" + owner
 }
 
-// addressesOf returns the machine's addresses, of all its network interfaces.
+// addressesOf returns the addresses of all network interfaces of the machine.
 func addressesOf(i types.Instance) []string {
 	all := []*string{i.PrivateIpAddress, i.PrivateDnsName, i.PublicIpAddress, i.PublicDnsName, i.Ipv6Address}
 	for _, n := range i.NetworkInterfaces {
@@ -342,8 +359,8 @@ func stateOf(i types.Instance) (actuator.MachineState, bool) {
 	return state, ok
 }
 
-// maxBatchSize is how many machines one call names; EC2 advises to stay below 1000. StartInstances has the tightest limit of all
-// calls, two in a second.
+// maxBatchSize is the number of machines in one call; EC2 advises to stay below 1000. StartInstances has the strictest
+// limit of all calls, two per second.
 const maxBatchSize = 900
 
 // Start implements actuator.Actuator. The error names the machines that could not start.
@@ -351,8 +368,8 @@ func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) e
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }
 
-// Stop implements actuator.Actuator. A cluster with machines among the given ones that EC2 can only terminate, such as those of one-time
-// spot requests, is left as it is, with EC2's own words in the error.
+// Stop implements actuator.Actuator. If EC2 can only terminate one of the given machines, such as one of a one-time
+// spot request, no machine of the cluster is stopped and the error contains EC2's message.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
 		return err
@@ -405,14 +422,16 @@ func (a *Actuator) TerminateAll(ctx context.Context, t actuator.Target, clusters
 	})
 }
 
-// maxPermissionRefusals bounds how often it is found out by an order for which clusters rights are missing.
+// maxPermissionRefusals bounds the number of refused orders that are spent on finding the clusters for which rights
+// are missing.
 const maxPermissionRefusals = 20
 
-// withoutRetries keeps the SDK from sending an order again by itself: whoever has it sent again first reads whether it is still wanted.
+// withoutRetries keeps the SDK from repeating an order. Before repeating it, a caller must check that the order is
+// still wanted.
 func withoutRetries(o *ec2.Options) { o.Retryer = awssdk.NopRetryer{} }
 
-// requirePermissions asks by dry runs whether the machines may be started and stopped: what is refused halfway leaves a cluster that is
-// half down, and one that may not be started again could not wake.
+// requirePermissions checks by dry runs that the machines may be started and stopped. A refusal halfway would leave a
+// cluster partly stopped, and a cluster without the right to start could not resume.
 func (c *accountClient) requirePermissions(ctx context.Context, ids []string) error {
 	dryRun := awssdk.Bool(true)
 	for _, call := range []struct {
@@ -435,14 +454,15 @@ func (c *accountClient) requirePermissions(ctx context.Context, ids []string) er
 	return nil
 }
 
-// requirePermission asks by dry runs of one operation.
+// requirePermission checks one operation by dry runs.
 func (c *accountClient) requirePermission(ctx context.Context, operation string, ids []string, ask func(context.Context, []string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelCalls)
 	for batch := range slices.Chunk(ids, maxBatchSize) {
 		group.Go(func() error {
 			err := c.callWithTimeout(ctx, operation, func(ctx context.Context) error { return ask(ctx, batch) })
-			// That the call would succeed is an error of the cloud too, and what is wrong with single machines shows when they stop.
+			// EC2 reports a successful dry run as an error too. Problems of single machines show when they are
+			// stopped.
 			if _, isOfMachine := errors.AsType[*machineRefusedError](err); isOfMachine {
 				return nil
 			}
@@ -455,8 +475,8 @@ func (c *accountClient) requirePermission(ctx context.Context, operation string,
 	return group.Wait()
 }
 
-// changePower starts, stops or terminates all machines in as few calls as possible. The machines of a cluster that are refused end up
-// in its error.
+// changePower starts, stops or terminates all machines in as few calls as possible. A cluster's error names its
+// refused machines.
 func (a *Actuator) changePower(ctx context.Context, t actuator.Target, operation string, clusters [][]string, do func(context.Context, *accountClient, []string) error) []error {
 	errs := make([]error, len(clusters))
 	c, err := a.clientFor(ctx, t)
@@ -483,17 +503,18 @@ func (a *Actuator) changePower(ctx context.Context, t actuator.Target, operation
 		})
 		first = next
 	}
-	_ = group.Wait() // Each cluster keeps its own error.
+	_ = group.Wait() // Each cluster has its own error.
 	return errs
 }
 
-// powerChange is one operation on whole clusters, with an error for each.
+// powerChange is one operation on whole clusters, with an error for each cluster.
 type powerChange struct {
 	operation string
 	do        func(context.Context, []string) error
 	clusters  [][]string
 	errs      []error
-	// refusals is how many more orders may be refused for missing rights before all clusters of a part are; all parts share it.
+	// refusals is the number of further refusals for missing rights after which all remaining clusters count as
+	// refused. All parts share it.
 	refusals *int
 }
 
@@ -502,8 +523,9 @@ func (p powerChange) part(from, to int) powerChange {
 	return p
 }
 
-// changeClusters starts, stops or terminates the machines of clusters by one call. EC2 refuses it as a whole for one bad machine, so each half of the clusters is
-// tried by itself then, and at last the machines of one. Rights may be missing for one cluster only too, unless it is the right to take a role.
+// changeClusters starts, stops or terminates the machines of clusters in one call. EC2 refuses the whole call for one
+// invalid machine. Each half of the clusters is then tried separately, down to the machines of one cluster. Rights may
+// also be missing for one cluster only, except the right to assume a role.
 func (c *accountClient) changeClusters(ctx context.Context, p powerChange) {
 	if len(p.clusters) == 1 {
 		if p.errs[0] = c.changeCluster(ctx, p); actuator.ClassOf(p.errs[0]) == actuator.PermissionDenied {
@@ -533,7 +555,7 @@ func (c *accountClient) changeClusters(ctx context.Context, p powerChange) {
 	c.changeClusters(ctx, p.part(middle, len(p.clusters)))
 }
 
-// changeCluster starts, stops or terminates the machines of one cluster. The machines that are refused end up in the error.
+// changeCluster starts, stops or terminates the machines of one cluster. The error names the refused machines.
 func (c *accountClient) changeCluster(ctx context.Context, p powerChange) error {
 	refused := refusedMachines{}
 	for batch := range slices.Chunk(p.clusters[0], maxBatchSize) {
@@ -544,7 +566,7 @@ func (c *accountClient) changeCluster(ctx context.Context, p powerChange) error 
 	return refused.combinedError(p.operation)
 }
 
-// changePowerOfBatch collects the machines that are refused. It returns an error when it makes no sense to go on with others.
+// changePowerOfBatch collects the refused machines. It returns an error if trying the other machines is pointless.
 func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, ids []string, refused refusedMachines) error {
 	err := c.callWithTimeout(ctx, p.operation, func(ctx context.Context) error { return p.do(ctx, ids) })
 	machine, ok := errors.AsType[*machineRefusedError](err)
@@ -554,15 +576,16 @@ func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, i
 	case !ok:
 		return err
 	case p.operation == stopInstances && machine.class == actuator.Other:
-		// What cannot be stopped at all keeps its cluster as it is: one that is down in part is of no use to anybody.
+		// A machine that can never be stopped keeps its cluster running: a partly stopped cluster is of no use.
 		return actuator.Errorf(machine.class, "%s: %s for one of %s: %s", p.operation, machine.code, joinIDs(ids), machine.message)
 	case p.operation == terminateInstances && machine.class == actuator.NotFound && len(ids) == 1:
-		return nil // It is gone.
+		return nil // It is terminated already.
 	case len(ids) == 1:
 		refused[machine.code] = append(refused[machine.code], refusedMachine{id: ids[0], why: machine})
 		return nil
 	}
-	// EC2 refuses a whole batch for one bad machine, so each half is tried by itself, down to the machines that are refused.
+	// EC2 refuses a whole batch for one invalid machine. Each half is therefore tried separately, down to the refused
+	// machines.
 	middle := len(ids) / 2
 	if err := c.changePowerOfBatch(ctx, p, ids[:middle], refused); err != nil {
 		return err
@@ -570,7 +593,7 @@ func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, i
 	return c.changePowerOfBatch(ctx, p, ids[middle:], refused)
 }
 
-// refusedMachines are the machines that the cloud refused, by the code of its error.
+// refusedMachines are the machines that the cloud refused, by error code.
 type refusedMachines map[string][]refusedMachine
 
 type refusedMachine struct {
@@ -578,14 +601,15 @@ type refusedMachine struct {
 	why *machineRefusedError
 }
 
-// combinedError returns one error for all of them, with the class that needs attention most, or nil if there are none.
+// combinedError returns one error for all refused machines, with the class that needs attention most, or nil if there
+// are none.
 func (r refusedMachines) combinedError(operation string) error {
 	if len(r) == 0 {
 		return nil
 	}
 	var parts, ids []string
 	urgent := actuator.WrongState
-	// The message is the same each time, whatever the order of the calls: a condition shows it, and a change is a write.
+	// The message does not depend on the order of the calls, because a condition shows it and each change is a write.
 	for _, code := range slices.Sorted(maps.Keys(r)) {
 		machines := slices.SortedFunc(slices.Values(r[code]), func(a, b refusedMachine) int { return cmp.Compare(a.id, b.id) })
 		if class := machines[0].why.class; urgencyOf(class) > urgencyOf(urgent) {
@@ -601,13 +625,13 @@ func (r refusedMachines) combinedError(operation string) error {
 	return &actuator.Error{Class: urgent, Message: operation + ": " + strings.Join(parts, "; "), RefusedIDs: ids}
 }
 
-// urgencyOf orders the classes of refusals of single machines, and is negative for all other classes.
+// urgencyOf ranks the classes of refusals of single machines. It is negative for all other classes.
 func urgencyOf(c actuator.ErrorClass) int {
-	// A wrong state comes last because it passes by itself.
+	// A wrong state ranks last because it ends without intervention.
 	return slices.Index([]actuator.ErrorClass{actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity}, c)
 }
 
-// joinIDs names the first machines, because a message has to stay readable.
+// joinIDs lists only the first machines, to keep the message readable.
 func joinIDs(ids []string) string {
 	const shown = 20
 	text := strings.Join(ids[:min(shown, len(ids))], ", ")

@@ -18,16 +18,18 @@ import (
 )
 
 const (
-	// sessionRenewal is how long before its end a session is replaced: longer than any look with all its calls.
+	// sessionRenewal is how long before it expires a session is replaced. It is longer than any observation with all
+	// its calls.
 	sessionRenewal = 5 * time.Minute
-	// maxSessionNameBytes is what STS takes.
+	// maxSessionNameBytes is the length that STS accepts.
 	maxSessionNameBytes = 64
 )
 
-// AssumableRole is an entry of --aws-assume-roles: roles that may be taken for the clusters of a namespace.
+// AssumableRole is an entry of --aws-assume-roles: roles that may be assumed for the clusters of a namespace.
 type AssumableRole struct{ namespace, pattern string }
 
-// ParseAssumableRoles reads NAMESPACE=ARN. The namespace may be *, and the ARN a pattern, whose * ends at a slash.
+// ParseAssumableRoles parses NAMESPACE=ARN. The namespace may be *. The ARN may be a pattern, whose * does not match a
+// slash.
 func ParseAssumableRoles(list []string) ([]AssumableRole, error) {
 	var roles []AssumableRole
 	for _, entry := range list {
@@ -46,8 +48,9 @@ func (r AssumableRole) includes(role actuator.Role) bool {
 	return err == nil && matches && (r.namespace == "*" || r.namespace == role.Namespace)
 }
 
-// clientForRole returns the client that acts as a role. Whoever writes a ClusterDeployment names the role, and the manager's identity
-// may be trusted by those of many tenants, so an administrator lists for whom it is used.
+// clientForRole returns the client that acts as a role. The author of a ClusterDeployment chooses the role, and roles
+// of many tenants may trust the manager's identity. An administrator therefore lists the namespaces for which a role
+// may be assumed.
 func (a *Actuator) clientForRole(ctx context.Context, role actuator.Role, region string) (*accountClient, error) {
 	isListed := false
 	for _, r := range a.options.AssumableRoles {
@@ -74,7 +77,8 @@ func (a *Actuator) clientForRole(ctx context.Context, role actuator.Role, region
 // newSession returns credentials that are fetched when they are needed, and again before they expire.
 func (a *Actuator) newSession(ctx context.Context, role actuator.Role, region string) (*awssdk.CredentialsCache, error) {
 	if a.identity == nil {
-		// The environment, a web identity such as that of a ServiceAccount, a container's or an instance's role.
+		// The sources are the environment, a web identity such as that of a ServiceAccount, and the role of a
+		// container or an instance.
 		own, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
 		if err != nil {
 			return nil, actuator.Errorf(actuator.Other, "the manager's own AWS configuration cannot be read: correct its environment")
@@ -99,7 +103,7 @@ func (a *Actuator) newSession(ctx context.Context, role actuator.Role, region st
 	return awssdk.NewCredentialsCache(explaining, func(o *awssdk.CredentialsCacheOptions) { o.ExpiryWindow = sessionRenewal }), nil
 }
 
-// assumeRoleError is a role that could not be taken; nothing was asked of EC2.
+// assumeRoleError reports that a role could not be assumed, before any call to EC2.
 type assumeRoleError struct {
 	role  string
 	cause error
@@ -114,7 +118,7 @@ func (e *assumeRoleError) Unwrap() error { return e.cause }
 func (e *assumeRoleError) explain() error {
 	api, ok := asAPIError(e.cause)
 	if !ok {
-		return actuator.Errorf(actuator.Unreachable, "AssumeRole: the manager cannot take the role %s: STS does not answer, or the manager has no credentials of its own; see docs/spec/clusterdeployment.md", e.role)
+		return actuator.Errorf(actuator.Unreachable, "AssumeRole: the manager cannot assume the role %s: STS does not answer, or the manager has no AWS credentials; see docs/spec/clusterdeployment.md", e.role)
 	}
 	return actuator.Errorf(classOf(api.ErrorCode()), "AssumeRole: %s: %s", api.ErrorCode(), scrubMessage(api.ErrorMessage(), nil))
 }

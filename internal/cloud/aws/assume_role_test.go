@@ -22,13 +22,13 @@ const (
 	testTenant = "team-a"
 )
 
-// roleCloud is STS and EC2 at one address. It gives out sessions and answers only to the newest.
+// roleCloud serves STS and EC2 at one address. It issues sessions, and accepts only the newest one.
 type roleCloud struct {
 	t *testing.T
-	// lifetime is that of sessions; refuse answers a request to take the role.
+	// lifetime is that of sessions. refuse is the error code of the answer to AssumeRole, if set.
 	lifetime time.Duration
 	refuse   string
-	// refused is how often it did.
+	// refused counts the refused requests.
 	refused  int
 	sessions int
 	asked    []url.Values
@@ -58,7 +58,7 @@ func (c *roleCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if key := r.Header.Get("Authorization"); !strings.Contains(key, "Credential=ASIAMANAGER/") {
-			c.t.Errorf("expected the role to be taken with the manager's own identity, found %q", key)
+			c.t.Errorf("expected the role to be assumed with the manager's own identity, found %q", key)
 		}
 		c.sessions++
 		c.asked = append(c.asked, form)
@@ -111,7 +111,7 @@ func TestRolesAreAssumed(t *testing.T) {
 	observe("")
 	if len(c.asked) != 2 || c.asked[0].Get("WebIdentityToken") != "web-identity" || c.asked[1].Get("RoleArn") != testRole ||
 		c.asked[1].Get("ExternalId") != "secret-handshake" || c.asked[1].Get("RoleSessionName") != "torpor-"+testTenant {
-		t.Errorf("expected one session of the manager and one of the role for both looks, found %v", c.asked)
+		t.Errorf("expected one session of the manager and one of the role for both observations, found %v", c.asked)
 	}
 	c.sessions++ // The cloud has revoked the session.
 	observe(actuator.CredentialsInvalid)
@@ -126,7 +126,7 @@ func TestSessionsAreReplacedBeforeTheyEnd(t *testing.T) {
 	a, target := c.start(t, "*="+testRole)
 	for look := 1; look <= 3; look++ {
 		if _, err := a.Observe(t.Context(), target); err != nil || c.sessions != look {
-			t.Errorf("look %d: found %v after %d sessions, want a new one for each", look, err, c.sessions)
+			t.Errorf("observation %d: found %v after %d sessions, want a new one for each", look, err, c.sessions)
 		}
 	}
 }
@@ -138,12 +138,12 @@ func TestRolesThatAreNotTaken(t *testing.T) {
 		class  actuator.ErrorClass
 		want   string
 	}{
-		"no role is listed":                  {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
-		"the role of another namespace":      {[]string{"team-b=" + testRole}, "", actuator.Other, "have it listed"},
-		"another role":                       {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "have it listed"},
-		"a role that does not trust us":      {[]string{testTenant + "=" + testRole}, "AccessDenied", actuator.PermissionDenied, "AssumeRole: AccessDenied: not allowed"},
-		"STS that throttles":                 {[]string{testTenant + "=" + testRole}, "Throttling", actuator.Throttled, "AssumeRole: Throttling"},
-		"a region where STS is switched off": {[]string{testTenant + "=" + testRole}, "RegionDisabledException", actuator.Other, "AssumeRole: RegionDisabledException"},
+		"no role is listed":                      {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
+		"the role of another namespace":          {[]string{"team-b=" + testRole}, "", actuator.Other, "have it listed"},
+		"another role":                           {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "have it listed"},
+		"a role that does not trust the manager": {[]string{testTenant + "=" + testRole}, "AccessDenied", actuator.PermissionDenied, "AssumeRole: AccessDenied: not allowed"},
+		"STS that throttles":                     {[]string{testTenant + "=" + testRole}, "Throttling", actuator.Throttled, "AssumeRole: Throttling"},
+		"a region where STS is switched off":     {[]string{testTenant + "=" + testRole}, "RegionDisabledException", actuator.Other, "AssumeRole: RegionDisabledException"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := roleCloud{lifetime: time.Hour, refuse: row.refuse}
@@ -154,25 +154,25 @@ func TestRolesThatAreNotTaken(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a role that does not trust us is asked for once for all clusters", func(t *testing.T) {
+	t.Run("one request to assume a refused role serves all clusters", func(t *testing.T) {
 		c := roleCloud{refuse: "AccessDenied"}
 		a, target := c.start(t, testTenant+"="+testRole)
 		errs := a.StartAll(t.Context(), target, [][]string{{"i-a"}, {"i-b"}})
 		if actuator.ClassOf(errs[0]) != actuator.PermissionDenied || actuator.ClassOf(errs[1]) != actuator.PermissionDenied || c.refused != 1 {
-			t.Errorf("found %v after %d questions, want one question", errs, c.refused)
+			t.Errorf("found %v after %d requests, want one request", errs, c.refused)
 		}
 	})
 	t.Run("a manager without credentials", func(t *testing.T) {
 		c := roleCloud{}
 		a, target := c.start(t, testTenant+"="+testRole)
 		t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/none")
-		if _, err := a.Observe(t.Context(), target); actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "no credentials of its own") {
-			t.Errorf("found %v, want it to say that the manager has no credentials", err)
+		if _, err := a.Observe(t.Context(), target); actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "no AWS credentials") {
+			t.Errorf("found %v, want an error about the manager's missing credentials", err)
 		}
 	})
 }
 
-// A tenant may put anything into a Secret, also what another tenant's role is known by.
+// A tenant may put anything into a Secret, including the name of another tenant's role.
 func TestASecretThatSpellsARoleIsNotThatRole(t *testing.T) {
 	c := roleCloud{lifetime: time.Hour}
 	a, ofRole := c.start(t, testTenant+"="+testRole)

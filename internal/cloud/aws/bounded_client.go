@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// maxAnswerBytes is for a page of 100 machines of 40 KiB each.
+	// maxAnswerBytes allows for a page of 100 machines of 40 KiB each.
 	maxAnswerBytes = 4 << 20
-	// maxAnswerItems is how many lists' elements an answer has, twice because each is opened and closed. The SDK makes a
-	// structure of almost a kilobyte of an element of seven bytes.
+	// maxAnswerItems is the number of list elements in an answer, doubled because each has an opening and a closing
+	// tag. The SDK decodes an element of seven bytes to a structure of almost a kilobyte.
 	maxAnswerItems = 100_000
-	// largeAnswerBytes is from where on few answers are decoded at the same time.
+	// largeAnswerBytes is the size above which only a few answers are decoded concurrently.
 	largeAnswerBytes = 256 << 10
 	largeAnswers     = 2
 )
 
-// newBoundedClient returns the client for all accounts. Whoever writes a credentials Secret chooses the endpoint.
+// newBoundedClient returns the client for all accounts. The author of a credentials Secret chooses the endpoint.
 func newBoundedClient(endpoints egress.Endpoints) RequestSender {
 	transport := awshttp.NewBuildableClient().
 		WithDialerOptions(func(d *net.Dialer) { d.Control = endpoints.ControlDial }).
@@ -35,8 +35,8 @@ func newBoundedClient(endpoints egress.Endpoints) RequestSender {
 	return &wholeAnswers{base: egress.NewClient(transport, maxAnswerBytes, 0), slots: make(chan struct{}, largeAnswers)}
 }
 
-// wholeAnswers reads each answer before the SDK decodes it, so that an answer that would grow too much is refused and a slow
-// server holds nothing that others wait for.
+// wholeAnswers reads each answer completely before the SDK decodes it. Answers that would grow too large are refused,
+// and a slow server occupies no place that other requests wait for.
 type wholeAnswers struct {
 	base  RequestSender
 	slots chan struct{}
@@ -65,12 +65,12 @@ func (w *wholeAnswers) Do(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// countItems counts the names of list elements as the SDK knows them, in any case.
+// countItems counts the names of list elements that the SDK decodes, ignoring case.
 func countItems(body []byte) int {
 	return bytes.Count(bytes.ToLower(body), []byte("item"))
 }
 
-// wholeBody gives its place back when the SDK closes it, which is after decoding.
+// wholeBody releases its place when the SDK closes it, which happens after decoding.
 type wholeBody struct {
 	io.Reader
 	release func()

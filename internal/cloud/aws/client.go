@@ -20,26 +20,26 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// accountClient speaks for the machines of an account in a region. It has a retry quota of its own, so that an account that is throttled
-// does not use up the attempts of others; all share one pool of connections.
+// accountClient accesses the machines of an account in a region. Each client has its own retry quota, so that a
+// throttled account does not use up the attempts of others. All clients share one pool of connections.
 type accountClient struct {
 	api          *ec2.Client
 	region, host string
 	// endpoint is the host with its port.
 	endpoint string
-	// isAWS says that the endpoint is one of EC2's own for the region.
+	// isAWS reports whether the endpoint is one of EC2's own for the region.
 	isAWS bool
-	// isTrusted says that the endpoint's own words may be shown to users.
+	// isTrusted reports whether the endpoint's messages may be shown to users.
 	isTrusted bool
 	secrets   []string
 	timeout   time.Duration
-	// session is that of a role; nil for the keys of a Secret.
+	// session holds the session of a role. It is nil if the keys of a Secret are used.
 	session *awssdk.CredentialsCache
-	// account is the client's name outside: a hash of all that it is made of.
+	// account is the public name of the client: a hash of all fields that identify it.
 	account string
 }
 
-// clientFor returns the client for the target's account, region and endpoint; a changed Secret gets another one.
+// clientFor returns the client for the target's account, region and endpoint. A changed Secret gets a new client.
 func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountClient, error) {
 	if t.Region == "" || strings.Trim(t.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return nil, actuator.Errorf(actuator.Other, "the region must be one such as us-east-1, found %q: set spec.platform.aws.region", t.Region)
@@ -52,7 +52,8 @@ func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountCl
 		return nil, err
 	}
 	endpoint := keys.endpointOrDefault(a.options.Endpoint)
-	// The first field keeps a Secret, into which a tenant may write anything, from being taken for the role of another.
+	// The first field distinguishes keys from roles. Without it, a tenant could write a Secret that is taken for the
+	// role of another.
 	fields := []string{"keys", keys.id, keys.secret, keys.token, t.Region, endpoint}
 	return a.clients.GetOrBuild(t.Namespace, fields, func(name string) (*accountClient, error) {
 		static := awssdk.Credentials{AccessKeyID: keys.id, SecretAccessKey: keys.secret, SessionToken: keys.token, Source: "Secret"}
@@ -91,8 +92,8 @@ func (a *Actuator) newClient(ctx context.Context, credentials awssdk.Credentials
 	}, nil
 }
 
-// checkSecretEndpoint refuses an endpoint_url that is not allowed. A user who may write a Secret must neither reach nor read
-// servers of the manager's network through it.
+// checkSecretEndpoint refuses an endpoint_url that is not allowed. A user who may write a Secret must not use it to
+// reach or read servers in the manager's network.
 func (a *Actuator) checkSecretEndpoint(c *accountClient) error {
 	c.isTrusted = a.options.Endpoints.Includes(c.host) || c.isAWS
 	if err := a.options.Endpoints.CheckHost(c.host); err != nil {
@@ -105,8 +106,8 @@ func (a *Actuator) checkSecretEndpoint(c *accountClient) error {
 	return nil
 }
 
-// isOwnEndpoint reports whether an endpoint is one of EC2's own for a region. Machines, load balancers and functions of anybody have names
-// in the domains of AWS too.
+// isOwnEndpoint reports whether an endpoint is one of EC2's own for a region. A suffix check is not enough: the
+// machines, load balancers and functions of AWS customers have names in the domains of AWS too.
 func isOwnEndpoint(ctx context.Context, region string, endpoint *url.URL) bool {
 	for _, useFIPS := range []bool{false, true} {
 		for _, useDualStack := range []bool{false, true} {
@@ -119,9 +120,10 @@ func isOwnEndpoint(ctx context.Context, region string, endpoint *url.URL) bool {
 	return false
 }
 
-// newRetryer tries again while the cloud throttles or does not answer.
+// newRetryer returns a retryer that repeats a call while the cloud throttles or does not answer.
 func (o Options) newRetryer() *retry.Standard {
-	// EC2 answers missing capacity with status 500, which the SDK would try again; seconds later there is no more of it.
+	// EC2 reports missing capacity with status 500, which the SDK would retry. There is no more capacity seconds
+	// later.
 	noCapacityIsFinal := retry.IsErrorRetryableFunc(func(err error) awssdk.Ternary {
 		if api, ok := asAPIError(err); ok && classOf(api.ErrorCode()) == actuator.NoCapacity {
 			return awssdk.FalseTernary
@@ -139,7 +141,7 @@ func (c *accountClient) callWithTimeout(ctx context.Context, operation string, d
 	return rest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
 		explained := c.explainError(operation, err)
 		if c.session != nil && actuator.ClassOf(explained) == actuator.CredentialsInvalid {
-			// A session that was revoked must not be used until its end.
+			// A revoked session must not be used until it expires.
 			c.session.Invalidate()
 		}
 		return explained

@@ -19,12 +19,12 @@ const (
 	configFile      = "aws_config"
 )
 
-// staticCredentials are the content of a Secret, complete and plausible.
+// staticCredentials holds the content of a Secret. It is complete and well-formed.
 type staticCredentials struct {
 	id, secret, token, endpoint string
 }
 
-// secretValues are the values that must not show up anywhere.
+// secretValues returns the values that must not be shown anywhere.
 func (c staticCredentials) secretValues() []string { return []string{c.secret, c.token, c.id} }
 
 // readCredentials reads the Secret: its keys, or the profile "default" of the AWS configuration file it holds.
@@ -61,14 +61,14 @@ func readCredentials(secret map[string][]byte) (staticCredentials, error) {
 	}, nil
 }
 
-// refuseIndirectKeys refuses profiles whose keys come from elsewhere.
+// refuseIndirectKeys refuses profiles that take their keys from elsewhere.
 func refuseIndirectKeys(profile map[string]string) error {
 	indirect := []string{
 		"credential_process", "credential_source", "role_arn", "source_profile", "sso_session", "sso_start_url",
 		"web_identity_token_file",
 	}
-	// A user who may write a Secret must not run a program in the manager with credential_process, nor act with the
-	// manager's own identity.
+	// A user who may write a Secret must not be able to run a program in the manager with credential_process, nor to
+	// act with the manager's identity.
 	for _, key := range indirect {
 		if _, ok := profile[key]; ok {
 			return actuator.Errorf(actuator.CredentialsInvalid, "aws_config in the credentials Secret uses %s, and Torpor takes static keys only: "+
@@ -78,13 +78,13 @@ func refuseIndirectKeys(profile map[string]string) error {
 	return nil
 }
 
-// endpointOrDefault returns the URL that replaces EC2's own, empty for EC2's.
+// endpointOrDefault returns the URL that replaces EC2's own endpoint. It is empty if EC2's own is used.
 func (c staticCredentials) endpointOrDefault(fallback string) string {
 	return cmp.Or(c.endpoint, fallback)
 }
 
-// readDefaultProfile reads the settings of the profile "default" from an AWS configuration file, keys in lower case.
-// Errors name lines by number only, because any line may hold a secret.
+// readDefaultProfile reads the settings of the profile "default" from an AWS configuration file, with keys in lower
+// case. Errors identify lines by number only, because any line may contain a secret.
 func readDefaultProfile(file string) (map[string]string, error) {
 	profile := map[string]string{}
 	section, opened := "", false
@@ -105,7 +105,7 @@ func readDefaultProfile(file string) (map[string]string, error) {
 		case !opened:
 			return nil, actuator.Errorf(actuator.CredentialsInvalid, "line %d of aws_config belongs to no profile: write [default] above it", number)
 		case nesting && indented:
-			// A setting of a setting, such as those under "s3 =": none of them matters here.
+			// A nested setting, such as those under "s3 =", is not needed.
 		default:
 			key, value, ok := strings.Cut(text, "=")
 			key = strings.ToLower(strings.TrimSpace(key))
@@ -133,7 +133,7 @@ func parseSectionName(text string) (string, bool) {
 	return strings.Join(words, " "), ok && len(words) > 0
 }
 
-// trimComment cuts a comment, which starts with # or ; behind a space.
+// trimComment removes a comment, which starts with # or ; after a space.
 func trimComment(value string) string {
 	for _, mark := range []string{" #", " ;", "\t#", "\t;"} {
 		value, _, _ = strings.Cut(value, mark)

@@ -53,11 +53,11 @@ func TestReadCredentials(t *testing.T) {
 			},
 			want: staticCredentials{id: "AKIA1", secret: "s=", token: "t;t", endpoint: "http://a"},
 		},
-		"the Secret's own endpoint serves a profile without one": {
+		"the Secret's endpoint applies to a profile without one": {
 			secret: map[string]string{configFile: profile, endpointURL: "http://b"},
 			want:   staticCredentials{id: "AKIA1", secret: "s/e+c=", endpoint: "http://b"},
 		},
-		"a profile goes before keys": {
+		"a profile takes precedence over keys": {
 			secret: map[string]string{configFile: profile, accessKeyID: "OTHER", secretAccessKey: "other"},
 			want:   staticCredentials{id: "AKIA1", secret: "s/e+c="},
 		},

@@ -29,7 +29,7 @@ const (
 	terminateInstances = "TerminateInstances"
 )
 
-// machineRefusedError is an answer of the cloud that may concern only some of the machines a call names.
+// machineRefusedError is a refusal by the cloud that may concern only some of the machines in a call.
 type machineRefusedError struct {
 	class         actuator.ErrorClass
 	code, message string
@@ -38,7 +38,8 @@ type machineRefusedError struct {
 // Error implements error.
 func (r *machineRefusedError) Error() string { return r.code + ": " + r.message }
 
-// explainError turns an error of the SDK into a *machineRefusedError or an *actuator.Error with a message that is the same each time.
+// explainError converts an error of the SDK to a *machineRefusedError or an *actuator.Error. The message is the same
+// at each repetition.
 func (c *accountClient) explainError(operation string, err error) error {
 	if failed, ok := errors.AsType[*assumeRoleError](err); ok {
 		return failed.explain()
@@ -54,17 +55,17 @@ func (c *accountClient) explainError(operation string, err error) error {
 	if !ok {
 		return c.explainMissingAnswer(operation, status, err)
 	}
-	// A short secret may be part of a code, so the class is found before secrets are taken out.
+	// The class is found before secrets are removed, because a short secret may be part of a code.
 	class := classOf(api.ErrorCode())
 	code := scrubMessage(api.ErrorCode(), c.secrets)
 	message := hintFor(operation, code) + scrubMessage(api.ErrorMessage(), c.secrets)
 	if !c.isTrusted {
-		code, message = "refused", "the words of this endpoint are not shown, because it is neither AWS nor listed by --allow-endpoints"
+		code, message = "refused", "the message of this endpoint is hidden, because the endpoint is neither AWS nor listed by --allow-endpoints"
 	}
 	switch {
 	case class == actuator.Other && status >= http.StatusInternalServerError:
 		return c.unreachableError(operation, c.describeStatus(status))
-	// Other machines may be better off, unlike after an error of the account, the network or the rate.
+	// Other machines may succeed, unlike after an error of the account, the network or the request rate.
 	case urgencyOf(class) >= 0 && slices.Contains([]string{stopInstances, startInstances, terminateInstances}, operation):
 		return &machineRefusedError{class: class, code: code, message: message}
 	default:
@@ -72,7 +73,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	}
 }
 
-// explainMissingAnswer explains an error that is not the API's.
+// explainMissingAnswer describes an error other than an answer of the API.
 func (c *accountClient) explainMissingAnswer(operation string, status int, err error) error {
 	switch {
 	case errors.Is(err, egress.ErrAnswerTooLarge):
@@ -88,23 +89,23 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 	}
 	_, notSent := errors.AsType[*smithyhttp.RequestSendError](err)
 	_, broken := errors.AsType[net.Error](err)
-	// Not sent at all, broken off or out of time: to the user all of them are a cloud that does not answer.
+	// To the user, a request that was not sent, was interrupted or timed out all means that the cloud does not answer.
 	switch {
 	case notSent, broken, errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
 		return c.unreachableError(operation, "it does not answer")
 	case status >= http.StatusMultipleChoices:
 		return c.unreachableError(operation, c.describeStatus(status))
 	case status != 0:
-		return c.unreachableError(operation, "its answer is not one of EC2")
+		return c.unreachableError(operation, "its answer is not a valid EC2 response")
 	default:
 		return actuator.Errorf(actuator.Other, "%s: the request cannot be made to %s in region %s: check the region and the endpoint", operation, c.host, c.region)
 	}
 }
 
-// describeStatus tells nothing of a server that a user of the hub may not know.
+// describeStatus hides the status of a server that a user of the hub may not read.
 func (c *accountClient) describeStatus(status int) string {
 	if !c.isTrusted {
-		return "its answer is not one of EC2"
+		return "its answer is not a valid EC2 response"
 	}
 	return fmt.Sprintf("it answers with status %d", status)
 }
@@ -115,17 +116,17 @@ func (c *accountClient) unreachableError(operation, why string) error {
 
 func asAPIError(err error) (smithy.APIError, bool) { return errors.AsType[smithy.APIError](err) }
 
-// hintFor adds what EC2's own message leaves open.
+// hintFor returns an explanation that EC2's own message lacks.
 func hintFor(operation, code string) string {
 	if operation == stopInstances && (code == "UnsupportedOperation" || code == "IncorrectSpotRequestState") {
-		return "spot machines of one-time requests cannot be stopped, and only those are terminated that a MachineSet of OpenShift makes anew: "
+		return "spot machines of one-time requests cannot be stopped, and Torpor terminates only those that a MachineSet of OpenShift replaces: "
 	}
 	return ""
 }
 
-// classOf sorts EC2's error codes by what can be done about them.
+// classOf classifies EC2's error codes by the possible remedies.
 func classOf(code string) actuator.ErrorClass {
-	// Some endpoints prefix the codes with the side that is at fault.
+	// Some endpoints prefix the codes with the side that caused the error.
 	code = strings.TrimPrefix(strings.TrimPrefix(code, "Client."), "Server.")
 	switch code {
 	case "AuthFailure", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidAccessKeyId",
@@ -155,7 +156,7 @@ func classOf(code string) actuator.ErrorClass {
 	}
 }
 
-// scrubMessage removes from the cloud's words what must not be shown and what is different each time.
+// scrubMessage removes secrets, and parts that differ at each call, from the cloud's message.
 func scrubMessage(message string, secrets []string) string {
 	const longest = 400
 	for _, secret := range secrets {

@@ -55,13 +55,13 @@ func TestObserveExplains(t *testing.T) {
 			response: ec2Error(http.StatusInternalServerError, "InternalError", "random text 17"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "it answers with status 500" + check},
 		},
-		"a gateway that is no EC2": {
+		"a gateway instead of EC2": {
 			response: httpAnswer(http.StatusBadGateway, "<html>bad gateway"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "it answers with status 502" + check},
 		},
 		"a login page": {
 			response: httpAnswer(http.StatusOK, "<html>please log in"),
-			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "its answer is not one of EC2" + check},
+			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "its answer is not a valid EC2 response" + check},
 		},
 		"a host that does not exist": {
 			err:  &net.DNSError{Err: "no such host", Name: "x", Server: "10.0.0.1:53", IsNotFound: true},
@@ -103,15 +103,15 @@ func TestSilentServer(t *testing.T) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
 	})
-	t.Run("a call ends with its own timeout and says that nothing answers", func(t *testing.T) {
-		// The whole look may take twice as long, which on a busy machine must not be over first.
+	t.Run("a call ends at its timeout with the error of a missing answer", func(t *testing.T) {
+		// The whole observation may take twice as long. On a busy machine it must not end first.
 		a := New(Options{HTTPClient: silent, CallTimeout: time.Second})
 		_, err := a.Observe(t.Context(), testTarget())
 		if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "it does not answer") {
 			t.Errorf("observe: %v, want class %q", err, actuator.Unreachable)
 		}
 	})
-	t.Run("a caller that leaves gets its own error", func(t *testing.T) {
+	t.Run("a cancelled caller gets the error of its context", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		err := New(Options{HTTPClient: silent}).Stop(ctx, testTarget(), []string{"i-1", "i-2"})
@@ -214,25 +214,25 @@ func TestChangePower(t *testing.T) {
 		wantClass actuator.ErrorClass
 		want      []string
 	}{
-		"more than 900 machines are more than one call": {
+		"more than 900 machines need more than one call": {
 			ids: machines(1801), batches: []int{900, 900, 1},
 		},
-		"a bad machine costs halvings, and the rest is asked": {
+		"a refused machine causes halvings until the rest is accepted": {
 			ids: machines(4), bad: map[string]string{"i-0002": "IncorrectInstanceState"},
 			batches: []int{4, 2, 2, 1, 1}, wantClass: actuator.WrongState,
 			want: []string{"IncorrectInstanceState for i-0002: no"},
 		},
-		"machines with one trouble are told together, and the class is the most urgent": {
+		"machines with one error code share a message, and the class is the most urgent": {
 			ids:     machines(3),
 			bad:     map[string]string{"i-0000": "IncorrectInstanceState", "i-0001": "InsufficientInstanceCapacity", "i-0002": "IncorrectInstanceState"},
 			batches: []int{3, 1, 2, 1, 1}, wantClass: actuator.NoCapacity,
 			want: []string{"IncorrectInstanceState for i-0000, i-0002: no; InsufficientInstanceCapacity for i-0001: no"},
 		},
-		"what no machine can mend ends it at once": {
+		"an error of the account ends the order at once": {
 			ids: machines(901), bad: map[string]string{"i-0000": "UnauthorizedOperation"},
 			wantClass: actuator.PermissionDenied, want: []string{"StopInstances: UnauthorizedOperation: no; no machine is stopped without"},
 		},
-		"a right that is missing for the last machine only keeps all running": {
+		"a right missing for the last machine only keeps all running": {
 			ids: machines(901), bad: map[string]string{"i-0900": "UnauthorizedOperation"},
 			wantClass: actuator.PermissionDenied, want: []string{"UnauthorizedOperation: no"},
 		},
@@ -256,7 +256,7 @@ func TestChangePower(t *testing.T) {
 					mu.Unlock()
 				}
 				for _, id := range ids {
-					// A dry run is about rights only.
+					// A dry run checks rights only.
 					if code := row.bad[id]; code != "" && (!isDryRun || code == "UnauthorizedOperation") {
 						return ec2Error(http.StatusBadRequest, code, "no"), nil
 					}
@@ -291,7 +291,7 @@ func TestRightsThatAreMissingForOneClusterKeepNoOtherAsleep(t *testing.T) {
 		maxCalls int
 	}{
 		"one cluster":  {func(id string) bool { return id == "i-0017" }, 13},
-		"all clusters": {func(string) bool { return true }, maxPermissionRefusals + 5}, // Halves that wait are asked for once.
+		"all clusters": {func(string) bool { return true }, maxPermissionRefusals + 5}, // Each waiting half is tried once.
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -341,7 +341,7 @@ func TestObserveReadsOnly(t *testing.T) {
 		"an owned machine":                     {state: "running", key: mine, value: "owned", want: 1},
 		"a machine that is only shared":        {state: "running", key: mine, value: "shared"},
 		"a machine of a cluster with a prefix": {state: "running", key: mine + "-2", value: "owned"},
-		"a machine that shuts down for good":   {state: "shutting-down", key: mine, value: "owned"},
+		"a machine that is being terminated":   {state: "shutting-down", key: mine, value: "owned"},
 		"a terminated machine":                 {state: "terminated", key: mine, value: "owned"},
 		"a state of the future":                {state: "suspended", key: mine, value: "owned", wantErr: true},
 	} {

@@ -13,14 +13,29 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too.
-func TestAClusterHibernatesAndResumes(t *testing.T) {
+// newStory returns a story with the real controller and an API server that serves as the target cluster's too.
+func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
+	t.Helper()
 	c := startCloud(t, "--start-latency", testenv.ChangeTime.String(), "--stop-latency", testenv.ChangeTime.String()).newCluster(t)
-	testenv.HibernationStory{
+	return testenv.HibernationStory{
 		Counterpart: "double", Cluster: c,
 		Platform: hivev1.Platform{AWS: &hivev1.AWSPlatform{Region: testenv.Region, CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
 		Setup: controller.Controller{
 			Actuators: map[string]actuator.Actuator{"aws": c.Actuator()}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
 		}.SetupWithManager,
-	}.Run(t)
+	}, c
+}
+
+func TestAClusterHibernatesAndResumes(t *testing.T) {
+	story, _ := newStory(t)
+	story.Run(t)
+}
+
+// TestMachinesOfAnAutoScalingGroupAreNotStopped has a cloud whose group replaces stopped members.
+func TestMachinesOfAnAutoScalingGroupAreNotStopped(t *testing.T) {
+	story, c := newStory(t)
+	story.RunWithMembers(t, c.JoinGroup)
+	if calls := c.cloud.countCalls(t); calls["StopInstances"] > 0 || calls["TerminateInstances"] > 0 {
+		t.Errorf("expected no order to stop a machine, found the calls %v", calls)
+	}
 }

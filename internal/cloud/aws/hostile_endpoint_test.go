@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
-// TestHostileEndpointsAreCut lists machines at endpoints that try to use up the memory or the time of whoever asks.
+// TestHostileEndpointsAreCut lists machines at endpoints that try to exhaust the memory or the time of the manager.
 func TestHostileEndpointsAreCut(t *testing.T) {
 	const (
 		maxHeapGrowth = 200 << 20
@@ -35,13 +35,13 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 		answer func(http.ResponseWriter)
 		want   string
 	}{
-		"a compressed answer that becomes a thousand times as much": {func(w http.ResponseWriter) {
+		"a compressed answer that grows a thousandfold": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			g := gzip.NewWriter(w)
 			_, _ = io.WriteString(g, `<DescribeInstancesResponse><nextToken>`)
 			repeat(g, "A", 40<<20)
 			_ = g.Close()
-		}, "its answer is not one of EC2"},
+		}, "its answer is not a valid EC2 response"},
 		"an endless element": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>`)
 			repeat(w, "A", 200<<20)
@@ -54,11 +54,11 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 		"an endless error": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusBadRequest)
 			repeat(w, "<Response>", 200<<20)
-		}, "its answer is not one of EC2"},
+		}, "its answer is not a valid EC2 response"},
 		"endless pages": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>same</nextToken></DescribeInstancesResponse>`)
 		}, "more pages or machines than a cluster may have"},
-		"more machines than any cluster has": {func(w http.ResponseWriter) {
+		"more machines than any cluster can have": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
 			for i := range maxMachines / 2 {
 				_, _ = fmt.Fprintf(w, instance, i)
@@ -74,7 +74,7 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 			_, err := New(Options{Attempts: 1}).Observe(t.Context(), withCredential(testTarget(), endpointURL, server.URL))
 			runtime.ReadMemStats(&after)
 			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) {
-				t.Errorf("found %v, want one that says %q", err, row.want)
+				t.Errorf("found %v, want an error with %q", err, row.want)
 			}
 			if got := after.HeapSys - before.HeapSys; after.HeapSys > before.HeapSys && got > maxHeapGrowth {
 				t.Errorf("the heap grew by %d MiB, want at most %d", got>>20, maxHeapGrowth>>20)
@@ -83,7 +83,7 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 	}
 }
 
-// TestEndpointsOfSecrets checks which endpoints a Secret may name, and whose words are shown.
+// TestEndpointsOfSecrets checks which endpoints a Secret may name, and which endpoints' messages are shown.
 func TestEndpointsOfSecrets(t *testing.T) {
 	const secretWords = "a secret of the internal network"
 	answer := func(*http.Request) (*http.Response, error) {
@@ -96,7 +96,7 @@ func TestEndpointsOfSecrets(t *testing.T) {
 		shown    bool
 	}{
 		"AWS's own":                          {"https://ec2.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, true},
-		"AWS's own beside a list":            {"https://ec2.eu-west-1.amazonaws.com", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS's own in addition to a list":    {"https://ec2.eu-west-1.amazonaws.com", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
 		"AWS's own with FIPS":                {"https://EC2-fips.eu-west-1.amazonaws.com:443/", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
 		"AWS's own with IPv6":                {"https://ec2.eu-west-1.api.aws", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
 		"AWS's own without encryption":       {"http://ec2.eu-west-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
@@ -104,7 +104,7 @@ func TestEndpointsOfSecrets(t *testing.T) {
 		"a machine at AWS":                   {"http://ec2-203-0-113-5.compute-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
 		"a function at AWS":                  {"https://abc.execute-api.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, false},
 		"a host that is listed":              {"https://ec2.example.com", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
-		"a host of nobody's list":            {"https://ec2.example.com", nil, actuator.CredentialsInvalid, false},
+		"a host without a list":              {"https://ec2.example.com", nil, actuator.CredentialsInvalid, false},
 		"a host that is not on the list":     {"https://ec2.example.com", []string{"10.0.0.0/8"}, actuator.Other, false},
 		"an address that is listed":          {"http://10.1.2.3", []string{"10.0.0.0/8"}, actuator.CredentialsInvalid, true},
 		"a metadata service":                 {"http://169.254.169.254/latest", nil, actuator.Other, false},
@@ -120,13 +120,14 @@ func TestEndpointsOfSecrets(t *testing.T) {
 			a := New(Options{HTTPClient: clientFunc(answer), Endpoints: listed, Endpoint: "http://ec2.internal"})
 			_, err = a.Observe(t.Context(), withCredential(testTarget(), endpointURL, row.endpoint))
 			if actuator.ClassOf(err) != row.want || strings.Contains(err.Error(), secretWords) != row.shown {
-				t.Errorf("found %v, want class %q and the endpoint's words shown: %t", err, row.want, row.shown)
+				t.Errorf("found %v, want class %q and the endpoint's message shown: %t", err, row.want, row.shown)
 			}
 		})
 	}
 }
 
-// TestAccountsOfAWSAreThoseOfItsOwnEndpoints keeps a server at AWS from saying that its machines are those of an account of AWS.
+// TestAccountsOfAWSAreThoseOfItsOwnEndpoints checks that a server hosted at AWS cannot claim that its machines belong
+// to an account of AWS.
 func TestAccountsOfAWSAreThoseOfItsOwnEndpoints(t *testing.T) {
 	for _, row := range []struct{ region, endpoint, want string }{
 		{"eu-west-1", "", "aws/1"},

@@ -23,14 +23,15 @@ const (
 	goodSecret = testenv.SecretKey
 )
 
-// simulatedCloud is the repository's simulated cloud as a process of its own, with small pages, and the actuator under test.
+// simulatedCloud is the repository's simulated cloud in a separate process, with small pages, and the actuator under
+// test.
 type simulatedCloud struct {
 	*testenv.CloudServer
 	actuator *Actuator
 	clusters int
 }
 
-// terminate is the operation that is not in the contract of all actuators.
+// terminate is the operation that is not part of the contract of all actuators.
 const terminate actuatortest.Operation = "terminate"
 
 func startCloud(t *testing.T, flags ...string) *simulatedCloud {
@@ -39,7 +40,7 @@ func startCloud(t *testing.T, flags ...string) *simulatedCloud {
 	return &simulatedCloud{CloudServer: server, actuator: New(Options{Endpoint: server.URL, Attempts: 2})}
 }
 
-// newCluster is a cluster whose infraID begins with the infraIDs of those before it.
+// newCluster returns a cluster whose infraID begins with the infraIDs of the previous ones.
 func (s *simulatedCloud) newCluster(t *testing.T) *simulatedCluster {
 	t.Helper()
 	s.clusters++
@@ -76,7 +77,7 @@ func (c *simulatedCluster) Settle(t *testing.T) {
 	})
 }
 
-// Fail sends messages as EC2 does, with everything in them that must not be shown.
+// Fail sends messages as EC2 does, including everything that must not be shown.
 func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
 	t.Helper()
 	code, ok := map[actuator.ErrorClass]string{
@@ -103,7 +104,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 	return true
 }
 
-// countCalls returns how often each action was called since it was asked last.
+// countCalls returns the number of calls of each action since the previous countCalls.
 func (s *simulatedCloud) countCalls(t *testing.T) map[string]int {
 	t.Helper()
 	defer s.ResetCalls(t)
@@ -168,7 +169,7 @@ func TestSimulatedCloud(t *testing.T) {
 				}
 			}
 		},
-		"spot machines are seen, and terminated beside others that are refused or gone": func(t *testing.T, c *simulatedCluster) {
+		"spot machines are listed, and terminated although others are refused or gone": func(t *testing.T, c *simulatedCluster) {
 			ids, protected, spot := c.Create(t, 1), c.createSpot(t), c.createSpot(t)
 			machines, err := c.Actuator().Observe(t.Context(), c.Target())
 			testenv.ExpectNoError(t, err)
@@ -181,14 +182,14 @@ func TestSimulatedCloud(t *testing.T) {
 			const gone = "i-0123456789abcdef0"
 			err = c.cloud.actuator.TerminateAll(t.Context(), c.Target(), [][]string{{protected, spot, gone}})[0]
 			if known, ok := errors.AsType[*actuator.Error](err); !ok || !slices.Equal(known.RefusedIDs, []string{protected}) {
-				t.Errorf("terminate: %v, want %s alone to be refused", err, protected)
+				t.Errorf("terminate: %v, want only %s to be refused", err, protected)
 			}
 			machines, err = c.Actuator().Observe(t.Context(), c.Target())
 			if err != nil || slices.ContainsFunc(machines, func(m actuator.Machine) bool { return m.ID == spot }) || len(machines) != 2 {
 				t.Errorf("observe: %+v and error %v, want all but %s", machines, err, spot)
 			}
 		},
-		"the rights to terminate are asked for by a dry run": func(t *testing.T, c *simulatedCluster) {
+		"a dry run checks the rights to terminate": func(t *testing.T, c *simulatedCluster) {
 			spot := c.createSpot(t)
 			c.cloud.countCalls(t)
 			testenv.ExpectNoError(t, c.cloud.actuator.RequireTerminateRights(t.Context(), c.Target(), []string{spot}))
@@ -216,6 +217,17 @@ func TestSimulatedCloud(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { row(t, cloud.newCluster(t)) })
 	}
+}
+
+// JoinGroup implements actuatortest.GroupCloud with an Auto Scaling group, which replaces each stopped member.
+func (c *simulatedCluster) JoinGroup(t *testing.T, id, group string) {
+	t.Helper()
+	known, err := c.cloud.actuator.clientFor(t.Context(), c.Target())
+	testenv.ExpectNoError(t, err)
+	_, err = known.api.CreateTags(t.Context(), &ec2.CreateTagsInput{
+		Resources: []string{id}, Tags: []types.Tag{{Key: awssdk.String("local:auto-scaling-group"), Value: &group}},
+	})
+	testenv.ExpectNoError(t, err)
 }
 
 func (c *simulatedCluster) createSpot(t *testing.T) string {

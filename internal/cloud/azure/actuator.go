@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package azure stops and starts the virtual machines of clusters at Microsoft Azure. A cluster's machines are those of its resource
-// group, and stopped means deallocated: a machine that is only shut down is paid for.
+// Package azure stops and starts the virtual machines of clusters at Microsoft Azure. The machines of a cluster are
+// those in its resource group. Stopped means deallocated: a machine that is only shut down is still paid for.
 //
 // Reading order: credentials.go (the Secret) → client.go (one client per service principal and subscription) → list_machines.go
 // (one listing for all clusters of a subscription) → rights.go, order.go (one call per machine) → errors.go (messages for users).
@@ -23,19 +23,20 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Options say how to reach the cloud. The zero Options are good for production.
+// Options configure the access to the cloud. The zero value is suitable for production.
 type Options struct {
-	// HTTPClient sends the requests of all accounts; nil means one with budgets for answers.
+	// HTTPClient sends the requests of all accounts. If nil, a client that limits the size of answers is used.
 	HTTPClient policy.Transporter
-	// Endpoints are the servers whose addresses may be dialled although they are link-local.
+	// Endpoints are the servers that may be called although their addresses are link-local.
 	Endpoints egress.Endpoints
-	// WorkloadIdentities are the service principals as which the manager may log in by itself.
+	// WorkloadIdentities are the service principals as which the manager may log in with its own token.
 	WorkloadIdentities []WorkloadIdentity
-	// TokenFile has the token of the manager's own ServiceAccount; empty means the file that AZURE_FEDERATED_TOKEN_FILE names.
+	// TokenFile is the file with the token of the manager's ServiceAccount. If empty, AZURE_FEDERATED_TOKEN_FILE names
+	// it.
 	TokenFile string
-	// CallTimeout bounds one API call with all its attempts; 0 means 15 s.
+	// CallTimeout bounds one API call, including all attempts; 0 means 15 s.
 	CallTimeout time.Duration
-	// Attempts is how often a call is tried while the cloud throttles or does not answer; 0 means 4.
+	// Attempts is the number of attempts of a call while the cloud throttles or does not answer; 0 means 4.
 	Attempts int32
 }
 
@@ -59,7 +60,7 @@ func New(o Options) *Actuator {
 		o.Attempts = 4
 	}
 	a := &Actuator{options: o, clients: rest.NewAccountCache[*accountClient]()}
-	// The SDK itself tries again what may be tried again.
+	// The SDK itself retries the calls that may be retried.
 	a.OneByOneActuator = rest.OneByOneActuator[*accountClient]{FindAccount: a.clientFor, Attempts: 1, StopOperation: deallocate, StartOperation: start}
 	return a
 }

@@ -40,28 +40,65 @@ func TestTroubleAtAzure(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault actuatortest.Fault
 		op    actuatortest.Operation
-		// calls is how often the operation is called for three machines, at most.
+		// calls is the maximum number of calls of the operation for three machines.
 		calls      int
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a listing is tried again as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a longer pause than a call may take is the account's": {
+		"a failed listing is retried as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause longer than a call may take is left to the account": {
 			actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second,
 		},
-		"a pause without end is not believed": {
+		"an endless pause is capped": {
 			actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute,
 		},
-		"a stop is never sent again": {actuatortest.Fault{Operation: deallocate, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a start is tried again":     {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a failed stop call is not retried": {actuatortest.Fault{Operation: deallocate, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a failed start call is retried":    {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},
 		"a subscription that is not there": {
 			actuatortest.Fault{Operation: list, Status: http.StatusNotFound, Code: "SubscriptionNotFound"}, actuatortest.Observe, 1, actuator.CredentialsInvalid, 0,
+		},
+		"a machine with an ephemeral OS disk": {
+			conflict(deallocate, "OperationNotAllowed", "Stop-deallocate is not supported for VMs that use an ephemeral OS disk."),
+			actuatortest.Stop, 3, actuator.Other, 0,
+		},
+		"an operation that a machine does not support": {
+			conflict(deallocate, "OperationNotAllowed", "Operation 'deallocate' is not supported on VM 'worker-0000000'."),
+			actuatortest.Stop, 3, actuator.Other, 0,
+		},
+		"a start beyond the approved quota of cores": {
+			conflict(start, "OperationNotAllowed", "Operation could not be completed as it results in exceeding approved Total Regional Cores quota."),
+			actuatortest.Start, 3, actuator.NoCapacity, 0,
+		},
+		"a start beyond the limits of a quota": {
+			conflict(start, "OperationNotAllowed", "Operation results in exceeding quota limits of Core. Maximum allowed: 4, Current in use: 4."),
+			actuatortest.Start, 3, actuator.NoCapacity, 0,
+		},
+		"another operation is in progress": {
+			conflict(deallocate, "OperationNotAllowed", "The operation is not allowed because another operation is in progress."),
+			actuatortest.Stop, 3, actuator.WrongState, 0,
+		},
+		"a machine that is being updated": {
+			conflict(deallocate, "OperationNotAllowed", "The VM 'quota-ephemeral-0' is being updated."), actuatortest.Stop, 3, actuator.WrongState, 0,
+		},
+		"a resource group that is being deleted": {
+			conflict(deallocate, "ResourceGroupBeingDeleted", ""), actuatortest.Stop, 3, actuator.Other, 0,
+		},
+		"a subscription that is disabled": {
+			conflict(start, "ReadOnlyDisabledSubscription", ""), actuatortest.Start, 3, actuator.Other, 0,
+		},
+		"a subscription without the resource provider": {
+			conflict(start, "MissingSubscriptionRegistration", ""), actuatortest.Start, 3, actuator.Other, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startAzure(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
 		})
 	}
+}
+
+// conflict is a refusal with the status that Azure uses for temporary and permanent refusals and for missing capacity.
+func conflict(operation, code, message string) actuatortest.Fault {
+	return actuatortest.Fault{Operation: operation, Status: http.StatusConflict, Code: code, Message: message}
 }
 
 func TestAThrottledAccountIsLeftAlone(t *testing.T) {
@@ -83,14 +120,14 @@ func TestNothingStopsWithoutRights(t *testing.T) {
 		status  int
 		missing string
 	}{
-		"everything":                          {rights: []rolePermission{{Actions: []string{"*"}}}},
-		"the least":                           {rights: []rolePermission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
-		"by two roles":                        {rights: []rolePermission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
-		"no right to start":                   {rights: []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},
-		"a right that is taken back":          {rights: []rolePermission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
-		"no role":                             {rights: []rolePermission{}, missing: "virtualMachines/deallocate/action and Microsoft.Compute/virtualMachines/start/action"},
-		"a pattern that is no pattern":        {rights: []rolePermission{{Actions: []string{"(", ".*"}}}, missing: "virtualMachines/deallocate/action"},
-		"who may not ask is not kept from it": {status: http.StatusForbidden},
+		"everything":                 {rights: []rolePermission{{Actions: []string{"*"}}}},
+		"the least":                  {rights: []rolePermission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
+		"by two roles":               {rights: []rolePermission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
+		"no right to start":          {rights: []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},
+		"a right that is taken back": {rights: []rolePermission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
+		"no role":                    {rights: []rolePermission{}, missing: "virtualMachines/deallocate/action and Microsoft.Compute/virtualMachines/start/action"},
+		"an invalid pattern":         {rights: []rolePermission{{Actions: []string{"(", ".*"}}}, missing: "virtualMachines/deallocate/action"},
+		"unreadable rights do not prevent a stop": {status: http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)
@@ -120,15 +157,15 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"a next page at another host":          {`{"value":[],"nextLink":"https://evil.example.com/"}`, "none of Azure's: evil.example.com"},
-		"a next page without TLS":              {`{"value":[],"nextLink":"http://management.azure.com/"}`, "its answer is not one of Azure"},
-		"endless pages":                        {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than a subscription may have"},
-		"an answer that is not JSON":           {`<html>`, "its answer is not one of Azure"},
-		"a machine of another subscription":    {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "its answer is not one of Azure"},
-		"a machine without an id":              {`{"value":[{}]}`, "its answer is not one of Azure"},
-		"a machine whose id is no id":          {`{"value":[{"id":"x"}]}`, "its answer is not one of Azure"},
-		"a machine with a name without end":    {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not one of Azure"},
-		"a value that is none of the schema's": {`{"value":"x"}`, "its answer is not one of Azure"},
+		"a next page at another host":       {`{"value":[],"nextLink":"https://evil.example.com/"}`, "a host outside Azure: evil.example.com"},
+		"a next page without TLS":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "its answer is not a valid Azure response"},
+		"endless pages":                     {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than a subscription may have"},
+		"an answer that is not JSON":        {`<html>`, "its answer is not a valid Azure response"},
+		"a machine of another subscription": {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "its answer is not a valid Azure response"},
+		"a machine without an id":           {`{"value":[{}]}`, "its answer is not a valid Azure response"},
+		"a machine with an invalid id":      {`{"value":[{"id":"x"}]}`, "its answer is not a valid Azure response"},
+		"a machine with a name without end": {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid Azure response"},
+		"a value outside the schema":        {`{"value":"x"}`, "its answer is not a valid Azure response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)
@@ -139,13 +176,13 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			}
 			found, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
 			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
-				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+				t.Errorf("found %v and %v, want an error of class %q with %q", found, err, actuator.Unreachable, row.want)
 			}
 		})
 	}
 }
 
-// TestTheOwnClientBoundsAnswers has an answer that is larger than any page, with the budget of the client that production uses.
+// TestTheOwnClientBoundsAnswers sends an answer that is larger than any page, to the client that production uses.
 func TestTheOwnClientBoundsAnswers(t *testing.T) {
 	cloud := startAzure(t)
 	cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
@@ -183,7 +220,7 @@ func TestPowerStates(t *testing.T) {
 		}
 	}
 	if state, held := powerStateOf(&armcompute.VirtualMachine{}); state != actuator.Starting || held {
-		t.Errorf("no state: found %s, held %t, want it to be waited for", state, held)
+		t.Errorf("no state: found %s, held %t, want a state that is waited for", state, held)
 	}
 }
 
@@ -225,15 +262,15 @@ func TestCredentials(t *testing.T) {
 		"a client secret":               {secret: goodCredentials()},
 		"a certificate":                 {secret: certificate},
 		"the public cloud by name":      {secret: goodCredentials(), cloud: "AzurePublicCloud"},
-		"a cloud that was closed":       {secret: goodCredentials(), cloud: "AzureGermanCloud", class: actuator.Other, says: "spec.platform.azure.cloudName"},
+		"the retired German cloud":      {secret: goodCredentials(), cloud: "AzureGermanCloud", class: actuator.Other, says: "spec.platform.azure.cloudName"},
 		"no Secret":                     {class: actuator.CredentialsMissing, says: "has no osServicePrincipal.json"},
 		"no JSON":                       {secret: content("hush"), class: actuator.CredentialsInvalid, says: "must be a JSON object"},
-		"a number as a text":            {secret: content(`{"clientSecret":12345}`), class: actuator.CredentialsInvalid, says: "must be a JSON object"},
+		"a number instead of a string":  {secret: content(`{"clientSecret":12345}`), class: actuator.CredentialsInvalid, says: "must be a JSON object"},
 		"no subscription":               {secret: content(`{}`), class: actuator.CredentialsMissing, says: "has no subscriptionId"},
 		"no tenant":                     {secret: content(`{"subscriptionId":"a"}`), class: actuator.CredentialsMissing, says: "has no tenantId"},
 		"a subscription that is a path": {secret: content(`{"subscriptionId":"../evil","tenantId":"b","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
 		"a tenant that is a host":       {secret: content(`{"subscriptionId":"a","tenantId":"b@evil.example.com/","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
-		"neither":                       {secret: content(without), class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"no secret and no certificate":  {secret: content(without), class: actuator.CredentialsMissing, says: "has no clientSecret"},
 		"a file of the manager":         {secret: content(`{"subscriptionId":"a","tenantId":"b","clientId":"c","clientCertificate":"/etc/passwd"}`), class: actuator.CredentialsInvalid, says: "names a file"},
 		"a certificate without key":     {secret: broken, class: actuator.CredentialsInvalid, says: "must have a certificate and its key"},
 		"a wrong client secret": {
@@ -246,7 +283,7 @@ func TestCredentials(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), target)
 			if row.class == "" {
 				if err != nil {
-					t.Errorf("found %v, want to be let in", err)
+					t.Errorf("found %v, want a login", err)
 				}
 				return
 			}
@@ -306,7 +343,7 @@ func TestAccountsAreTold(t *testing.T) {
 		"another secret":         {replace(goodSecret, "other"), false},
 	} {
 		if got := account(row.change); (got == first) != row.shared || strings.Contains(got, goodSecret) {
-			t.Errorf("%s: account %s beside %s, want it to be shared: %t", name, got, first, row.shared)
+			t.Errorf("%s: accounts %s and %s, want it to be shared: %t", name, got, first, row.shared)
 		}
 	}
 }

@@ -25,18 +25,19 @@ import (
 )
 
 const (
-	// maxAnswerBytes is for a page of a thousand machines of 8 KiB each.
+	// maxAnswerBytes allows for a page of a thousand machines of 8 KiB each.
 	maxAnswerBytes = 8 << 20
-	// firstRetryPause and maxRetryPause are between the attempts of a call. A longer pause that Azure asks for is left to the account.
+	// firstRetryPause and maxRetryPause bound the pauses between the attempts of a call. A longer pause that Azure
+	// requests is left to the account.
 	firstRetryPause, maxRetryPause = 500 * time.Millisecond, 5 * time.Second
-	// maxApplicationIDBytes is what the SDK takes for the user agent.
+	// maxApplicationIDBytes is the length that the SDK accepts in the user agent.
 	maxApplicationIDBytes = 24
 )
 
 // azureCloud is one of Azure's clouds.
 type azureCloud struct {
 	configuration cloud.Configuration
-	// hosts are the only ones that get requests: the resource manager and the login.
+	// hosts are the only hosts that receive requests: the resource manager and the login.
 	hosts []string
 }
 
@@ -65,8 +66,8 @@ func newBoundedClient(endpoints egress.Endpoints) policy.Transporter {
 	return egress.NewClient(transport, maxAnswerBytes, 0)
 }
 
-// ownHosts sends requests to a cloud's own hosts only: an answer says where the next page is and where to log in, and a token or a secret
-// goes along.
+// ownHosts sends requests only to the hosts of a cloud. Answers name the next page and the login, and a token or a
+// secret is sent along.
 type ownHosts struct {
 	base  policy.Transporter
 	hosts []string
@@ -84,31 +85,32 @@ func (o ownHosts) Do(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// foreignHostError is a request that was not sent.
+// foreignHostError reports a request that was not sent because its host is not one of the cloud's.
 type foreignHostError struct{ host string }
 
 // Error implements error.
 func (e *foreignHostError) Error() string { return fmt.Sprintf("%.100q is no host of Azure", e.host) }
 
-// NonRetriable tells the SDK that the next attempt would end in the same way.
+// NonRetriable tells the SDK that the next attempt would fail in the same way.
 func (*foreignHostError) NonRetriable() {}
 
-// accountClient speaks for the machines of a subscription.
+// accountClient accesses the machines of a subscription.
 type accountClient struct {
 	machines *armcompute.VirtualMachinesClient
 	resource *arm.Client
-	// subscription is what the machines' ids begin with, and owner its name among all clouds' accounts.
+	// subscription is the prefix of the machines' IDs, and owner its name among the accounts of all clouds.
 	subscription, owner string
 	secrets             []string
 	timeout             time.Duration
-	// account is the client's name outside: a hash of all that it is made of.
+	// account is the public name of the client: a hash of all fields that identify it.
 	account string
 }
 
 // Name implements rest.OneByOneAccount.
 func (c *accountClient) Name() string { return c.account }
 
-// clientFor returns the client for the target's service principal and subscription; a changed Secret gets another one.
+// clientFor returns the client for the target's service principal and subscription. A changed Secret gets a new
+// client.
 func (a *Actuator) clientFor(t actuator.Target) (*accountClient, error) {
 	p, err := readCredentials(t.Credentials, func(p servicePrincipal) bool { return a.mayUseWorkloadIdentity(t.Namespace, p) })
 	if err != nil {
@@ -130,7 +132,7 @@ func (a *Actuator) newClient(p servicePrincipal, where azureCloud, account strin
 		Telemetry: policy.TelemetryOptions{ApplicationID: version[:min(len(version), maxApplicationIDBytes)]},
 	}
 	if a.options.Attempts == 1 {
-		options.Retry.MaxRetries = -1 // Zero would mean the SDK's own number.
+		options.Retry.MaxRetries = -1 // Zero would mean the SDK's default.
 	}
 	login, err := a.newLogin(p, options)
 	if err != nil && p.isFederated {
@@ -138,9 +140,9 @@ func (a *Actuator) newClient(p servicePrincipal, where azureCloud, account strin
 			"sets it for the manager's ServiceAccount; see docs/clouds/azure.md")
 	}
 	if err != nil {
-		return nil, actuator.Errorf(actuator.CredentialsInvalid, "tenantId and clientId of %s in the credentials Secret cannot be used to log in: correct them", servicePrincipalKey)
+		return nil, actuator.Errorf(actuator.CredentialsInvalid, "tenantId and clientId of %s in the credentials Secret are rejected at the login: correct them", servicePrincipalKey)
 	}
-	// Torpor registers nothing in a subscription.
+	// Torpor does not register resource providers in a subscription.
 	manager := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
 	machines, err := armcompute.NewVirtualMachinesClient(p.SubscriptionID, login, manager)
 	if err != nil {
@@ -156,9 +158,9 @@ func (a *Actuator) newClient(p servicePrincipal, where azureCloud, account strin
 	}, nil
 }
 
-// newLogin returns what fetches tokens when they are needed, and again before they expire.
+// newLogin returns a credential that fetches tokens when they are needed, and again before they expire.
 func (a *Actuator) newLogin(p servicePrincipal, options policy.ClientOptions) (azcore.TokenCredential, error) {
-	// The hosts are fixed, so that nobody has to be asked whether they are Azure's.
+	// The hosts are fixed, so the SDK need not verify that they belong to Azure.
 	if p.isFederated {
 		return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
 			ClientOptions: options, TenantID: p.TenantID, ClientID: p.ClientID, TokenFilePath: a.options.TokenFile, DisableInstanceDiscovery: true,

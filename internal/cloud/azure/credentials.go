@@ -13,31 +13,31 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// The keys of the credentials Secret. The first is Hive's; the second has the certificate and the key of a service principal that has
-// no client secret.
+// The keys of the credentials Secret. Hive defines the first. The second holds the certificate and the key of a
+// service principal without a client secret.
 const (
 	servicePrincipalKey = "osServicePrincipal.json"
 	certificateKey      = "clientCertificate.pem"
 )
 
-// servicePrincipal is the content of a Secret, complete and plausible.
+// servicePrincipal holds the content of a Secret. It is complete and well-formed.
 type servicePrincipal struct {
 	SubscriptionID string `json:"subscriptionId"`
 	TenantID       string `json:"tenantId"`
 	ClientID       string `json:"clientId"`
 	ClientSecret   string `json:"clientSecret"`
-	// CertificateFile would be read from the manager's own files.
+	// CertificateFile would be read from the manager's own file system.
 	CertificateFile string `json:"clientCertificate"`
 
-	// isFederated says that the manager logs in with the token of its own ServiceAccount.
+	// isFederated reports whether the manager logs in with the token of its ServiceAccount.
 	isFederated  bool
 	pem          []byte
 	certificates []*x509.Certificate
 	privateKey   crypto.PrivateKey
 }
 
-// readCredentials reads the Secret; mayFederate tells whether the manager's own token may be used where it has no other proof. No error holds
-// a part of its values.
+// readCredentials reads the Secret. mayFederate reports whether the manager's own token may be used if the Secret
+// holds no other proof. Errors contain no part of the Secret's values.
 func readCredentials(secret map[string][]byte, mayFederate func(servicePrincipal) bool) (servicePrincipal, error) {
 	content, ok := secret[servicePrincipalKey]
 	if !ok {
@@ -55,7 +55,7 @@ func readCredentials(secret map[string][]byte, mayFederate func(servicePrincipal
 		if *field.value == "" {
 			return servicePrincipal{}, actuator.Errorf(actuator.CredentialsMissing, "%s in the credentials Secret has no %s: add it", servicePrincipalKey, field.name)
 		}
-		// They become parts of addresses.
+		// The values become parts of URLs.
 		if !isID(*field.value) {
 			return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s of %s in the credentials Secret must be an id such as 00000000-0000-0000-0000-000000000000: correct it",
 				field.name, servicePrincipalKey)
@@ -68,10 +68,11 @@ func isID(text string) bool {
 	return text != "" && len(text) <= maxIDBytes && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
 }
 
-// maxIDBytes is more than Azure's ids have.
+// maxIDBytes is larger than Azure's IDs.
 const maxIDBytes = 128
 
-// withProof checks by what the service principal is known: a secret, a certificate with its key, or the manager's own token.
+// withProof checks the proof of the service principal: a secret, a certificate with its key, or the manager's own
+// token.
 func (p servicePrincipal) withProof(pem []byte, mayFederate func(servicePrincipal) bool) (servicePrincipal, error) {
 	p.ClientSecret = strings.TrimSpace(p.ClientSecret)
 	switch {
@@ -85,7 +86,7 @@ func (p servicePrincipal) withProof(pem []byte, mayFederate func(servicePrincipa
 		p.pem = pem
 		return p, nil
 	case p.CertificateFile != "":
-		// A user who may write a Secret must not have the manager read its own files.
+		// A user who may write a Secret must not be able to make the manager read its own files.
 		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret names a file as clientCertificate, which Torpor does not read: put its content into the key %s",
 			servicePrincipalKey, certificateKey)
 	case mayFederate(p):

@@ -25,14 +25,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// The operations, as rights name them.
+// The operations, with the names that rights use.
 const (
 	list       = "virtualMachines/read"
 	deallocate = "virtualMachines/deallocate"
 	start      = "virtualMachines/start"
 )
 
-// explainError turns an error of the SDK into a *orders.RefusedError or an *actuator.Error with a message that is the same each time.
+// explainError converts an error of the SDK to an *orders.RefusedError or an *actuator.Error. The message is the same
+// at each repetition.
 func (c *accountClient) explainError(operation string, err error) error {
 	if failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err); ok {
 		return c.explainLogin(failed)
@@ -42,7 +43,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 		return explainMissingAnswer(operation, err)
 	}
 	code, message := readError(answer)
-	class := classOf(answer.StatusCode, code)
+	class := classOf(answer.StatusCode, code, message)
 	code, message = c.scrub(code), c.scrub(message)
 	switch {
 	case class == actuator.Unreachable:
@@ -54,7 +55,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	}
 }
 
-// readError reads the code and the words of an error. Azure nests errors, and the inner ones only say more of the same.
+// readError returns the code and the message of an error. Azure nests errors; the inner ones only add details.
 func readError(answer *azcore.ResponseError) (code, message string) {
 	var content struct {
 		Error struct {
@@ -64,7 +65,7 @@ func readError(answer *azcore.ResponseError) (code, message string) {
 	}
 	if answer.RawResponse != nil {
 		if body, err := runtime.Payload(answer.RawResponse); err == nil {
-			// An answer without words still has its status.
+			// An answer without a message still has its status.
 			_ = json.Unmarshal(body, &content)
 		}
 	}
@@ -81,10 +82,10 @@ func readError(answer *azcore.ResponseError) (code, message string) {
 	return code, message
 }
 
-// explainLogin explains why there is no token.
+// explainLogin explains why the login returned no token.
 func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedError) error {
 	if failed.RawResponse == nil {
-		return unreachableErrorf("login", "it does not answer, or its answer is not one of Azure")
+		return unreachableErrorf("login", "it does not answer, or its answer is not a valid Azure response")
 	}
 	status := failed.RawResponse.StatusCode
 	var content struct {
@@ -100,30 +101,30 @@ func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedErro
 	case status >= http.StatusInternalServerError || content.Error == "":
 		return unreachableErrorf("login", "it answers with status %d", status)
 	}
-	// What follows is different each time.
+	// The rest of the description differs at each login.
 	description, _, _ := strings.Cut(content.Description, "Trace ID:")
 	return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s", c.scrub(content.Error), c.scrub(description))
 }
 
-// explainMissingAnswer explains an error that is not the API's.
+// explainMissingAnswer describes an error other than an answer of the API.
 func explainMissingAnswer(operation string, err error) error {
 	if foreign, ok := errors.AsType[*foreignHostError](err); ok {
-		return unreachableErrorf(operation, "its answer names a host that is none of Azure's: %.100s", foreign.host)
+		return unreachableErrorf(operation, "its answer names a host outside Azure: %.100s", foreign.host)
 	}
 	_, notSent := errors.AsType[*url.Error](err)
 	_, broken := errors.AsType[net.Error](err)
-	// Not sent at all, broken off or out of time: to the user all of them are a cloud that does not answer.
+	// To the user, a request that was not sent, was interrupted or timed out all means that the cloud does not answer.
 	if notSent || broken || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return unreachableErrorf(operation, "it does not answer")
 	}
-	return unreachableErrorf(operation, "its answer is not one of Azure")
+	return unreachableErrorf(operation, "its answer is not a valid Azure response")
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {
 	return actuator.Errorf(actuator.Unreachable, "%s at Azure: %s; check the network and spec.platform.azure.cloudName", operation, fmt.Sprintf(format, args...))
 }
 
-// readRetryAfter returns how long Azure wants to be left alone.
+// readRetryAfter returns the pause that Azure requests.
 func readRetryAfter(response *http.Response) time.Duration {
 	if response == nil {
 		return 0
@@ -131,15 +132,16 @@ func readRetryAfter(response *http.Response) time.Duration {
 	return rest.ReadRetryAfter(response.Header)
 }
 
-// classOf sorts Azure's errors by what can be done about them: by the code where one code has several statuses, otherwise by the status.
-func classOf(status int, code string) actuator.ErrorClass {
+// classOf classifies Azure's errors by the possible remedies. It uses the code where one code has several statuses,
+// and the status otherwise.
+func classOf(status int, code, message string) actuator.ErrorClass {
 	switch code {
 	case "AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest", "OverconstrainedZonalAllocationRequest",
 		"QuotaExceeded", "SkuNotAvailable", "SpotQuotaExceeded":
 		return actuator.NoCapacity
 	case "SubscriptionNotFound", "InvalidSubscriptionId":
 		return actuator.CredentialsInvalid
-	case "ScopeLocked":
+	case "ScopeLocked", "ResourceGroupBeingDeleted", "ReadOnlyDisabledSubscription", "MissingSubscriptionRegistration":
 		return actuator.Other
 	}
 	switch {
@@ -150,7 +152,7 @@ func classOf(status int, code string) actuator.ErrorClass {
 	case status == http.StatusNotFound:
 		return actuator.NotFound
 	case status == http.StatusConflict, status == http.StatusPreconditionFailed:
-		return actuator.WrongState
+		return classOfConflict(message)
 	case status == http.StatusTooManyRequests:
 		return actuator.Throttled
 	case status >= http.StatusInternalServerError, status == http.StatusRequestTimeout, status < http.StatusBadRequest:
@@ -160,7 +162,23 @@ func classOf(status int, code string) actuator.ErrorClass {
 	}
 }
 
-// scrub removes from the cloud's words what must not be shown and what is different each time.
+// classOfConflict classifies conflicts by their messages. Azure uses the code OperationNotAllowed for an exhausted
+// quota, for an operation that a machine never supports, and for an operation in progress:
+// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
+// The phrases contain spaces, so the name of a resource cannot contain one of them.
+func classOfConflict(message string) actuator.ErrorClass {
+	words := strings.ToLower(message)
+	switch {
+	case strings.Contains(words, "exceeding") && strings.Contains(words, " quota"):
+		return actuator.NoCapacity
+	case strings.Contains(words, "not supported"), strings.Contains(words, "ephemeral os"):
+		return actuator.Other
+	default:
+		return actuator.WrongState
+	}
+}
+
+// scrub removes secrets, and parts that differ at each call, from the cloud's message.
 func (c *accountClient) scrub(message string) string {
 	const longest = 400
 	for _, secret := range c.secrets {

@@ -13,22 +13,38 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too. One of the machines is shut
-// down from within before it hibernates.
-func TestAClusterHibernatesAndResumes(t *testing.T) {
+// newStory returns a story with the real controller and an API server that serves as the target cluster's too.
+func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
+	t.Helper()
 	cloud := startAzure(t)
 	cloud.latency = testenv.ChangeTime
 	c := cloud.newCluster()
-	testenv.HibernationStory{
-		Counterpart: "double", Cluster: c, Platform: hivev1.Platform{Azure: &hivev1.AzurePlatform{Region: "westeurope", CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
-		Metadata: hivev1.ClusterMetadata{InfraID: "sleepy", Platform: &hivev1.ClusterPlatformMetadata{Azure: &hivev1.AzureClusterMetadata{ResourceGroupName: c.group}}},
+	return testenv.HibernationStory{
+		Counterpart: "double", Cluster: c,
+		Platform: hivev1.Platform{Azure: &hivev1.AzurePlatform{
+			Region: "westeurope", CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret},
+		}},
+		Metadata: hivev1.ClusterMetadata{
+			InfraID: "sleepy", Platform: &hivev1.ClusterPlatformMetadata{Azure: &hivev1.AzureClusterMetadata{ResourceGroupName: c.group}},
+		},
 		Setup: controller.Controller{
 			Actuators: map[string]actuator.Actuator{"azure": cloud.actuator}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
 		}.SetupWithManager,
-		Disturb: func(state hivev1.PowerState, ids []string) {
-			if state == hivev1.PowerStateRunning {
-				c.ShutDown(t, ids[2]) // It is paid for until it is deallocated.
-			}
-		},
-	}.Run(t)
+	}, c
+}
+
+// TestAClusterHibernatesAndResumes shuts a machine down by its guest before the cluster hibernates.
+func TestAClusterHibernatesAndResumes(t *testing.T) {
+	story, c := newStory(t)
+	story.Disturb = func(state hivev1.PowerState, ids []string) {
+		if state == hivev1.PowerStateRunning {
+			c.ShutDown(t, ids[2]) // It is paid for until it is deallocated.
+		}
+	}
+	story.Run(t)
+}
+
+func TestMembersOfAScaleSetAreNotStopped(t *testing.T) {
+	story, c := newStory(t)
+	story.RunWithMembers(t, c.JoinGroup)
 }

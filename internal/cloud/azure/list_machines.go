@@ -19,28 +19,29 @@ import (
 )
 
 const (
-	// maxPages and maxMachines bound what one listing may have; a subscription has at most 25,000 machines in a region.
+	// maxPages and maxMachines bound one listing; a subscription has at most 25,000 machines in a region.
 	maxPages    = 500
 	maxMachines = 50_000
-	// listTimeoutFactor is how many times the timeout of one call all pages together may take.
+	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 3
-	// maxNameBytes is more than Azure allows for the names of groups and machines.
+	// maxNameBytes is larger than what Azure allows for the names of groups and machines.
 	maxNameBytes = 128
 )
 
-// machineName is an id in its parts. Azure does not tell upper case from lower, and its answers spell groups in several ways.
+// machineName is an ID in its parts. Azure ignores case, and its answers spell the same group in several ways.
 type machineName struct{ group, name string }
 
 func (m machineName) id() string { return strings.ToLower(m.group + "/" + m.name) }
 
-// parseMachineName reads an id.
+// parseMachineName parses an ID.
 func parseMachineName(id string) (machineName, bool) {
 	group, name, ok := strings.Cut(id, "/")
 	return machineName{group, name}, ok && group != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// ListMachines implements rest.OneByOneAccount; the infraIDs are names of resource groups. A listing with the power states of machines is one of the whole subscription, for
-// any number of groups; one of a single group has no states and would take a call for each machine.
+// ListMachines implements rest.OneByOneAccount. The infraIDs are the names of resource groups. A listing with power
+// states covers the whole subscription and serves any number of groups. A listing of a single group has no power
+// states, and would need one call for each machine.
 func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[string][]actuator.Machine, error) {
 	wanted := map[string][]string{}
 	for _, group := range groups {
@@ -54,8 +55,8 @@ func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[
 	defer cancel()
 	pages := c.machines.NewListAllPager(&armcompute.VirtualMachinesClientListAllOptions{StatusOnly: new("true")})
 	found, count := map[string][]actuator.Machine{}, 0
-	// Every page is read before anything is decided: a machine on a page that is missing would look gone, and the cluster would count as
-	// stopped while it runs.
+	// All pages are read before a decision. A machine on a missing page would seem deleted, and the cluster would
+	// count as stopped while it runs.
 	for n := 0; pages.More(); n++ {
 		if n >= maxPages || count > maxMachines {
 			return nil, unreachableErrorf(list, "its list has more pages or machines than a subscription may have")
@@ -82,15 +83,15 @@ func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[
 	return found, nil
 }
 
-// addMachines sorts the machines of a page by the groups that are wanted.
+// addMachines assigns the machines of a page to the wanted groups.
 func (c *accountClient) addMachines(found map[string][]actuator.Machine, page []*armcompute.VirtualMachine, wanted map[string][]string) error {
 	for _, vm := range page {
 		if vm == nil || vm.ID == nil {
-			return unreachableErrorf(list, "its answer is not one of Azure")
+			return unreachableErrorf(list, "its answer is not a valid Azure response")
 		}
 		id, err := arm.ParseResourceID(*vm.ID)
 		if err != nil || len(id.Name) > maxNameBytes || !strings.EqualFold(id.SubscriptionID, c.subscription) {
-			return unreachableErrorf(list, "its answer is not one of Azure")
+			return unreachableErrorf(list, "its answer is not a valid Azure response")
 		}
 		owners := wanted[strings.ToLower(id.ResourceGroupName)]
 		if len(owners) == 0 || isBeingDeleted(vm) {
@@ -100,8 +101,9 @@ func (c *accountClient) addMachines(found map[string][]actuator.Machine, page []
 			ID: machineName{id.ResourceGroupName, id.Name}.id(), Name: strings.ToValidUTF8(id.Name, ""), Account: c.owner,
 		}
 		machine.State, machine.HoldsCapacity = powerStateOf(vm)
+		machine.Group = scaleSetOf(vm)
 		for _, owner := range owners {
-			// A group is named after its cluster unless its owner chose otherwise.
+			// A group is named after its cluster unless its owner chose another name.
 			machine.Role = actuator.FindRole(eachTag(vm), strings.TrimSuffix(strings.ToLower(owner), "-rg"), id.Name)
 			found[owner] = append(found[owner], machine)
 		}
@@ -120,12 +122,26 @@ func eachTag(vm *armcompute.VirtualMachine) iter.Seq2[string, string] {
 	}
 }
 
+// scaleSetOf returns the name of the virtual machine scale set with flexible orchestration that a machine belongs to,
+// or "". Such a set may replace members by automatic repairs or autoscale rules. The listing shows neither, and
+// autoscale rules belong to another API with separate rights. Every set is therefore assumed to replace its members
+// (docs/adr/0041-members-of-groups-are-not-stopped.md).
+func scaleSetOf(vm *armcompute.VirtualMachine) string {
+	if vm.Properties == nil || vm.Properties.VirtualMachineScaleSet == nil || vm.Properties.VirtualMachineScaleSet.ID == nil {
+		return ""
+	}
+	id := *vm.Properties.VirtualMachineScaleSet.ID
+	name := id[strings.LastIndexByte(id, '/')+1:]
+	return strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "")
+}
+
 func isBeingDeleted(vm *armcompute.VirtualMachine) bool {
 	return vm.Properties != nil && vm.Properties.ProvisioningState != nil && strings.EqualFold(*vm.Properties.ProvisioningState, "Deleting")
 }
 
-// powerStateOf returns what a machine does, and whether it is off and paid for all the same. One that is being created has no power state
-// yet, and the state of one on a broken host is unknown: both count as neither on nor off, and are waited for.
+// powerStateOf returns the state of a machine, and whether the machine is off but still paid for. A machine that is
+// being created has no power state yet, and on a broken host the state is unknown. Both count as neither on nor off,
+// and Torpor waits for them.
 func powerStateOf(vm *armcompute.VirtualMachine) (state actuator.MachineState, holdsCapacity bool) {
 	if vm.Properties == nil || vm.Properties.InstanceView == nil {
 		return actuator.Starting, false

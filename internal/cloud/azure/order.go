@@ -13,7 +13,7 @@ import (
 
 // StopMachine implements rest.OneByOneAccount.
 func (c *accountClient) StopMachine(ctx context.Context, id string) error {
-	// Whoever has a stop sent again first reads whether it is still wanted, so that the SDK must not do that by itself.
+	// The SDK must not repeat a stop. Before repeating it, a caller must check that the stop is still wanted.
 	once := policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1})
 	return c.orderMachine(once, deallocate, id, func(ctx context.Context, m machineName) error {
 		_, err := c.machines.BeginDeallocate(ctx, m.group, m.name, nil)

@@ -17,17 +17,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
-// rightsVersion is the version of the API that tells rights.
+// rightsVersion is the version of the API that lists rights.
 const rightsVersion = "2022-04-01"
 
-// rolePermission is what a caller may do in a resource group, by one of its roles.
+// rolePermission lists the actions that one role of the caller allows in a resource group.
 type rolePermission struct {
 	Actions    []string `json:"actions"`
 	NotActions []string `json:"notActions"`
 }
 
-// RequireStopRights implements rest.OneByOneAccount: it asks what the service principal may do in the groups of the machines: a cluster that is stopped without the right to
-// start it could not wake.
+// RequireStopRights implements rest.OneByOneAccount. It checks the rights of the service principal in the groups of
+// the machines, because a cluster that is stopped without the right to start it could not resume.
 func (c *accountClient) RequireStopRights(ctx context.Context, ids []string) error {
 	groups := map[string]bool{}
 	for _, id := range ids {
@@ -46,7 +46,8 @@ func (c *accountClient) RequireStopRights(ctx context.Context, ids []string) err
 func (c *accountClient) requireRightsInGroup(ctx context.Context, group string) error {
 	permissions, err := c.listPermissions(ctx, group)
 	if class := actuator.ClassOf(err); err != nil && (class == actuator.PermissionDenied || class == actuator.NotFound) {
-		// Who may not read the own rights may have those that count; what is gone shows when it is stopped.
+		// A service principal that may not read its rights may still have the needed ones. A missing group shows at
+		// the stop.
 		return nil
 	}
 	if err != nil {
@@ -65,7 +66,7 @@ func (c *accountClient) requireRightsInGroup(ctx context.Context, group string) 
 		strings.Join(missing, " and "), group)
 }
 
-// listPermissions reads one page; nobody has more roles in a group than that.
+// listPermissions reads one page, which is enough for the roles in a group.
 func (c *accountClient) listPermissions(ctx context.Context, group string) ([]rolePermission, error) {
 	var answer struct {
 		Value []rolePermission `json:"value"`
@@ -90,7 +91,7 @@ func (c *accountClient) listPermissions(ctx context.Context, group string) ([]ro
 	return answer.Value, err
 }
 
-// allows reports whether one of the roles has an action and does not take it back.
+// allows reports whether one of the roles grants an action and does not exclude it.
 func allows(permissions []rolePermission, action string) bool {
 	for _, p := range permissions {
 		if matchesAny(p.Actions, action) && !matchesAny(p.NotActions, action) {
@@ -100,7 +101,7 @@ func allows(permissions []rolePermission, action string) bool {
 	return false
 }
 
-// matchesAny compares as Azure does: a * is for any text, and case does not matter.
+// matchesAny compares as Azure does: * matches any text, and case is ignored.
 func matchesAny(patterns []string, action string) bool {
 	for _, pattern := range patterns {
 		expression := "(?i)^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$"

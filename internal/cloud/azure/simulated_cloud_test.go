@@ -35,13 +35,15 @@ const (
 	goodClient       = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
 	goodSecret       = "s3cr3t~of.torpor-tests"
 	goodToken        = "token-that-must-not-be-shown"
-	// pageSize makes twelve machines more than one page.
+	// pageSize is less than twelve machines, so that twelve need more than one page.
 	pageSize = 5
-	// transitionLooks is how many listings a machine stays in transition, and lateLooks how many show what was before.
+	// transitionLooks is the number of listings for which a machine stays in transition. lateLooks is the number of
+	// listings that show the previous state.
 	transitionLooks, lateLooks = 2, 3
 )
 
-// simulatedAzure is the SDK's own fake of Azure's API behind HTTP, with machines that change as Azure's do, and a login.
+// simulatedAzure serves the SDK's own fake of Azure's API over HTTP, with machines that change as Azure's do, and a
+// login.
 type simulatedAzure struct {
 	actuatortest.Faults
 
@@ -51,23 +53,26 @@ type simulatedAzure struct {
 	machines map[string]*simulatedMachine
 	isLate   bool
 	clusters int
-	// latency, if set, is how long a change takes, instead of a number of listings.
+	// latency, if set, is how long a change takes. Otherwise a change takes a number of listings.
 	latency time.Duration
-	// assertion is what the last login was proven with, if it was not a secret.
+	// assertion is the proof of the last login if it was not a secret.
 	assertion string
-	// rights are what the roles of the service principal give; nil gives everything.
+	// rights are the permissions of the service principal's roles. If nil, everything is permitted.
 	rights []rolePermission
-	// interfere, if set, answers requests to the resource manager instead.
+	// interfere, if set, answers requests to the resource manager.
 	interfere func(http.ResponseWriter, *http.Request) bool
 }
 
 type simulatedMachine struct {
 	group, name string
-	// power is the state as Azure names it, left for how many listings it stays if it is one that passes; arrives is until when.
+	// scaleSet is the set with flexible orchestration that the machine belongs to.
+	scaleSet string
+	// power is the state as Azure names it. left is the number of listings for which a transitional state stays;
+	// arrives is its end.
 	power   string
 	left    int
 	arrives time.Time
-	// before is shown while late.
+	// before is the state that is shown while observations are late.
 	before string
 	late   int
 }
@@ -81,7 +86,7 @@ func startAzure(t *testing.T) *simulatedAzure {
 	return s
 }
 
-// client sends requests for any host to the simulated cloud, which sees the host.
+// client sends requests for any host to the simulated cloud, which receives the host's name.
 func (s *simulatedAzure) client() *http.Client {
 	return &http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
 		sent := r.Clone(r.Context())
@@ -144,7 +149,7 @@ func (s *simulatedAzure) serveManager(w http.ResponseWriter, r *http.Request) {
 		if failed.RetryAfter != "" {
 			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		writeError(w, failed.Status, failed.Code)
+		writeError(w, failed.Status, failed.Code, failed.Message)
 	case !strings.HasPrefix(r.URL.Path, "/subscriptions/"+goodSubscription+"/"):
 		writeError(w, http.StatusNotFound, "SubscriptionNotFound")
 	case operation == "permissions":
@@ -154,7 +159,7 @@ func (s *simulatedAzure) serveManager(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// parseOperation returns what a request is for, and the id of the machine that it names.
+// parseOperation returns the operation of a request, and the ID of the machine in it.
 func parseOperation(r *http.Request) (operation, id string) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
@@ -167,7 +172,7 @@ func parseOperation(r *http.Request) (operation, id string) {
 	}
 }
 
-// serveFake answers by the SDK's fake. It has one for each request, because a fake keeps orders by their machine.
+// serveFake answers with the SDK's fake. Each request has a new fake, because a fake keeps orders by machine.
 func (s *simulatedAzure) serveFake(w http.ResponseWriter, r *http.Request, operation string) {
 	name := map[string]string{list: "NewListAllPager", deallocate: "BeginDeallocate", start: "BeginStart"}[operation]
 	ctx := context.WithValue(r.Context(), runtime.CtxAPINameKey{}, "VirtualMachinesClient."+name)
@@ -202,14 +207,14 @@ func (s *simulatedAzure) serveFake(w http.ResponseWriter, r *http.Request, opera
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode == http.StatusAccepted {
-		// The fake's own header would be none of Azure's.
+		// The fake's own header would not name a host of Azure.
 		w.Header().Set("Azure-Asyncoperation", "https://management.azure.com/subscriptions/"+goodSubscription+"/operations/1")
 	}
 	w.WriteHeader(answer.StatusCode)
 	_, _ = io.Copy(w, answer.Body)
 }
 
-// page is a part of the listing. Azure spells the groups of a listing in upper case.
+// page returns a part of the listing. Azure spells the groups of a listing in upper case.
 func (s *simulatedAzure) page(asked *url.URL, o *armcompute.VirtualMachinesClientListAllOptions) (answer armcompute.VirtualMachinesClientListAllResponse) {
 	s.Lock()
 	defer s.Unlock()
@@ -227,6 +232,11 @@ func (s *simulatedAzure) page(asked *url.URL, o *armcompute.VirtualMachinesClien
 				{Code: new("ProvisioningState/succeeded")}, {Code: new("PowerState/" + m.look())},
 			}}
 		}
+		if m.scaleSet != "" {
+			vm.Properties.VirtualMachineScaleSet = &armcompute.SubResource{ID: new(
+				"/subscriptions/" + goodSubscription + "/resourceGroups/" + m.group + "/providers/Microsoft.Compute/virtualMachineScaleSets/" + m.scaleSet,
+			)}
+		}
 		answer.Value = append(answer.Value, vm)
 	}
 	if last < len(ids) {
@@ -240,7 +250,7 @@ func (s *simulatedAzure) page(asked *url.URL, o *armcompute.VirtualMachinesClien
 	return answer
 }
 
-// look returns the state that a listing shows, and lets time go by.
+// look returns the state that a listing shows, and advances the machine.
 func (m *simulatedMachine) look() string {
 	if m.late > 0 {
 		m.late--
@@ -260,7 +270,7 @@ func (m *simulatedMachine) arrive() {
 	m.left, m.arrives, m.power = 0, time.Time{}, cmp.Or(map[string]string{"starting": "running", "deallocating": "deallocated"}[m.power], m.power)
 }
 
-// begin starts a transition. One that is under way is not turned round.
+// begin starts a transition. A transition in progress is not reversed.
 func (s *simulatedAzure) begin(group, name, to string) (status int, code string) {
 	s.Lock()
 	defer s.Unlock()
@@ -298,14 +308,15 @@ func writeJSON(w http.ResponseWriter, status int, content any) {
 	_ = json.NewEncoder(w).Encode(content)
 }
 
-// writeError sends a message with everything in it that must not be shown.
-func writeError(w http.ResponseWriter, status int, code string) {
+// writeError sends a message with everything that must not be shown.
+func writeError(w http.ResponseWriter, status int, code string, words ...string) {
+	message := fmt.Sprintf("No way for the client '%s' with %s at 2026-01-01T00:00:00.%07dZ.", goodClient, goodSecret, len(code))
 	writeJSON(w, status, map[string]any{"error": map[string]string{
-		"code": code, "message": fmt.Sprintf("No way for the client '%s' with %s at 2026-01-01T00:00:00.%07dZ.", goodClient, goodSecret, len(code)),
+		"code": code, "message": strings.Join(append(words, message), " "),
 	}})
 }
 
-// newCluster is a cluster whose resource group's name begins with those before it.
+// newCluster returns a cluster whose resource group's name begins with the names of the previous ones.
 func (s *simulatedAzure) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()
@@ -381,6 +392,11 @@ func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
 	c.Lock()
 	defer c.Unlock()
 	c.machines[id].power = "stopped"
+}
+
+// JoinGroup implements actuatortest.GroupCloud.
+func (c *simulatedCluster) JoinGroup(_ *testing.T, id, group string) {
+	c.Change(func() { c.machines[id].scaleSet = group })
 }
 
 // Delay implements actuatortest.LateCloud.

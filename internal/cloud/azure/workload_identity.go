@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// WorkloadIdentity is an entry of --azure-workload-identities: a service principal as which the manager logs in with the token of its own
-// ServiceAccount, for the clusters of a namespace.
+// WorkloadIdentity is an entry of --azure-workload-identities. It names a service principal as which the manager logs
+// in with the token of its own ServiceAccount, for the clusters of a namespace.
 type WorkloadIdentity struct{ namespace, tenant, client string }
 
-// ParseWorkloadIdentities reads NAMESPACE=TENANT_ID/CLIENT_ID. The namespace may be *.
+// ParseWorkloadIdentities parses NAMESPACE=TENANT_ID/CLIENT_ID. The namespace may be *.
 func ParseWorkloadIdentities(list []string) ([]WorkloadIdentity, error) {
 	var identities []WorkloadIdentity
 	for _, entry := range list {
@@ -25,8 +25,9 @@ func ParseWorkloadIdentities(list []string) ([]WorkloadIdentity, error) {
 	return identities, nil
 }
 
-// mayUseWorkloadIdentity reports whether the manager's own token may be used for a service principal. Whoever writes a Secret names it, and
-// the manager may be trusted by those of many tenants, so an administrator lists for whom it is used.
+// mayUseWorkloadIdentity reports whether the manager's own token may be used for a service principal. The author of a
+// Secret chooses the service principal, and those of many tenants may trust the manager. An administrator therefore
+// lists the namespaces for which each may be used.
 func (a *Actuator) mayUseWorkloadIdentity(namespace string, p servicePrincipal) bool {
 	for _, listed := range a.options.WorkloadIdentities {
 		isForCluster := listed.namespace == "*" || listed.namespace == namespace

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// TestWorkloadIdentities has a Secret with neither a secret nor a certificate.
+// TestWorkloadIdentities uses a Secret with neither a secret nor a certificate.
 func TestWorkloadIdentities(t *testing.T) {
 	const token = "token-of-the-manager-itself"
 	file := filepath.Join(t.TempDir(), "token")
@@ -29,9 +29,9 @@ func TestWorkloadIdentities(t *testing.T) {
 	}{
 		"a service principal that is listed":                   {listed: []string{"team-a=" + mine}, file: file, byToken: true},
 		"a service principal that is listed for all":           {listed: []string{"*=" + strings.ToUpper(mine)}, file: file, byToken: true},
-		"a secret goes before it":                              {listed: []string{"*=" + mine}, file: file, secret: goodSecret},
-		"nothing is listed":                                    {file: file, class: actuator.CredentialsMissing, says: "or have --azure-workload-identities list"},
-		"a service principal that is listed for another one":   {listed: []string{"team-b=" + mine}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"a secret takes precedence":                            {listed: []string{"*=" + mine}, file: file, secret: goodSecret},
+		"an empty list":                                        {file: file, class: actuator.CredentialsMissing, says: "or have --azure-workload-identities list"},
+		"a service principal listed for another namespace":     {listed: []string{"team-b=" + mine}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
 		"another service principal is listed":                  {listed: []string{"team-a=" + goodTenant + "/other"}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
 		"the service principal of another directory is listed": {listed: []string{"team-a=other/" + goodClient}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
 		"the manager has no token":                             {listed: []string{"team-a=" + mine}, class: actuator.Other, says: "expected AZURE_FEDERATED_TOKEN_FILE"},

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package baremetal turns machines off and on by their management controllers, over Redfish or IPMI 2.0. A cluster's machines are those that
-// its ClusterDeployment lists. Each machine is asked and told by itself, so that a controller that hangs holds up no other.
+// Package baremetal switches machines off and on through their management controllers, over Redfish or IPMI 2.0. A
+// cluster's machines are listed in its ClusterDeployment. Each machine is called separately, so that a controller that
+// hangs does not delay the others.
 //
-// Reading order: bmc_address.go (where a controller is, and which may be reached) → credentials.go (the Secret) → power.go (what a machine is
-// told) → redfish.go, ipmi.go with ipmi_session.go (how) → machine_results.go (what of that is the cluster's).
+// Reading order: bmc_address.go (the addresses of controllers, and which are allowed) → credentials.go (the Secret) →
+// power.go (the orders) → redfish.go, ipmi.go with ipmi_session.go (the protocols) → machine_results.go (the results of
+// a cluster).
 package baremetal
 
 import (
@@ -33,34 +35,35 @@ var (
 )
 
 const (
-	// maxCachedControllers is how many controllers are kept with their connections.
+	// maxCachedControllers is the number of controllers that are kept with their connections.
 	maxCachedControllers = 4096
-	// parallelVisits is how many machines of a cluster are asked at once: those of all but the largest clusters.
+	// parallelVisits is the number of machines of a cluster that are called concurrently. It covers all machines of
+	// all but the largest clusters.
 	parallelVisits = 128
-	// silentTimeout is what a visit may take to a controller that did not answer the last one.
+	// silentTimeout bounds a visit to a controller that did not answer the previous one.
 	silentTimeout = 2 * time.Second
 )
 
-// Options say how to reach controllers. The zero Options are good for production.
+// Options configure the access to controllers. The zero value is suitable for production.
 type Options struct {
-	// Endpoints are the controllers that ClusterDeployments may name, and whose words are shown to users.
+	// Endpoints are the controllers that ClusterDeployments may name. Their messages are shown to users.
 	Endpoints egress.Endpoints
-	// VisitTimeout bounds all that one controller is asked for a look or an order; 0 means 10 s.
+	// VisitTimeout bounds all calls to one controller for an observation or an order; 0 means 10 s.
 	VisitTimeout time.Duration
 	// resend is for tests that lose packets; 0 means resendAfter.
 	resend time.Duration
-	// Clock tells how long ago a machine was told to shut down; nil means the machine's.
+	// Clock measures how long ago a machine was ordered to shut down; nil means the system clock.
 	Clock clock.PassiveClock
 }
 
-// Actuator turns machines off and on. It is safe for concurrent use.
+// Actuator switches machines off and on. It is safe for concurrent use.
 type Actuator struct {
 	options     Options
 	controllers *lru.Cache
 	stops       *orders.PendingStops
 
 	mu sync.Mutex
-	// silent are the controllers that did not answer the last visit.
+	// silent are the controllers that did not answer the previous visit.
 	silent map[string]bool
 }
 
@@ -92,7 +95,8 @@ func (*Actuator) Describe() actuator.Description {
 	}
 }
 
-// Observe implements actuator.Actuator. A machine whose controller does not tell is neither on nor off; where none tells, that is the error.
+// Observe implements actuator.Actuator. A machine whose controller does not answer counts as neither on nor off. If no
+// controller answers, Observe returns an error.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
 	if t.InfraID == "" {
 		return nil, actuator.Errorf(actuator.Other, "no machines are listed: set spec.platform.baremetal.machines")
@@ -111,14 +115,14 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 	for i := range machines {
 		machines[i].Role = actuator.FindRole(nil, "", machines[i].ID)
 	}
-	if err := combineErrors("look at machines", namesOf(t), errs); ctx.Err() != nil || err != nil && !slices.Contains(errs, nil) {
+	if err := combineErrors("observe machines", namesOf(t), errs); ctx.Err() != nil || err != nil && !slices.Contains(errs, nil) {
 		return nil, cmp.Or(ctx.Err(), err)
 	}
 	slices.SortFunc(machines, func(x, y actuator.Machine) int { return cmp.Compare(x.ID, y.ID) })
 	return machines, nil
 }
 
-// Stop implements actuator.Actuator: machines are shut down, and turned off after five minutes of that.
+// Stop implements actuator.Actuator. Machines are shut down, and their power is cut after five minutes.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	return a.orderAll(ctx, "stop machines", t, ids, func(c visitor) error {
 		given, err := c.order(ctx, func(seen actuator.MachineState) (powerOrder, error) { return chooseStop(seen, a.stops.Age(c.key)) })
@@ -158,7 +162,7 @@ func namesOf(t actuator.Target) []string {
 	return names
 }
 
-// visitAll visits the controllers of machines at once, and returns an error for each.
+// visitAll visits the controllers of machines concurrently, and returns an error for each.
 func (a *Actuator) visitAll(t actuator.Target, ids []string, do func(int, visitor) error) []error {
 	var work errgroup.Group
 	work.SetLimit(parallelVisits)
@@ -173,11 +177,11 @@ func (a *Actuator) visitAll(t actuator.Target, ids []string, do func(int, visito
 			return nil
 		})
 	}
-	_ = work.Wait() // Each machine keeps its own error.
+	_ = work.Wait() // Each machine has its own error.
 	return errs
 }
 
-// visitor is a controller with its name among all, and the patience that it gets.
+// visitor is a controller with its cache key and the timeout of its visits.
 type visitor struct {
 	managementController
 	key     string
@@ -191,14 +195,15 @@ func (v visitor) visit(ctx context.Context, choose func(actuator.MachineState) (
 	defer cancel()
 	seen, err := v.managementController.visit(limited, choose)
 	if ctx.Err() != nil {
-		return "", ctx.Err() // The caller ended the visit, and that says nothing about the controller.
+		return "", ctx.Err() // The caller ended the visit, so the error does not describe the controller.
 	}
 	_, isSilent := errors.AsType[*silenceError](err)
 	v.note(isSilent)
 	return seen, err
 }
 
-// order gives the order that choose returns, and returns it. What is refused because the power has changed meanwhile is chosen anew.
+// order sends the order that choose returns, and returns it. If the controller refuses the order because the power has
+// changed in the meantime, choose is called again.
 func (v visitor) order(ctx context.Context, choose func(actuator.MachineState) (powerOrder, error)) (given powerOrder, err error) {
 	for range 2 {
 		given = noOrder
@@ -213,11 +218,11 @@ func (v visitor) order(ctx context.Context, choose func(actuator.MachineState) (
 	return given, err
 }
 
-// visitorOf returns the controller of a machine; a changed Secret gets another one.
+// visitorOf returns the controller of a machine. A changed Secret gets a new one.
 func (a *Actuator) visitorOf(t actuator.Target, id string) (visitor, error) {
 	i := slices.IndexFunc(t.Machines, func(m actuator.ListedMachine) bool { return m.Name == id })
 	if i < 0 {
-		return visitor{}, &actuator.Error{Class: actuator.NotFound, Message: "it is not listed"}
+		return visitor{}, &actuator.Error{Class: actuator.NotFound, Message: "the machine is not listed"}
 	}
 	address, err := parseAddress(t.Machines[i].Address)
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
-// TestAControllerThatHangsHoldsUpNoOther has one that takes requests and answers none, over each protocol.
+// TestAControllerThatHangsHoldsUpNoOther has one controller that accepts requests and never answers, over each
+// protocol.
 func TestAControllerThatHangsHoldsUpNoOther(t *testing.T) {
 	for name, isIPMI := range map[string]bool{"over Redfish": false, "over IPMI": true} {
 		t.Run(name, func(t *testing.T) {
@@ -43,14 +44,14 @@ func TestAControllerThatHangsHoldsUpNoOther(t *testing.T) {
 			for i, id := range ids {
 				v, err := room.actuator.visitorOf(c.Target(), id)
 				if err != nil || (v.timeout == silentTimeout) != (i == 1) {
-					t.Errorf("machine %s gets %s and error %v, want the one that was silent to get less", id, v.timeout, err)
+					t.Errorf("machine %s gets %s and error %v, want less for the silent one", id, v.timeout, err)
 				}
 			}
 			expectNote()
 			err := room.actuator.Stop(t.Context(), c.Target(), ids)
 			known, ok := errors.AsType[*actuator.Error](err)
-			if !ok || known.Class != actuator.Unreachable || !slices.Equal(known.RefusedIDs, ids[1:2]) || known.Message != "stop machines: "+ids[1]+": its controller does not answer; check its address and the network" {
-				t.Errorf("found %v, want it to be of %s alone", err, ids[1])
+			if !ok || known.Class != actuator.Unreachable || !slices.Equal(known.RefusedIDs, ids[1:2]) || known.Message != "stop machines: "+ids[1]+": its BMC does not answer; check its address and the network" {
+				t.Errorf("found %v, want an error of %s only", err, ids[1])
 			}
 			c.Settle(t)
 			for i, id := range ids {
@@ -64,7 +65,7 @@ func TestAControllerThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// TestASystemThatIgnoresTheButtonLosesItsPower follows the rule of five minutes.
+// TestASystemThatIgnoresTheButtonLosesItsPower checks that the power is cut after five minutes.
 func TestASystemThatIgnoresTheButtonLosesItsPower(t *testing.T) {
 	room := newRoom(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
@@ -81,7 +82,7 @@ func TestASystemThatIgnoresTheButtonLosesItsPower(t *testing.T) {
 	}
 	var states []actuator.MachineState
 	for range 13 {
-		// As the passes do, which stop what they see run.
+		// As the controller's passes do, stop every machine that is observed running.
 		state := seen()
 		states = append(states, state)
 		if state == actuator.Running {
@@ -91,7 +92,7 @@ func TestASystemThatIgnoresTheButtonLosesItsPower(t *testing.T) {
 		}
 		now.SetTime(now.Now().Add(30 * time.Second))
 	}
-	// Each minute the button is pressed again.
+	// The button is pressed again each minute.
 	var want []actuator.MachineState
 	for range 5 {
 		want = append(want, actuator.Running, actuator.Stopping)
@@ -117,12 +118,12 @@ func TestOrdersForAMachine(t *testing.T) {
 		start      powerOrder
 		isTooEarly bool
 	}{
-		"one that runs is shut down": {seen: actuator.Running, stop: shutDown},
-		"one that was told so a moment ago is told again, and turned on later": {seen: actuator.Running, isPending: true, toldFor: time.Second, stop: shutDown, isTooEarly: true},
-		"one that has been told so for a while is told again":                  {seen: actuator.Running, toldFor: cutPowerAfter - 1, stop: shutDown},
-		"one that has been told so for five minutes loses its power":           {seen: actuator.Running, toldFor: cutPowerAfter, stop: cutPower},
-		"one that is off is turned on":                                         {seen: actuator.Stopped, start: turnOn},
-		"one that shuts down is turned on later":                               {seen: actuator.Stopping, isTooEarly: true},
+		"running machine is shut down":                          {seen: actuator.Running, stop: shutDown},
+		"shutdown ordered a moment ago is repeated":             {seen: actuator.Running, isPending: true, toldFor: time.Second, stop: shutDown, isTooEarly: true},
+		"shutdown ordered a while ago is repeated":              {seen: actuator.Running, toldFor: cutPowerAfter - 1, stop: shutDown},
+		"shutdown ordered five minutes ago becomes a power cut": {seen: actuator.Running, toldFor: cutPowerAfter, stop: cutPower},
+		"machine that is off is turned on":                      {seen: actuator.Stopped, start: turnOn},
+		"machine that is shutting down is turned on later":      {seen: actuator.Stopping, isTooEarly: true},
 	} {
 		order, err := chooseStop(row.seen, row.toldFor)
 		if order != row.stop || err != nil {
@@ -134,7 +135,7 @@ func TestOrdersForAMachine(t *testing.T) {
 		}
 	}
 	if _, err := chooseStop(actuator.Starting, 0); actuator.ClassOf(err) != actuator.WrongState {
-		t.Errorf("stop what starts: found %v, want class %q", err, actuator.WrongState)
+		t.Errorf("stop a starting machine: found %v, want class %q", err, actuator.WrongState)
 	}
 }
 
@@ -160,12 +161,12 @@ func TestWhichControllersMayBeReached(t *testing.T) {
 		want      string
 	}{
 		"a service of Redfish":         {bmc: "redfish+https://10.0.0.9/redfish/v1/Systems/System.Embedded.1"},
-		"one by metal3's name":         {bmc: "redfish://[fd00::9]:8443/redfish/v1/Systems/1/"},
+		"an address in metal3's form":  {bmc: "redfish://[fd00::9]:8443/redfish/v1/Systems/1/"},
 		"a controller of IPMI":         {bmc: "ipmi://10.0.0.9:6230"},
-		"one that is listed":           {bmc: "ipmi://10.0.0.9", endpoints: listed},
-		"one that is not listed":       {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
+		"a listed controller":          {bmc: "ipmi://10.0.0.9", endpoints: listed},
+		"an unlisted controller":       {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
 		"a metadata service":           {bmc: "redfish+https://169.254.169.254/redfish/v1/Systems/1", want: "the address is link-local"},
-		"one without encryption":       {bmc: "redfish+http://10.0.0.9/redfish/v1/Systems/1", want: "expected redfish+https://"},
+		"Redfish without encryption":   {bmc: "redfish+http://10.0.0.9/redfish/v1/Systems/1", want: "expected redfish+https://"},
 		"another path of a web server": {bmc: "redfish://10.0.0.9/admin", want: "expected redfish+https://"},
 		"a way out of the path":        {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..%2f..%2fadmin", want: "expected redfish+https://"},
 		"a folder above":               {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..", want: "expected redfish+https://"},
@@ -193,8 +194,8 @@ func TestCertificatesOfControllers(t *testing.T) {
 		authority string
 		want      string
 	}{
-		"one that an authority of the Secret has signed": {authority: string(room.credentials()[authorityKey])},
-		"one that nobody knows":                          {want: "the certificate of its controller is not one of ca.crt"},
+		"certificate signed by an authority of the Secret": {authority: string(room.credentials()[authorityKey])},
+		"certificate of an unknown authority":              {want: "the certificate of its BMC is not signed by ca.crt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := c.Target()
@@ -220,16 +221,16 @@ func TestLogins(t *testing.T) {
 		isIPMI bool
 		want   string
 	}{
-		"those of all machines":                 {secret("username", "u", "password", "p"), false, "u:p"},
-		"those of one machine go before":        {secret("username", "u", "password", "p", "m.username", "mu", "m.password", "mp"), true, "mu:mp"},
-		"a password of one machine":             {secret("username", "u", "m.password", "mp"), true, "u:mp"},
-		"those of another machine do not count": {secret("n.username", "u", "n.password", "p"), true, "credentials missing"},
-		"a password that is missing":            {secret("username", "u"), false, "credentials missing"},
-		"a password that IPMI would cut":        {secret("username", "u", "password", strings.Repeat("x", 21)), true, "credentials invalid"},
-		"a password that Redfish takes":         {secret("username", "u", "password", strings.Repeat("x", 21)), false, "u:" + strings.Repeat("x", 21)},
-		"a name that Redfish would cut":         {secret("username", "u:v", "password", "p"), false, "credentials invalid"},
-		"an authority that is no certificate":   {secret("username", "u", "password", "p", "ca.crt", "x"), false, "credentials invalid"},
-		"an authority matters to Redfish only":  {secret("username", "u", "password", "p", "ca.crt", "x"), true, "u:p"},
+		"login of all machines":                  {secret("username", "u", "password", "p"), false, "u:p"},
+		"login of one machine takes precedence":  {secret("username", "u", "password", "p", "m.username", "mu", "m.password", "mp"), true, "mu:mp"},
+		"a password of one machine":              {secret("username", "u", "m.password", "mp"), true, "u:mp"},
+		"login of another machine is ignored":    {secret("n.username", "u", "n.password", "p"), true, "credentials missing"},
+		"a password that is missing":             {secret("username", "u"), false, "credentials missing"},
+		"a password that IPMI would cut":         {secret("username", "u", "password", strings.Repeat("x", 21)), true, "credentials invalid"},
+		"a password that Redfish takes":          {secret("username", "u", "password", strings.Repeat("x", 21)), false, "u:" + strings.Repeat("x", 21)},
+		"a name that Redfish would cut":          {secret("username", "u:v", "password", "p"), false, "credentials invalid"},
+		"an authority that is not a certificate": {secret("username", "u", "password", "p", "ca.crt", "x"), false, "credentials invalid"},
+		"an authority matters to Redfish only":   {secret("username", "u", "password", "p", "ca.crt", "x"), true, "u:p"},
 	} {
 		l, err := readLogin(row.secret, "m", bmcAddress{isIPMI: row.isIPMI})
 		found := l.user + ":" + l.password
@@ -242,7 +243,7 @@ func TestLogins(t *testing.T) {
 	}
 }
 
-// busyConnection sends each second packet too late.
+// busyConnection sends every second packet too late.
 type busyConnection struct {
 	net.Conn
 	packets int
@@ -260,7 +261,8 @@ func (c *busyConnection) Write(packet []byte) (int, error) {
 	return n, nil
 }
 
-// TestABusyManagerIsNoSilentController has a manager that gets no turn between the deadline of a packet and the packet.
+// TestABusyManagerIsNoSilentController has a manager that is not scheduled between the deadline of a packet and the
+// packet.
 func TestABusyManagerIsNoSilentController(t *testing.T) {
 	t.Parallel()
 	double := startIPMI(t, &simulatedMachine{room: newRoom(t)}, cipherSuites()[0])
@@ -282,7 +284,7 @@ func TestWordsOfAControllerAreShownOnceItIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, endpoints := range map[string]egress.Endpoints{"one that is listed": listed, "one that is not": {}} {
+	for name, endpoints := range map[string]egress.Endpoints{"a listed controller": listed, "an unlisted controller": {}} {
 		t.Run(name, func(t *testing.T) {
 			room := newRoom(t)
 			room.actuator = New(Options{VisitTimeout: visitTimeout, Endpoints: endpoints})
@@ -291,7 +293,7 @@ func TestWordsOfAControllerAreShownOnceItIsListed(t *testing.T) {
 			room.inject(t, fault{order: shutDown, status: http.StatusBadRequest})
 			err := room.actuator.Stop(t.Context(), c.Target(), ids)
 			if err == nil || strings.Contains(err.Error(), "No way, <hidden>") == endpoints.IsEmpty() || strings.Contains(err.Error(), goodPassword) {
-				t.Errorf("found %v, want the controller's words: %t", err, !endpoints.IsEmpty())
+				t.Errorf("found %v, want the BMC's message: %t", err, !endpoints.IsEmpty())
 			}
 		})
 	}
@@ -305,7 +307,7 @@ func TestHostileAnswersOfRedfishAreCut(t *testing.T) {
 	}{
 		"an answer that is not JSON":            {`<html>`, http.StatusOK, "does not speak Redfish"},
 		"an answer of something else":           {`{"PowerState":"Off"}`, http.StatusOK, "does not speak Redfish"},
-		"a power that is none":                  {`{"@odata.type":"#ComputerSystem.v1","PowerState":{}}`, http.StatusOK, "does not speak Redfish"},
+		"a power that is not a string":          {`{"@odata.type":"#ComputerSystem.v1","PowerState":{}}`, http.StatusOK, "does not speak Redfish"},
 		"an answer that is larger than allowed": {strings.Repeat(" ", maxAnswerBytes+1), http.StatusOK, "larger than allowed"},
 		"a redirect":                            {``, http.StatusTemporaryRedirect, "status 307"},
 	} {
@@ -321,13 +323,14 @@ func TestHostileAnswersOfRedfishAreCut(t *testing.T) {
 			c.Create(t, 1)
 			found, err := room.actuator.Observe(t.Context(), c.Target())
 			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
-				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+				t.Errorf("found %v and %v, want an error of class %q with %q", found, err, actuator.Unreachable, row.want)
 			}
 		})
 	}
 }
 
-// TestAnAnswerThatComesAfterTheVisitIsNone has a server whose handler returns, and so answers with nothing, once the client is gone.
+// TestAnAnswerThatComesAfterTheVisitIsNone has a server whose handler returns without an answer once the client is
+// gone.
 func TestAnAnswerThatComesAfterTheVisitIsNone(t *testing.T) {
 	c := newRedfishController(bmcAddress{hostPort: "192.0.2.1", system: "/redfish/v1/Systems/1"}, login{}, egress.Endpoints{})
 	c.http.Transport = lateServer{}
@@ -339,7 +342,7 @@ func TestAnAnswerThatComesAfterTheVisitIsNone(t *testing.T) {
 	}
 }
 
-// lateServer answers a request with nothing once that has ended.
+// lateServer answers a request with an empty body once the request has ended.
 type lateServer struct{}
 
 // RoundTrip implements http.RoundTripper.
@@ -348,7 +351,7 @@ func (lateServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
-// TestHostileAnswersOfIPMIAreCut has a controller that says what it likes.
+// TestHostileAnswersOfIPMIAreCut has a controller that sends arbitrary answers.
 func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
 	header := func(kind byte, payload []byte) []byte {
 		packet, err := (&ipmiSession{}).wrap(kind, payload)
@@ -358,13 +361,13 @@ func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
 		return packet
 	}
 	for name, answer := range map[string]func(request []byte) []byte{
-		"what was sent":     func(request []byte) []byte { return request },
-		"nothing but zeros": func([]byte) []byte { return make([]byte, 64) },
+		"the request itself": func(request []byte) []byte { return request },
+		"nothing but zeros":  func([]byte) []byte { return make([]byte, 64) },
 		"a length without data": func([]byte) []byte {
 			return []byte{6, 0, 0xff, 7, 6, payloadOpenedSession, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}
 		},
 		"another session": func([]byte) []byte { return header(payloadOpenedSession, make([]byte, 36)) },
-		"a session without algorithms, which nobody would have to sign": func(request []byte) []byte {
+		"a session without algorithms, and so without signatures": func(request []byte) []byte {
 			payload := request[headerBytes:]
 			return header(payloadOpenedSession, append(append([]byte{0, 0, 4, 0}, payload[4:8]...), make([]byte, 28)...))
 		},
@@ -398,7 +401,7 @@ func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
 	}
 }
 
-// FuzzUnwrap has packets of strangers, of which none may be taken for one of an open session, nor do harm.
+// FuzzUnwrap feeds packets of strangers. None may be accepted as a packet of an open session, nor do harm.
 func FuzzUnwrap(f *testing.F) {
 	session := &ipmiSession{suite: cipherSuites()[0], isOpen: true, integrityKey: make([]byte, 32), privacyKey: make([]byte, 16)}
 	good, err := session.wrap(payloadIPMI, []byte{1, 2, 3})
@@ -411,7 +414,7 @@ func FuzzUnwrap(f *testing.F) {
 		open, closed := *session, ipmiSession{suite: cipherSuites()[1]}
 		_, _ = closed.unwrap(payloadOpenedSession, packet)
 		if payload, ok := open.unwrap(payloadIPMI, packet); ok && !bytes.Equal(payload, []byte{1, 2, 3}) {
-			t.Errorf("took a packet that nobody has signed: %x", packet)
+			t.Errorf("accepted an unsigned packet: %x", packet)
 		}
 	})
 }

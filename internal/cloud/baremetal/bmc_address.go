@@ -12,7 +12,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// bmcAddress is where a management controller is, and what speaks to it.
+// bmcAddress is the address and the protocol of a management controller.
 type bmcAddress struct {
 	isIPMI   bool
 	hostPort string
@@ -25,7 +25,7 @@ const (
 	redfishPort = "443"
 )
 
-// parseAddress reads the address of a listed machine. Metal3 writes redfish:// for the same as redfish+https://.
+// parseAddress parses the address of a listed machine. In Metal3, redfish:// means the same as redfish+https://.
 func parseAddress(text string) (bmcAddress, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -36,7 +36,8 @@ func parseAddress(text string) (bmcAddress, error) {
 	switch {
 	case u.Scheme == "ipmi" && address.system == "":
 		address.isIPMI, port = true, ipmiPort
-	// A path is sent as it is, and any other could have the manager do other things at any web server.
+	// A path is sent as it is. Any other path could make the manager send requests to arbitrary resources of a web
+	// server.
 	case !slices.Contains([]string{"redfish", "redfish+https"}, u.Scheme) || !regexp.MustCompile(`^/redfish/v1/Systems/[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString(address.system):
 		return bmcAddress{}, badAddress()
 	}
@@ -51,7 +52,8 @@ func badAddress() error {
 	return actuator.Errorf(actuator.Other, "expected redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST as bmc: correct it")
 }
 
-// allowAddress refuses a controller that the target's owner may not reach. Whoever writes a ClusterDeployment names it.
+// allowAddress refuses a controller that the owner of the target may not reach. The author of a ClusterDeployment
+// chooses the address.
 func (o *Options) allowAddress(address bmcAddress) error {
 	host, _, err := net.SplitHostPort(address.hostPort)
 	if err != nil {
@@ -66,7 +68,7 @@ func (o *Options) allowAddress(address bmcAddress) error {
 	return nil
 }
 
-// isTrusted says that the administrator lists the controller, so that its words may be shown.
+// isTrusted reports whether the administrator lists the controller, so that its messages may be shown.
 func (o *Options) isTrusted(address bmcAddress) bool {
 	host, _, err := net.SplitHostPort(address.hostPort)
 	return err == nil && o.Endpoints.Includes(host)

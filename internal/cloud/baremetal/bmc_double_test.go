@@ -12,17 +12,18 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// ipmiDouble is a management controller that speaks IPMI 2.0, written from its specification. It is as unkind as an old one: it loses each
-// fifth packet, sends some that nobody has asked for, and each answer twice, and has room for few sessions.
+// ipmiDouble is a management controller that speaks IPMI 2.0, written from its specification. It has the flaws of an
+// old one: it loses every fifth packet, sends unrequested packets, sends each answer twice, and has room for few
+// sessions.
 type ipmiDouble struct {
 	conn net.PacketConn
 	m    *simulatedMachine
-	// suite is the only one that it has.
+	// suite is the only cipher suite that it supports.
 	suite cipherSuite
 
 	packets int
 	session *ipmiSession
-	// proof is what the console has to show in its third message.
+	// proof is the code that the console must send in its third message.
 	proof, ownRandom, remoteRandom, guid []byte
 }
 
@@ -55,12 +56,12 @@ func (d *ipmiDouble) serve() {
 		}
 		if answer := d.answer(bytes.Clone(buffer[:n])); answer != nil {
 			_, _ = d.conn.WriteTo(answer, from)
-			_, _ = d.conn.WriteTo(answer, from) // As after a request that was sent again too early.
+			_, _ = d.conn.WriteTo(answer, from) // As after a request that was repeated too early.
 		}
 	}
 }
 
-// answer returns the packet that answers another one; nil for none.
+// answer returns the packet that answers another one, or nil.
 func (d *ipmiDouble) answer(packet []byte) []byte {
 	if len(packet) < headerBytes {
 		return nil
@@ -142,7 +143,7 @@ func (d *ipmiDouble) admit(payload []byte) []byte {
 	return bytes.Join([][]byte{{payload[0], 0, 0, 0}, d.session.remote[:], d.suite.sign(session, d.remoteRandom, d.session.own[:], d.guid)[:d.suite.codeBytes]}, nil)
 }
 
-// carryOut carries a command out.
+// carryOut executes a command.
 func (d *ipmiDouble) carryOut(function, command byte, data []byte) (code byte, answer []byte) {
 	const noSuchCommand = 0xc1
 	switch {

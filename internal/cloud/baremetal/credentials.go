@@ -10,14 +10,14 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// The keys of the credentials Secret. Those of one machine begin with its name and a dot, and go before.
+// The keys of the credentials Secret. Keys of one machine begin with its name and a dot, and take precedence.
 const (
 	usernameKey  = "username"
 	passwordKey  = "password"
 	authorityKey = "ca.crt"
 )
 
-// login is what lets in to one controller.
+// login holds the credentials for one controller.
 type login struct {
 	user, password string
 	// roots are the authorities of its certificate; nil means those of the system.
@@ -37,9 +37,9 @@ func readLogin(secret map[string][]byte, machine string, address bmcAddress) (lo
 	case l.password == "":
 		return login{}, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has neither %[1]s nor MACHINE.%[1]s: add one", passwordKey)
 	case address.isIPMI && (len(l.user) > maxUserBytes || len(l.password) > maxPasswordBytes):
-		return login{}, actuator.Errorf(actuator.CredentialsInvalid, "IPMI knows no names of more than %d bytes and no passwords of more than %d: correct the credentials Secret", maxUserBytes, maxPasswordBytes)
+		return login{}, actuator.Errorf(actuator.CredentialsInvalid, "IPMI allows names of at most %d bytes and passwords of at most %d: correct the credentials Secret", maxUserBytes, maxPasswordBytes)
 	case !address.isIPMI && strings.Contains(l.user, ":"):
-		return login{}, actuator.Errorf(actuator.CredentialsInvalid, "%s of the credentials Secret has a colon, which no name at Redfish may have: correct it", usernameKey)
+		return login{}, actuator.Errorf(actuator.CredentialsInvalid, "%s of the credentials Secret contains a colon, which Redfish does not allow in names: correct it", usernameKey)
 	case address.isIPMI || l.rootsPEM == "":
 		return l, nil
 	}

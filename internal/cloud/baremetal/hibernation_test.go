@@ -14,14 +14,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too, and machines of both protocols.
+// TestAClusterHibernatesAndResumes uses the real controller, an API server that serves as the target cluster's too,
+// and machines of both protocols.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	room := newRoom(t)
 	room.latency = testenv.ChangeTime
 	runStory(t, "double", mixedCluster{room.newCluster(t, false)})
 }
 
-// mixedCluster is a cluster whose first machine has a controller of IPMI, and the others one of Redfish.
+// mixedCluster is a cluster whose first machine has an IPMI controller, and whose other machines have Redfish
+// controllers.
 type mixedCluster struct{ *simulatedCluster }
 
 func (c mixedCluster) Create(t *testing.T, n int) []string {

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
-// The functions and commands that are used (appendix G).
+// The functions and commands in use (appendix G).
 const (
 	functionChassis, functionApplication = 0x00, 0x06
 
@@ -27,9 +27,9 @@ const (
 )
 
 const (
-	// resendAfter is how long a packet may take to a controller, itself and back.
+	// resendAfter bounds the round trip of a packet before it is sent again.
 	resendAfter = time.Second
-	// closeTimeout is how long it may take to say goodbye; a controller forgets silent sessions by itself.
+	// closeTimeout bounds the request that closes a session. A controller drops silent sessions without it.
 	closeTimeout = time.Second
 )
 
@@ -38,11 +38,11 @@ type ipmiController struct {
 	hostPort string
 	login    login
 	dialer   *net.Dialer
-	// resend is how long an answer may take before the request is sent again.
+	// resend is how long to wait for an answer before the request is sent again.
 	resend time.Duration
-	// suites are those that are tried, the likely one first.
+	// suites are the cipher suites to try, the most likely one first.
 	suites []cipherSuite
-	// visits lets one session be open at a time: controllers have room for few.
+	// visits allows one open session at a time, because controllers have room for few.
 	visits *semaphore.Weighted
 }
 
@@ -62,7 +62,7 @@ func (c *ipmiController) visit(ctx context.Context, choose func(actuator.Machine
 		return "", explainIPMI(err)
 	}
 	if c.suites[0].authentication != session.suite.authentication {
-		slices.Reverse(c.suites) // The next visit begins with the one that is right.
+		slices.Reverse(c.suites) // The next visit begins with the suite that succeeded.
 	}
 	defer session.close(ctx)
 	if err := session.becomeOperator(ctx); err != nil {
@@ -107,46 +107,46 @@ func (s *ipmiSession) becomeOperator(ctx context.Context) error {
 	}
 }
 
-// close ends the session, of which a controller has few.
+// close ends the session, because a controller has room for few.
 func (s *ipmiSession) close(ctx context.Context) {
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_, _, _ = s.run(limited, functionApplication, commandCloseSession, s.remote[:]...) // It would end without, too.
+	_, _, _ = s.run(limited, functionApplication, commandCloseSession, s.remote[:]...) // The session would end without it, too.
 }
 
-// explainCode explains a completion code (5.2); nil if the command was carried out.
+// explainCode explains a completion code (5.2). It returns nil if the command was carried out.
 func explainCode(order string, code byte) error {
 	switch code {
 	case codeDone:
 		return nil
 	case codeBusy:
-		return &actuator.Error{Class: actuator.Throttled, Message: "its controller is busy"}
+		return &actuator.Error{Class: actuator.Throttled, Message: "its BMC is busy"}
 	case codeDenied:
 		return explainIPMI(errPrivilegeDenied)
 	case codeNotNow:
-		return &actuator.Error{Class: actuator.WrongState, Message: "its controller cannot " + order + " in its present state"}
+		return &actuator.Error{Class: actuator.WrongState, Message: "its BMC cannot " + order + " in its present state"}
 	case codeUnspecified:
-		return &actuator.Error{Class: actuator.Unreachable, Message: "its controller has failed without saying why"}
+		return &actuator.Error{Class: actuator.Unreachable, Message: "its BMC reported an unspecified error"}
 	case codeUnknown:
-		return actuator.Errorf(actuator.Other, "its controller cannot %s", order)
+		return actuator.Errorf(actuator.Other, "its BMC cannot %s", order)
 	default:
-		return actuator.Errorf(actuator.Other, "its controller does not %s: completion code 0x%02x", order, code)
+		return actuator.Errorf(actuator.Other, "its BMC did not carry out the request to %s: completion code 0x%02x", order, code)
 	}
 }
 
-// explainIPMI turns an error of a session into an *actuator.Error.
+// explainIPMI converts an error of a session to an *actuator.Error.
 func explainIPMI(err error) error {
 	switch {
 	case errors.Is(err, errLoginRefused):
-		return actuator.Errorf(actuator.CredentialsInvalid, "its controller does not take the login: correct %s and %s in the credentials Secret", usernameKey, passwordKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "its BMC rejects the login: correct %s and %s in the credentials Secret", usernameKey, passwordKey)
 	case errors.Is(err, errPrivilegeDenied):
-		return &actuator.Error{Class: actuator.PermissionDenied, Message: "its controller does not let the user be an operator: give it that privilege"}
+		return &actuator.Error{Class: actuator.PermissionDenied, Message: "its BMC does not grant the operator privilege to the user: grant it"}
 	case errors.Is(err, errSuiteRefused):
-		return actuator.Errorf(actuator.Other, "its controller has neither cipher suite 17 nor 3: allow one of them")
+		return actuator.Errorf(actuator.Other, "its BMC has neither cipher suite 17 nor 3: allow one of them")
 	case errors.Is(err, errBusy):
-		return &actuator.Error{Class: actuator.Throttled, Message: "its controller has no room for another session"}
+		return &actuator.Error{Class: actuator.Throttled, Message: "its BMC has no room for another session"}
 	case errors.Is(err, errNotIPMI):
-		return &actuator.Error{Class: actuator.Unreachable, Message: "what answers at its address does not speak IPMI 2.0"}
+		return &actuator.Error{Class: actuator.Unreachable, Message: "the server at its address does not speak IPMI 2.0"}
 	case errors.Is(err, egress.ErrAddressDenied):
 		return actuator.Errorf(actuator.Other, "%s", egress.ErrAddressDenied)
 	default:
@@ -154,7 +154,7 @@ func explainIPMI(err error) error {
 	}
 }
 
-// silenceError is that of a controller that does not answer, for whatever reason.
+// silenceError reports a controller that does not answer, for whatever reason.
 type silenceError struct{ known *actuator.Error }
 
 // Error implements error.
@@ -164,5 +164,5 @@ func (e *silenceError) Error() string { return e.known.Error() }
 func (e *silenceError) Unwrap() error { return e.known }
 
 func noAnswer() error {
-	return &silenceError{&actuator.Error{Class: actuator.Unreachable, Message: "its controller does not answer; check its address and the network"}}
+	return &silenceError{&actuator.Error{Class: actuator.Unreachable, Message: "its BMC does not answer; check its address and the network"}}
 }

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// The numbers below are those of the specification, IPMI v2.0 revision 1.1, by its sections.
+// The numbers below are from the specification, IPMI v2.0 revision 1.1, with its section numbers.
 const (
 	payloadIPMI          = 0x00
 	payloadOpenSession   = 0x10
@@ -30,34 +30,36 @@ const (
 	payloadRAKP4         = 0x15
 
 	privilegeOperator = 3
-	// roleOperator asks for the user of the name alone (13.20).
+	// roleOperator makes the controller look up the user by name only (13.20).
 	roleOperator = 0x10 | privilegeOperator
 
 	headerBytes      = 16
 	randomBytes      = 16
 	maxUserBytes     = 16
 	maxPasswordBytes = 20
-	// maxPacketBytes is more than any answer to these requests has.
+	// maxPacketBytes is larger than any answer to these requests.
 	maxPacketBytes = 1024
-	// shareOfSuite is how many packets may be lost before another suite is tried.
+	// shareOfSuite is the number of packets that may be lost before another suite is tried.
 	shareOfSuite = 3
-	// maxStrayPackets is how many packets are passed over that answer something else.
+	// maxStrayPackets is the number of packets that are skipped because they answer another request.
 	maxStrayPackets = 64
-	// keyMaterialBytes is the length of the constants of which keys are made (13.32).
+	// keyMaterialBytes is the length of the constants from which keys are derived (13.32).
 	keyMaterialBytes = 20
 )
 
-// cipherSuite is a row of table 22-20: with authentication, integrity and confidentiality, and none without one of them.
+// cipherSuite is a row of table 22-20 with authentication, integrity and confidentiality. Rows without one of them are
+// not used.
 type cipherSuite struct {
 	authentication, integrity byte
 	newHash                   func() hash.Hash
-	// codeBytes is the length to which the codes of packets are cut.
+	// codeBytes is the length to which the codes of packets are truncated.
 	codeBytes int
 }
 
 const confidentialityAES = 1
 
-// cipherSuites are 17 and, for older controllers, 3. What is broken in SHA-1 does not matter to codes with a key.
+// cipherSuites returns suite 17 and, for older controllers, suite 3. The known attacks on SHA-1 do not affect keyed
+// codes.
 func cipherSuites() []cipherSuite {
 	return []cipherSuite{
 		{authentication: 3, integrity: 4, newHash: crypto.SHA256.New, codeBytes: 16},
@@ -73,7 +75,7 @@ func (s cipherSuite) sign(key []byte, parts ...[]byte) []byte {
 	return mac.Sum(nil)
 }
 
-// algorithms are the proposals of an Open Session Request (13.17), which its answer has to repeat.
+// algorithms returns the proposals of an Open Session Request (13.17), which the answer must repeat.
 func (s cipherSuite) algorithms() []byte {
 	return []byte{
 		0, 0, 0, 8, s.authentication, 0, 0, 0,
@@ -83,37 +85,38 @@ func (s cipherSuite) algorithms() []byte {
 }
 
 var (
-	errNotIPMI         = errors.New("the answer is not one of IPMI")
-	errSuiteRefused    = errors.New("the controller has no such cipher suite")
-	errLoginRefused    = errors.New("the controller does not take the login")
+	errNotIPMI         = errors.New("the answer is not an IPMI message")
+	errSuiteRefused    = errors.New("the BMC has no such cipher suite")
+	errLoginRefused    = errors.New("the BMC rejects the login")
 	errPrivilegeDenied = errors.New("the user may not be an operator")
-	errBusy            = errors.New("the controller has no room for another session")
+	errBusy            = errors.New("the BMC has no room for another session")
 )
 
 // ipmiSession is a session of IPMI 2.0 with a management controller.
 type ipmiSession struct {
 	conn  net.Conn
 	suite cipherSuite
-	// own and remote are the ids that the two sides have given it.
+	// own and remote are the IDs that the two sides have assigned to the session.
 	own, remote [4]byte
 	// integrityKey and privacyKey are K1 and K2.
 	integrityKey, privacyKey []byte
 	isOpen                   bool
-	// tag is in each message of the login and in its answer.
+	// tag is sent in each message of the login, and repeated in its answer.
 	tag      byte
 	sequence uint32
 	command  byte
 	resend   time.Duration
 }
 
-// openSession logs in with the first suite that the controller has. Some refuse others, and some are silent then: each gets a share of the
-// time, and a larger one in the next round. The context has a deadline.
+// openSession logs in with the first suite that the controller supports. Some controllers refuse unsupported suites,
+// others do not answer. Each suite therefore gets a share of the time, and a larger one in the next round. The context
+// must have a deadline.
 func openSession(ctx context.Context, conn net.Conn, l login, suites []cipherSuite, resend time.Duration) (*ipmiSession, error) {
 	tag := byte(0)
 	for share := shareOfSuite * resend; ; share *= 2 {
 		refused := 0
 		for _, suite := range suites {
-			tag++ // A refusal that comes twice is none of the next suite.
+			tag++ // A duplicate refusal must not apply to the next suite.
 			s := &ipmiSession{conn: conn, suite: suite, resend: resend, tag: tag}
 			if _, err := rand.Read(s.own[:]); err != nil {
 				return nil, fmt.Errorf("make an id: %w", err)
@@ -142,7 +145,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	if err != nil {
 		return err
 	}
-	// A controller that picks other algorithms, such as none, is none to log in to.
+	// A controller that selects other algorithms, such as none, is not trusted with the login.
 	if len(opened) < 36 || !bytes.Equal(opened[4:8], s.own[:]) || !isSameSuite(opened[12:36], s.suite) {
 		return errNotIPMI
 	}
@@ -151,7 +154,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	if _, err := rand.Read(ownRandom[:]); err != nil {
 		return fmt.Errorf("make a random number: %w", err)
 	}
-	length := byte(len(user) & math.MaxUint8) // It was checked.
+	length := byte(len(user) & math.MaxUint8) // The length was checked.
 	name := append([]byte{roleOperator, length}, user...)
 	second, err := s.exchange(ctx, payloadRAKP1, payloadRAKP2, bytes.Join([][]byte{{s.tag, 0, 0, 0}, s.remote[:], ownRandom[:], {roleOperator, 0, 0, length}, []byte(user)}, nil))
 	if err != nil {
@@ -163,7 +166,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	}
 	key, remoteRandom, guid := padPassword(password), second[8:24], second[24:40]
 	if !hmac.Equal(second[40:40+size], s.suite.sign(key, s.own[:], s.remote[:], ownRandom[:], remoteRandom, guid, name)) {
-		return errLoginRefused // Who does not know the password is told so by this code only.
+		return errLoginRefused // A wrong password shows only in this code.
 	}
 	session := s.suite.sign(key, ownRandom[:], remoteRandom, name)
 	proof := s.suite.sign(key, remoteRandom, s.own[:], name)
@@ -181,19 +184,19 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	return nil
 }
 
-// isSameSuite compares the algorithms alone; the bytes between them are reserved.
+// isSameSuite compares only the algorithms; the bytes between them are reserved.
 func isSameSuite(found []byte, s cipherSuite) bool {
 	return found[4] == s.authentication && found[12] == s.integrity && found[20] == confidentialityAES
 }
 
-// padPassword is the key of a user (13.31).
+// padPassword returns the key of a user (13.31).
 func padPassword(password string) []byte {
 	key := make([]byte, maxPasswordBytes)
 	copy(key, password)
 	return key
 }
 
-// run has a command carried out, and returns its completion code and data.
+// run executes a command, and returns its completion code and data.
 func (s *ipmiSession) run(ctx context.Context, function, command byte, data ...byte) (code byte, answer []byte, err error) {
 	s.command = (s.command + 1) & 0x3f
 	const controller, console = 0x20, 0x81
@@ -217,7 +220,8 @@ func checksum(bytes ...byte) (sum byte) {
 	return sum
 }
 
-// exchange sends a message of the login, and returns the answer unless its status says that something is wrong (13.24).
+// exchange sends a message of the login. It returns the answer, or an error if the answer's status reports one
+// (13.24).
 func (s *ipmiSession) exchange(ctx context.Context, kind, answerKind byte, payload []byte) ([]byte, error) {
 	answer, err := s.exchangeMatching(ctx, kind, answerKind, payload, func(answer []byte) bool { return len(answer) >= 8 && answer[0] == payload[0] })
 	if err != nil {
@@ -239,7 +243,7 @@ func (s *ipmiSession) exchange(ctx context.Context, kind, answerKind byte, paylo
 	}
 }
 
-// exchangeMatching sends a request again and again until an answer comes that matches; packets may be lost.
+// exchangeMatching repeats a request until a matching answer arrives, because packets may be lost.
 func (s *ipmiSession) exchangeMatching(ctx context.Context, kind, answerKind byte, payload []byte, matches func([]byte) bool) ([]byte, error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -253,7 +257,7 @@ func (s *ipmiSession) exchangeMatching(ctx context.Context, kind, answerKind byt
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case isTimeout(err):
-			continue // This process was held up, not the controller.
+			continue // This process was delayed, not the controller.
 		case err != nil:
 			return nil, err
 		}
@@ -276,7 +280,7 @@ func (s *ipmiSession) exchangeMatching(ctx context.Context, kind, answerKind byt
 	return nil, errNotIPMI
 }
 
-// send sends a packet, and lets its answer be waited for until it is sent again.
+// send sends a packet, and sets the deadline for its answer.
 func (s *ipmiSession) send(ctx context.Context, packet []byte) error {
 	limited, cancel := context.WithTimeout(ctx, s.resend)
 	defer cancel()
@@ -298,7 +302,7 @@ func isTimeout(err error) bool {
 	return ok && network.Timeout()
 }
 
-// wrap makes a packet of a payload: once the session is open it is encrypted and signed (13.6).
+// wrap builds a packet from a payload. In an open session, the packet is encrypted and signed (13.6).
 func (s *ipmiSession) wrap(kind byte, payload []byte) ([]byte, error) {
 	packet := []byte{6, 0, 0xff, 7, 6, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	if s.isOpen {
@@ -311,18 +315,18 @@ func (s *ipmiSession) wrap(kind byte, payload []byte) ([]byte, error) {
 		copy(packet[6:10], s.remote[:])
 		binary.LittleEndian.PutUint32(packet[10:14], s.sequence)
 	}
-	binary.LittleEndian.PutUint16(packet[14:16], uint16(len(payload)&math.MaxUint16)) // Requests have few bytes.
+	binary.LittleEndian.PutUint16(packet[14:16], uint16(len(payload)&math.MaxUint16)) // Requests are short.
 	packet = append(packet, payload...)
 	if !s.isOpen {
 		return packet, nil
 	}
-	padding := (4 - (len(packet)-4+2)%4) % 4 // What is signed is a multiple of four bytes.
+	padding := (4 - (len(packet)-4+2)%4) % 4 // The signed part must be a multiple of four bytes.
 	packet = append(packet, bytes.Repeat([]byte{0xff}, padding)...)
 	packet = append(packet, byte(padding), 7)
 	return append(packet, s.suite.sign(s.integrityKey, packet[4:])[:s.suite.codeBytes]...), nil
 }
 
-// unwrap returns the payload of a packet, if it is one of this session.
+// unwrap returns the payload of a packet if the packet belongs to this session.
 func (s *ipmiSession) unwrap(kind byte, packet []byte) ([]byte, bool) {
 	if len(packet) < headerBytes || packet[0] != 6 || packet[3] != 7 || packet[4] != 6 || packet[5]&0x3f != kind {
 		return nil, false
@@ -343,7 +347,7 @@ func (s *ipmiSession) unwrap(kind byte, packet []byte) ([]byte, bool) {
 	return decrypt(s.privacyKey, payload)
 }
 
-// encrypt has AES-CBC-128 with a random start and the confidentiality trailer (13.29).
+// encrypt uses AES-CBC-128 with a random initialization vector and the confidentiality trailer (13.29).
 func encrypt(key, text []byte) ([]byte, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// machineScript is a machine: it has power while it runs, and its system takes half a second to shut down once the file off is there.
+	// machineScript simulates a machine. It has power while it runs. Its system takes half a second to shut down once
+	// the file off exists.
 	machineScript = `#!/bin/sh
 rm -f "$0.off"
 touch "$0.on"
@@ -28,21 +29,21 @@ while kill -0 $PPID 2>/dev/null && [ ! -e "$0.off" ]; do sleep 0.05; done
 sleep 0.5
 rm -f "$0.on"
 `
-	// simulatorTimeout is what tests of silence wait for.
+	// simulatorTimeout is the timeout of tests with a silent controller.
 	simulatorTimeout   = 6 * time.Second
 	controllerCommands = "mc_setbmc 0x20\nmc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr\nmc_enable 0x20\n"
 
-	// What a virtual machine and the simulator say to one another (QEMU's hw/ipmi/ipmi_bmc_extern.c).
+	// The bytes that a virtual machine and the simulator exchange (QEMU's hw/ipmi/ipmi_bmc_extern.c).
 	vmEndOfCommand, vmVersion, vmCapabilities, vmShutDown, vmPowerOff = 0xa1, 0xff, 0x08, 0x09, 0x03
 )
 
-// simulatorCluster is a cluster whose machines are those of OpenIPMI's simulator, a process for each.
+// simulatorCluster is a cluster whose machines are simulated by OpenIPMI's simulator, in one process each.
 type simulatorCluster struct {
 	tree   string
 	name   string
 	listed []actuator.ListedMachine
 	a      *Actuator
-	// machines is how many there are in all clusters.
+	// machines counts the machines of all clusters.
 	machines  *int
 	processes map[string]*testenv.Process
 }
@@ -69,7 +70,7 @@ func (c *simulatorCluster) Target() actuator.Target {
 // TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
 func (*simulatorCluster) TakesOrdersOneByOne() {}
 
-// Create starts simulators, whose machines have power at once.
+// Create starts simulators. Their machines have power at once.
 func (c *simulatorCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
 	var ids []string
@@ -107,7 +108,7 @@ func (c *simulatorCluster) startSimulator(t *testing.T, id string) (address stri
 	return lan
 }
 
-// runSystem is the system of a machine: it hears its controller while the machine has power.
+// runSystem simulates the system of a machine. It receives its controller's signals while the machine has power.
 func runSystem(ctx context.Context, serial, script string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -137,7 +138,7 @@ func runSystem(ctx context.Context, serial, script string) error {
 	}
 }
 
-// hearButtons lets the machine end when its controller says so.
+// hearButtons ends the machine when its controller sends the signal.
 func hearButtons(conn net.Conn, file string) {
 	heard := make([]byte, 256)
 	for {
@@ -151,7 +152,7 @@ func hearButtons(conn net.Conn, file string) {
 	}
 }
 
-// await waits until machines do something by the word of their controllers.
+// await waits until the controllers report the state of the machines.
 func (c *simulatorCluster) await(t *testing.T, want actuator.MachineState, ids ...string) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("machines are %s", want), func() error {
@@ -179,7 +180,7 @@ func (c *simulatorCluster) Settle(t *testing.T) {
 	})
 }
 
-// Fail freezes controllers, which then answer nothing.
+// Fail freezes controllers, so that they answer nothing.
 func (c *simulatorCluster) Fail(t *testing.T, class actuator.ErrorClass, _ actuatortest.Operation, ids ...string) bool {
 	t.Helper()
 	if class != actuator.Unreachable {

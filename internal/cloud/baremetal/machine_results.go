@@ -13,10 +13,10 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// maxNamedMachines is how many machines a message names for one trouble.
+// maxNamedMachines is the number of machines that a message names for one error.
 const maxNamedMachines = 20
 
-// messageOf returns what is wrong with one machine.
+// messageOf returns the message of one machine's error.
 func messageOf(err error) string {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known.Message
@@ -24,8 +24,8 @@ func messageOf(err error) string {
 	return err.Error()
 }
 
-// combineErrors returns one error for machines, or nil. The message is the same each time, whatever the order of the answers: a condition
-// shows it, and a change is a write.
+// combineErrors returns one error for machines, or nil. The message does not depend on the order of the answers,
+// because a condition shows it and each change is a write.
 func combineErrors(operation string, ids []string, errs []error) error {
 	named := map[string][]string{}
 	combined := &actuator.Error{Class: actuator.WrongState}
@@ -47,7 +47,7 @@ func combineErrors(operation string, ids []string, errs []error) error {
 		return nil
 	}
 	if len(combined.RefusedIDs) == len(ids) {
-		combined.RefusedIDs = nil // Nothing was taken, and the port says that by an empty list.
+		combined.RefusedIDs = nil // RefusedIDs is empty if no order was accepted.
 	}
 	var parts []string
 	for _, message := range slices.Sorted(maps.Keys(named)) {
@@ -62,7 +62,7 @@ func combineErrors(operation string, ids []string, errs []error) error {
 	return combined
 }
 
-// urgencyOf orders classes by what has to be done about them first: a wrong state passes by itself, and a wrong Secret never does.
+// urgencyOf ranks classes by their urgency: a wrong state ends without intervention, a wrong Secret never does.
 func urgencyOf(c actuator.ErrorClass) int {
 	return slices.Index([]actuator.ErrorClass{
 		actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity, actuator.Throttled, actuator.Unreachable,

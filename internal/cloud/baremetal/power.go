@@ -9,7 +9,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// powerOrder is what a controller is told.
+// powerOrder is an order to a controller.
 type powerOrder string
 
 const (
@@ -19,21 +19,22 @@ const (
 	cutPower powerOrder = "cut the power"
 )
 
-// managementController is that of one machine.
+// managementController controls one machine.
 type managementController interface {
-	// visit reads the power of the machine, and gives the order that choose returns for it.
+	// visit reads the power of the machine, and sends the order that choose returns for it.
 	visit(ctx context.Context, choose func(actuator.MachineState) (powerOrder, error)) (actuator.MachineState, error)
 }
 
 const (
-	// shutDownWindow is for how long a machine that was told to shut down counts as stopping; one that still runs is told again.
+	// shutDownWindow is how long a machine counts as stopping after an order to shut down. If it still runs then, the
+	// order is repeated.
 	shutDownWindow = time.Minute
-	// cutPowerAfter is for how long a machine is told so before its power is cut.
+	// cutPowerAfter is how long shutdown orders are repeated before the power is cut.
 	cutPowerAfter = 5 * time.Minute
 )
 
-// chooseStop returns the order for a machine that should stop, and has been told so for a while. One that has just started may not have
-// heard, so that it is told again.
+// chooseStop returns the order for a machine that should stop, and that has been ordered to for toldFor. The order is
+// repeated, because a machine that has just started may have missed it.
 func chooseStop(seen actuator.MachineState, toldFor time.Duration) (powerOrder, error) {
 	switch seen {
 	case actuator.Stopped, actuator.Stopping:

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// maxAnswerBytes is for the description of a machine, which has some ten thousand bytes.
+	// maxAnswerBytes is far above the size of the description of a machine, some ten thousand bytes.
 	maxAnswerBytes = 1 << 20
-	// maxConnections is how many connections a controller gets: they are weak.
+	// maxConnections is the number of connections to a controller. Controllers have little computing power.
 	maxConnections = 2
 	dialTimeout    = 10 * time.Second
 )
@@ -49,7 +49,7 @@ func newRedfishController(address bmcAddress, l login, endpoints egress.Endpoint
 	return &redfishController{url: "https://" + address.hostPort + address.system, login: l, http: egress.NewClient(transport, maxAnswerBytes, 0)}
 }
 
-// computerSystem is the description of a machine, as far as Torpor reads it (DMTF DSP0268).
+// computerSystem is the part of a machine's description that Torpor reads (DMTF DSP0268).
 type computerSystem struct {
 	Type       string `json:"@odata.type"`
 	PowerState string `json:"PowerState"`
@@ -76,16 +76,17 @@ func (c *redfishController) visit(ctx context.Context, choose func(actuator.Mach
 	}
 	reset := map[powerOrder]string{cutPower: "ForceOff", turnOn: "On", shutDown: "GracefulShutdown"}[order]
 	if allowable := system.Actions.Reset.Allowable; len(allowable) > 0 && !slices.Contains(allowable, reset) {
-		return seen, actuator.Errorf(actuator.Other, "its controller cannot %s: it has no ResetType %s", order, reset)
+		return seen, actuator.Errorf(actuator.Other, "its BMC cannot %s: it has no ResetType %s", order, reset)
 	}
-	// The description says where the action is, and this is where it always is; a password follows no answer.
+	// The description names the URL of the action, but the action always has this URL. The password is never sent to a
+	// URL from an answer.
 	if err := c.send(ctx, http.MethodPost, "/Actions/ComputerSystem.Reset", map[string]string{"ResetType": reset}, nil); err != nil {
 		return seen, c.explainError(string(order), err)
 	}
 	return seen, nil
 }
 
-// stateOf returns what a machine does.
+// stateOf converts a power state of Redfish.
 func stateOf(power string) actuator.MachineState {
 	switch power {
 	case "On", "Paused":
@@ -95,13 +96,13 @@ func stateOf(power string) actuator.MachineState {
 	case "PoweringOff":
 		return actuator.Stopping
 	default:
-		return actuator.Starting // PoweringOn, none while the controller itself starts, and what is unknown: neither on nor off.
+		return actuator.Starting // Neither on nor off: PoweringOn, an empty state while the controller itself starts, or an unknown one.
 	}
 }
 
-var errNotRedfish = errors.New("the answer is not one of Redfish")
+var errNotRedfish = errors.New("the answer is not a Redfish response")
 
-// answerError is an answer that is no success.
+// answerError is an answer with an error status.
 type answerError struct {
 	status     int
 	message    string
@@ -111,7 +112,7 @@ type answerError struct {
 // Error implements error.
 func (e *answerError) Error() string { return fmt.Sprintf("status %d", e.status) }
 
-// send sends a request for the machine, and reads the JSON of the answer into result unless that is nil.
+// send sends a request for the machine. It decodes the JSON of the answer into result unless result is nil.
 func (c *redfishController) send(ctx context.Context, method, path string, body, result any) error {
 	var content io.Reader
 	if body != nil {
@@ -134,17 +135,17 @@ func (c *redfishController) send(ctx context.Context, method, path string, body,
 	if err != nil {
 		return fmt.Errorf("send the request: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }() // What was read counts.
-	text, err := io.ReadAll(answer.Body)       // Its size is the transport's matter.
+	defer func() { _ = answer.Body.Close() }() // The answer is complete.
+	text, err := io.ReadAll(answer.Body)       // The transport limits its size.
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the answer: %w", err)
 	case answer.StatusCode >= http.StatusMultipleChoices:
 		return readFailure(answer, text)
 	case result == nil || json.Unmarshal(text, result) == nil:
-		return nil // Also 202: what becomes of the task shows at the machine.
+		return nil // Also 202: the effect of the task shows at the machine.
 	case ctx.Err() != nil:
-		return fmt.Errorf("read the answer: %w", ctx.Err()) // It came because the visit ended, as that of a server whose handler returns then.
+		return fmt.Errorf("read the answer: %w", ctx.Err()) // The answer is empty because the visit ended and the server's handler returned.
 	default:
 		return errNotRedfish
 	}
@@ -160,36 +161,36 @@ func readFailure(answer *http.Response, text []byte) error {
 			} `json:"@Message.ExtendedInfo"`
 		} `json:"error"`
 	}
-	if json.Unmarshal(text, &content) == nil { // An answer without words still has its status.
+	if json.Unmarshal(text, &content) == nil { // An answer without a message still has its status.
 		failure.message = content.Error.Message
 		if len(content.Error.Extended) > 0 && content.Error.Extended[0].Message != "" {
-			failure.message = content.Error.Extended[0].Message // The other one only says that there is this one.
+			failure.message = content.Error.Extended[0].Message // The outer message only refers to this one.
 		}
 	}
 	return failure
 }
 
-// explainError turns an error into an *actuator.Error with a message that is the same each time.
+// explainError converts an error to an *actuator.Error. The message is the same at each repetition.
 func (c *redfishController) explainError(order string, err error) error {
 	if failure, ok := errors.AsType[*answerError](err); ok {
-		return &actuator.Error{Class: failure.class(), Message: "its controller does not " + order + ": " + c.describe(failure), RetryAfter: failure.retryAfter}
+		return &actuator.Error{Class: failure.class(), Message: "its BMC did not carry out the request to " + order + ": " + c.describe(failure), RetryAfter: failure.retryAfter}
 	}
 	unverified, isUnverified := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case isUnverified && unverified != nil:
-		return actuator.Errorf(actuator.CredentialsInvalid, "the certificate of its controller is not one of %s in the credentials Secret, or not for its address: correct them", authorityKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "the certificate of its BMC is not signed by %s in the credentials Secret, or not valid for its address: correct them", authorityKey)
 	case errors.Is(err, egress.ErrAnswerTooLarge):
-		return &actuator.Error{Class: actuator.Unreachable, Message: "the answer of its controller is larger than allowed"}
+		return &actuator.Error{Class: actuator.Unreachable, Message: "the answer of its BMC is larger than allowed"}
 	case errors.Is(err, egress.ErrAddressDenied):
 		return actuator.Errorf(actuator.Other, "%s", egress.ErrAddressDenied)
 	case errors.Is(err, errNotRedfish):
-		return &actuator.Error{Class: actuator.Unreachable, Message: "what answers at its address does not speak Redfish"}
+		return &actuator.Error{Class: actuator.Unreachable, Message: "the server at its address does not speak Redfish"}
 	default:
 		return noAnswer()
 	}
 }
 
-// class sorts answers by what can be done about them.
+// class classifies answers by the possible remedies.
 func (e *answerError) class() actuator.ErrorClass {
 	switch {
 	case e.status == http.StatusUnauthorized:
@@ -209,8 +210,8 @@ func (e *answerError) class() actuator.ErrorClass {
 	}
 }
 
-// describe returns what a controller says, if the administrator lists it: whoever writes the ClusterDeployment chooses it, and could read
-// other servers by their answers.
+// describe returns the message of the controller if the administrator lists the controller. The author of the
+// ClusterDeployment chooses the address, and could otherwise read answers of other servers.
 func (c *redfishController) describe(failure *answerError) string {
 	const longest = 300
 	status := fmt.Sprintf("status %d %s", failure.status, http.StatusText(failure.status))

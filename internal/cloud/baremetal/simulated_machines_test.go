@@ -23,17 +23,18 @@ import (
 const (
 	goodUser     = "torpor"
 	goodPassword = "s3cr3t-of-the-tests"
-	// visitTimeout is long for busy machines.
+	// visitTimeout is long enough for busy machines.
 	visitTimeout = 2 * time.Minute
-	// resendSoon spares tests the wait for what is lost.
+	// resendSoon keeps tests from waiting long for lost packets.
 	resendSoon = 50 * time.Millisecond
-	// changeLooks is how many looks a change of the power takes, and lateLooks how many show what was before.
+	// changeLooks is the number of observations that a change of the power takes. lateLooks is the number of
+	// observations that show the previous state.
 	changeLooks, lateLooks = 2, 3
-	// look is the order of who only reads the power, as faults name it.
+	// look is the pseudo-order of a visit that only reads the power, for faults.
 	look powerOrder = "look"
 )
 
-// fault is what a controller answers instead: a status of Redfish with the words of a controller, or a completion code of IPMI.
+// fault replaces the answer of a controller: a status of Redfish with a message, or a completion code of IPMI.
 type fault struct {
 	order      powerOrder
 	names      []string
@@ -42,15 +43,16 @@ type fault struct {
 	code       byte
 }
 
-// simulatedMachine is a machine with its power. Its system takes a while to shut down, and does not hear the button while it starts.
+// simulatedMachine is a machine with its power. Its system takes a while to shut down, and ignores the button while it
+// starts.
 type simulatedMachine struct {
 	room *simulatedRoom
 	name string
-	// isCoarse says that its controller knows no power but on and off, as IPMI's.
+	// isCoarse reports whether the controller reports only on and off, as IPMI's do.
 	isCoarse bool
-	// isDeaf says that its system ignores the button.
+	// isDeaf reports whether the system ignores the button.
 	isDeaf bool
-	// isSilent says that its controller takes requests and answers none.
+	// isSilent reports whether the controller accepts requests and answers none.
 	isSilent bool
 	state    actuator.MachineState
 	left     int
@@ -60,8 +62,8 @@ type simulatedMachine struct {
 	orders   []powerOrder
 }
 
-// simulatedRoom has machines, a service of Redfish for those that have it, written from DMTF's public schema (DSP0266, DSP0268), and a
-// controller of IPMI for each of the others.
+// simulatedRoom has machines. Some share a Redfish service, written from DMTF's public schema (DSP0266, DSP0268). Each
+// of the others has an IPMI controller.
 type simulatedRoom struct {
 	actuator *Actuator
 	redfish  *httptest.Server
@@ -72,9 +74,9 @@ type simulatedRoom struct {
 	clusters int
 	isLate   bool
 	calls    int
-	// latency, if set, is how long a change of the power takes, instead of a number of looks.
+	// latency, if set, is how long a change of the power takes. Otherwise it takes a number of observations.
 	latency time.Duration
-	// interfere, if set, answers requests to Redfish instead.
+	// interfere, if set, answers requests to Redfish.
 	interfere func(http.ResponseWriter, *http.Request) bool
 }
 
@@ -82,7 +84,7 @@ func newRoom(t *testing.T) *simulatedRoom {
 	t.Helper()
 	r := &simulatedRoom{machines: map[string]*simulatedMachine{}, actuator: New(Options{VisitTimeout: visitTimeout, resend: resendSoon})}
 	r.redfish = httptest.NewUnstartedServer(r)
-	r.redfish.Config.ErrorLog = log.New(io.Discard, "", 0) // Handshakes that fail are the tests' own.
+	r.redfish.Config.ErrorLog = log.New(io.Discard, "", 0) // Tests provoke failing handshakes.
 	r.redfish.StartTLS()
 	t.Cleanup(r.redfish.Close)
 	return r
@@ -100,7 +102,7 @@ func (r *simulatedRoom) inject(t *testing.T, f fault) {
 	t.Cleanup(func() { r.change(func() { r.faults = nil }) })
 }
 
-// failure returns the fault of an order; without one its code is that of success.
+// failure returns the fault of an order. Without a fault its code is that of success.
 func (m *simulatedMachine) failure(order powerOrder) fault {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
@@ -118,7 +120,7 @@ func (m *simulatedMachine) isHanging() bool {
 	return m.isSilent
 }
 
-// look returns what the controller shows, and lets time go by.
+// look returns the state that the controller shows, and advances the machine.
 func (m *simulatedMachine) look() actuator.MachineState {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
@@ -152,7 +154,7 @@ func (m *simulatedMachine) arrive() {
 	}
 }
 
-// take carries an order out, and reports false if the power does not allow it.
+// take executes an order, and returns false if the power does not allow it.
 func (m *simulatedMachine) take(order powerOrder) bool {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
@@ -177,7 +179,7 @@ func (m *simulatedMachine) take(order powerOrder) bool {
 	return true
 }
 
-// ServeHTTP implements http.Handler: one service has all systems, as that of a chassis.
+// ServeHTTP implements http.Handler. One service has all systems, as the service of a chassis does.
 func (r *simulatedRoom) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	rest, isSystem := strings.CutPrefix(request.URL.Path, "/redfish/v1/Systems/")
 	name, action, _ := strings.Cut(rest, "/")
@@ -237,7 +239,7 @@ func (*simulatedRoom) serveReset(w http.ResponseWriter, request *http.Request, m
 	}
 }
 
-// write answers with everything in it that must not be shown.
+// write sends an answer with everything that must not be shown.
 func (f fault) write(w http.ResponseWriter, call int) {
 	if f.retryAfter != "" {
 		w.Header().Set("Retry-After", f.retryAfter)
@@ -257,7 +259,7 @@ func writeJSON(w http.ResponseWriter, status int, content any) {
 	_ = json.NewEncoder(w).Encode(content)
 }
 
-// simulatedCluster is a cluster in a room, whose machines have one protocol.
+// simulatedCluster is a cluster in a room. All its machines use one protocol.
 type simulatedCluster struct {
 	*simulatedRoom
 	t      *testing.T
@@ -285,7 +287,7 @@ func (r *simulatedRoom) credentials() map[string][]byte {
 	return map[string][]byte{usernameKey: []byte(goodUser), passwordKey: []byte(goodPassword), authorityKey: authority}
 }
 
-// Create makes machines of which each third, over Redfish, has a controller that knows no power but on and off.
+// Create creates machines. Over Redfish, the controller of every third one reports only on and off.
 func (c *simulatedCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
 	var ids []string
@@ -323,10 +325,10 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 		actuator.Other:              {status: http.StatusBadRequest, code: 0xcc},
 	}[class]
 	if !ok || c.isIPMI && f.code == codeDone {
-		return false // Power has no capacity, and IPMI refuses a login only.
+		return false // Switching on needs no capacity, and IPMI refuses only logins.
 	}
 	if op == actuatortest.Start {
-		// What runs is not told to.
+		// A running machine is not ordered to start.
 		c.change(func() {
 			for _, m := range c.machines {
 				m.state = actuator.Stopped

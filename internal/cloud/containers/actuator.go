@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package containers stops and starts the nodes of clusters that are containers, as kind and k3d make them, by the HTTP API that Docker and
-// Podman share. A cluster's nodes are the containers with a label that has its name, or those whose names have a prefix.
+// Package containers stops and starts the nodes of clusters that are containers, such as those of kind and k3d, with
+// the HTTP API that Docker and Podman share. A cluster's nodes are the containers that have a label with its name, or
+// a name with a given prefix.
 //
-// Reading order: engine_address.go (which engines may be reached) → credentials.go (the Secret) → client.go (one client per engine) →
-// list_containers.go (one listing for all clusters of an engine) → order.go (one call per container) → errors.go (messages for users).
+// Reading order: engine_address.go (the allowed engines) → credentials.go (the Secret) → client.go (one client per
+// engine) → list_containers.go (one listing for all clusters of an engine) → order.go (one call per container) →
+// errors.go (messages for users).
 package containers
 
 import (
@@ -23,19 +25,20 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Options say how to reach engines. The zero Options are good for production.
+// Options configure the access to engines. The zero value is suitable for production.
 type Options struct {
-	// Endpoints are the servers that ClusterDeployments may name, and whose words are shown to users.
+	// Endpoints are the servers that ClusterDeployments may name. Their messages are shown to users.
 	Endpoints egress.Endpoints
-	// Sockets are those of the manager's own machine that ClusterDeployments may name; none allows none.
+	// Sockets are the sockets on the manager's own machine that ClusterDeployments may name. If empty, none is
+	// allowed.
 	Sockets []Socket
 	// CallTimeout bounds one API call; 0 means 15 s.
 	CallTimeout time.Duration
-	// StopPatience is how long the end of a stop is waited for once the engine has the order; 0 means 2 s.
+	// StopPatience is how long to wait for the end of a stop after sending the order; 0 means 2 s.
 	StopPatience time.Duration
-	// Attempts is how often a listing or a start is tried while the engine does not answer; 0 means 4.
+	// Attempts is the number of attempts of a listing or a start while the engine does not answer; 0 means 4.
 	Attempts int
-	// Clock tells how long ago a container was told to stop; nil means the machine's.
+	// Clock measures how long ago a container was ordered to stop; nil means the system clock.
 	Clock clock.PassiveClock
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
 	"github.com/torpor-dev/torpor/internal/egress"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -32,18 +34,18 @@ func TestTroubleAtAnEngine(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault actuatortest.Fault
 		op    actuatortest.Operation
-		// calls is how often the operation is called for three containers.
+		// calls is the number of calls of the operation for three containers.
 		calls      int
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a listing is tried again as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusInternalServerError}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause is the account's":                     {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"a pause without end is not believed":          {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"a stop is never sent again":                   {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a stop that fails inside is of its container": {actuatortest.Fault{Operation: stop, Status: http.StatusInternalServerError}, actuatortest.Stop, 3, actuator.Other, 0},
-		"a start is tried again":                       {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a redirect is not followed":                   {actuatortest.Fault{Operation: list, Status: http.StatusTemporaryRedirect}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a failed listing is retried as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusInternalServerError}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is left to the account":                  {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"an endless pause is capped":                      {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"a failed stop call is not retried":               {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a failed stop concerns its container only":       {actuatortest.Fault{Operation: stop, Status: http.StatusInternalServerError}, actuatortest.Stop, 3, actuator.Other, 0},
+		"a failed start call is retried":                  {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a redirect is not followed":                      {actuatortest.Fault{Operation: list, Status: http.StatusTemporaryRedirect}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startEngine(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -51,7 +53,7 @@ func TestTroubleAtAnEngine(t *testing.T) {
 	}
 }
 
-// TestAContainerThatIsToldToStopCountsAsStopping has one that does not end at all, as Docker shows it.
+// TestAContainerThatIsToldToStopCountsAsStopping has a container that never ends, as Docker shows it.
 func TestAContainerThatIsToldToStopCountsAsStopping(t *testing.T) {
 	engine := startEngine(t)
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
@@ -76,10 +78,34 @@ func TestAContainerThatIsToldToStopCountsAsStopping(t *testing.T) {
 	}
 	expectState(actuator.Stopping)
 	if err := engine.actuator.Start(t.Context(), c.Target(), []string{id}); actuator.ClassOf(err) != actuator.WrongState {
-		t.Errorf("start what is about to stop: %v, want class %q", err, actuator.WrongState)
+		t.Errorf("start a stopping container: %v, want class %q", err, actuator.WrongState)
 	}
 	now.SetTime(now.Now().Add(stopGrace + stopMargin))
-	expectState(actuator.Running) // The engine has lost the order, and the next pass sends it again.
+	expectState(actuator.Running) // The engine lost the order, and the next pass repeats it.
+}
+
+// TestSuccessAfterThePatienceIsNotTheEndOfAStop has an engine whose answer arrives while the connection closes.
+func TestSuccessAfterThePatienceIsNotTheEndOfAStop(t *testing.T) {
+	c := &engineClient{
+		http: &http.Client{Transport: lateEngine{}}, timeout: time.Minute, patience: time.Millisecond,
+		stops: &orders.PendingStops{Clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), Window: stopGrace},
+	}
+	if err := c.StopMachine(t.Context(), "a"); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if !c.stops.IsPending("a") {
+		t.Error("expected the stop to be pending, found that it was taken as ended")
+	}
+}
+
+// lateEngine answers an order with an empty success once the client has ended the request.
+type lateEngine struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (lateEngine) RoundTrip(r *http.Request) (*http.Response, error) {
+	httptrace.ContextClientTrace(r.Context()).WroteRequest(httptrace.WroteRequestInfo{})
+	<-r.Context().Done()
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
 func TestAPausedContainerIsStoppedAndStarted(t *testing.T) {
@@ -126,13 +152,13 @@ func TestWhichEnginesMayBeReached(t *testing.T) {
 		"a server that is listed":                   {"tcp://10.0.0.9:2376", "fleet", Options{Endpoints: listed}, ""},
 		"a server that is not listed":               {"tcp://192.168.0.9:2376", "fleet", Options{Endpoints: listed}, "expected a server that --allow-endpoints lists, found 192.168.0.9"},
 		"a metadata service":                        {"tcp://169.254.169.254:80", "fleet", Options{}, "169.254.169.254: the address is link-local"},
-		"a server without encryption":               {"http://10.0.0.9:2375", "fleet", Options{}, "which is always spoken to by TLS"},
+		"a server without encryption":               {"http://10.0.0.9:2375", "fleet", Options{}, "which always uses TLS"},
 		"a server behind a shell":                   {"ssh://root@10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
 		"a server with a path":                      {"tcp://10.0.0.9:2376/v1.40", "fleet", Options{}, "expected tcp://HOST:PORT"},
 		"a server with a login":                     {"tcp://me:secret@10.0.0.9:2376", "fleet", Options{}, "expected tcp://HOST:PORT"},
 		"a server without a port":                   {"tcp://10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
 		"a socket that is listed for the namespace": {"unix:///var/run/docker.sock", "fleet", Options{Sockets: sockets}, ""},
-		"a socket that is listed for another one":   {"unix:///var/run/docker.sock", "team-a", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
+		"a socket listed for another namespace":     {"unix:///var/run/docker.sock", "team-a", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
 		"another socket":                            {"unix:///run/containerd/containerd.sock", "fleet", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
 		"a socket by a way round":                   {"unix:///var/run/../run/docker.sock", "fleet", Options{Sockets: sockets}, "expected a path after unix://"},
 		"a socket while none is listed":             {"unix:///var/run/docker.sock", "fleet", Options{}, "expected a socket that --container-engine-sockets lists"},
@@ -152,7 +178,7 @@ func TestWhichEnginesMayBeReached(t *testing.T) {
 	}
 }
 
-// TestASocketIsUsedByItsNamespace has an engine that only the manager's machine reaches.
+// TestASocketIsUsedByItsNamespace has an engine that only the manager's machine can reach.
 func TestASocketIsUsedByItsNamespace(t *testing.T) {
 	engine := startEngine(t)
 	socket := filepath.Join(t.TempDir(), "engine.sock")
@@ -188,21 +214,21 @@ func TestStrangersAreToldApart(t *testing.T) {
 		change func(map[string][]byte)
 		want   string
 	}{
-		"a client that the engine does not know": {func(secret map[string][]byte) {
+		"a client unknown to the engine": {func(secret map[string][]byte) {
 			own := stranger.newCredentials(t)
 			secret[certificateKey], secret[privateKeyKey] = own[certificateKey], own[privateKeyKey]
-		}, "the engine does not take the certificate"},
-		"an engine that the Secret does not know":    {func(secret map[string][]byte) { secret[authorityKey] = stranger.PEM }, "the engine's certificate is not one of ca.crt"},
-		"an engine that only the Secret would know":  {func(secret map[string][]byte) { delete(secret, authorityKey) }, "the engine's certificate is not one of ca.crt"},
-		"a key that is not that of the certificate":  {func(secret map[string][]byte) { secret[privateKeyKey] = stranger.newCredentials(t)[privateKeyKey] }, "must be a certificate in PEM and its key"},
-		"an authority that is no certificate in PEM": {func(secret map[string][]byte) { secret[authorityKey] = []byte("x") }, "ca.crt of the credentials Secret must be"},
+		}, "the engine rejects the certificate"},
+		"an engine with an unknown authority":           {func(secret map[string][]byte) { secret[authorityKey] = stranger.PEM }, "the engine's certificate is not signed by ca.crt"},
+		"an engine without its authority in the Secret": {func(secret map[string][]byte) { delete(secret, authorityKey) }, "the engine's certificate is not signed by ca.crt"},
+		"a key of another certificate":                  {func(secret map[string][]byte) { secret[privateKeyKey] = stranger.newCredentials(t)[privateKeyKey] }, "must be a certificate in PEM and its key"},
+		"an authority that is not in PEM":               {func(secret map[string][]byte) { secret[authorityKey] = []byte("x") }, "ca.crt of the credentials Secret must be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := c.Target()
 			target.Credentials = maps.Clone(c.credentials)
 			row.change(target.Credentials)
-			// The alert of an engine that hangs up at once may be lost with the connection.
-			testenv.Eventually(t, "the actuator says so", func() error {
+			// An engine that closes the connection at once may lose the alert.
+			testenv.Eventually(t, "the actuator reports the certificate", func() error {
 				_, err := engine.actuator.Observe(t.Context(), target)
 				isSaid := actuator.ClassOf(err) == actuator.CredentialsInvalid && strings.Contains(err.Error(), row.want)
 				return testenv.ErrorIf(!isSaid, "found %v, want class %q and %q", err, actuator.CredentialsInvalid, row.want)
@@ -212,7 +238,7 @@ func TestStrangersAreToldApart(t *testing.T) {
 }
 
 func TestWordsOfAnEngineAreShownOnceItIsListed(t *testing.T) {
-	for name, isListed := range map[string]bool{"an engine that is listed": true, "an engine that is not": false} {
+	for name, isListed := range map[string]bool{"a listed engine": true, "an unlisted engine": false} {
 		t.Run(name, func(t *testing.T) {
 			engine := startEngine(t)
 			if isListed {
@@ -223,7 +249,7 @@ func TestWordsOfAnEngineAreShownOnceItIsListed(t *testing.T) {
 			engine.Inject(t, actuatortest.Fault{Operation: stop, Status: http.StatusBadRequest, Message: "no way: " + strings.Repeat("a", 64) + strings.Repeat(" x", 1000)})
 			err := engine.actuator.Stop(t.Context(), c.Target(), ids)
 			if err == nil || strings.Contains(err.Error(), "no way: <id>") != isListed || len(err.Error()) > 1000 {
-				t.Errorf("found %v, want the engine's words: %t", err, isListed)
+				t.Errorf("found %v, want the engine's message: %t", err, isListed)
 			}
 		})
 	}
@@ -232,13 +258,13 @@ func TestWordsOfAnEngineAreShownOnceItIsListed(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	const id = "0123456789ab"
 	for name, row := range map[string]struct{ answer, want string }{
-		"an answer that is not JSON":           {`<html>`, "its answer is not one of a container engine"},
-		"an answer that is no list":            {`{"Id":"x"}`, "its answer is not one of a container engine"},
-		"a container without an id":            {`[{}]`, "its answer is not one of a container engine"},
-		"a container whose id is a path":       {`[{"Id":"../../images/json"}]`, "its answer is not one of a container engine"},
-		"an id that is longer than any is":     {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "its answer is not one of a container engine"},
-		"a list that breaks off":               {`[{"Id":"` + id + `"},`, "its answer is not one of a container engine"},
-		"a list without an end":                {`[{"Id":"` + id + `"}`, "its answer is not one of a container engine"},
+		"an answer that is not JSON":           {`<html>`, "its answer is not a valid container engine response"},
+		"an answer that is not a list":         {`{"Id":"x"}`, "its answer is not a valid container engine response"},
+		"a container without an id":            {`[{}]`, "its answer is not a valid container engine response"},
+		"a container whose id is a path":       {`[{"Id":"../../images/json"}]`, "its answer is not a valid container engine response"},
+		"an id that is longer than any is":     {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "its answer is not a valid container engine response"},
+		"a list that breaks off":               {`[{"Id":"` + id + `"},`, "its answer is not a valid container engine response"},
+		"a list without an end":                {`[{"Id":"` + id + `"}`, "its answer is not a valid container engine response"},
 		"more containers than an engine has":   {`[` + strings.Repeat(`{"Id":"`+id+`"},`, maxContainers) + `{"Id":"` + id + `"}]`, "its list has more than 10000 containers"},
 		"an answer that is larger than a list": {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "its answer is larger than allowed"},
 	} {
@@ -250,7 +276,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			}
 			found, err := engine.actuator.Observe(t.Context(), engine.newCluster().Target())
 			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
-				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+				t.Errorf("found %v and %v, want an error of class %q with %q", found, err, actuator.Unreachable, row.want)
 			}
 		})
 	}

@@ -19,26 +19,26 @@ import (
 )
 
 const (
-	// maxAnswerBytes is for a listing of some ten thousand containers.
+	// maxAnswerBytes allows for a listing of some ten thousand containers.
 	maxAnswerBytes = 16 << 20
 	dialTimeout    = 10 * time.Second
 )
 
-// engineClient speaks to one engine.
+// engineClient accesses one engine.
 type engineClient struct {
-	// account is the client's name outside: a hash of all that it is made of.
+	// account is the public name of the client: a hash of all fields that identify it.
 	account string
-	// owner is the engine's name among all accounts of all clouds.
+	// owner is the engine's name among the accounts of all clouds.
 	owner string
 	base  url.URL
-	// isTrusted says that the administrator lists the engine, so that its words may be shown.
+	// isTrusted reports whether the administrator lists the engine, so that its messages may be shown.
 	isTrusted         bool
 	http              *http.Client
 	timeout, patience time.Duration
 	stops             *orders.PendingStops
 }
 
-// clientFor returns the client for the target's engine; a changed Secret gets another one.
+// clientFor returns the client for the target's engine. A changed Secret gets a new client.
 func (a *Actuator) clientFor(t actuator.Target) (*engineClient, error) {
 	address, err := parseAddress(t.Cloud)
 	if err != nil {
@@ -89,10 +89,10 @@ func (a *Actuator) newClient(address engineAddress, t actuator.Target, account s
 // Name implements rest.OneByOneAccount.
 func (c *engineClient) Name() string { return c.account }
 
-// RequireStopRights implements rest.OneByOneAccount. Who may speak to an engine may do everything there.
+// RequireStopRights implements rest.OneByOneAccount. A client of an engine has all rights there.
 func (*engineClient) RequireStopRights(context.Context, []string) error { return nil }
 
-// send sends a request and reads the answer with read, if it is one of success. Others are *answerError.
+// send sends a request, and reads a successful answer with read. Any other answer becomes an *answerError.
 func (c *engineClient) send(ctx context.Context, method, path string, query url.Values, read func(io.Reader) error) error {
 	u := c.base
 	u.Path, u.RawQuery = path, query.Encode()
@@ -105,12 +105,12 @@ func (c *engineClient) send(ctx context.Context, method, path string, query url.
 	if err != nil {
 		return fmt.Errorf("send the request: %w", err)
 	}
-	defer func() { _ = answer.Body.Close() }() // What was read counts.
+	defer func() { _ = answer.Body.Close() }() // The answer is complete.
 	switch {
-	case answer.StatusCode == http.StatusNotModified: // It is already so.
+	case answer.StatusCode == http.StatusNotModified: // The container is in that state already.
 		return nil
 	case answer.StatusCode >= http.StatusMultipleChoices:
-		content, err := io.ReadAll(answer.Body) // Its size is the transport's matter.
+		content, err := io.ReadAll(answer.Body) // The transport limits its size.
 		if err != nil {
 			return fmt.Errorf("read the answer: %w", err)
 		}

@@ -9,21 +9,22 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// The keys of the credentials Secret are those of kubernetes.io/tls and of cert-manager.
+// The keys of the credentials Secret are those of kubernetes.io/tls and cert-manager.
 const (
 	certificateKey = "tls.crt"
 	privateKeyKey  = "tls.key"
 	authorityKey   = "ca.crt"
 )
 
-// readCredentials returns how to speak to an engine by TLS. An engine without client certificates would serve everybody.
+// readCredentials returns the TLS settings for an engine. A client certificate is required, because an engine without
+// one accepts any client.
 func readCredentials(secret map[string][]byte) (*tls.Config, error) {
 	for _, key := range []string{certificateKey, privateKeyKey} {
 		if len(secret[key]) == 0 {
 			return nil, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s: add it", key)
 		}
 	}
-	// What the parser says may hold a part of the text, and any part may be a secret.
+	// The parser's error may contain a part of the text, and any part may be secret.
 	pair, err := tls.X509KeyPair(secret[certificateKey], secret[privateKeyKey])
 	if err != nil {
 		return nil, actuator.Errorf(actuator.CredentialsInvalid, "%s and %s of the credentials Secret must be a certificate in PEM and its key: correct them", certificateKey, privateKeyKey)

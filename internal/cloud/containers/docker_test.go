@@ -23,12 +23,12 @@ import (
 
 const (
 	nodeImage = "node:1"
-	// quickNode ends when it is told to; slowNode takes a second longer than the actuator waits.
+	// quickNode ends when it receives the signal. slowNode takes a second longer than the actuator waits.
 	quickNode = `trap exit TERM; while :; do /busybox sleep 1 & wait; done`
 	slowNode  = `trap "/busybox sleep 1; exit" TERM; while :; do /busybox sleep 1 & wait; done`
 )
 
-// startDocker starts a real container engine, with the simulated faults before it.
+// startDocker starts a real container engine behind the simulated faults.
 func startDocker(t *testing.T) *simulatedEngine {
 	t.Helper()
 	tree := os.Getenv("TORPOR_ENGINE")
@@ -42,7 +42,7 @@ func startDocker(t *testing.T) *simulatedEngine {
 	socket := filepath.Join(dir, "docker.sock")
 	process := testenv.StartProcess(t, filepath.Join(tree, "usr/sbin/dockerd"), []string{
 		"--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"), "--pidfile", filepath.Join(dir, "pid"), "--host", "unix://" + socket,
-		// Nothing of the machine's own network is changed.
+		// The machine's own network is not changed.
 		"--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false", "--storage-driver=vfs",
 	}, []string{
 		"PATH=" + filepath.Join(tree, "usr/bin") + ":" + filepath.Join(tree, "usr/sbin") + ":" + os.Getenv("PATH"),
@@ -79,7 +79,7 @@ func findLibraries(t *testing.T, tree string) string {
 	return all
 }
 
-// importImage makes the image of nodes, which is one program.
+// importImage creates the image of nodes, which is one program.
 func (s *simulatedEngine) importImage(t *testing.T, program string) {
 	t.Helper()
 	content, err := os.ReadFile(program)
@@ -93,7 +93,7 @@ func (s *simulatedEngine) importImage(t *testing.T, program string) {
 	testenv.ExpectNoError(t, s.askDocker(t.Context(), http.MethodPost, "/images/create?fromSrc=-&repo=node&tag=1", &image, nil))
 }
 
-// askDocker sends a request to the engine past the actuator.
+// askDocker sends a request directly to the engine, without the actuator.
 func (s *simulatedEngine) askDocker(ctx context.Context, method, path string, body io.Reader, answer any) error {
 	r, err := http.NewRequestWithContext(ctx, method, "http://docker"+path, body)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *simulatedEngine) askDocker(ctx context.Context, method, path string, bo
 // dockerCluster is a cluster whose nodes are containers of a real engine.
 type dockerCluster struct{ *simulatedCluster }
 
-// Create makes containers and starts them; each third takes its time to end. They go with the test.
+// Create creates containers and starts them. Every third one is slow to end. They are removed with the test.
 func (c dockerCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
 	var ids []string

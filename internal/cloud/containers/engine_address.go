@@ -12,10 +12,12 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// Socket is an entry of --container-engine-sockets: an engine of the manager's own machine, and for whose clusters it is.
+// Socket is an entry of --container-engine-sockets: an engine on the manager's own machine, and the namespace whose
+// clusters may use it.
 type Socket struct{ namespace, path string }
 
-// ParseSockets reads NAMESPACE=PATH. Whoever reaches the engine of a machine owns the machine, so that no namespace stands for all.
+// ParseSockets parses NAMESPACE=PATH. Access to the engine of a machine means control of the machine, so there is no
+// wildcard for all namespaces.
 func ParseSockets(list []string) ([]Socket, error) {
 	var sockets []Socket
 	for _, entry := range list {
@@ -28,12 +30,12 @@ func ParseSockets(list []string) ([]Socket, error) {
 	return sockets, nil
 }
 
-// engineAddress is where an engine is: the path of a socket, or a host with its port.
+// engineAddress is the address of an engine: the path of a socket, or a host with its port.
 type engineAddress struct{ socket, host string }
 
 const socketScheme = "unix://"
 
-// parseAddress reads what docker's own client takes, but for what has no encryption and what runs programs.
+// parseAddress accepts the addresses of docker's own client, except unencrypted ones and those that run programs.
 func parseAddress(text string) (engineAddress, error) {
 	if file, ok := strings.CutPrefix(text, socketScheme); ok {
 		if !path.IsAbs(file) || path.Clean(file) != file {
@@ -43,12 +45,13 @@ func parseAddress(text string) (engineAddress, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || !slices.Contains([]string{"tcp", "https"}, u.Scheme) || u.Hostname() == "" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return engineAddress{}, actuator.Errorf(actuator.Other, "spec.platform.containers.engine: expected tcp://HOST:PORT, which is always spoken to by TLS, or unix:///PATH: correct it")
+		return engineAddress{}, actuator.Errorf(actuator.Other, "spec.platform.containers.engine: expected tcp://HOST:PORT, which always uses TLS, or unix:///PATH: correct it")
 	}
 	return engineAddress{host: u.Host}, nil
 }
 
-// allowAddress refuses an engine that the target's owner may not reach. Whoever writes a ClusterDeployment names the engine.
+// allowAddress refuses an engine that the owner of the target may not reach. The author of a ClusterDeployment chooses
+// the engine.
 func (o *Options) allowAddress(address engineAddress, t actuator.Target) error {
 	if address.socket != "" {
 		if t.Role != nil && slices.Contains(o.Sockets, Socket{t.Role.Namespace, address.socket}) {

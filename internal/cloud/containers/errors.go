@@ -22,14 +22,14 @@ import (
 )
 
 var (
-	errNotAnEngine = errors.New("the answer is not one of a container engine")
+	errNotAnEngine = errors.New("the answer is not a valid container engine response")
 	errListTooLong = errors.New("the list has more containers than an engine may have")
 )
 
-// answerError is an answer that is no success.
+// answerError is an answer with an error status.
 type answerError struct {
 	status int
-	// message is what the engine says; it may be empty.
+	// message is the engine's message. It may be empty.
 	message    string
 	retryAfter time.Duration
 }
@@ -42,19 +42,21 @@ func readFailure(answer *http.Response, content []byte) error {
 	var words struct {
 		Message string `json:"message"`
 	}
-	if json.Unmarshal(content, &words) == nil { // An answer without words still has its status.
+	if json.Unmarshal(content, &words) == nil { // An answer without a message still has its status.
 		failure.message = words.Message
 	}
 	return failure
 }
 
-// isAboutState reports whether an order may have been refused for what the container does: engines answer with either status.
+// isAboutState reports whether an order may have been refused because of the container's state. Engines use either
+// status for that.
 func isAboutState(err error) bool {
 	failure, ok := errors.AsType[*answerError](err)
 	return ok && (failure.status == http.StatusConflict || failure.status == http.StatusInternalServerError)
 }
 
-// explainError turns an error into an *orders.RefusedError or an *actuator.Error with a message that is the same each time.
+// explainError converts an error to an *orders.RefusedError or an *actuator.Error. The message is the same at each
+// repetition.
 func (c *engineClient) explainError(operation string, err error) error {
 	if refused, ok := errors.AsType[*orders.RefusedError](err); ok {
 		return refused
@@ -74,7 +76,7 @@ func (c *engineClient) explainError(operation string, err error) error {
 	}
 }
 
-// classOf sorts answers by what can be done about them.
+// classOf classifies answers by the possible remedies.
 func classOf(operation string, failure *answerError) actuator.ErrorClass {
 	switch {
 	case failure.status == http.StatusUnauthorized:
@@ -90,7 +92,7 @@ func classOf(operation string, failure *answerError) actuator.ErrorClass {
 	case operation == start && isPortTaken(failure):
 		return actuator.NoCapacity
 	case failure.status == http.StatusInternalServerError && operation != list:
-		return actuator.Other // Engines say so of a single container, too: of one whose mount is gone, or whose image is.
+		return actuator.Other // Engines use it for one container too, such as one whose mount or image is missing.
 	case failure.status >= http.StatusInternalServerError, failure.status < http.StatusBadRequest:
 		return actuator.Unreachable
 	default:
@@ -98,7 +100,7 @@ func classOf(operation string, failure *answerError) actuator.ErrorClass {
 	}
 }
 
-// isPortTaken reports whether another program has taken the container's port, and may give it back.
+// isPortTaken reports whether another program occupies the container's port. It may release the port later.
 func isPortTaken(err error) bool {
 	failure, ok := errors.AsType[*answerError](err)
 	if !ok {
@@ -107,7 +109,7 @@ func isPortTaken(err error) bool {
 	return strings.Contains(failure.message, "port is already allocated") || strings.Contains(failure.message, "address already in use")
 }
 
-// explainMissingAnswer explains an error that is not the API's.
+// explainMissingAnswer describes an error other than an answer of the API.
 func explainMissingAnswer(operation string, err error) error {
 	unverified, isUnverified := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
@@ -118,19 +120,19 @@ func explainMissingAnswer(operation string, err error) error {
 	case errors.Is(err, errListTooLong):
 		return unreachableErrorf(operation, "its list has more than %d containers", maxContainers)
 	case errors.Is(err, errNotAnEngine):
-		return unreachableErrorf(operation, "its answer is not one of a container engine")
+		return unreachableErrorf(operation, "its answer is not a valid container engine response")
 	case isAboutOwnCertificate(err):
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine does not take the certificate: correct %s and %s in the credentials Secret", operation, certificateKey, privateKeyKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine rejects the certificate: correct %s and %s in the credentials Secret", operation, certificateKey, privateKeyKey)
 	case isUnverified && unverified != nil:
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine's certificate is not one of %s in the credentials Secret, or not for this address: correct them%s",
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine's certificate is not signed by %s in the credentials Secret, or not valid for this address: correct them%s",
 			operation, authorityKey, describeCertificate(unverified.Err))
 	default:
 		return unreachableErrorf(operation, "it does not answer")
 	}
 }
 
-// isAboutOwnCertificate reports whether the engine has ended the connection because of the client's certificate. The library's type of alerts
-// is its own.
+// isAboutOwnCertificate reports whether the engine closed the connection because of the client's certificate. The
+// library does not export its type of alerts.
 func isAboutOwnCertificate(err error) bool {
 	alert, ok := errors.AsType[*net.OpError](err)
 	if !ok || alert.Op != "remote error" || alert.Err == nil {
@@ -140,7 +142,7 @@ func isAboutOwnCertificate(err error) bool {
 	return strings.Contains(text, "certificate") || strings.Contains(text, "access denied")
 }
 
-// describeCertificate says why a certificate does not count, without the words of the server.
+// describeCertificate returns why a certificate is not accepted, without the server's message.
 func describeCertificate(err error) string {
 	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
 	if ok && invalid.Reason == x509.Expired {
@@ -153,15 +155,15 @@ func unreachableErrorf(operation, format string, args ...any) error {
 	return actuator.Errorf(actuator.Unreachable, "%s at the container engine: %s; check that it runs, and spec.platform.containers.engine", operation, fmt.Sprintf(format, args...))
 }
 
-// describe returns what an engine says, if the administrator lists it: whoever writes the ClusterDeployment chooses the engine, and could
-// read other servers by their answers.
+// describe returns the engine's message if the administrator lists the engine. The author of the ClusterDeployment
+// chooses the engine, and could otherwise read answers of other servers.
 func (c *engineClient) describe(failure *answerError) string {
 	const longest = 400
 	status := fmt.Sprintf("status %d %s", failure.status, http.StatusText(failure.status))
 	if !c.isTrusted || failure.message == "" {
 		return status
 	}
-	// Ids are the same each time but long, and machines are named beside them.
+	// IDs do not change but are long, and the message names the machines anyway.
 	message := regexp.MustCompile(`\b[0-9a-f]{32,64}\b`).ReplaceAllString(strings.ToValidUTF8(failure.message, ""), "<id>")
 	message = strings.Join(strings.Fields(message), " ")
 	if letters := []rune(message); len(letters) > longest {

@@ -14,8 +14,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too. One of the containers
-// is paused while it hibernates: it counts as off but for its memory, and is stopped again.
+// TestAClusterHibernatesAndResumes uses the real controller and an API server that serves as the target cluster's too.
+// One of the containers is paused during hibernation. It counts as off but still holds its memory, and is stopped
+// again.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	engine := startEngine(t)
 	c := engine.newCluster()

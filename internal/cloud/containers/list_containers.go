@@ -25,7 +25,7 @@ const (
 	maxAddresses  = 64
 )
 
-// engineContainer is a container in a listing, as far as Torpor reads it.
+// engineContainer is the part of a container in a listing that Torpor reads.
 type engineContainer struct {
 	ID              string            `json:"Id"`
 	Names           []string          `json:"Names"`
@@ -39,11 +39,11 @@ type engineContainer struct {
 	} `json:"NetworkSettings"`
 }
 
-// ListMachines implements rest.OneByOneAccount. The API gives all of them at once, without pages; its filters find labels that must all
-// be there, so that one for each cluster would be a call for each.
+// ListMachines implements rest.OneByOneAccount. The API lists all containers in one answer, without pages. Its filters
+// match containers that have all given labels, so filtering would need one call for each cluster.
 func (c *engineClient) ListMachines(ctx context.Context, selectors []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(selectors, "") {
-		return nil, actuator.Errorf(actuator.Other, "nothing says what the containers are found by: set spec.clusterMetadata.infraID, or spec.platform.containers.namePrefix")
+		return nil, actuator.Errorf(actuator.Other, "nothing identifies the containers: set spec.clusterMetadata.infraID, or spec.platform.containers.namePrefix")
 	}
 	found := map[string][]actuator.Machine{}
 	err := c.call(ctx, list, func(ctx context.Context) error {
@@ -66,7 +66,7 @@ func (c *engineClient) ListMachines(ctx context.Context, selectors []string) (ma
 	return found, nil
 }
 
-// readContainers reads a listing one container at a time, so that a long one takes no memory.
+// readContainers decodes a listing one container at a time, so that a long listing needs little memory.
 func readContainers(body io.Reader, use func(*engineContainer)) error {
 	decoder := json.NewDecoder(body)
 	if opening, err := decoder.Token(); err != nil || opening != json.Delim('[') {
@@ -82,22 +82,22 @@ func readContainers(body io.Reader, use func(*engineContainer)) error {
 			return errListTooLong
 		case !isContainerID(e.ID):
 			return errNotAnEngine
-		case e.State == "removing", e.State == "dead": // It is on its way out, or has got stuck there.
+		case e.State == "removing", e.State == "dead": // It is being removed, or its removal is stuck.
 		default:
 			use(&e)
 		}
 	}
 	if _, err := decoder.Token(); err != nil {
-		return notAnEngine(err) // A listing that is cut off would make running containers look gone.
+		return notAnEngine(err) // In a truncated listing, running containers would seem removed.
 	}
 	return nil
 }
 
-// isContainerID keeps ids from being paths.
+// isContainerID rejects IDs that could be paths.
 func isContainerID(id string) bool { return regexp.MustCompile(`^[0-9a-f]{12,64}$`).MatchString(id) }
 
-// isSelectedBy reports whether a container is one of those that are found by LABEL=VALUE, or by the beginning of their names, which hold no
-// equals sign.
+// isSelectedBy reports whether a container matches a selector: LABEL=VALUE, or the prefix of its name. Names contain
+// no equals sign.
 func (e *engineContainer) isSelectedBy(selector string) bool {
 	if label, value, isLabel := strings.Cut(selector, "="); isLabel {
 		found, hasLabel := e.Labels[label]
@@ -106,7 +106,8 @@ func (e *engineContainer) isSelectedBy(selector string) bool {
 	return slices.ContainsFunc(e.Names, func(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "/"), selector) })
 }
 
-// nameIn returns what a selector says of the names of a cluster's containers: kind and k3d have the cluster's own name in the label.
+// nameIn returns the prefix of the names of a cluster's containers. In kind and k3d, the label's value is the
+// cluster's own name.
 func nameIn(selector string) string {
 	if _, value, isLabel := strings.Cut(selector, "="); isLabel {
 		return value
@@ -126,23 +127,23 @@ func (c *engineClient) machineOf(e *engineContainer, selector string) actuator.M
 	return m
 }
 
-// stateOf returns what a container does, and whether it is off and keeps its memory.
+// stateOf returns the state of a container, and whether it is off but still holds its memory.
 func stateOf(state string) (machine actuator.MachineState, holdsCapacity bool) {
 	switch state {
 	case "running":
 		return actuator.Running, false
-	case "stopping": // Podman's; Docker shows such a container as running.
+	case "stopping": // Only Podman has this state; Docker reports such a container as running.
 		return actuator.Stopping, false
 	case "paused":
 		return actuator.Stopped, true
 	case "created", "configured", "initialized", "exited", "stopped":
 		return actuator.Stopped, false
 	default:
-		return actuator.Starting, false // It restarts, or is what no engine had so far: neither on nor off, and waited for.
+		return actuator.Starting, false // Restarting or unknown: neither on nor off, and waited for.
 	}
 }
 
-// addresses returns a container's addresses in all its networks.
+// addresses returns the addresses of a container in all its networks.
 func (e *engineContainer) addresses() []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(e.NetworkSettings.Networks)) {
@@ -159,5 +160,5 @@ func (e *engineContainer) addresses() []string {
 	return all
 }
 
-// notAnEngine keeps what says that the connection or the budget was at fault.
+// notAnEngine keeps err, which may report that the connection or the budget caused the failure.
 func notAnEngine(err error) error { return errors.Join(errNotAnEngine, err) }

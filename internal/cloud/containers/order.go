@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
-// The operations, as messages name them.
+// The operations, with the names that messages use.
 const (
 	list  = "list containers"
 	stop  = "stop containers"
@@ -25,13 +25,14 @@ const (
 )
 
 const (
-	// stopGrace is how long the processes of a container have to end, before the engine kills them; those of a node end their Pods first.
+	// stopGrace is how long the processes of a container may take to end before the engine kills them. The processes
+	// of a node end their Pods first.
 	stopGrace = 30 * time.Second
-	// stopMargin is how long the engine takes on top of that.
+	// stopMargin is the additional time that the engine may take.
 	stopMargin = 10 * time.Second
 )
 
-// errStopGoesOn means that the engine has an order, and that nobody waits for its end any more.
+// errStopGoesOn means that the engine accepted the order, and that the wait for its end is over.
 var errStopGoesOn = errors.New("the engine goes on stopping the container")
 
 // StopMachine implements rest.OneByOneAccount.
@@ -45,7 +46,7 @@ func (c *engineClient) StopMachine(ctx context.Context, id string) error {
 		switch {
 		case err != nil:
 			return err
-		case state == "paused": // Podman stops no container that is frozen.
+		case state == "paused": // Podman does not stop a paused container.
 			if err := c.send(ctx, http.MethodPost, pathOf(id, "unpause"), nil, nil); err != nil {
 				return err
 			}
@@ -58,7 +59,8 @@ func (c *engineClient) StopMachine(ctx context.Context, id string) error {
 	})
 }
 
-// sendStop has a container stopped. The engine answers once it is off, which may take the whole grace; it goes on when nobody waits.
+// sendStop orders a stop, and waits for the answer until the patience ends. The engine answers once the container is
+// off, which may take the whole grace period. A client that disconnects earlier does not cancel the stop.
 func (c *engineClient) sendStop(ctx context.Context, id string) error {
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -68,14 +70,17 @@ func (c *engineClient) sendStop(ctx context.Context, id string) error {
 		}
 	}})
 	err := c.send(traced, http.MethodPost, pathOf(id, "stop"), url.Values{"t": {strconv.Itoa(int(stopGrace.Seconds()))}}, nil)
-	if _, isAnswer := errors.AsType[*answerError](err); err == nil || isAnswer || ctx.Err() != nil || !errors.Is(context.Cause(limited), errStopGoesOn) {
+	// A success does not count once the patience has ended. A server whose handler returns when the connection closes
+	// answers with an empty 200. Go's transport still returns what it reads between its close_notify and the close of
+	// the connection.
+	if _, isAnswer := errors.AsType[*answerError](err); isAnswer || ctx.Err() != nil || !errors.Is(context.Cause(limited), errStopGoesOn) {
 		return err
 	}
 	c.stops.Remember(id)
 	return nil
 }
 
-// StartMachine implements rest.OneByOneAccount, also for a container that is paused.
+// StartMachine implements rest.OneByOneAccount. It also resumes a paused container.
 func (c *engineClient) StartMachine(ctx context.Context, id string) error {
 	return c.call(ctx, start, func(ctx context.Context) error {
 		if c.stops.IsPending(id) {
@@ -84,7 +89,7 @@ func (c *engineClient) StartMachine(ctx context.Context, id string) error {
 				return err
 			}
 			if state == "running" || state == "stopping" {
-				return &orders.RefusedError{Class: actuator.WrongState, Code: "stopping", Message: "it is started once it has stopped"}
+				return &orders.RefusedError{Class: actuator.WrongState, Code: "stopping", Message: "the container is stopping, and is started once it has stopped"}
 			}
 		}
 		c.stops.ForgetMachine(id)

@@ -31,17 +31,18 @@ import (
 
 const (
 	kindLabel = "io.x-k8s.kind.cluster"
-	// callTimeout is long for busy machines.
+	// callTimeout is long enough for busy machines.
 	callTimeout = 2 * time.Minute
-	// stopPatience is over before a stubborn container ends.
+	// stopPatience ends before a stubborn container does.
 	stopPatience = 500 * time.Millisecond
-	// endLooks is how many listings a stubborn container lives on after its stop, and lateLooks how many show what was before.
+	// endLooks is the number of listings for which a stubborn container still runs after its stop. lateLooks is the
+	// number of listings that show the previous state.
 	endLooks, lateLooks = 2, 3
 	// secretWord is in each message of the engine, and must not be shown.
 	secretWord = "words-that-must-not-be-shown"
 )
 
-// authority signs the certificates of an engine and of who may speak to it.
+// authority signs the certificates of an engine and of its clients.
 type authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -55,7 +56,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign returns a certificate and its key in PEM; the first one is the authority's own.
+// sign returns a certificate and its key in PEM. The first certificate is the authority's own.
 func (a *authority) sign(t *testing.T, template *x509.Certificate) (certificate, key []byte) {
 	t.Helper()
 	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -87,7 +88,7 @@ func (a *authority) signServer(t *testing.T) (certificate, key []byte) {
 	return a.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 }
 
-// newCredentials returns a Secret of somebody whom the engine lets in.
+// newCredentials returns a Secret of a client that the engine accepts.
 func (a *authority) newCredentials(t *testing.T) map[string][]byte {
 	t.Helper()
 	certificate, key := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "torpor"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -95,17 +96,18 @@ func (a *authority) newCredentials(t *testing.T) map[string][]byte {
 }
 
 // simulatedEngine is a container engine behind HTTP, written from the API's public description
-// (https://docs.docker.com/reference/api/engine/). Each third container is stubborn: it takes its time to end, and the engine answers a stop
-// only then.
+// (https://docs.docker.com/reference/api/engine/). Every third container is stubborn: it is slow to end, and the
+// engine answers a stop only then.
 type simulatedEngine struct {
 	actuatortest.Faults
 
 	server      *httptest.Server
 	actuator    *Actuator
 	credentials map[string][]byte
-	// isPodman says that what is paused cannot be stopped, and that the state is told while a container stops.
+	// isPodman reports whether paused containers cannot be stopped, and stopping containers have a state, as with
+	// Podman.
 	isPodman bool
-	// docker and proxy, if set, lead to a real engine, which has the containers instead.
+	// docker and proxy, if set, lead to a real engine that has the containers.
 	docker *http.Client
 	proxy  http.Handler
 
@@ -113,16 +115,16 @@ type simulatedEngine struct {
 	clusters   int
 	made       int
 	isLate     bool
-	// interfere, if set, answers requests instead.
+	// interfere, if set, answers requests.
 	interfere func(http.ResponseWriter, *http.Request) bool
 }
 
 type simulatedContainer struct {
 	id, name, infraID, state string
 	isStubborn               bool
-	// left is how many listings a container that was told to stop lives on.
+	// left is the number of listings for which a container still runs after the order to stop.
 	left int
-	// before is shown while late.
+	// before is the state that is shown while observations are late.
 	before string
 	late   int
 }
@@ -139,12 +141,12 @@ func startEngine(t *testing.T) *simulatedEngine {
 	}
 	clients := x509.NewCertPool()
 	clients.AppendCertsFromPEM(ca.PEM)
-	// By TLS 1.3 a client may send its order before a busy engine has ended the handshake, and what is cut off then never arrives. That an
-	// order is lost has a test of its own.
+	// In TLS 1.3 a client may send its order before a busy engine has completed the handshake. If the connection is
+	// cut then, the order never arrives. Another test covers lost orders.
 	s.server.TLS = &tls.Config{
 		Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients, MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12,
 	}
-	s.server.Config.ErrorLog = log.New(io.Discard, "", 0) // Handshakes that fail are the test's own.
+	s.server.Config.ErrorLog = log.New(io.Discard, "", 0) // Tests provoke failing handshakes.
 	s.server.StartTLS()
 	t.Cleanup(s.server.Close)
 	s.credentials = ca.newCredentials(t)
@@ -162,7 +164,7 @@ func (s *simulatedEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer returns what is left to do without the lock.
+// answer returns the part of the answer that runs without the lock.
 func (s *simulatedEngine) answer(w http.ResponseWriter, r *http.Request) (end func()) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	operation, id := list, ""
@@ -194,7 +196,7 @@ func (s *simulatedEngine) answer(w http.ResponseWriter, r *http.Request) (end fu
 	return nil
 }
 
-// serveOrder reports whether the answer is left out, because the container takes its time.
+// serveOrder reports whether the answer is withheld because the container is slow to end.
 func (s *simulatedEngine) serveOrder(w http.ResponseWriter, operation string, m *simulatedContainer) bool {
 	if s.isLate {
 		m.before, m.late = m.shown(s.isPodman), lateLooks
@@ -223,7 +225,7 @@ func (s *simulatedEngine) serveOrder(w http.ResponseWriter, operation string, m 
 	return false
 }
 
-// shown is what a listing calls the state.
+// shown returns the state in a listing.
 func (m *simulatedContainer) shown(isPodman bool) string {
 	if m.left > 0 && isPodman {
 		return "stopping"
@@ -259,7 +261,7 @@ func writeFailure(w http.ResponseWriter, status int, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"message": message})
 }
 
-// newCluster is a cluster whose name begins with those before it.
+// newCluster returns a cluster whose name begins with the names of the previous ones.
 func (s *simulatedEngine) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()
@@ -327,7 +329,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 // TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
 func (*simulatedCluster) TakesOrdersOneByOne() {}
 
-// ShutDown implements actuatortest.ShutdownCloud: a paused container keeps its memory.
+// ShutDown implements actuatortest.ShutdownCloud. A paused container holds its memory.
 func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
 	c.Change(func() { c.containers[id].state = "paused" })
 }
@@ -349,7 +351,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// allowLoopback has the engine listed, so that its words are shown.
+// allowLoopback lists the engine as an endpoint, so that its messages are shown.
 func (s *simulatedEngine) allowLoopback(t *testing.T) {
 	t.Helper()
 	endpoints, err := egress.ParseEndpoints([]string{"127.0.0.1"})

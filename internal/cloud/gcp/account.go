@@ -8,33 +8,39 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/utils/lru"
+
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// computeURL is Compute Engine; nothing of an answer or a Secret changes it.
+// computeURL is the URL of Compute Engine. Neither answers nor Secrets can change it.
 const computeURL = "https://compute.googleapis.com/compute/v1/projects/"
 
-// projectAccount is a service account, which speaks for the instances of its project.
+// projectAccount is a service account with access to the instances of its project.
 type projectAccount struct {
 	client rest.APIClient
-	// name is a hash of all that the account is made of, and owner the project's name among all accounts of all clouds.
+	// name is a hash of all fields that identify the account. owner is the project's name among the accounts of all
+	// clouds.
 	name, owner string
 	project     string
 	secret      string
-	// discardsLocalDisks says whether a stop loses the data on disks of the instances' hosts; nil leaves that to Google Cloud.
+	// discardsLocalDisks reports whether a stop loses the data on disks of the instances' hosts. If nil, Google
+	// Cloud's default applies.
 	discardsLocalDisks *bool
 	starts             orders.PendingStarts
+	// groups caches the groups of instances, by instance ID.
+	groups *lru.Cache
 }
 
-// accountOf returns the account of the target's service account; a changed Secret gets another one.
+// accountOf returns the account of the target's service account. A changed Secret gets a new account.
 func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 	s, err := readCredentials(t.Credentials)
 	if err != nil {
 		return nil, err
 	}
-	// Clusters whose disks are treated differently are not ordered about together.
+	// Clusters with different settings for local disks must not share an order.
 	disks := ""
 	if t.DiscardLocalDisks != nil {
 		disks = strconv.FormatBool(*t.DiscardLocalDisks)
@@ -45,6 +51,7 @@ func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 		return &projectAccount{
 			client: rest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
 			name:   name, owner: "gcp/" + s.ProjectID, project: s.ProjectID, secret: s.PrivateKey, discardsLocalDisks: t.DiscardLocalDisks, starts: orders.NewPendingStarts(a.options.Clock),
+			groups: lru.New(maxMachines),
 		}, nil
 	})
 }
@@ -54,15 +61,15 @@ func (c *projectAccount) Name() string { return c.name }
 
 // computeRequest is one call of Compute Engine.
 type computeRequest struct {
-	// operation names it in messages.
+	// operation is the name in messages.
 	operation, method string
-	// path is below the project.
+	// path is relative to the project.
 	path  string
 	query url.Values
 	body  any
 }
 
-// call makes one call, and explains what it ends with.
+// call makes one call, and explains its error.
 func (c *projectAccount) call(ctx context.Context, r computeRequest, result any) error {
 	address := computeURL + url.PathEscape(c.project) + r.path
 	if len(r.query) > 0 {
@@ -75,5 +82,5 @@ func (c *projectAccount) call(ctx context.Context, r computeRequest, result any)
 	return c.explainError(r.operation, err)
 }
 
-// listTimeout is for all pages of a listing together.
+// listTimeout bounds the time for all pages of a listing.
 func (c *projectAccount) listTimeout() time.Duration { return listTimeoutFactor * c.client.Timeout }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gcp stops and starts the instances of clusters at Google Cloud. A cluster's machines are those whose names begin with its infraID
-// and a hyphen, as Hive finds them, without those that labels give to another cluster.
+// Package gcp stops and starts the instances of clusters at Google Cloud. A cluster's machines are those whose names
+// begin with its infraID and a hyphen, as in Hive, except those that labels assign to another cluster.
 //
-// Reading order: credentials.go, login.go (the Secret, a token) → account.go (one for each service account) → list_machines.go (one
-// listing for many clusters, in all zones) → rights.go, order.go (one call per machine, and what becomes of it) →
-// errors.go (messages for users).
+// Reading order: credentials.go, login.go (the Secret, a token) → account.go (one for each service account) →
+// list_machines.go (one listing for many clusters, in all zones) → rights.go, order.go (one call per machine, and its
+// result) → errors.go (messages for users).
 package gcp
 
 import (

@@ -33,21 +33,21 @@ func TestTroubleAtGoogleCloud(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault actuatortest.Fault
 		op    actuatortest.Operation
-		// calls is how often the operation is called for three instances.
+		// calls is the number of calls of the operation for three instances.
 		calls      int
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a listing is tried again as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause is the account's":                     {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"a rate is a pause whatever its status":        {actuatortest.Fault{Operation: list, Status: http.StatusForbidden, Code: "rateLimitExceeded"}, actuatortest.Observe, 1, actuator.Throttled, 0},
-		"a pause of an overloaded cloud is kept":       {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
-		"a pause without end is not believed":          {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"a login may ask for a pause":                  {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a login that does not answer is unreachable":  {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a stop is never sent again":                   {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a start is tried again":                       {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a quota is capacity":                          {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"a failed listing is retried as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is left to the account":                  {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"a rate limit of any status is a pause":           {actuatortest.Fault{Operation: list, Status: http.StatusForbidden, Code: "rateLimitExceeded"}, actuatortest.Observe, 1, actuator.Throttled, 0},
+		"a pause of an overloaded cloud is kept":          {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
+		"an endless pause is capped":                      {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"a login may ask for a pause":                     {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"a login that does not answer is unreachable":     {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a failed stop call is not retried":               {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a failed start call is retried":                  {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a quota is capacity":                             {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startGCP(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -55,7 +55,7 @@ func TestTroubleAtGoogleCloud(t *testing.T) {
 	}
 }
 
-// TestATokenIsRenewed has a token that the cloud does not know any more, and then a key that it does not.
+// TestATokenIsRenewed has an expired token, and then a revoked key.
 func TestATokenIsRenewed(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()
@@ -74,7 +74,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	cloud.Change(func() { cloud.isRevoked = true })
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	if actuator.ClassOf(err) != actuator.CredentialsInvalid || !strings.Contains(err.Error(), "invalid_grant: Invalid JWT Signature") {
-		t.Errorf("with a key that was revoked: %v, want class %q and what Google says", err, actuator.CredentialsInvalid)
+		t.Errorf("with a key that was revoked: %v, want class %q and Google's message", err, actuator.CredentialsInvalid)
 	}
 	cloud.Change(func() { cloud.isRevoked = false })
 	if err := observe(); err != nil {
@@ -82,7 +82,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 }
 
-// TestAStartThatFailsLaterIsTold has an order that is taken, and fails after the second look at it.
+// TestAStartThatFailsLaterIsTold has an order that is accepted and fails after its second observation.
 func TestAStartThatFailsLaterIsTold(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()
@@ -117,7 +117,7 @@ func TestASuspendedInstanceIsResumed(t *testing.T) {
 	cloud.Change(func() { cloud.instances[ids[0]].status, cloud.instances[ids[1]].status = "SUSPENDED", "REPAIRING" })
 	err := cloud.actuator.Start(t.Context(), c.Target(), ids)
 	if err != nil {
-		t.Errorf("start what is suspended and what comes up by itself: %v", err)
+		t.Errorf("start a suspended instance and one that is starting: %v", err)
 	}
 	c.Settle(t)
 	cloud.Change(func() {
@@ -128,7 +128,7 @@ func TestASuspendedInstanceIsResumed(t *testing.T) {
 	err = cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	known, _ := errors.AsType[*actuator.Error](err)
 	if known == nil || known.Class != actuator.WrongState || !cmp.Equal(known.RefusedIDs, ids[1:]) {
-		t.Errorf("stop what is being repaired: %v, want class %q for %s only", err, actuator.WrongState, ids[1])
+		t.Errorf("stop an instance that is being repaired: %v, want class %q for %s only", err, actuator.WrongState, ids[1])
 	}
 }
 
@@ -140,7 +140,7 @@ func TestLocalSSDs(t *testing.T) {
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	known, _ := errors.AsType[*actuator.Error](err)
 	if known == nil || !cmp.Equal(known.RefusedIDs, ids[1:]) || !strings.Contains(known.Message, "set spec.platform.gcp.discardLocalSsdOnHibernate") {
-		t.Errorf("without a word on local SSDs: %v, want one that names %s and the field", err, ids[1])
+		t.Errorf("without a setting for local SSDs: %v, want an error that names %s and the field", err, ids[1])
 	}
 	accounts := map[string]bool{}
 	for _, discard := range []*bool{nil, new(true), new(false)} {
@@ -161,13 +161,13 @@ func TestLocalSSDs(t *testing.T) {
 		want := map[bool]string{true: "true", false: "false"}[*discard]
 		cloud.Change(func() {
 			if got := cloud.instances[ids[1]].discarded; got != want {
-				t.Errorf("the cloud was told %q, want %q", got, want)
+				t.Errorf("the cloud received %q, want %q", got, want)
 			}
 		})
 		c.Settle(t)
 	}
 	if len(accounts) != 3 {
-		t.Errorf("%d accounts, want 3: clusters whose disks are treated differently cannot be ordered about together", len(accounts))
+		t.Errorf("%d accounts, want 3: clusters with different settings for disks must not share an order", len(accounts))
 	}
 }
 
@@ -201,7 +201,7 @@ func TestOwnersOfInstances(t *testing.T) {
 		"a label of Cluster API for another cluster":            {computeInstance{Name: "a-b-worker-0", Labels: map[string]string{"capg-cluster-a-b": "owned"}}, []string{"a"}, ""},
 		"a label of another cluster":                            {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a"}, ""},
 		"a label of another cluster that is also wanted":        {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a", "a-b"}, "a-b"},
-		"a label that says that it is shared":                   {computeInstance{Name: "a-worker", Labels: label("a", "shared")}, []string{"a"}, ""},
+		"a label with the value shared":                         {computeInstance{Name: "a-worker", Labels: label("a", "shared")}, []string{"a"}, ""},
 		"a label and another name":                              {computeInstance{Name: "bastion", Labels: label("a", "owned")}, []string{"a"}, ""},
 		"without a label the longest name of those wanted wins": {computeInstance{Name: "a-b-worker"}, []string{"a", "a-b", "a-b-c"}, "a-b"},
 	} {
@@ -220,11 +220,11 @@ func TestListingsAreFiltered(t *testing.T) {
 		infraIDs []string
 		filter   string
 	}{
-		"one cluster":                          {[]string{"a"}, `name eq "(a)-.*"`},
-		"clusters in order":                    {[]string{"b", "a"}, `name eq "(a|b)-.*"`},
-		"what is no name is no expression":     {[]string{`a".*|.*`, "b"}, `name eq "(b)-.*"`},
-		"nothing that is a name":               {[]string{"A"}, ""},
-		"more than the address of a call fits": {many, ""},
+		"one cluster":                 {[]string{"a"}, `name eq "(a)-.*"`},
+		"clusters in order":           {[]string{"b", "a"}, `name eq "(a|b)-.*"`},
+		"an invalid name is left out": {[]string{`a".*|.*`, "b"}, `name eq "(b)-.*"`},
+		"no valid name":               {[]string{"A"}, ""},
+		"a filter too long for a URL": {many, ""},
 	} {
 		if got := filterOf(row.infraIDs); got != row.filter {
 			t.Errorf("%s: found %q, want %q", name, got, row.filter)
@@ -235,11 +235,11 @@ func TestListingsAreFiltered(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
 		"endless pages":                           {`{"nextPageToken":"again"}`, "more pages or instances than a project may have"},
-		"an answer that is not JSON":              {`<html>`, "its answer is not one of this API"},
-		"a list that is none":                     {`{"items":"x"}`, "its answer is not one of this API"},
-		"an instance without a name":              {`{"items":{"zones/a":{"instances":[{}]}}}`, "its answer is not one of Compute Engine"},
-		"an instance whose name is a path":        {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "its answer is not one of Compute Engine"},
-		"an instance of a region":                 {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "its answer is not one of Compute Engine"},
+		"an answer that is not JSON":              {`<html>`, "its answer is not a valid response of this API"},
+		"a list that is not a list":               {`{"items":"x"}`, "its answer is not a valid response of this API"},
+		"an instance without a name":              {`{"items":{"zones/a":{"instances":[{}]}}}`, "its answer is not a valid Compute Engine response"},
+		"an instance whose name is a path":        {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "its answer is not a valid Compute Engine response"},
+		"an instance of a region":                 {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "its answer is not a valid Compute Engine response"},
 		"a zone that does not answer":             {`{"items":{},"unreachables":["zones/b"]}`, `some of its zones do not answer, such as "zones/b"`},
 		"a zone that does not answer in its part": {`{"items":{"zones/b":{"warning":{"code":"UNREACHABLE"}}}}`, `"zones/b" has the warning "UNREACHABLE"`},
 		"an answer that is larger than any page":  {strings.Repeat(" ", 9<<20), "larger than allowed"},
@@ -252,7 +252,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			}
 			found, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
 			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
-				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+				t.Errorf("found %v and %v, want an error of class %q with %q", found, err, actuator.Unreachable, row.want)
 			}
 		})
 	}
@@ -268,25 +268,26 @@ func TestRightsAreAskedBeforeAStop(t *testing.T) {
 		t.Errorf("without the right to start: %v, want class %q and the right", err, actuator.PermissionDenied)
 	}
 	if calls := cloud.CountCalls(); calls[stop] != 0 || calls[testRights] > 2 {
-		t.Errorf("found %d stops and %d questions, want none and one for each zone at most", calls[stop], calls[testRights])
+		t.Errorf("found %d stops and %d checks of rights, want none and at most one for each zone", calls[stop], calls[testRights])
 	}
 	cloud.Inject(t, actuatortest.Fault{Operation: testRights, Status: http.StatusForbidden, Code: "forbidden"})
 	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
-		t.Errorf("who may not ask: %v, want the stop to be tried", err)
+		t.Errorf("with unreadable rights: %v, want the stop to be tried", err)
 	}
 }
 
-// TestRightsAreAskedForEachClusterAndZone has rights that a condition on names gives for one cluster and withholds for another.
+// TestRightsAreAskedForEachClusterAndZone has rights that a condition on names grants to one cluster and withholds
+// from another.
 func TestRightsAreAskedForEachClusterAndZone(t *testing.T) {
 	for name, row := range map[string]struct {
 		ids       []string
 		questions int
 	}{
-		"the denied one comes first":              {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
-		"the denied one comes last":               {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
-		"its pool has a name that tells no role":  {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
-		"it is in a zone of its own":              {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
-		"a cluster has machines in several zones": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
+		"denied cluster comes first":             {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
+		"denied cluster comes last":              {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
+		"pool name without a role":               {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
+		"denied cluster in a separate zone":      {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
+		"cluster with machines in several zones": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startGCP(t)
@@ -305,7 +306,7 @@ func TestRightsAreAskedForEachClusterAndZone(t *testing.T) {
 			}
 			err := cloud.actuator.RequireStopRights(t.Context(), cloud.newCluster().Target(), row.ids)
 			if actuator.ClassOf(err) != actuator.PermissionDenied || int(asked.Load()) > row.questions {
-				t.Errorf("found %v after %d questions, want class %q after %d at most", err, asked.Load(), actuator.PermissionDenied, row.questions)
+				t.Errorf("found %v after %d checks, want class %q after %d at most", err, asked.Load(), actuator.PermissionDenied, row.questions)
 			}
 		})
 	}
@@ -326,10 +327,10 @@ func TestQuestionsOfALargeBatchAreBounded(t *testing.T) {
 			ofCluster[clusterOf(m.name)], ofZone[m.zone] = true, true
 		}
 		if len(ofCluster) != clusters || len(ofZone) != zones {
-			t.Errorf("found questions for %d clusters and %d zones, want %d and %d", len(ofCluster), len(ofZone), clusters, zones)
+			t.Errorf("found checks for %d clusters and %d zones, want %d and %d", len(ofCluster), len(ofZone), clusters, zones)
 		}
 		if want := min(clusters*zones, max(maxZoneQuestions, clusters+zones-1)); len(chosen) != want {
-			t.Errorf("%d clusters in %d zones: found %d questions, want %d", clusters, zones, len(chosen), want)
+			t.Errorf("%d clusters in %d zones: found %d checks, want %d", clusters, zones, len(chosen), want)
 		}
 	}
 }
@@ -376,7 +377,7 @@ func TestCredentials(t *testing.T) {
 		"an identity of other servers": {secret: other("type", "external_account"), class: actuator.CredentialsInvalid, says: `found "external_account"`},
 		"tokens of another server":     {secret: other("token_uri", "https://hush.example.com/"), class: actuator.CredentialsInvalid, says: "token_uri of"},
 		"another universe":             {secret: other("universe_domain", "hush.example.com"), class: actuator.CredentialsInvalid, says: "universe_domain of"},
-		"a key that is none":           {secret: other("private_key", "hush"), class: actuator.CredentialsInvalid, says: "private_key of"},
+		"a key that is not a key":      {secret: other("private_key", "hush"), class: actuator.CredentialsInvalid, says: "private_key of"},
 		"a key of another kind":        {secret: other("private_key", pemOf(notRSA)), class: actuator.CredentialsInvalid, says: "must be an RSA key"},
 		"another service account":      {secret: other("client_email", "hush@example.com"), class: actuator.CredentialsInvalid, says: "login: invalid_grant"},
 		"another project":              {secret: other("project_id", "another"), class: actuator.PermissionDenied, says: "forbidden"},
@@ -385,7 +386,7 @@ func TestCredentials(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Credentials: row.secret})
 			if row.class == "" {
 				if err != nil {
-					t.Errorf("found %v, want to be let in", err)
+					t.Errorf("found %v, want a login", err)
 				}
 				return
 			}
@@ -407,7 +408,7 @@ func TestAccountsAreTold(t *testing.T) {
 	}
 	first := account("a", nil)
 	if got := account("b", nil); got != first {
-		t.Errorf("two clusters of one service account are of %s and %s, want one account", first, got)
+		t.Errorf("two clusters of one service account have the accounts %s and %s, want one", first, got)
 	}
 	for _, field := range []string{"project_id", "client_email", "private_key_id"} {
 		if got := account("a", map[string]string{field: "other"}); got == first || strings.Contains(got, "other") {

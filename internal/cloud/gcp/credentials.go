@@ -15,18 +15,20 @@ import (
 )
 
 const (
-	// serviceAccountKey is Hive's key of the credentials Secret: the file of a key of a service account.
+	// serviceAccountKey is the key of the credentials Secret that Hive defines. It holds the key file of a service
+	// account.
 	serviceAccountKey = "osServiceAccount.json"
-	// tokenURL is where tokens come from, whatever the file says.
+	// tokenURL is the only source of tokens, whatever the file names.
 	tokenURL = "https://oauth2.googleapis.com/token"
-	// googleUniverse is the cloud that Torpor speaks to; there are others for governments.
+	// googleUniverse is the only supported cloud; there are others for governments.
 	googleUniverse = "googleapis.com"
-	// maxProjectBytes is more than Google allows for a domain and a project, and maxKeyBits for keys: a larger one would take long to sign.
+	// maxProjectBytes is larger than what Google allows for a domain and a project. maxKeyBits bounds the time to sign
+	// with a key.
 	maxProjectBytes = 128
 	maxKeyBits      = 8192
 )
 
-// serviceAccount is the content of a Secret, complete and plausible.
+// serviceAccount holds the content of a Secret. It is complete and well-formed.
 type serviceAccount struct {
 	Type         string `json:"type"`
 	ProjectID    string `json:"project_id"`
@@ -37,7 +39,7 @@ type serviceAccount struct {
 	Universe     string `json:"universe_domain"`
 }
 
-// readCredentials reads the Secret. No error holds a part of its values.
+// readCredentials reads the Secret. Errors contain no part of its values.
 func readCredentials(secret map[string][]byte) (serviceAccount, error) {
 	content, ok := secret[serviceAccountKey]
 	if !ok {
@@ -61,14 +63,14 @@ func (a serviceAccount) check() error {
 	where := serviceAccountKey + " in the credentials Secret"
 	switch {
 	case a.Type != "service_account":
-		// Other types name files of the manager, or servers that get its identity.
+		// Other types name files of the manager, or servers that would receive its identity.
 		return actuator.Errorf(actuator.CredentialsInvalid, "type of %s must be service_account, found %.40q: make a key of a service account", where, a.Type)
 	case len(a.ProjectID) > maxProjectBytes || strings.Trim(a.ProjectID, "abcdefghijklmnopqrstuvwxyz0123456789-.:") != "":
 		return actuator.Errorf(actuator.CredentialsInvalid, "project_id of %s must be the id of a project: correct it", where)
 	case cmp.Or(a.Universe, googleUniverse) != googleUniverse:
-		return actuator.Errorf(actuator.CredentialsInvalid, "universe_domain of %s is another than %s, which Torpor does not speak to", where, googleUniverse)
+		return actuator.Errorf(actuator.CredentialsInvalid, "universe_domain of %s is not %s, the only one that Torpor supports", where, googleUniverse)
 	case !slices.Contains([]string{"", tokenURL, "https://accounts.google.com/o/oauth2/token"}, a.TokenURI):
-		// Whoever writes a Secret must not have the manager send anything elsewhere.
+		// A user who may write a Secret must not be able to make the manager send requests elsewhere.
 		return actuator.Errorf(actuator.CredentialsInvalid, "token_uri of %s must be %s: correct it", where, tokenURL)
 	case !isSigningKey(a.PrivateKey):
 		return actuator.Errorf(actuator.CredentialsInvalid, "private_key of %s must be an RSA key in PEM of at most %d bits: put in the file as Google gave it", where, maxKeyBits)

@@ -15,7 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// explainError turns what a call ended with into a *orders.RefusedError or an *actuator.Error with a message that is the same each time.
+// explainError converts an error of a call to an *orders.RefusedError or an *actuator.Error. The message is the same
+// at each repetition.
 func (c *projectAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
@@ -31,7 +32,7 @@ func (c *projectAccount) explainError(operation string, err error) error {
 	case class == actuator.Unreachable:
 		return unreachableErrorf(operation, "it answers with status %d", refusal.Status)
 	case isLocalSSD(message) && operation == stop:
-		return &orders.RefusedError{Class: actuator.Other, Code: "localSSD", Message: "Google Cloud stops no instance with local SSDs unless it is told what becomes of " +
+		return &orders.RefusedError{Class: actuator.Other, Code: "localSSD", Message: "Google Cloud does not stop instances with local SSDs without a decision about " +
 			"their data: set spec.platform.gcp.discardLocalSsdOnHibernate to true, which loses them"}
 	case orders.IsOfMachine(class) && (operation == stop || operation == start):
 		return &orders.RefusedError{Class: class, Code: reason, Message: message}
@@ -40,7 +41,7 @@ func (c *projectAccount) explainError(operation string, err error) error {
 	}
 }
 
-// explainOrder returns why an order that was taken failed; nil if it did not.
+// explainOrder returns the error of an accepted order, or nil if it did not fail.
 func (c *projectAccount) explainOrder(operation string, taken *takenOrder) error {
 	if !taken.hasEnded() || taken.Error == nil || len(taken.Error.Errors) == 0 {
 		return nil
@@ -56,7 +57,7 @@ func (c *projectAccount) explainOrder(operation string, taken *takenOrder) error
 	return &orders.RefusedError{Class: class, Code: rest.Scrub(failure.Code), Message: rest.Scrub(failure.Message, c.secret)}
 }
 
-// readRefusal reads the reason and the words of an error.
+// readRefusal returns the reason and the message of an error.
 func readRefusal(refusal *rest.StatusError) (reason, message string) {
 	var content struct {
 		Error struct {
@@ -67,7 +68,7 @@ func readRefusal(refusal *rest.StatusError) (reason, message string) {
 			} `json:"errors"`
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(refusal.Body, &content) // An answer without words still has its status.
+	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has its status.
 	reason, message = content.Error.Status, content.Error.Message
 	if len(content.Error.Errors) > 0 && content.Error.Errors[0].Reason != "" {
 		reason = content.Error.Errors[0].Reason
@@ -81,7 +82,8 @@ func readRefusal(refusal *rest.StatusError) (reason, message string) {
 	return reason, message
 }
 
-// classOf sorts refusals by what can be done about them: by the reason where one reason has several statuses, otherwise by the status.
+// classOf classifies refusals by the possible remedies. It uses the reason where one reason has several statuses, and
+// the status otherwise.
 func classOf(refusal *rest.StatusError, reason string) actuator.ErrorClass {
 	class := classOfCode(reason)
 	switch {
@@ -94,7 +96,8 @@ func classOf(refusal *rest.StatusError, reason string) actuator.ErrorClass {
 	}
 }
 
-// classOfCode sorts the reasons of refusals, and the codes of orders that failed; empty for those of which the status tells as much.
+// classOfCode classifies the reasons of refusals and the codes of failed orders. It returns "" if the status is
+// sufficient.
 func classOfCode(code string) actuator.ErrorClass {
 	switch code {
 	case "rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "RATE_LIMIT_EXCEEDED", "concurrentLimitExceeded":
@@ -114,7 +117,8 @@ func classOfCode(code string) actuator.ErrorClass {
 	}
 }
 
-// isLocalSSD reports whether Google Cloud wants to be told what becomes of the data on local SSDs. There is no code for that.
+// isLocalSSD reports whether Google Cloud requires a decision about the data on local SSDs. There is no error code for
+// that.
 func isLocalSSD(message string) bool {
 	return strings.Contains(strings.ToLower(strings.NewReplacer("-", "", " ", "", "_", "").Replace(message)), "localssd")
 }

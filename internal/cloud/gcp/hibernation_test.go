@@ -13,14 +13,31 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too.
-func TestAClusterHibernatesAndResumes(t *testing.T) {
+// newStory returns a story with the real controller and an API server that serves as the target cluster's too.
+func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
+	t.Helper()
 	cloud := startGCP(t)
 	cloud.latency = testenv.ChangeTime
-	testenv.HibernationStory{
-		Counterpart: "double", Cluster: cloud.newCluster(), Platform: hivev1.Platform{GCP: &hivev1.GCPPlatform{Region: "europe-west3", CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
+	c := cloud.newCluster()
+	return testenv.HibernationStory{
+		Counterpart: "double", Cluster: c,
+		Platform: hivev1.Platform{GCP: &hivev1.GCPPlatform{
+			Region: "europe-west3", CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret},
+		}},
 		Setup: controller.Controller{
 			Actuators: map[string]actuator.Actuator{"gcp": cloud.actuator}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
 		}.SetupWithManager,
-	}.Run(t)
+	}, c
+}
+
+// TestAClusterHibernatesAndResumes has instances on which a tool has set the key of managed groups.
+func TestAClusterHibernatesAndResumes(t *testing.T) {
+	story, c := newStory(t)
+	story.Disturb = func(_ hivev1.PowerState, ids []string) { c.setMetadata(ids[0], creatorKey, "terraform") }
+	story.Run(t)
+}
+
+func TestMembersOfAManagedGroupAreNotStopped(t *testing.T) {
+	story, c := newStory(t)
+	story.RunWithMembers(t, c.JoinGroup)
 }

@@ -19,46 +19,47 @@ import (
 )
 
 const (
-	// clusterLabelPrefix begins the label by which OpenShift's installer and its machines say whose an instance is.
+	// clusterLabelPrefix begins the label with which OpenShift's installer and its machine API assign an instance to a
+	// cluster.
 	clusterLabelPrefix = "kubernetes-io-cluster-"
-	// capgLabelPrefix begins that of Cluster API.
+	// capgLabelPrefix begins the label of Cluster API.
 	capgLabelPrefix = "capg-cluster-"
-	// ownedLabel is their value where it is the cluster's own.
+	// ownedLabel is the value of both labels on instances that the cluster owns.
 	ownedLabel = "owned"
-	// pageSize is what a page is asked to have, and the most that it may. maxPages and maxMachines bound one listing.
+	// pageSize is the requested and maximum size of a page. maxPages and maxMachines bound one listing.
 	pageSize    = 500
 	maxPages    = 1000
 	maxMachines = 50_000
-	// listTimeoutFactor is how many times the timeout of one call all pages together may take.
+	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 3
-	// maxFilterBytes keeps the address of a listing short; for more clusters the whole project is listed.
+	// maxFilterBytes keeps the URL of a listing short. For more clusters, the whole project is listed.
 	maxFilterBytes = 2000
 	maxNameBytes   = 63
 	maxAddresses   = 64
-	// emptyScope is the warning of a zone that has nothing on a page.
+	// emptyScope is the warning for a zone that has no instances on a page.
 	emptyScope = "NO_RESULTS_ON_PAGE"
 )
 
-// machineName is an id in its parts.
+// machineName is an ID in its parts.
 type machineName struct{ zone, name string }
 
 func (m machineName) id() string { return m.zone + "/" + m.name }
 
-// path is that of the instance in its project.
+// path returns the path of the instance in its project.
 func (m machineName) path() string { return "/zones/" + m.zone + "/instances/" + m.name }
 
-// parseMachineName reads an id. Its parts become parts of addresses.
+// parseMachineName parses an ID. Its parts become parts of URLs.
 func parseMachineName(id string) (machineName, bool) {
 	zone, name, ok := strings.Cut(id, "/")
 	return machineName{zone, name}, ok && isResourceName(zone) && isResourceName(name)
 }
 
-// isResourceName reports whether a text is a name as Compute Engine gives and takes them.
+// isResourceName reports whether a text is a valid name in Compute Engine.
 func isResourceName(text string) bool {
 	return text != "" && len(text) <= maxNameBytes && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// computeInstance is a machine as Compute Engine tells it, as far as Torpor reads it.
+// computeInstance is the part of an instance that Torpor reads.
 type computeInstance struct {
 	Name       string            `json:"name"`
 	Status     string            `json:"status"`
@@ -69,6 +70,7 @@ type computeInstance struct {
 			NatIP string `json:"natIP"`
 		} `json:"accessConfigs"`
 	} `json:"networkInterfaces"`
+	Metadata instanceMetadata `json:"metadata"`
 }
 
 // instancePage is one page of a listing over all zones.
@@ -83,18 +85,20 @@ type instancePage struct {
 	NextPageToken string   `json:"nextPageToken"`
 }
 
-// pageFields is what of a page is sent: a listing with everything is ten times as long.
-const pageFields = "items/*/instances(name,status,labels,networkInterfaces(networkIP,accessConfigs/natIP)),items/*/warning/code,unreachables,nextPageToken"
+// pageFields are the requested fields of a page: a listing with all fields is ten times as long. Of metadata only the
+// keys are requested, because the values include startup scripts of up to 256 KB.
+const pageFields = "items/*/instances(name,status,labels,metadata(fingerprint,items/key),networkInterfaces(networkIP,accessConfigs/natIP))," +
+	"items/*/warning/code,unreachables,nextPageToken"
 
-// ListMachines implements rest.OneByOneAccount. Every page is read before anything is decided: an instance on a page that is missing would
-// look gone, and the cluster would count as stopped while it runs.
+// ListMachines implements rest.OneByOneAccount. All pages are read before a decision. An instance on a missing page
+// would seem deleted, and the cluster would count as stopped while it runs.
 func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
 		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
 	}
 	all, cancel := context.WithTimeout(ctx, c.listTimeout())
 	defer cancel()
-	found, count := map[string][]actuator.Machine{}, 0
+	found, claims, count := map[string][]actuator.Machine{}, groupClaims{}, 0
 	query := url.Values{"maxResults": {strconv.Itoa(pageSize)}, "fields": {pageFields}, "returnPartialSuccess": {"false"}}
 	if filter := filterOf(infraIDs); filter != "" {
 		query.Set("filter", filter)
@@ -108,7 +112,7 @@ func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (m
 		case err != nil:
 			return nil, err
 		}
-		added, err := c.addPage(found, page, infraIDs)
+		added, err := c.addPage(found, claims, page, infraIDs)
 		if err != nil {
 			return nil, err
 		}
@@ -123,14 +127,18 @@ func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (m
 	for _, machines := range found {
 		slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
 	}
-	return found, nil
+	if err := c.nameGroups(all, found, claims); err != nil {
+		return nil, err
+	}
+	return found, ctx.Err()
 }
 
-// filterOf returns a filter for the names of some clusters' instances, which is one regular expression; empty means all instances.
+// filterOf returns a filter for the names of the clusters' instances, which is one regular expression. An empty filter
+// means all instances.
 func filterOf(infraIDs []string) string {
 	var names []string
 	for _, infraID := range infraIDs {
-		if isResourceName(infraID) { // What is none has no instances, and could be more of an expression.
+		if isResourceName(infraID) { // An invalid name has no instances, and could extend the expression.
 			names = append(names, infraID)
 		}
 	}
@@ -142,8 +150,8 @@ func filterOf(infraIDs []string) string {
 	return filter
 }
 
-// addPage sorts the instances of a page by the clusters that are wanted, and returns how many there were.
-func (c *projectAccount) addPage(found map[string][]actuator.Machine, page instancePage, infraIDs []string) (int, error) {
+// addPage assigns the instances of a page to the wanted clusters, and returns the number of instances on the page.
+func (c *projectAccount) addPage(found map[string][]actuator.Machine, claims groupClaims, page instancePage, infraIDs []string) (int, error) {
 	if len(page.Unreachables) > 0 {
 		return 0, unreachableErrorf(list, "some of its zones do not answer, such as %.100q", page.Unreachables[0])
 	}
@@ -157,17 +165,22 @@ func (c *projectAccount) addPage(found map[string][]actuator.Machine, page insta
 		for i := range items.Instances {
 			name := machineName{zone, items.Instances[i].Name}
 			if !isZone || !isResourceName(name.zone) || !isResourceName(name.name) {
-				return 0, unreachableErrorf(list, "its answer is not one of Compute Engine")
+				return 0, unreachableErrorf(list, "its answer is not a valid Compute Engine response")
 			}
-			if owner := ownerOf(&items.Instances[i], infraIDs); owner != "" {
-				found[owner] = append(found[owner], c.describeMachine(name, owner, &items.Instances[i]))
+			owner := ownerOf(&items.Instances[i], infraIDs)
+			if owner == "" {
+				continue
+			}
+			found[owner] = append(found[owner], c.describeMachine(name, owner, &items.Instances[i]))
+			if metadata := items.Instances[i].Metadata; metadata.namesCreator() {
+				claims[name.id()] = metadata.Fingerprint
 			}
 		}
 	}
 	return count, nil
 }
 
-// ownerOf returns which of the clusters an instance is of, or nothing.
+// ownerOf returns the one of the clusters that owns an instance, or "".
 func ownerOf(vm *computeInstance, infraIDs []string) string {
 	if owner := infraIDOf(vm); slices.Contains(infraIDs, owner) {
 		return owner
@@ -175,8 +188,9 @@ func ownerOf(vm *computeInstance, infraIDs []string) string {
 	return ""
 }
 
-// infraIDOf returns the infraID of the cluster that an instance is of, whichever are asked for: a label that names a cluster decides where there is one, and
-// the name without. Of several labels the longest name counts, because that of one cluster may begin with that of another.
+// infraIDOf returns the infraID of the cluster that owns an instance, independent of the wanted clusters. A label that
+// names a cluster decides; without a label, the name decides. Among several labels the longest infraID wins, because
+// one cluster's infraID may begin with another's.
 func infraIDOf(vm *computeInstance) string {
 	isLabelled, owner := false, ""
 	for key, value := range vm.Labels {
@@ -211,7 +225,7 @@ func (c *projectAccount) describeMachine(name machineName, owner string, vm *com
 			machine.Addresses = append(machine.Addresses, outside.NatIP)
 		}
 	}
-	if !strings.Contains(c.project, ":") { // Projects of a domain have names of another form.
+	if !strings.Contains(c.project, ":") { // Domain-scoped projects have names of another form.
 		machine.Addresses = append(machine.Addresses, name.name, name.name+".c."+c.project+".internal", name.name+"."+name.zone+".c."+c.project+".internal")
 	}
 	machine.Addresses = slices.DeleteFunc(machine.Addresses, func(address string) bool { return address == "" })
@@ -219,7 +233,7 @@ func (c *projectAccount) describeMachine(name machineName, owner string, vm *com
 	return machine
 }
 
-// stateOf returns what an instance does. TERMINATED is an instance that is off and may start again.
+// stateOf converts a status. TERMINATED is an instance that is off and may start again.
 func stateOf(status string) actuator.MachineState {
 	switch status {
 	case "RUNNING":
@@ -229,6 +243,6 @@ func stateOf(status string) actuator.MachineState {
 	case "TERMINATED", "STOPPED", "SUSPENDED":
 		return actuator.Stopped
 	default:
-		return actuator.Starting // PROVISIONING, STAGING, REPAIRING and what is unknown: neither on nor off, and waited for.
+		return actuator.Starting // PROVISIONING, STAGING, REPAIRING or unknown: neither on nor off, and waited for.
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// computeScope is what the token is good for; what the service account may do there is the matter of its roles.
+// computeScope is the scope of the token. The roles of the service account limit its rights further.
 const computeScope = "https://www.googleapis.com/auth/compute"
 
 // fetchToken signs a request for a token with the key of the service account, and sends it.
@@ -44,7 +44,7 @@ type roundTripperFunc func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// explainLogin explains why there is no token.
+// explainLogin explains why the login returned no token.
 func explainLogin(ctx context.Context, account serviceAccount, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -57,11 +57,11 @@ func explainLogin(ctx context.Context, account serviceAccount, err error) error 
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 	}
-	_ = json.Unmarshal(failed.Body, &content) // An answer without words still has its status.
+	_ = json.Unmarshal(failed.Body, &content) // An answer without a message still has its status.
 	refusal := rest.StatusError{Status: failed.Response.StatusCode, Header: failed.Response.Header}
 	switch class := refusal.Class(); {
 	case class == actuator.Throttled:
-		return &actuator.Error{Class: class, Message: "login: Google Cloud takes no more logins at the moment", RetryAfter: refusal.RetryAfter()}
+		return &actuator.Error{Class: class, Message: "login: Google Cloud accepts no more logins at the moment", RetryAfter: refusal.RetryAfter()}
 	case class == actuator.Unreachable || content.Error == "":
 		return unreachableErrorf(login, "it answers with status %d", refusal.Status)
 	default:

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
-// The operations, as messages name them.
+// The operations, with the names that messages use.
 const (
 	login = "login"
 	list  = "instances.list"
@@ -23,7 +23,7 @@ const (
 	start = "instances.start"
 )
 
-// takenOrder is what becomes of an order that was taken: Google Cloud finds out only then whether it has room.
+// takenOrder is the state of an accepted order. Google Cloud detects missing capacity only after accepting the order.
 type takenOrder struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
@@ -56,7 +56,7 @@ func (c *projectAccount) StopMachine(ctx context.Context, id string) error {
 	return c.acceptState(ctx, m, stop, err, actuator.Stopped, actuator.Stopping)
 }
 
-// readMachineName reads the id of an order.
+// readMachineName parses the ID in an order.
 func readMachineName(id string) (machineName, error) {
 	m, ok := parseMachineName(id)
 	if !ok {
@@ -65,8 +65,8 @@ func readMachineName(id string) (machineName, error) {
 	return m, nil
 }
 
-// StartMachine implements rest.OneByOneAccount, whatever turned the instance off. Of a start that was taken before, and of which nothing is known yet, it says
-// what became of it.
+// StartMachine implements rest.OneByOneAccount, whatever turned the instance off. If an earlier start was accepted and
+// its result is not known yet, it returns that result.
 func (c *projectAccount) StartMachine(ctx context.Context, id string) error {
 	m, err := readMachineName(id)
 	if err != nil {
@@ -92,19 +92,19 @@ func (c *projectAccount) StartMachine(ctx context.Context, id string) error {
 	case taken.hasEnded():
 		return c.explainOrder(start, &taken)
 	case !isOrderName(taken.Name):
-		return unreachableErrorf(start, "its answer is not one of Compute Engine")
+		return unreachableErrorf(start, "its answer is not a valid Compute Engine response")
 	}
 	c.starts.Remember(m.id(), taken.Name)
 	return c.followStart(ctx, m, taken.Name)
 }
 
-// followStart reads once what became of a start.
+// followStart reads the result of a start once.
 func (c *projectAccount) followStart(ctx context.Context, m machineName, name string) error {
 	var taken takenOrder
 	err := c.call(ctx, computeRequest{operation: start, method: http.MethodGet, path: "/zones/" + m.zone + "/operations/" + name}, &taken)
 	switch {
 	case hasClass(err, actuator.NotFound), hasClass(err, actuator.PermissionDenied):
-		// It was long ago, or nobody may know. The instance itself shows whether it has started.
+		// The order is too old, or its result may not be read. The instance itself shows whether it has started.
 		c.starts.ForgetMachine(m.id())
 		return nil
 	case err != nil:
@@ -122,8 +122,8 @@ func (c *projectAccount) readInstance(ctx context.Context, m machineName, operat
 	return found, err
 }
 
-// acceptState returns no error for an instance that is, or becomes, what was asked for: a refusal may only mean that another order is under
-// way.
+// acceptState returns no error for an instance that has, or is reaching, the requested state: the refusal may only
+// mean that another order is in progress.
 func (c *projectAccount) acceptState(ctx context.Context, m machineName, operation string, refusal error, accepted ...actuator.MachineState) error {
 	if !hasClass(refusal, actuator.WrongState) {
 		return refusal
@@ -147,7 +147,7 @@ func hasClass(err error, class actuator.ErrorClass) bool {
 	return err != nil && actuator.ClassOf(err) == class
 }
 
-// isOrderName reports whether a text can be the name of an order; it becomes part of an address.
+// isOrderName reports whether a text can be the name of an order. It becomes part of a URL.
 func isOrderName(text string) bool {
 	return regexp.MustCompile(`^[-a-zA-Z0-9]{1,128}$`).MatchString(text)
 }

@@ -32,16 +32,17 @@ import (
 const (
 	goodProject = "fleet-of-tests"
 	goodEmail   = "torpor@fleet-of-tests.iam.gserviceaccount.com"
-	// serverPageSize is the most that a page has, whatever is asked for; it makes twelve instances more than one page.
+	// serverPageSize is the maximum size of a page, whatever is requested. Twelve instances need more than one page.
 	serverPageSize = 5
-	// transitionLooks is how many listings a change takes, and lateLooks how many show what was before.
+	// transitionLooks is the number of listings that a change takes. lateLooks is the number of listings that show the
+	// previous state.
 	transitionLooks, lateLooks = 2, 3
 	zoneRead, operationRead    = "instances.get", "zoneOperations.get"
 )
 
 // simulatedGCP is Google's token service and Compute Engine behind HTTP, written from their public description
-// (https://cloud.google.com/compute/docs/reference/rest/v1). It takes an order first and finds out later whether it has room, refuses an
-// order while another one is under way, and has a listing that shows instances late and zones one by one.
+// (https://cloud.google.com/compute/docs/reference/rest/v1). It accepts an order before it checks the capacity,
+// refuses an order while another one is in progress, and has a listing that shows instances late and by zone.
 type simulatedGCP struct {
 	actuatortest.Faults
 
@@ -51,40 +52,43 @@ type simulatedGCP struct {
 
 	instances map[string]*simulatedInstance
 	orders    map[string]*simulatedOrder
-	// queries are those of listings.
+	// queries are the queries of listings.
 	queries  []url.Values
 	tokens   int
 	isLate   bool
 	clusters int
 	made     int
-	// isRevoked says that the key is not taken any more, nor the tokens that it gave.
+	// isRevoked reports whether the key and its tokens are no longer accepted.
 	isRevoked bool
-	// latency, if set, is how long a change takes, instead of a number of listings.
+	// latency, if set, is how long a change takes. Otherwise a change takes a number of listings.
 	latency time.Duration
-	// rights are what the service account may do; nil is everything.
+	// rights are the rights of the service account; nil means all.
 	rights []string
-	// orderLooks is how many looks at an order it takes until it has ended.
+	// orderLooks is the number of observations of an order until it has ended.
 	orderLooks int
-	// interfere, if set, answers requests to Compute Engine instead.
+	// interfere, if set, answers requests to Compute Engine.
 	interfere func(http.ResponseWriter, *http.Request) bool
 }
 
 type simulatedInstance struct {
-	zone, name  string
+	zone, name string
+	// metadata are items with their values, and changes counts their changes.
+	metadata    map[string]string
+	changes     int
 	labels      map[string]string
 	hasLocalSSD bool
-	// discarded is what the last stop said of local SSDs.
+	// discarded is the setting for local SSDs in the last stop.
 	discarded string
-	// status is as the API names it; one that passes stays for left listings, or until arrives.
+	// status is the name in the API. A transitional status stays for left listings, or until arrives.
 	status  string
 	left    int
 	arrives time.Time
-	// before is shown while late.
+	// before is the status that is shown while observations are late.
 	before string
 	late   int
 }
 
-// simulatedOrder ends after some looks, with a failure if it has a code.
+// simulatedOrder ends after some observations. It fails if it has a code.
 type simulatedOrder struct {
 	id, code string
 	left     int
@@ -103,7 +107,8 @@ func startGCP(t *testing.T) *simulatedGCP {
 	return s
 }
 
-// RoundTrip implements http.RoundTripper: requests for any host go to the simulated cloud, which sees the host.
+// RoundTrip implements http.RoundTripper. Requests for any host go to the simulated cloud, which receives the host's
+// name.
 func (s *simulatedGCP) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := r.Clone(r.Context())
 	sent.Host, sent.URL.Scheme, sent.URL.Host = r.URL.Scheme+"."+r.URL.Host, "http", strings.TrimPrefix(s.server.URL, "http://")
@@ -122,7 +127,7 @@ func (s *simulatedGCP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveLogin gives a token to who has signed with the key of the service account.
+// serveLogin issues a token for a request that is signed with the key of the service account.
 func (s *simulatedGCP) serveLogin(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(r.FormValue("assertion"), ".")
 	s.Lock()
@@ -151,7 +156,7 @@ func (s *simulatedGCP) isSigned(parts []string) bool {
 		claimed.Iss == goodEmail && claimed.Scope == computeScope && claimed.Aud == tokenURL
 }
 
-// token is the one that is good; the next login gives the next.
+// token returns the valid token. Each login replaces it.
 func (s *simulatedGCP) token() string {
 	return fmt.Sprintf("token-that-must-not-be-shown-%d", s.tokens)
 }
@@ -172,7 +177,7 @@ func (s *simulatedGCP) serveCompute(w http.ResponseWriter, r *http.Request) {
 		if failed.RetryAfter != "" {
 			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		// With everything in it that must not be shown.
+		// The message contains everything that must not be shown.
 		writeRefusal(w, failed.Status, failed.Code, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", count%60, s.pemKey()))
 	case operation == list:
 		s.serveList(w, r)
@@ -182,7 +187,7 @@ func (s *simulatedGCP) serveCompute(w http.ResponseWriter, r *http.Request) {
 		writeRefusal(w, http.StatusNotFound, "notFound", "The resource '"+id+"' was not found")
 	case operation == zoneRead:
 		s.instances[id].settle(false)
-		writeJSON(w, http.StatusOK, s.instances[id].show())
+		writeJSON(w, http.StatusOK, s.instances[id].show(r.URL.Query().Get("fields")))
 	case operation == testRights:
 		s.serveRights(w, r)
 	default:
@@ -190,7 +195,7 @@ func (s *simulatedGCP) serveCompute(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// parseRequest returns what a request is for, and the id of the instance, or the name of the order, that it names.
+// parseRequest returns the operation of a request, and the ID of the instance or the name of the order in it.
 func parseRequest(r *http.Request) (operation, id string) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/compute/v1/projects/"+goodProject+"/"), "/")
 	switch {
@@ -207,7 +212,7 @@ func parseRequest(r *http.Request) (operation, id string) {
 	}
 }
 
-// serveList has a page of the instances that the filter lets through, by zones, and empty zones beside them.
+// serveList serves a page of the instances that the filter matches, by zone, along with empty zones.
 func (s *simulatedGCP) serveList(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	s.queries = append(s.queries, query)
@@ -230,7 +235,7 @@ func (s *simulatedGCP) serveList(w http.ResponseWriter, r *http.Request) {
 	for _, id := range page {
 		scope := "zones/" + s.instances[id].zone
 		scoped, _ := items[scope].(map[string][]any)
-		items[scope] = map[string][]any{"instances": append(scoped["instances"], s.instances[id].look())}
+		items[scope] = map[string][]any{"instances": append(scoped["instances"], s.instances[id].look(query.Get("fields")))}
 	}
 	answer := map[string]any{"kind": "compute#instanceAggregatedList", "items": items}
 	if len(page) < len(ids) {
@@ -239,31 +244,41 @@ func (s *simulatedGCP) serveList(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// look returns what a listing shows, and lets time go by.
-func (m *simulatedInstance) look() map[string]any {
+// look returns the instance as a listing shows it, and advances it.
+func (m *simulatedInstance) look(fields string) map[string]any {
 	if !m.arrives.IsZero() {
 		m.settle(false)
 	}
 	if m.late > 0 {
 		m.late--
-		shown := m.show()
+		shown := m.show(fields)
 		shown["status"] = m.before
 		return shown
 	}
-	shown := m.show()
+	shown := m.show(fields)
 	m.left--
 	m.settle(m.left < 0)
 	return shown
 }
 
-func (m *simulatedInstance) show() map[string]any {
+// show returns an instance with all values of its metadata, or only their keys if fields requests that.
+func (m *simulatedInstance) show(fields string) map[string]any {
+	items := []any{}
+	for _, key := range slices.Sorted(maps.Keys(m.metadata)) {
+		item := map[string]string{"key": key}
+		if !strings.Contains(fields, "items/key") {
+			item["value"] = m.metadata[key]
+		}
+		items = append(items, item)
+	}
 	return map[string]any{
-		"name": m.name, "status": m.status, "labels": m.labels,
+		"metadata": map[string]any{"fingerprint": strconv.Itoa(m.changes), "items": items},
+		"name":     m.name, "status": m.status, "labels": m.labels,
 		"networkInterfaces": []any{map[string]any{"networkIP": "10.0.0.7", "accessConfigs": []any{map[string]string{"natIP": "192.0.2.7"}}}},
 	}
 }
 
-// settle ends a change whose time has come, or any.
+// settle completes a change that is due, or any change.
 func (m *simulatedInstance) settle(isDue bool) {
 	if !m.arrives.IsZero() {
 		isDue = time.Now().After(m.arrives)
@@ -352,7 +367,7 @@ func (s *simulatedGCP) pemKey() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(s.key)}))
 }
 
-// credentials returns a Secret whose file has other fields, too.
+// credentials returns a Secret whose file also has other fields.
 func (s *simulatedGCP) credentials(other map[string]string) map[string][]byte {
 	file := map[string]string{
 		"type": "service_account", "project_id": goodProject, "private_key_id": "abc", "private_key": s.pemKey(), "client_email": goodEmail,
@@ -363,7 +378,7 @@ func (s *simulatedGCP) credentials(other map[string]string) map[string][]byte {
 	return map[string][]byte{serviceAccountKey: text}
 }
 
-// newCluster is a cluster whose infraID begins with that of the one before it, as far as names may be long.
+// newCluster returns a cluster whose infraID begins with the previous one's, as far as the length of names allows.
 func (s *simulatedGCP) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()
@@ -382,7 +397,7 @@ func (c *simulatedCluster) Target() actuator.Target {
 	return actuator.Target{InfraID: c.infraID, Credentials: c.credentials(nil)}
 }
 
-// Create puts the instances into two zones, and labels half of those of each.
+// Create distributes the instances over two zones, and labels half of those in each.
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 	c.Lock()
 	defer c.Unlock()
@@ -428,7 +443,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 		actuator.NoCapacity:         {Code: "ZONE_RESOURCE_POOL_EXHAUSTED", IsLater: true},
 	}[class]
 	if !ok || class == actuator.NoCapacity && op != actuatortest.Start {
-		return false // An instance that runs is no trouble of a listing, and a stop needs no room.
+		return false // A listing does not fail for a running instance, and a stop needs no capacity.
 	}
 	f.Operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
 	f.IDs = ids
@@ -438,6 +453,23 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 
 // TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
 func (*simulatedCluster) TakesOrdersOneByOne() {}
+
+// JoinGroup implements actuatortest.GroupCloud.
+func (c *simulatedCluster) JoinGroup(t *testing.T, id, group string) {
+	t.Helper()
+	c.setMetadata(id, "created-by", "projects/123456789012/zones/europe-west3-a/instanceGroupManagers/"+group)
+}
+
+func (s *simulatedGCP) setMetadata(id, key, value string) {
+	s.Change(func() {
+		m := s.instances[id]
+		if m.metadata == nil {
+			m.metadata = map[string]string{"startup-script": strings.Repeat("# a line of a script\n", 12_000)}
+		}
+		m.metadata[key] = value
+		m.changes++
+	})
+}
 
 // Delay implements actuatortest.LateCloud.
 func (c *simulatedCluster) Delay(t *testing.T) {

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// apiVersion is the day whose behaviour of the API is asked for, and generation the only one there is.
+	// apiVersion is the date that selects the API's behavior. generation has only one valid value.
 	apiVersion = "2025-08-26"
 	generation = "2"
 )
 
-// regionAccount is an API key, which speaks for the instances of a region.
+// regionAccount is an API key with access to the instances of a region.
 type regionAccount struct {
 	client rest.APIClient
-	// name is a hash of all that the account is made of.
+	// name is a hash of all fields that identify the account.
 	name   string
 	region string
 	secret string
 	starts orders.PendingStarts
 }
 
-// accountOf returns the account of the target's API key and region; a changed Secret gets another one.
+// accountOf returns the account of the target's API key and region. A changed Secret gets a new account.
 func (a *Actuator) accountOf(t actuator.Target) (*regionAccount, error) {
 	apiKey, err := readCredentials(t.Credentials)
 	if err != nil {
@@ -49,18 +49,18 @@ func (a *Actuator) accountOf(t actuator.Target) (*regionAccount, error) {
 // Name implements rest.OneByOneAccount.
 func (c *regionAccount) Name() string { return c.name }
 
-// RequireStopRights implements rest.OneByOneAccount. IBM Cloud does not tell beforehand.
+// RequireStopRights implements rest.OneByOneAccount. IBM Cloud does not report missing rights in advance.
 func (*regionAccount) RequireStopRights(context.Context, []string) error { return nil }
 
 // vpcRequest is one call of the API of virtual private clouds.
 type vpcRequest struct {
-	// operation names it in messages.
+	// operation is the name in messages.
 	operation, method, path string
 	query                   url.Values
 	body                    any
 }
 
-// call makes one call, and explains what it ends with.
+// call makes one call, and explains its error.
 func (c *regionAccount) call(ctx context.Context, r vpcRequest, result any) error {
 	query := url.Values{"version": {apiVersion}, "generation": {generation}}
 	maps.Copy(query, r.query)

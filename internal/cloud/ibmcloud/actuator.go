@@ -3,8 +3,9 @@
 // Package ibmcloud stops and starts the instances of clusters at IBM Cloud VPC. A cluster's machines are those whose names begin with its
 // infraID and a hyphen, in the VPC or the resource group that OpenShift's installer names after the infraID.
 //
-// Reading order: credentials.go, login.go (the Secret, a token) → account.go (one for each API key and region) → list_machines.go (one
-// listing for all clusters of a region) → order.go (one call per machine, and what becomes of it) → errors.go (messages for users).
+// Reading order: credentials.go, login.go (the Secret, a token) → account.go (one for each API key and region) →
+// list_machines.go (one listing for all clusters of a region) → order.go (one call per machine, and its result) →
+// errors.go (messages for users).
 package ibmcloud
 
 import (

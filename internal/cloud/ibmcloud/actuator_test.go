@@ -26,19 +26,19 @@ func TestTroubleAtIBMCloud(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault actuatortest.Fault
 		op    actuatortest.Operation
-		// calls is how often the operation is called for three instances.
+		// calls is the number of calls of the operation for three instances.
 		calls      int
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a listing is tried again as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause is the account's":                     {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"a pause of an overloaded cloud is kept":       {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
-		"a login may ask for a pause":                  {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a login that does not answer is unreachable":  {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a stop is never sent again":                   {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a start is tried again":                       {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a quota is capacity":                          {actuatortest.Fault{Operation: start, Status: http.StatusConflict, Code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"a failed listing is retried as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is left to the account":                  {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"a pause of an overloaded cloud is kept":          {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
+		"a login may ask for a pause":                     {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"a login that does not answer is unreachable":     {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a failed stop call is not retried":               {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a failed start call is retried":                  {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a quota is capacity":                             {actuatortest.Fault{Operation: start, Status: http.StatusConflict, Code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startIBMCloud(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -46,7 +46,7 @@ func TestTroubleAtIBMCloud(t *testing.T) {
 	}
 }
 
-// TestATokenIsRenewed has a token that the cloud does not know any more, and then an API key that it does not.
+// TestATokenIsRenewed has an expired token, and then a revoked API key.
 func TestATokenIsRenewed(t *testing.T) {
 	cloud := startIBMCloud(t)
 	c := cloud.newCluster()
@@ -65,7 +65,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	cloud.Change(func() { cloud.isRevoked = true })
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	if actuator.ClassOf(err) != actuator.CredentialsInvalid || !strings.Contains(err.Error(), "BXNIM0415E: Provided API key could not be found: <hidden>") {
-		t.Errorf("with an API key that was revoked: %v, want class %q and what IBM Cloud says", err, actuator.CredentialsInvalid)
+		t.Errorf("with an API key that was revoked: %v, want class %q and IBM Cloud's message", err, actuator.CredentialsInvalid)
 	}
 	cloud.Change(func() { cloud.isRevoked = false })
 	if err := observe(); err != nil {
@@ -73,7 +73,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 }
 
-// TestAStartThatFailsLaterIsTold has an order that is taken, and fails after the second look at the instance.
+// TestAStartThatFailsLaterIsTold has an order that is accepted and fails after the second observation of the instance.
 func TestAStartThatFailsLaterIsTold(t *testing.T) {
 	cloud := startIBMCloud(t)
 	c := cloud.newCluster()
@@ -113,7 +113,7 @@ func TestAnInstanceInAnotherStateIsNamed(t *testing.T) {
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	known, _ := errors.AsType[*actuator.Error](err)
 	if known == nil || known.Class != actuator.WrongState || !cmp.Equal(known.RefusedIDs, ids[1:2]) {
-		t.Errorf("stop what restarts: %v, want class %q for %s only", err, actuator.WrongState, ids[1])
+		t.Errorf("stop a restarting instance: %v, want class %q for %s only", err, actuator.WrongState, ids[1])
 	}
 }
 
@@ -133,11 +133,11 @@ func TestOwnersOfInstances(t *testing.T) {
 		vm      vpcInstance
 		isOwned bool
 	}{
-		"the VPC of the cluster":                  {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
-		"the resource group of the cluster":       {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
-		"a name alone":                            {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}}, false},
-		"another machine in the VPC":              {vpcInstance{Name: "bastion", VPC: namedReference{"a-vpc"}}, false},
-		"a cluster whose name begins in this way": {vpcInstance{Name: "a-b-worker", VPC: namedReference{"a-b-vpc"}, ResourceGroup: namedReference{"a-b"}}, false},
+		"the VPC of the cluster":              {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
+		"the resource group of the cluster":   {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
+		"a name only":                         {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}}, false},
+		"another machine in the VPC":          {vpcInstance{Name: "bastion", VPC: namedReference{"a-vpc"}}, false},
+		"a cluster whose name has the prefix": {vpcInstance{Name: "a-b-worker", VPC: namedReference{"a-b-vpc"}, ResourceGroup: namedReference{"a-b"}}, false},
 	} {
 		if got := isOwnedBy(&row.vm, "a"); got != row.isOwned {
 			t.Errorf("%s: owned is %t, want %t", name, got, row.isOwned)
@@ -160,12 +160,12 @@ func TestMachinesAreDescribed(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
 		"endless pages":                          {`{"next":{"href":"https://eu-de.iaas.cloud.ibm.com/v1/instances?start=again"}}`, "more pages or instances than a region may have"},
-		"a next page without a start":            {`{"next":{"href":"https://evil.example.com/"}}`, "its answer is not one of IBM Cloud VPC"},
-		"an answer that is not JSON":             {`<html>`, "its answer is not one of this API"},
-		"a list that is none":                    {`{"instances":"x"}`, "its answer is not one of this API"},
-		"an instance without an id":              {`{"instances":[{}]}`, "its answer is not one of IBM Cloud VPC"},
-		"an instance whose id is a path":         {`{"instances":[{"id":"../keys"}]}`, "its answer is not one of IBM Cloud VPC"},
-		"a name that is longer than any is":      {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not one of IBM Cloud VPC"},
+		"a next page without a start":            {`{"next":{"href":"https://evil.example.com/"}}`, "its answer is not a valid IBM Cloud VPC response"},
+		"an answer that is not JSON":             {`<html>`, "its answer is not a valid response of this API"},
+		"a list that is not a list":              {`{"instances":"x"}`, "its answer is not a valid response of this API"},
+		"an instance without an id":              {`{"instances":[{}]}`, "its answer is not a valid IBM Cloud VPC response"},
+		"an instance whose id is a path":         {`{"instances":[{"id":"../keys"}]}`, "its answer is not a valid IBM Cloud VPC response"},
+		"a name that is longer than any is":      {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid IBM Cloud VPC response"},
 		"an answer that is larger than any page": {strings.Repeat(" ", 9<<20), "larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			}
 			found, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
 			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
-				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+				t.Errorf("found %v and %v, want an error of class %q with %q", found, err, actuator.Unreachable, row.want)
 			}
 		})
 	}
@@ -195,7 +195,7 @@ func TestCredentials(t *testing.T) {
 		"no Secret":                 {region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
 		"an empty key":              {secret: key(" \n"), region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
 		"another key":               {secret: key("hush"), region: goodRegion, class: actuator.CredentialsInvalid, says: "login: BXNIM0415E"},
-		"a key that is none":        {secret: key(strings.Repeat("hush", 200)), region: goodRegion, class: actuator.CredentialsInvalid, says: "longer than an API key"},
+		"a key that is too long":    {secret: key(strings.Repeat("hush", 200)), region: goodRegion, class: actuator.CredentialsInvalid, says: "longer than an API key"},
 		"no region":                 {secret: key(goodAPIKey), class: actuator.Other, says: "expected a region such as eu-de"},
 		"a region that is a host":   {secret: key(goodAPIKey), region: "evil.example.com/", class: actuator.Other, says: "expected a region such as eu-de"},
 		"a region that is a number": {secret: key(goodAPIKey), region: "-1", class: actuator.Other, says: "expected a region such as eu-de"},
@@ -204,7 +204,7 @@ func TestCredentials(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Region: row.region, Credentials: row.secret})
 			if row.class == "" {
 				if err != nil {
-					t.Errorf("found %v, want to be let in", err)
+					t.Errorf("found %v, want a login", err)
 				}
 				return
 			}
@@ -226,7 +226,7 @@ func TestAccountsAreTold(t *testing.T) {
 	}
 	first := account("a", goodRegion, goodAPIKey)
 	if got := account("b", goodRegion, goodAPIKey); got != first {
-		t.Errorf("two clusters of one API key are of %s and %s, want one account", first, got)
+		t.Errorf("two clusters of one API key have the accounts %s and %s, want one", first, got)
 	}
 	for _, other := range []string{account("a", "us-south", goodAPIKey), account("a", goodRegion, "other-key")} {
 		if other == first || strings.Contains(other, goodAPIKey) {

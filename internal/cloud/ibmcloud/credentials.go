@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// apiKeyKey is Hive's key of the credentials Secret.
+	// apiKeyKey is the key of the credentials Secret that Hive defines.
 	apiKeyKey = "ibmcloud_api_key"
-	// maxAPIKeyBytes is far more than IBM Cloud's keys have.
+	// maxAPIKeyBytes exceeds the length of IBM Cloud's keys by far.
 	maxAPIKeyBytes = 512
-	// maxRegionBytes is more than the names of regions have.
+	// maxRegionBytes exceeds the length of every region's name.
 	maxRegionBytes = 32
 )
 
-// readCredentials reads the API key. No error holds a part of it.
+// readCredentials reads the API key. Errors contain no part of it.
 func readCredentials(secret map[string][]byte) (string, error) {
 	key := strings.TrimSpace(string(secret[apiKeyKey]))
 	switch {
@@ -30,7 +30,7 @@ func readCredentials(secret map[string][]byte) (string, error) {
 	}
 }
 
-// checkRegion refuses what is no region: it becomes a part of the host that gets the token.
+// checkRegion refuses invalid regions, because the region becomes part of the host that receives the token.
 func checkRegion(region string) error {
 	if region == "" || len(region) > maxRegionBytes || strings.Trim(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.HasPrefix(region, "-") {
 		return actuator.Errorf(actuator.Other, "spec.platform.ibmcloud.region: expected a region such as eu-de, found %.40q: correct it", region)

@@ -14,7 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// explainError turns what a call ended with into a *orders.RefusedError or an *actuator.Error with a message that is the same each time.
+// explainError converts an error of a call to an *orders.RefusedError or an *actuator.Error. The message is the same
+// at each repetition.
 func (c *regionAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
@@ -42,7 +43,7 @@ func (c *regionAccount) explainError(operation string, err error) error {
 	}
 }
 
-// readRefusal reads the code and the words of an error.
+// readRefusal returns the code and the message of an error.
 func readRefusal(refusal *rest.StatusError) (code, message string) {
 	var content struct {
 		Errors []struct {
@@ -50,7 +51,7 @@ func readRefusal(refusal *rest.StatusError) (code, message string) {
 			Message string `json:"message"`
 		} `json:"errors"`
 	}
-	_ = json.Unmarshal(refusal.Body, &content) // An answer without words still has its status.
+	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has its status.
 	if len(content.Errors) > 0 {
 		code, message = content.Errors[0].Code, content.Errors[0].Message
 	}
@@ -63,7 +64,7 @@ func readRefusal(refusal *rest.StatusError) (code, message string) {
 	return code, message
 }
 
-// classOfReason sorts why an instance did not come up.
+// classOfReason classifies the reason why an instance did not start.
 func classOfReason(code string) actuator.ErrorClass {
 	if isCapacity(code) {
 		return actuator.NoCapacity
@@ -71,7 +72,8 @@ func classOfReason(code string) actuator.ErrorClass {
 	return actuator.Other
 }
 
-// isCapacity reports whether there was no room: cannot_start_capacity, cannot_start_reservation_capacity, over_quota and the like.
+// isCapacity reports whether a code means missing capacity, such as cannot_start_capacity,
+// cannot_start_reservation_capacity or over_quota.
 func isCapacity(code string) bool {
 	return strings.Contains(code, "capacity") || strings.Contains(code, "quota")
 }

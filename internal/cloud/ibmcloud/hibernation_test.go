@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too.
+// TestAClusterHibernatesAndResumes uses the real controller and an API server that serves as the target cluster's too.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	cloud := startIBMCloud(t)
 	cloud.latency = testenv.ChangeTime

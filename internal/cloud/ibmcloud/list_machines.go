@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// vpcSuffix ends the name of the VPC that OpenShift's installer makes for a cluster.
+	// vpcSuffix ends the name of the VPC that OpenShift's installer creates for a cluster.
 	vpcSuffix = "-vpc"
-	// pageSize is the most that a page may have. maxPages and maxMachines bound one listing.
+	// pageSize is the maximum size of a page. maxPages and maxMachines bound one listing.
 	pageSize    = 100
 	maxPages    = 1000
 	maxMachines = 50_000
-	// listTimeoutFactor is how many times the timeout of one call all pages together may take.
+	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 3
 	maxNameBytes      = 128
 	maxAddresses      = 64
 )
 
-// vpcInstance is a machine as IBM Cloud tells it, as far as Torpor reads it.
+// vpcInstance is the part of an instance that Torpor reads.
 type vpcInstance struct {
 	ID            string         `json:"id"`
 	CRN           string         `json:"crn"`
@@ -42,7 +42,7 @@ type vpcInstance struct {
 	Attachments []networkAttachment `json:"network_attachments"`
 }
 
-// statusReason is why an instance is in its state.
+// statusReason is the reason for the state of an instance.
 type statusReason struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -66,8 +66,9 @@ type instancePage struct {
 	} `json:"next"`
 }
 
-// ListMachines implements rest.OneByOneAccount. One listing of the whole region is for any number of clusters. Every page is read before
-// anything is decided: an instance on a page that is missing would look gone, and the cluster would count as stopped while it runs.
+// ListMachines implements rest.OneByOneAccount. One listing of the whole region serves any number of clusters. All
+// pages are read before a decision. An instance on a missing page would seem deleted, and the cluster would count as
+// stopped while it runs.
 func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
 		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
@@ -94,10 +95,10 @@ func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (ma
 		if page.Next == nil {
 			break
 		}
-		// Of the address only what it says of the next page is taken, so that the token goes nowhere else.
+		// Only the start parameter is used from the URL of the next page, so that the token is never sent elsewhere.
 		next, err := url.Parse(page.Next.HRef)
 		if err != nil || next.Query().Get("start") == "" {
-			return nil, unreachableErrorf(list, "its answer is not one of IBM Cloud VPC")
+			return nil, unreachableErrorf(list, "its answer is not a valid IBM Cloud VPC response")
 		}
 		query.Set("start", next.Query().Get("start"))
 	}
@@ -107,12 +108,12 @@ func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (ma
 	return found, nil
 }
 
-// addPage sorts the instances of a page by the clusters that are wanted.
+// addPage assigns the instances of a page to the wanted clusters.
 func addPage(found map[string][]actuator.Machine, page []vpcInstance, infraIDs []string) error {
 	for i := range page {
 		vm := &page[i]
 		if !isInstanceID(vm.ID) || len(vm.Name) > maxNameBytes {
-			return unreachableErrorf(list, "its answer is not one of IBM Cloud VPC")
+			return unreachableErrorf(list, "its answer is not a valid IBM Cloud VPC response")
 		}
 		if vm.Status == "deleting" {
 			continue
@@ -126,7 +127,8 @@ func addPage(found map[string][]actuator.Machine, page []vpcInstance, infraIDs [
 	return nil
 }
 
-// isOwnedBy reports whether an instance is a cluster's. A name is not enough, because that of one cluster may begin with that of another.
+// isOwnedBy reports whether an instance belongs to a cluster. The name is not enough, because one cluster's name may
+// begin with another's.
 func isOwnedBy(vm *vpcInstance, infraID string) bool {
 	return strings.HasPrefix(vm.Name, infraID+"-") && (vm.VPC.Name == infraID+vpcSuffix || vm.ResourceGroup.Name == infraID)
 }
@@ -142,8 +144,8 @@ func describeMachine(vm *vpcInstance, infraID string) actuator.Machine {
 	return machine
 }
 
-// ownerOf returns the account of an instance by its name among all accounts of all clouds: the scope of its CRN, such as
-// crn:v1:bluemix:public:is:eu-de-1:a/0123::instance:ID.
+// ownerOf returns the name of an instance's account among the accounts of all clouds. It is the scope of the
+// instance's CRN, such as crn:v1:bluemix:public:is:eu-de-1:a/0123::instance:ID.
 func ownerOf(crn string) string {
 	const scopePart = 6
 	parts := strings.Split(crn, ":")
@@ -153,12 +155,12 @@ func ownerOf(crn string) string {
 	return "ibmcloud/" + parts[scopePart]
 }
 
-// isInstanceID reports whether a text can be the id of an instance; it becomes part of an address.
+// isInstanceID reports whether a text can be the ID of an instance. It becomes part of a URL.
 func isInstanceID(text string) bool {
 	return text != "" && len(text) <= maxNameBytes && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// stateOf returns what an instance does.
+// stateOf converts a status.
 func stateOf(status string) actuator.MachineState {
 	switch status {
 	case "running":
@@ -166,8 +168,8 @@ func stateOf(status string) actuator.MachineState {
 	case "stopping":
 		return actuator.Stopping
 	case "stopped", "failed":
-		return actuator.Stopped // One that failed does not run; a start is told why.
+		return actuator.Stopped // A failed instance does not run; a start returns the reason.
 	default:
-		return actuator.Starting // pending, starting, restarting and what is unknown: neither on nor off, and waited for.
+		return actuator.Starting // pending, starting, restarting or unknown: neither on nor off, and waited for.
 	}
 }

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// tokenURL gives tokens for API keys.
+	// tokenURL issues tokens for API keys.
 	tokenURL = "https://iam.cloud.ibm.com/identity/token"
-	// apiKeyGrant is how it calls what it is asked for.
+	// apiKeyGrant is the grant type of requests to tokenURL.
 	apiKeyGrant = "urn:ibm:params:oauth:grant-type:apikey"
-	// maxTokenLife bounds what it says of the life of a token.
+	// maxTokenLife bounds the lifetime of a token that an answer may claim.
 	maxTokenLife = 24 * time.Hour
 )
 
-// fetchToken changes the API key for a token.
+// fetchToken exchanges the API key for a token.
 func (a *Actuator) fetchToken(ctx context.Context, apiKey string) (rest.AccessToken, error) {
 	form := url.Values{"grant_type": {apiKeyGrant}, "apikey": {apiKey}}
 	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, tokenURL, strings.NewReader(form.Encode()))
 	if err != nil {
-		return rest.AccessToken{}, unreachableErrorf(login, "it cannot be asked")
+		return rest.AccessToken{}, unreachableErrorf(login, "the request cannot be made")
 	}
 	asked.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	var answer struct {
@@ -46,7 +46,7 @@ func (a *Actuator) fetchToken(ctx context.Context, apiKey string) (rest.AccessTo
 	return rest.AccessToken{Value: answer.AccessToken, Expires: a.options.Clock.Now().Add(life)}, nil
 }
 
-// explainLogin explains why there is no token.
+// explainLogin explains why the login returned no token.
 func explainLogin(ctx context.Context, apiKey string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -59,10 +59,10 @@ func explainLogin(ctx context.Context, apiKey string, err error) error {
 		Code    string `json:"errorCode"`
 		Message string `json:"errorMessage"`
 	}
-	_ = json.Unmarshal(refusal.Body, &content) // An answer without words still has its status.
+	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has its status.
 	switch class := refusal.Class(); {
 	case class == actuator.Throttled:
-		return &actuator.Error{Class: class, Message: "login: IBM Cloud takes no more logins at the moment", RetryAfter: refusal.RetryAfter()}
+		return &actuator.Error{Class: class, Message: "login: IBM Cloud accepts no more logins at the moment", RetryAfter: refusal.RetryAfter()}
 	case class == actuator.Unreachable || content.Code == "":
 		return unreachableErrorf(login, "it answers with status %d", refusal.Status)
 	default:

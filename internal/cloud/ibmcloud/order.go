@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// The operations, as messages name them.
+// The operations, with the names that messages use.
 const (
 	login = "login"
 	list  = "list instances"
@@ -27,7 +27,7 @@ type instanceAction struct {
 	Type string `json:"type"`
 }
 
-// errNoInstanceID is an order for what cannot be an instance; an id becomes part of an address.
+// errNoInstanceID refuses an order whose ID cannot be that of an instance. IDs become parts of URLs.
 var errNoInstanceID = &orders.RefusedError{Class: actuator.NotFound, Code: "not_found", Message: "expected the id of an instance"}
 
 // StopMachine implements rest.OneByOneAccount.
@@ -40,7 +40,8 @@ func (c *regionAccount) StopMachine(ctx context.Context, id string) error {
 	return c.acceptState(ctx, id, stop, err, actuator.Stopped, actuator.Stopping)
 }
 
-// StartMachine implements rest.OneByOneAccount. Of a start that was taken before, and of which nothing is known yet, it says what became of it.
+// StartMachine implements rest.OneByOneAccount. If an earlier start was accepted and its result is not known yet, it
+// returns that result.
 func (c *regionAccount) StartMachine(ctx context.Context, id string) error {
 	if !isInstanceID(id) {
 		return errNoInstanceID
@@ -62,8 +63,8 @@ func (c *regionAccount) order(ctx context.Context, operation, id, verb string) e
 	return c.call(ctx, vpcRequest{operation: operation, method: http.MethodPost, path: "/instances/" + id + "/actions", body: instanceAction{verb}}, nil)
 }
 
-// followStart reads once what became of a start, and reports whether the instance is up, on its way or known to have failed. IBM Cloud takes
-// a start first, and writes to the instance why it did not come up.
+// followStart reads the result of a start once. It reports whether the instance runs, is starting or is known to have
+// failed. IBM Cloud accepts a start first, and later records in the instance why it did not start.
 func (c *regionAccount) followStart(ctx context.Context, id string) (isOver bool, err error) {
 	found, err := c.readInstance(ctx, id, start)
 	if err != nil {
@@ -89,7 +90,8 @@ func (c *regionAccount) readInstance(ctx context.Context, id, operation string) 
 	return found, err
 }
 
-// acceptState returns no error for an instance that is, or becomes, what was asked for: IBM Cloud refuses to stop what is stopped.
+// acceptState returns no error for an instance that has, or is reaching, the requested state. IBM Cloud refuses to
+// stop stopped instances.
 func (c *regionAccount) acceptState(ctx context.Context, id, operation string, refusal error, accepted ...actuator.MachineState) error {
 	refused, ok := errors.AsType[*orders.RefusedError](refusal)
 	if !ok || refused.Class != actuator.WrongState {

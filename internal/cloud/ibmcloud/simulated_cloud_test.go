@@ -24,16 +24,17 @@ const (
 	goodAPIKey  = "s3cr3t-api-key-of-torpor-tests"
 	goodRegion  = "eu-de"
 	goodAccount = "a/0123456789abcdef"
-	// serverPageSize is the most that a page has, whatever is asked for; it makes twelve instances more than one page.
+	// serverPageSize is the maximum size of a page, whatever is requested. Twelve instances need more than one page.
 	serverPageSize = 5
-	// transitionLooks is how many listings a change takes, and lateLooks how many show what was before.
+	// transitionLooks is the number of listings that a change takes. lateLooks is the number of listings that show the
+	// previous state.
 	transitionLooks, lateLooks = 2, 3
 	instanceRead               = "read instance"
 )
 
-// simulatedIBMCloud is IBM Cloud's token service and its API of virtual private clouds behind HTTP, written from their public description
-// (https://cloud.ibm.com/apidocs/vpc). It refuses to stop what is stopped, takes a start before it looks for room, and shows late what has
-// changed.
+// simulatedIBMCloud is IBM Cloud's token service and its API of virtual private clouds behind HTTP, written from their
+// public description (https://cloud.ibm.com/apidocs/vpc). It refuses to stop stopped instances, accepts a start before
+// it checks the capacity, and shows changes late.
 type simulatedIBMCloud struct {
 	actuatortest.Faults
 
@@ -45,26 +46,26 @@ type simulatedIBMCloud struct {
 	isLate    bool
 	clusters  int
 	made      int
-	// isRevoked says that the API key is not taken any more, nor the tokens that it gave.
+	// isRevoked reports whether the API key and its tokens are no longer accepted.
 	isRevoked bool
-	// latency, if set, is how long a change takes, instead of a number of listings.
+	// latency, if set, is how long a change takes. Otherwise a change takes a number of listings.
 	latency time.Duration
-	// startLooks is how many looks at an instance it takes until a start without room has failed.
+	// startLooks is the number of observations of an instance until a start without capacity has failed.
 	startLooks int
-	// interfere, if set, answers requests to the API instead.
+	// interfere, if set, answers requests to the API.
 	interfere func(http.ResponseWriter, *http.Request) bool
 }
 
 type simulatedInstance struct {
 	id, name, vpc, group string
-	// status is as the API names it; one that passes stays for left listings, or until arrives.
+	// status is the name in the API. A transitional status stays for left listings, or until arrives.
 	status  string
 	left    int
 	arrives time.Time
-	// reason is why it did not come up, or why it will not after some looks.
+	// reason is why the instance did not start, or will fail to start after some observations.
 	reason string
 	fails  int
-	// before is shown while late.
+	// before is the status that is shown while observations are late.
 	before string
 	late   int
 }
@@ -78,7 +79,8 @@ func startIBMCloud(t *testing.T) *simulatedIBMCloud {
 	return s
 }
 
-// RoundTrip implements http.RoundTripper: requests for any host go to the simulated cloud, which sees the host.
+// RoundTrip implements http.RoundTripper. Requests for any host go to the simulated cloud, which receives the host's
+// name.
 func (s *simulatedIBMCloud) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := r.Clone(r.Context())
 	sent.Host, sent.URL.Scheme, sent.URL.Host = r.URL.Scheme+"."+r.URL.Host, "http", strings.TrimPrefix(s.server.URL, "http://")
@@ -117,7 +119,7 @@ func (s *simulatedIBMCloud) serveLogin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// token is the one that is good; the next login gives the next.
+// token returns the valid token. Each login replaces it.
 func (s *simulatedIBMCloud) token() string {
 	return fmt.Sprintf("token-that-must-not-be-shown-%d", s.tokens)
 }
@@ -136,7 +138,7 @@ func (s *simulatedIBMCloud) serveInstances(w http.ResponseWriter, r *http.Reques
 		if failed.RetryAfter != "" {
 			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		// With everything in it that must not be shown.
+		// The message contains everything that must not be shown.
 		writeErrors(w, failed.Status, failed.Code, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", count%60, goodAPIKey))
 	case operation == list:
 		s.serveList(w, r)
@@ -150,7 +152,7 @@ func (s *simulatedIBMCloud) serveInstances(w http.ResponseWriter, r *http.Reques
 	}
 }
 
-// parseRequest returns what a request is for, and the id of the instance that it names.
+// parseRequest returns the operation of a request, and the ID of the instance in it.
 func parseRequest(r *http.Request) (operation, id string) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
 	switch len(parts) {
@@ -177,13 +179,13 @@ func (s *simulatedIBMCloud) serveList(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := map[string]any{"instances": all, "limit": limit, "total_count": len(s.instances)}
 	if len(page) < len(ids) {
-		// Whatever it says of the host, the token must not go there.
+		// Whatever host the answer names, the token must not be sent there.
 		answer["next"] = map[string]string{"href": "https://evil.example.com/v1/instances?limit=5&start=" + page[len(page)-1]}
 	}
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// look returns what a listing shows, and lets time go by.
+// look returns the instance as a listing shows it, and advances it.
 func (m *simulatedInstance) look() map[string]any {
 	if !m.arrives.IsZero() {
 		m.settle(false)
@@ -212,7 +214,7 @@ func (m *simulatedInstance) show() map[string]any {
 	}
 }
 
-// settle ends a change whose time has come, or any.
+// settle completes a change that is due, or any change.
 func (m *simulatedInstance) settle(isDue bool) {
 	if !m.arrives.IsZero() {
 		isDue = time.Now().After(m.arrives)
@@ -266,7 +268,7 @@ func goodCredentials() map[string][]byte {
 	return map[string][]byte{apiKeyKey: []byte(goodAPIKey + "\n")}
 }
 
-// newCluster is a cluster whose infraID begins with that of the one before it.
+// newCluster returns a cluster whose infraID begins with the previous one's.
 func (s *simulatedIBMCloud) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()
@@ -285,7 +287,7 @@ func (c *simulatedCluster) Target() actuator.Target {
 	return actuator.Target{InfraID: c.infraID, Region: goodRegion, Credentials: goodCredentials()}
 }
 
-// Create makes instances that are known by their VPC, and by their resource group.
+// Create creates instances that are identified by their VPC, and by their resource group.
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 	c.Lock()
 	defer c.Unlock()
@@ -326,12 +328,12 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 		actuator.NoCapacity:         {Code: "cannot_start_capacity", IsLater: true},
 	}[class]
 	if !ok || class == actuator.NoCapacity && op != actuatortest.Start {
-		return false // An instance that runs is no trouble of a listing, and a stop needs no room.
+		return false // A listing does not fail for a running instance, and a stop needs no capacity.
 	}
 	f.Operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
 	f.IDs = ids
 	if class == actuator.NoCapacity {
-		// The contract has them fail whatever they do; only what is off can fail to start.
+		// The contract expects a failure in any state, but only a stopped instance can fail to start.
 		c.Change(func() {
 			for _, m := range c.instances {
 				if len(ids) == 0 && strings.HasPrefix(m.name, c.infraID+"-") {

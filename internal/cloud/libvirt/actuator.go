@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package libvirt stops and starts the virtual machines of clusters at a daemon of libvirt, by ACPI. A cluster's machines are the domains
-// whose metadata name its infraID, and those without such metadata whose names begin with it.
+// Package libvirt stops and starts the virtual machines of clusters through libvirt daemons, by ACPI. A cluster's
+// machines are the domains whose metadata contain its infraID, and the domains without such metadata whose names begin
+// with it.
 //
-// Reading order: credentials.go (the Secret) → connection.go (frames, with budgets) → xdr.go, protocol.go (the calls that are made) →
-// list_machines.go → order.go, with pending_shutdowns.go (who was asked to turn off) → errors.go (messages for users).
+// Reading order: credentials.go (the Secret) → connection.go (frames, with budgets) → xdr.go, protocol.go (the calls)
+// → list_machines.go → order.go, with pending_shutdowns.go (requested shutdowns) → errors.go (messages for users).
 package libvirt
 
 import (
@@ -25,19 +26,21 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Options say how to reach daemons. The zero Options are good for production, and refuse sockets.
+// Options configure the access to daemons. The zero value is suitable for production, and refuses sockets.
 type Options struct {
-	// Socket is the daemon's socket on this machine, which a Secret may choose by a URI without a host; empty refuses such URIs.
+	// Socket is the daemon's socket on this machine, which a Secret may choose with a URI without a host. If empty,
+	// such URIs are refused.
 	Socket string
-	// Endpoints are the servers that Secrets may name, and whose words are shown to users.
+	// Endpoints are the servers that Secrets may name. Their messages are shown to users.
 	Endpoints egress.Endpoints
-	// CallTimeout bounds one call, and the way to the daemon; 0 means 30 s, since a start takes as long as the hypervisor's process.
+	// CallTimeout bounds one call, and the connection to the daemon; 0 means 30 s, because a start waits for the
+	// hypervisor's process.
 	CallTimeout time.Duration
-	// Clock tells how long machines have been asked to turn off; nil means the machine's own.
+	// Clock measures how long ago machines were asked to turn off; nil means the system clock.
 	Clock clock.PassiveClock
 }
 
-// Actuator stops and starts domains at daemons of libvirt. It is safe for concurrent use, and keeps no connections.
+// Actuator stops and starts domains through libvirt daemons. It is safe for concurrent use, and keeps no connections.
 type Actuator struct {
 	options Options
 	pending *pendingShutdowns
@@ -71,7 +74,7 @@ func (*Actuator) AccountOf(_ context.Context, t actuator.Target) (string, error)
 	return d.account, err
 }
 
-// Observe implements actuator.Actuator. A cluster without domains is no error here.
+// Observe implements actuator.Actuator. A cluster without domains causes no error.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
 	found, err := a.ObserveAll(ctx, t, []string{t.InfraID})
 	return found[t.InfraID], err
@@ -93,13 +96,14 @@ func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs [
 	return found, err
 }
 
-// RequireStopRights implements actuator.BatchActuator. Who may stop a domain may start it; but one that is not defined is gone once it is
-// off, and keeps its cluster running.
+// RequireStopRights implements actuator.BatchActuator. The right to stop a domain includes the right to start it.
+// However, a transient domain disappears once it is off, and therefore keeps its cluster running.
 func (a *Actuator) RequireStopRights(ctx context.Context, t actuator.Target, ids []string) error {
 	return a.connect(ctx, t, stop, func(ctx context.Context, c *connection) error { return c.requirePersistence(ctx, ids) })
 }
 
-// Stop implements actuator.Actuator. Domains are ordered about one by one, so that others stop beside one that is refused.
+// Stop implements actuator.Actuator. Each domain gets a separate order, so that a refusal of one does not affect the
+// others.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
 		return err
@@ -122,7 +126,7 @@ func (a *Actuator) StartAll(ctx context.Context, t actuator.Target, clusters [][
 	return a.orderAll(ctx, t, start, clusters, func(c *connection, id string) error { return c.startDomain(ctx, id, a.pending) })
 }
 
-// orderAll gives orders over one connection, which has several under way at a time.
+// orderAll sends orders over one connection, several of them concurrently.
 func (a *Actuator) orderAll(ctx context.Context, t actuator.Target, operation string, clusters [][]string, do func(*connection, string) error) []error {
 	var errs []error
 	err := a.connect(ctx, t, operation, func(ctx context.Context, c *connection) error {
@@ -135,7 +139,7 @@ func (a *Actuator) orderAll(ctx context.Context, t actuator.Target, operation st
 	return errs
 }
 
-// connect calls do with a connection that ends with it.
+// connect calls do with a connection, and closes the connection afterwards.
 func (a *Actuator) connect(ctx context.Context, t actuator.Target, operation string, do func(context.Context, *connection) error) error {
 	d, err := readCredentials(t.Credentials)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestCallsAreFew(t *testing.T) {
 	}
 	want := map[uint32]int{procAuthList: 1, procConnectOpen: 1, procGetHostname: 1, procListAllDomains: 1, procGetMetadata: 6, procDomainGetState: 6}
 	if diff := cmp.Diff(want, daemon.countCalls()); diff != "" {
-		t.Errorf("calls of a look at two clusters of six domains (-want +got):\n%s", diff)
+		t.Errorf("calls of an observation of two clusters of six domains (-want +got):\n%s", diff)
 	}
 	for i, err := range daemon.actuator.StopAll(t.Context(), one.Target(), ids) {
 		if err != nil {
@@ -38,7 +38,7 @@ func TestCallsAreFew(t *testing.T) {
 	}
 }
 
-// TestAGuestIsAskedToTurnOffAndNeverCutOff has one that listens and one that does not.
+// TestAGuestIsAskedToTurnOffAndNeverCutOff has one guest that reacts to the request and one that does not.
 func TestAGuestIsAskedToTurnOffAndNeverCutOff(t *testing.T) {
 	daemon := startDaemon(t)
 	c := daemon.newCluster()
@@ -60,12 +60,12 @@ func TestAGuestIsAskedToTurnOffAndNeverCutOff(t *testing.T) {
 	err := stop()
 	known, _ := errors.AsType[*actuator.Error](err)
 	if known == nil || known.Class != actuator.Other || !cmp.Equal(known.RefusedIDs, []string{deaf}) || !strings.Contains(known.Message, "asked to turn off minutes ago") {
-		t.Errorf("a stop after the grace: %v, want one that names %s", err, deaf)
+		t.Errorf("a stop after the grace period: %v, want an error that names %s", err, deaf)
 	}
 	if calls := daemon.countCalls(); calls[procDomainDestroy] > 0 {
-		t.Errorf("%d guests were cut off, want none", calls[procDomainDestroy])
+		t.Errorf("%d guests lost their power, want none", calls[procDomainDestroy])
 	}
-	// The next run of the domain has not been asked yet.
+	// The next run of the domain has not been asked to turn off yet.
 	daemon.change(func() { daemon.find(deaf).turnOff() })
 	if err := daemon.actuator.Start(t.Context(), c.Target(), ids); err != nil {
 		t.Error(err)
@@ -73,7 +73,7 @@ func TestAGuestIsAskedToTurnOffAndNeverCutOff(t *testing.T) {
 	c.expectStates(t, map[string]actuator.MachineState{good: actuator.Running, deaf: actuator.Running})
 }
 
-// Whoever runs a daemon of their own chooses the UUIDs there.
+// The owner of a daemon chooses the UUIDs there.
 func TestADomainOfAnotherDaemonIsAnotherDomain(t *testing.T) {
 	daemon, hostile := startDaemon(t), startDaemon(t)
 	hostile.actuator = daemon.actuator
@@ -88,11 +88,12 @@ func TestADomainOfAnotherDaemonIsAnotherDomain(t *testing.T) {
 	}
 	mine.expectStates(t, map[string]actuator.MachineState{ids[0]: actuator.Running})
 	if err := daemon.actuator.Start(t.Context(), mine.Target(), ids); err != nil {
-		t.Errorf("start what runs: %v", err)
+		t.Errorf("start a running domain: %v", err)
 	}
 }
 
-// A cluster whose machines another one has too is not stopped, so that nobody may claim the machines of others.
+// A cluster whose machines also belong to another cluster is not stopped. An unlisted daemon must therefore not be
+// able to claim the machines of others.
 func TestADaemonThatNobodyListsIsNoOtherHost(t *testing.T) {
 	const host = "host-1.example.com"
 	listed, byAddress := connection{errorExplainer: errorExplainer{"qemu:///system", true}, place: "a"}, connection{errorExplainer: errorExplainer{"qemu:///system", true}, place: "b"}
@@ -102,7 +103,7 @@ func TestADaemonThatNobodyListsIsNoOtherHost(t *testing.T) {
 	}
 	for _, c := range []*connection{&listed, &other} {
 		if found := unlisted.accountName(host); found == c.accountName(host) {
-			t.Errorf("found the account %q at %s too, want another one than at %s", found, unlisted.place, c.place)
+			t.Errorf("found the account %q at %s too, want an account other than that at %s", found, unlisted.place, c.place)
 		}
 	}
 }
@@ -113,20 +114,23 @@ func TestDomainsInEveryState(t *testing.T) {
 		seen               actuator.MachineState
 		holds              bool
 		afterStop, toStart actuator.MachineState
-		// stopClass and startClass are those of refusals.
+		// stopClass and startClass are the classes of refusals.
 		stopClass, startClass actuator.ErrorClass
 	}{
 		"running":                       {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
 		"blocked":                       {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
 		"unknown":                       {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
-		"paused by people":              {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
-		"paused because its disk fails": {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
+		"paused by a user":              {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"paused because its disk fails": {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"paused after a failed move":    {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"paused during migration":       {domainState{statePaused, 2}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
+		"paused for a snapshot":         {domainState{statePaused, 9}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
 		"starting up":                   {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
 		"about to be off":               {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
 		"shutting down":                 {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
 		"shut off":                      {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
 		"crashed":                       {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
-		"suspended by itself":           {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
+		"suspended by the guest":        {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for operation, want := range map[string]struct {
@@ -144,7 +148,7 @@ func TestDomainsInEveryState(t *testing.T) {
 				})
 				machines, err := daemon.actuator.Observe(t.Context(), c.Target())
 				if err != nil || len(machines) != 1 || machines[0].State != row.seen || machines[0].HoldsCapacity != row.holds {
-					t.Fatalf("found %+v and error %v, want it to be %s and to hold its place: %t", machines, err, row.seen, row.holds)
+					t.Fatalf("found %+v and error %v, want state %s, holding capacity: %t", machines, err, row.seen, row.holds)
 				}
 				do := map[string]func(context.Context, actuator.Target, []string) error{stop: daemon.actuator.Stop, start: daemon.actuator.Start}[operation]
 				err = do(t.Context(), c.Target(), ids)
@@ -166,16 +170,16 @@ func TestOwnersOfDomains(t *testing.T) {
 		isClaimed     bool
 		want          string
 	}{
-		"a name":                                           {"sleepy-worker-0", "", false, "sleepy"},
-		"a name of the longer of two infraIDs":             {"sleepy-a-worker-0", "", false, "sleepy-a"},
-		"a name that begins with it without a dash":        {"sleepy2-worker-0", "", false, ""},
-		"just the infraID":                                 {"sleepy", "", false, ""},
-		"a name of a longer infraID that is not asked for": {"sleepy-b-worker-0", "", false, ""},
-		"a name that says nothing of a role":               {"sleepy-db", "", false, ""},
-		"metadata":                                         {"db", "other", true, "other"},
-		"metadata against the name":                        {"sleepy-worker-0", "other", true, "other"},
-		"metadata of a cluster that is not asked for":      {"sleepy-worker-0", "foreign", true, ""},
-		"metadata without a cluster":                       {"sleepy-worker-0", "", true, ""},
+		"a name":                               {"sleepy-worker-0", "", false, "sleepy"},
+		"a name of the longer of two infraIDs": {"sleepy-a-worker-0", "", false, "sleepy-a"},
+		"a name with the infraID but without a dash":    {"sleepy2-worker-0", "", false, ""},
+		"just the infraID":                              {"sleepy", "", false, ""},
+		"a name of a longer infraID that is not wanted": {"sleepy-b-worker-0", "", false, ""},
+		"a name without a role":                         {"sleepy-db", "", false, ""},
+		"metadata":                                      {"db", "other", true, "other"},
+		"metadata against the name":                     {"sleepy-worker-0", "other", true, "other"},
+		"metadata of a cluster that is not wanted":      {"sleepy-worker-0", "foreign", true, ""},
+		"metadata without a cluster":                    {"sleepy-worker-0", "", true, ""},
 	} {
 		if got := findOwner(row.domain, row.claim, row.isClaimed, clusters); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)
@@ -190,12 +194,12 @@ func TestTransientDomainsKeepTheirClusterRunning(t *testing.T) {
 	daemon.change(func() { daemon.find(ids[1]).isTransient = true })
 	err := daemon.actuator.Stop(t.Context(), c.Target(), ids)
 	if actuator.ClassOf(err) != actuator.Other || !strings.Contains(err.Error(), "virsh define") || !strings.Contains(err.Error(), ids[1]) || strings.Contains(err.Error(), ids[0]) {
-		t.Errorf("found %v, want one that names %s and says what to do", err, ids[1])
+		t.Errorf("found %v, want an error that names %s and a remedy", err, ids[1])
 	}
 	c.expectStates(t, map[string]actuator.MachineState{ids[0]: actuator.Running, ids[1]: actuator.Running})
 }
 
-// TestHostileAnswersAreCut has frames of a server that is no daemon of libvirt.
+// TestHostileAnswersAreCut has frames of a server that is not a libvirt daemon.
 func TestHostileAnswersAreCut(t *testing.T) {
 	words := func(all ...uint32) []byte {
 		var w xdrWriter
@@ -219,39 +223,39 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		interfere func(procedure, serial uint32) []byte
 		want      string
 	}{
-		"a frame shorter than its head":        {always(words(3, 0, 0, 0, 0, 0, 0)), "not one of libvirt"},
+		"a frame shorter than its head":        {always(words(3, 0, 0, 0, 0, 0, 0)), "not a valid libvirt response"},
 		"a frame larger than any":              {always(words(1<<31, 0, 0, 0, 0, 0, 0)), "larger than allowed"},
 		"another protocol":                     {always([]byte("HTTP/1.1 400 Bad Request\r\n\r\n12345678")), "larger than allowed"},
-		"more ways to log in than there are":   {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusOK, words(1<<31)) }, "not one of libvirt"},
-		"a status that there is not":           {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, 7, nil) }, "not one of libvirt"},
-		"an error without words":               {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusError, nil) }, "not one of libvirt"},
+		"more ways to log in than there are":   {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusOK, words(1<<31)) }, "not a valid libvirt response"},
+		"an undefined status":                  {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, 7, nil) }, "not a valid libvirt response"},
+		"an error without a message":           {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusError, nil) }, "not a valid libvirt response"},
 		"a list of more domains than any":      {listing(1 << 31), "more domains than a host may have"},
-		"a list that is shorter than it says":  {listing(9), "not one of libvirt"},
-		"a name that is longer than its frame": {listing(1, 1<<31), "not one of libvirt"},
-		"a name that is longer than any":       {listing(1, maxNameBytes+1), "not one of libvirt"},
-		"a name whose filling is missing":      {listing(1, 1), "not one of libvirt"},
+		"a list shorter than its length":       {listing(9), "not a valid libvirt response"},
+		"a name that is longer than its frame": {listing(1, 1<<31), "not a valid libvirt response"},
+		"a name that is longer than any":       {listing(1, maxNameBytes+1), "not a valid libvirt response"},
+		"a name whose filling is missing":      {listing(1, 1), "not a valid libvirt response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			daemon := startDaemon(t)
 			daemon.interfere = row.interfere
 			found, err := daemon.actuator.Observe(t.Context(), daemon.newCluster().Target())
 			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
-				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+				t.Errorf("found %v and %v, want an error of class %q with %q", found, err, actuator.Unreachable, row.want)
 			}
 		})
 	}
 }
 
-// TestAConnectionHasABudget has a server that answers one call without end.
+// TestAConnectionHasABudget has a server that answers one call endlessly.
 func TestAConnectionHasABudget(t *testing.T) {
 	daemon := startDaemon(t)
 	daemon.interfere = func(procedure, _ uint32) []byte {
-		frame := buildFrame(procedure, 99, statusOK, make([]byte, 1<<20)) // Nobody has made that call.
+		frame := buildFrame(procedure, 99, statusOK, make([]byte, 1<<20)) // No client has made that call.
 		return bytes.Repeat(frame, maxAnswerBytes/len(frame)+1)
 	}
 	_, err := daemon.actuator.Observe(t.Context(), daemon.newCluster().Target())
 	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "larger than allowed") {
-		t.Errorf("found %v, want one that says that the answer is larger than allowed", err)
+		t.Errorf("found %v, want an error about an answer that is larger than allowed", err)
 	}
 }
 
@@ -262,7 +266,7 @@ func TestADaemonThatFallsSilentIsLeft(t *testing.T) {
 	c.Create(t, 3)
 	daemon.interfere = func(procedure, _ uint32) []byte {
 		if procedure == procDomainGetState {
-			return buildFrame(procedure, 0, statusOK, nil) // Of a call that nobody made.
+			return buildFrame(procedure, 0, statusOK, nil) // The answer to a call that was not made.
 		}
 		return nil
 	}
@@ -273,7 +277,7 @@ func TestADaemonThatFallsSilentIsLeft(t *testing.T) {
 	}
 }
 
-// TestServersOfSecrets checks which servers a Secret may name, and whose words are shown.
+// TestServersOfSecrets checks which servers a Secret may name, and which servers' messages are shown.
 func TestServersOfSecrets(t *testing.T) {
 	daemon := startDaemon(t)
 	daemon.inject(t, fault{procedure: procListAllDomains, code: 1, message: secretWords})
@@ -283,11 +287,11 @@ func TestServersOfSecrets(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"tcp to a server that is listed":            {daemon.uri(), []string{"127.0.0.0/8"}, actuator.Other, "hush-hush of the host <time> <id>"},
-		"tcp to a server of nobody's list":          {daemon.uri(), nil, actuator.Other, "tcp asks for no credentials"},
-		"tcp to a server that is not on the list":   {daemon.uri(), []string{"10.0.0.0/8"}, actuator.Other, "expected a server that --allow-endpoints lists"},
-		"a metadata service":                        {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, egress.ErrAddressDenied.Error()},
-		"a socket where the manager was given none": {"qemu:///system", nil, actuator.Other, "--libvirt-socket"},
+		"tcp to a listed server":              {daemon.uri(), []string{"127.0.0.0/8"}, actuator.Other, "hush-hush of the host <time> <id>"},
+		"tcp to a server without a list":      {daemon.uri(), nil, actuator.Other, "tcp has no authentication"},
+		"tcp to an unlisted server":           {daemon.uri(), []string{"10.0.0.0/8"}, actuator.Other, "expected a server that --allow-endpoints lists"},
+		"a metadata service":                  {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, egress.ErrAddressDenied.Error()},
+		"a socket while the manager has none": {"qemu:///system", nil, actuator.Other, "--libvirt-socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listed, err := egress.ParseEndpoints(row.listed)

@@ -16,8 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// Frames have a head of seven words: their length, the program, its version, the procedure, the type, the serial number, the status
-// (https://libvirt.org/kbase/internals/rpc.html).
+// The header of a frame has seven words: the length, the program, its version, the procedure, the type, the serial
+// number and the status (https://libvirt.org/kbase/internals/rpc.html).
 const (
 	headBytes      = 28
 	remoteProgram  = 0x20008086
@@ -28,27 +28,27 @@ const (
 	statusError    = 1
 	maxFrameBytes  = 4 << 20
 	maxErrorBytes  = 16 << 10
-	maxAnswerBytes = 32 << 20 // Of all frames of a connection: far above the domains of a host.
+	maxAnswerBytes = 32 << 20 // For all frames of a connection; far more than the domains of a host need.
 )
 
 var (
 	errAnswerTooLarge     = errors.New("the answer is larger than allowed")
-	errCertificateRefused = errors.New("the daemon does not take the certificate")
+	errCertificateRefused = errors.New("the daemon rejects the certificate")
 	errSilent             = errors.New("the daemon does not answer")
 )
 
-// connection is one to a daemon. Several calls may be under way; the daemon answers them in any order.
+// connection is a connection to a daemon. Several calls may be in progress; the daemon answers them in any order.
 type connection struct {
 	errorExplainer
 
-	// place is which driver of which daemon it leads to.
+	// place identifies the daemon and its driver.
 	place   string
 	conn    net.Conn
 	timeout time.Duration
-	// ended is closed when nothing more will be read; failure says why, and is set before.
+	// ended is closed when no more frames will be read. failure is the reason, and is set before.
 	ended   chan struct{}
 	failure error
-	// stopWatching ends the watch over the context.
+	// stopWatching ends the watch of the context.
 	stopWatching func() bool
 
 	mu      sync.Mutex
@@ -56,13 +56,13 @@ type connection struct {
 	waiting map[uint32]chan answer
 }
 
-// answer is what the daemon says to a call.
+// answer is the daemon's answer to a call.
 type answer struct {
 	status  uint32
 	content []byte
 }
 
-// dial connects to a daemon, shows who calls, and opens the driver.
+// dial connects to a daemon, authenticates and opens the driver.
 func (a *Actuator) dial(ctx context.Context, d daemon) (*connection, error) {
 	if err := a.checkEndpoint(d); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (a *Actuator) dial(ctx context.Context, d daemon) (*connection, error) {
 	}
 	c := &connection{
 		errorExplainer: a.errorExplainer(d), place: d.driver + " at " + d.address(), conn: conn, timeout: a.options.CallTimeout, ended: make(chan struct{}), waiting: map[uint32]chan answer{},
-		stopWatching: context.AfterFunc(ctx, func() { _ = conn.Close() }), // A closed connection ends all calls.
+		stopWatching: context.AfterFunc(ctx, func() { _ = conn.Close() }), // Closing the connection ends all calls.
 	}
 	go c.readAnswers()
 	if err := c.open(limited, d.driver); err != nil {
@@ -85,13 +85,14 @@ func (a *Actuator) dial(ctx context.Context, d daemon) (*connection, error) {
 	return c, nil
 }
 
-// checkEndpoint lets connections go to servers that a Secret may name. Whoever may write a Secret must not reach servers of the manager's network
-// that nobody else can, nor machines of others that ask for no credentials.
+// checkEndpoint checks whether a Secret may name a server. A user who may write a Secret must not use it to reach
+// servers in the manager's network that are otherwise out of reach, nor machines of others that require no
+// credentials.
 func (a *Actuator) checkEndpoint(d daemon) error {
 	where := uriKey + " of the credentials Secret"
 	switch {
 	case d.transport == overSocket && a.options.Socket == "":
-		return actuator.Errorf(actuator.Other, "%s names no host, and the manager was given no socket of its own machine by --libvirt-socket: name a host, or have the flag set", where)
+		return actuator.Errorf(actuator.Other, "%s names no host, and the manager has no local socket from --libvirt-socket: name a host, or have the flag set", where)
 	case d.transport == overSocket:
 		return nil
 	}
@@ -103,7 +104,7 @@ func (a *Actuator) checkEndpoint(d daemon) error {
 	case !isListed && !a.options.Endpoints.IsEmpty():
 		return actuator.Errorf(actuator.Other, "%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", where, d.host)
 	case !isListed && d.transport == overTCP:
-		return actuator.Errorf(actuator.Other, "%s: tcp asks for no credentials, so that --allow-endpoints has to list %.100s: use tls, or have it listed", where, d.host)
+		return actuator.Errorf(actuator.Other, "%s: tcp has no authentication, so --allow-endpoints must list %.100s: use tls, or have it listed", where, d.host)
 	default:
 		return nil
 	}
@@ -126,7 +127,7 @@ func (a *Actuator) dialTransport(ctx context.Context, d daemon) (net.Conn, error
 	return encrypted, nil
 }
 
-// handshake ends with the byte by which a daemon says that it takes the client's certificate.
+// handshake ends with the byte that reports whether the daemon accepts the client's certificate.
 func handshake(ctx context.Context, conn *tls.Conn) error {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		if said, ok := errors.AsType[*net.OpError](err); ok && said.Op == "remote error" { // An alert of TLS.
@@ -148,7 +149,7 @@ func handshake(ctx context.Context, conn *tls.Conn) error {
 	}
 }
 
-// close ends the connection; calls that are under way fail.
+// close closes the connection. Calls in progress fail.
 func (c *connection) close() {
 	c.stopWatching()
 	_ = c.conn.Close()
@@ -171,14 +172,14 @@ func (c *connection) call(ctx context.Context, procedure uint32, arguments xdrWr
 	case <-c.ended:
 	}
 	select {
-	case found := <-answered: // It came before the end.
+	case found := <-answered: // The answer came before the end.
 		return found.read()
 	default:
 		return nil, c.failure
 	}
 }
 
-// send writes a call, and returns where its answer comes.
+// send writes a call, and returns the channel that receives its answer.
 func (c *connection) send(ctx context.Context, procedure uint32, arguments xdrWriter) (<-chan answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,15 +189,15 @@ func (c *connection) send(ctx context.Context, procedure uint32, arguments xdrWr
 	for _, word := range []uint32{remoteProgram, remoteVersion, procedure, typeCall, c.serial, statusOK} {
 		frame.writeUint(word)
 	}
-	answered := make(chan answer, 1) // The one who delivers never waits.
+	answered := make(chan answer, 1) // The sender of the answer never waits.
 	c.waiting[c.serial] = answered
-	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() }) // A daemon that reads nothing any more answers nobody.
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() }) // Writing blocks if the daemon has stopped reading.
 	defer stop()
 	_, err := c.conn.Write(append(frame.content, arguments.content...))
 	return answered, err
 }
 
-// readAnswers reads until the connection ends. Frames that nobody has asked for are dropped, and count all the same.
+// readAnswers reads until the connection ends. Frames that answer no call are dropped, but count against the budget.
 func (c *connection) readAnswers() {
 	defer close(c.ended)
 	for left := maxAnswerBytes; ; {
@@ -215,7 +216,7 @@ func (c *connection) readAnswers() {
 	}
 }
 
-// deliver hands an answer over; a second one for the same call finds nobody.
+// deliver passes an answer to its call. A second answer to the same call is dropped.
 func (c *connection) deliver(serial uint32, a answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,13 +246,13 @@ func readFrame(r io.Reader) (frameHead, []byte, error) {
 	return frameHead{program: word(1), kind: word(4), serial: word(5), status: word(6)}, content, err
 }
 
-// read returns what the daemon has answered, or the error that it says.
+// read returns the content of the daemon's answer, or the error in it.
 func (a answer) read() (*xdrReader, error) {
 	r := &xdrReader{rest: a.content}
 	if a.status == statusOK {
 		return r, nil
 	}
-	code, _ := r.readUint(), r.readUint() // The second is the part of libvirt that says so.
+	code, _ := r.readUint(), r.readUint() // The second is the part of libvirt that reports the error.
 	message := r.readOptional(maxErrorBytes)
 	if r.err != nil || a.status != statusError {
 		return nil, errNotLibvirt

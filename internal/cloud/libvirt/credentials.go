@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// The keys of the credentials Secret. Those of certificates are the names of libvirt's own files.
+// The keys of the credentials Secret. The keys of certificates have the names of libvirt's own files.
 const (
 	uriKey         = "uri"
 	authorityKey   = "cacert.pem"
@@ -22,7 +22,7 @@ const (
 	privateKeyKey  = "clientkey.pem"
 )
 
-// transport is how a daemon is reached.
+// transport is the transport of a connection to a daemon.
 type transport string
 
 const (
@@ -31,19 +31,19 @@ const (
 	overTLS    transport = "tls"
 )
 
-// daemon is what a credentials Secret says of the daemon that has a cluster's domains.
+// daemon holds the settings in a credentials Secret for the daemon that has a cluster's domains.
 type daemon struct {
-	// driver is the URI that the daemon itself opens, such as qemu:///system.
+	// driver is the URI that the daemon opens, such as qemu:///system.
 	driver    string
 	transport transport
 	// host and port are empty for a socket.
 	host, port string
 	tls        *tls.Config
-	// account is the daemon's name outside: a hash of all that it is made of.
+	// account is the public name of the daemon: a hash of all fields that identify it.
 	account string
 }
 
-// readCredentials reads the Secret. Nothing of it is taken from the manager's own files or environment.
+// readCredentials reads the Secret. It uses neither files nor environment variables of the manager.
 func readCredentials(secret map[string][]byte) (daemon, error) {
 	text := strings.TrimSpace(string(secret[uriKey]))
 	if text == "" {
@@ -62,8 +62,8 @@ func readCredentials(secret map[string][]byte) (daemon, error) {
 	return d, nil
 }
 
-// parseURI reads one of libvirt's URIs (https://libvirt.org/uri.html). What it may hold beside the driver, the transport and the host names
-// files of the manager or switches checks off.
+// parseURI parses one of libvirt's URIs (https://libvirt.org/uri.html). Only the driver, the transport and the host
+// are accepted, because other parts may name files of the manager or disable checks.
 func parseURI(text string) (daemon, error) {
 	wrong := func(found string) error {
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret: expected a URI of libvirt such as qemu+tls://host.example.com/system, found %s: correct it", uriKey, found)
@@ -74,7 +74,7 @@ func parseURI(text string) (daemon, error) {
 	}
 	driver, way, isNamed := strings.Cut(u.Scheme, "+")
 	if !isNamed {
-		way = string(overTLS) // As libvirt's own clients take it.
+		way = string(overTLS) // The default of libvirt's own clients.
 		if u.Host == "" {
 			way = string(overSocket)
 		}
@@ -98,11 +98,12 @@ func parseURI(text string) (daemon, error) {
 	return d, nil
 }
 
-// readCertificates reads the client's certificate, by which the daemon knows it, and those of the authorities that vouch for daemons.
+// readCertificates reads the client's certificate, which identifies it to the daemon, and those of the authorities
+// that sign the certificates of daemons.
 func (d *daemon) readCertificates(secret map[string][]byte) error {
 	for _, key := range []string{certificateKey, privateKeyKey} {
 		if len(secret[key]) == 0 {
-			return actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s, by which a daemon knows its client over TLS: add it", key)
+			return actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s, which identifies the client to a daemon over TLS: add it", key)
 		}
 	}
 	own, err := tls.X509KeyPair(secret[certificateKey], secret[privateKeyKey])

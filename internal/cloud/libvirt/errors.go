@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
-// The codes of errors that are told apart, by their numbers in libvirt's virterror.h.
+// The error codes that are treated differently, from libvirt's virterror.h.
 const (
 	codeNoMemory         = 2
 	codeOperationDenied  = 29
@@ -30,7 +30,7 @@ const (
 	codeAuthUnavailable  = 94
 )
 
-// daemonError is what a daemon says of a call that failed.
+// daemonError is the daemon's error for a failed call.
 type daemonError struct {
 	code    uint32
 	message string
@@ -44,7 +44,7 @@ func hasCode(err error, code uint32) bool {
 	return ok && said.code == code
 }
 
-// openingError is why a daemon does not open a driver.
+// openingError reports why a daemon does not open a driver.
 type openingError struct {
 	driver string
 	err    error
@@ -53,15 +53,15 @@ type openingError struct {
 // Error implements error.
 func (e *openingError) Error() string { return "open " + e.driver + ": " + e.err.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (e *openingError) Unwrap() error { return e.err }
 
-// errorExplainer puts errors of one daemon into words for users.
+// errorExplainer converts errors of one daemon to messages for users.
 type errorExplainer struct {
 	// driver is the URI that the daemon opens.
 	driver string
-	// isTrusted says that the administrator lists the daemon, so that its words may be shown: whoever writes the Secret chooses the server,
-	// and could read others by their answers.
+	// isTrusted reports whether the administrator lists the daemon, so that its messages may be shown. The author of
+	// the Secret chooses the server, and could otherwise read answers of other servers.
 	isTrusted bool
 }
 
@@ -69,7 +69,7 @@ func (a *Actuator) errorExplainer(d daemon) errorExplainer {
 	return errorExplainer{driver: d.driver, isTrusted: d.transport == overSocket || a.options.Endpoints.Includes(d.host)}
 }
 
-// explainOrder is explainError for an order about one domain, which may be refused alone.
+// explainOrder is explainError for an order about one domain, which may be refused separately.
 func (d errorExplainer) explainOrder(ctx context.Context, operation string, err error) error {
 	if known, ok := errors.AsType[*orders.RefusedError](err); ok {
 		return known
@@ -80,13 +80,13 @@ func (d errorExplainer) explainOrder(ctx context.Context, operation string, err 
 	return d.explainError(ctx, operation, err)
 }
 
-// explainError turns an error into an *actuator.Error with a message that is the same each time.
+// explainError converts an error to an *actuator.Error. The message is the same at each repetition.
 func (d errorExplainer) explainError(ctx context.Context, operation string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if ctx.Err() != nil {
-		return ctx.Err() // The caller ended the call, and that says nothing about the daemon.
+		return ctx.Err() // The caller ended the call, so the error does not describe the daemon.
 	}
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
@@ -97,7 +97,7 @@ func (d errorExplainer) explainError(ctx context.Context, operation string, err 
 	case !isSaid:
 		return explainMissingAnswer(operation, err)
 	case classOf(said) == actuator.CredentialsInvalid:
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon lets nobody in: %s: correct the credentials Secret, or the daemon's settings", operation, d.describe(said))
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon refuses the login: %s: correct the credentials Secret, or the daemon's settings", operation, d.describe(said))
 	case isOpening && classOf(said) != actuator.PermissionDenied:
 		return unreachableErrorf(operation, fmt.Sprintf("it does not open %s: %s", opening.driver, d.describe(said)))
 	default:
@@ -105,16 +105,16 @@ func (d errorExplainer) explainError(ctx context.Context, operation string, err 
 	}
 }
 
-// explainMissingAnswer explains an error that is not the daemon's own. Not reached, broken off or out of time: to the user all of them are a
-// daemon that does not answer.
+// explainMissingAnswer describes an error other than the daemon's own. To the user, a daemon that was not reached, a
+// broken connection or a timeout all means that the daemon does not answer.
 func explainMissingAnswer(operation string, err error) error {
 	_, isUnknownServer := errors.AsType[*tls.CertificateVerificationError](err)
 	_, isPlain := errors.AsType[tls.RecordHeaderError](err)
 	switch {
 	case errors.Is(err, errCertificateRefused):
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon does not take %s of the credentials Secret: have it signed by the daemon's authority, and listed where the daemon has a list", operation, certificateKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon rejects %s of the credentials Secret: have it signed by the daemon's authority, and add it to the daemon's list of clients, if any", operation, certificateKey)
 	case errors.Is(err, errAuthenticationUnknown):
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon asks for a password, and Torpor logs in by a certificate: let the daemon's auth_tls be none", operation)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon requires a password, but Torpor logs in with a certificate: set the daemon's auth_tls to none", operation)
 	case isUnknownServer:
 		return unreachableErrorf(operation, "its certificate is of another host, or not signed by "+authorityKey)
 	case errors.Is(err, errAnswerTooLarge):
@@ -122,7 +122,7 @@ func explainMissingAnswer(operation string, err error) error {
 	case errors.Is(err, errListTooLong):
 		return unreachableErrorf(operation, "its list has more domains than a host may have")
 	case errors.Is(err, errNotLibvirt), isPlain:
-		return unreachableErrorf(operation, "its answer is not one of libvirt")
+		return unreachableErrorf(operation, "its answer is not a valid libvirt response")
 	case errors.Is(err, egress.ErrAddressDenied):
 		return actuator.Errorf(actuator.Other, "%s: %s", operation, egress.ErrAddressDenied)
 	default:
@@ -134,7 +134,7 @@ func unreachableErrorf(operation, found string) error {
 	return actuator.Errorf(actuator.Unreachable, "%s at libvirt: %s; check the daemon, the network and %s of the credentials Secret", operation, found, uriKey)
 }
 
-// classOf sorts errors by what can be done about them.
+// classOf classifies errors by the possible remedies.
 func classOf(e *daemonError) actuator.ErrorClass {
 	switch e.code {
 	case codeAuthFailed, codeAuthCancelled, codeAuthUnavailable:
@@ -143,18 +143,18 @@ func classOf(e *daemonError) actuator.ErrorClass {
 		return actuator.PermissionDenied
 	case codeNoDomain:
 		return actuator.NotFound
-	case codeOperationInvalid, codeOperationTimeout, codeResourceBusy: // The last two are of domains that somebody else works at.
+	case codeOperationInvalid, codeOperationTimeout, codeResourceBusy: // The last two concern domains that another client is changing.
 		return actuator.WrongState
 	case codeNoMemory:
 		return actuator.NoCapacity
 	}
-	if strings.Contains(e.message, "Cannot allocate memory") { // What the hypervisor says when it starts a guest and the host is full.
+	if strings.Contains(e.message, "Cannot allocate memory") { // The hypervisor's message if the host has no memory for a guest.
 		return actuator.NoCapacity
 	}
 	return actuator.Other
 }
 
-// describe returns what a daemon says, if it is trusted, without what is different each time.
+// describe returns the daemon's message if the daemon is trusted, without parts that differ at each call.
 func (d errorExplainer) describe(e *daemonError) string {
 	const longest = 400
 	if !d.isTrusted || e.message == "" {

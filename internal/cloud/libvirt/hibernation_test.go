@@ -14,14 +14,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too. The guests
-// take their time.
+// TestAClusterHibernatesAndResumes uses the real controller and an API server that serves as the target cluster's too.
+// The guests turn off slowly.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	daemon := startDaemon(t)
 	daemon.latency = testenv.ChangeTime
 	runStory(t, "double", daemon.newCluster())
 	if calls := daemon.countCalls(); calls[procDomainDestroy] > 0 {
-		t.Errorf("%d guests were cut off, want none", calls[procDomainDestroy])
+		t.Errorf("%d guests lost their power, want none", calls[procDomainDestroy])
 	}
 }
 

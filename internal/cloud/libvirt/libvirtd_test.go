@@ -36,20 +36,21 @@ import (
 const (
 	// The procedures that only tests call.
 	procDomainDefine, procDomainSuspend, procSetMetadata = 11, 34, 264
-	// nobody runs the daemon where the tests are root's: as root it would write below /run and /var.
+	// nobody is the user that runs the daemon if the tests run as root: as root, the daemon would write below /run and
+	// /var.
 	nobody = 65534
 )
 
-// realDaemon is a real libvirtd with libvirt's own driver for tests, whose domains are states in its memory: the protocol, TLS and every
-// answer are the real ones, and no guest runs.
+// realDaemon is a real libvirtd with libvirt's own driver for tests, whose domains are states in its memory. The
+// protocol, TLS and all answers are real, but no guest runs.
 type realDaemon struct {
 	actuator  *Actuator
 	authority testAuthority
 	address   string
 	secret    map[string][]byte
-	// keeper keeps the domains alive: the driver forgets them with its last connection.
+	// keeper keeps the domains: the driver forgets them with its last connection.
 	keeper *connection
-	// isDown lets the way to the daemon end every connection.
+	// isDown makes the relay end every connection.
 	isDown   atomic.Bool
 	clusters atomic.Int32
 }
@@ -91,7 +92,7 @@ log_outputs = "3:stderr"
 	d.secret = d.credentials(t, authority, "torpor")
 	own, err := readCredentials(d.secret)
 	testenv.ExpectNoError(t, err)
-	testenv.Eventually(t, "libvirtd lets a client in", func() error {
+	testenv.Eventually(t, "libvirtd accepts a client", func() error {
 		d.keeper, err = d.actuator.dial(context.WithoutCancel(t.Context()), own)
 		return err
 	})
@@ -115,7 +116,7 @@ func runLibvirtd(t *testing.T, tree, dir string) {
 	})
 }
 
-// startRelay returns an address that leads to the daemon unless that is down.
+// startRelay returns an address that leads to the daemon unless isDown is set.
 func (d *realDaemon) startRelay(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -211,10 +212,10 @@ func (c realCluster) Target() actuator.Target {
 }
 func (realCluster) TakesOrdersOneByOne() {}
 
-// Settle has nothing to wait for: the driver's guests turn off at once.
+// Settle returns at once, because the driver's guests turn off immediately.
 func (realCluster) Settle(*testing.T) {}
 
-// Fail ends connections; a real daemon fails in no other way on demand.
+// Fail ends connections. A real daemon has no other failure on demand.
 func (c realCluster) Fail(t *testing.T, class actuator.ErrorClass, _ actuatortest.Operation, ids ...string) bool {
 	t.Helper()
 	if class != actuator.Unreachable || len(ids) > 0 {
@@ -225,7 +226,8 @@ func (c realCluster) Fail(t *testing.T, class actuator.ErrorClass, _ actuatortes
 	return true
 }
 
-// Create defines domains and starts them. Half of them are named after the cluster, and metadata say whose the others are.
+// Create defines domains and starts them. Half of them are named after the cluster; the metadata of the others name
+// the cluster.
 func (c realCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
 	var ids []string
@@ -282,7 +284,7 @@ func TestARealLibvirtdKnowsItsClients(t *testing.T) {
 	testenv.ExpectNoError(t, err)
 	for _, m := range machines {
 		if host, _ := os.Hostname(); m.Account != "libvirt/"+host+"/test:///default" {
-			t.Errorf("machine %+v, want it to be of this host", m)
+			t.Errorf("machine %+v, want a machine of this host", m)
 		}
 	}
 	for name, row := range map[string]struct {
@@ -290,10 +292,10 @@ func TestARealLibvirtdKnowsItsClients(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"a certificate of another authority": {daemon.credentials(t, newTestAuthority(t), "torpor"), actuator.CredentialsInvalid, "does not take clientcert.pem"},
+		"a certificate of another authority": {daemon.credentials(t, newTestAuthority(t), "torpor"), actuator.CredentialsInvalid, "rejects clientcert.pem"},
 		"a daemon of another authority":      {with(daemon.secret, authorityKey, newTestAuthority(t).pem), actuator.Unreachable, "not signed by cacert.pem"},
 		"a daemon of another name":           {with(daemon.secret, uriKey, []byte(strings.Replace(string(daemon.secret[uriKey]), "127.0.0.1", "localhost", 1))), actuator.Other, "--allow-endpoints lists"},
-		"a driver that it does not have":     {with(daemon.secret, uriKey, []byte("qemu+tls://"+daemon.address+"/system")), actuator.Unreachable, "does not open qemu:///system"},
+		"an unavailable driver":              {with(daemon.secret, uriKey, []byte("qemu+tls://"+daemon.address+"/system")), actuator.Unreachable, "does not open qemu:///system"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := daemon.actuator.Observe(t.Context(), actuator.Target{InfraID: c.infraID, Credentials: row.secret})
@@ -307,8 +309,8 @@ func TestARealLibvirtdKnowsItsClients(t *testing.T) {
 	_, err = daemon.keeper.callFor(t.Context(), procDomainSuspend, d)
 	testenv.ExpectNoError(t, err)
 	err = daemon.actuator.Stop(t.Context(), c.Target(), ids)
-	if actuator.ClassOf(err) != actuator.WrongState || !strings.Contains(err.Error(), "virsh resume") {
-		t.Errorf("stop a paused domain: %v, want class %q", err, actuator.WrongState)
+	if actuator.ClassOf(err) != actuator.Other || !strings.Contains(err.Error(), "virsh resume") {
+		t.Errorf("stop a paused domain: %v, want class %q", err, actuator.Other)
 	}
 	states := map[string]actuator.MachineState{}
 	machines, err = daemon.actuator.Observe(t.Context(), c.Target())

@@ -17,14 +17,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
-// listTimeoutFactor is how many times the timeout of one call all calls of a listing together may take.
+// listTimeoutFactor bounds the time for all calls of a listing, as a multiple of the timeout of one call.
 const listTimeoutFactor = 3
 
 // errListTooLong means that a host lists more domains than are read.
 var errListTooLong = errors.New("the list has more domains than a host may have")
 
-// listMachines returns the domains of clusters. A host has few domains, and one list is for any number of clusters; what a domain claims
-// and does takes a call each.
+// listMachines returns the domains of clusters. A host has few domains, so one list serves any number of clusters. The
+// owner and the state of a domain need one call each.
 func (c *connection) listMachines(ctx context.Context, infraIDs []string, pending *pendingShutdowns) (map[string][]actuator.Machine, error) {
 	host, err := c.readHostname(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *connection) listMachines(ctx context.Context, infraIDs []string, pendin
 		work.Go(func() error {
 			infraID, machine, err := c.readMachine(ctx, d, infraIDs, pending)
 			if hasCode(err, codeNoDomain) {
-				return nil // It has gone for good since it was listed.
+				return nil // It was removed after it was listed.
 			}
 			if err != nil || infraID == "" {
 				return err
@@ -54,7 +54,8 @@ func (c *connection) listMachines(ctx context.Context, infraIDs []string, pendin
 			return nil
 		})
 	}
-	// Every domain is read before anything is decided: a cluster without one of its machines would count as stopped while that one runs.
+	// All domains are read before a decision. A cluster without one of its machines would count as stopped while that
+	// machine runs.
 	if err := work.Wait(); err != nil {
 		return nil, err
 	}
@@ -64,7 +65,8 @@ func (c *connection) listMachines(ctx context.Context, infraIDs []string, pendin
 	return found, nil
 }
 
-// accountName tells hosts apart. One has many addresses and one name; but a daemon that no administrator lists could say that it is any host.
+// accountName distinguishes hosts. A host may have many addresses but has one name. A daemon that no administrator
+// lists could claim any name, so its address is used.
 func (c *connection) accountName(host string) string {
 	if c.isTrusted {
 		return "libvirt/" + host + "/" + c.driver
@@ -72,7 +74,7 @@ func (c *connection) accountName(host string) string {
 	return "libvirt/" + c.place
 }
 
-// readMachine returns a domain as a machine of one of the clusters, and an empty infraID for one of none.
+// readMachine returns a domain as a machine of one of the clusters, or an empty infraID if it belongs to none.
 func (c *connection) readMachine(ctx context.Context, d domain, infraIDs []string, pending *pendingShutdowns) (string, actuator.Machine, error) {
 	claim, isClaimed, err := c.readClaim(ctx, d)
 	if err != nil {
@@ -95,8 +97,8 @@ func (c *connection) readMachine(ctx context.Context, d domain, infraIDs []strin
 	return infraID, machine, nil
 }
 
-// findOwner returns which of the clusters a domain is of: the one that its metadata name, or its name if it has none. Which others are asked for
-// does not matter.
+// findOwner returns the one of the clusters that owns a domain: the cluster in its metadata, or in its name if it has
+// no metadata. The result does not depend on the other wanted clusters.
 func findOwner(name, claim string, isClaimed bool, infraIDs []string) string {
 	if !isClaimed {
 		claim = machinenames.FindInfraID(name)
@@ -107,7 +109,8 @@ func findOwner(name, claim string, isClaimed bool, infraIDs []string) string {
 	return claim
 }
 
-// machineStateOf returns what a machine does. A guest that was asked to turn off still counts as running here.
+// machineStateOf converts a domain's state. It returns Running for a guest that was asked to turn off,
+// because libvirt reports it as running; readMachine replaces that by Stopping.
 func machineStateOf(s domainState) actuator.MachineState {
 	switch {
 	case s.state == stateShuttingDown, s == domainState{statePaused, pausedShuttingDown}:
@@ -115,8 +118,8 @@ func machineStateOf(s domainState) actuator.MachineState {
 	case s == domainState{statePaused, pausedStartingUp}:
 		return actuator.Starting
 	case s.state == stateShutOff, s.state == stateCrashed, s.state == statePMSuspended:
-		return actuator.Stopped // The last two keep their memory, and are no machine that works.
+		return actuator.Stopped // The last two hold their memory, but the machine does not work.
 	default:
-		return actuator.Running // A paused domain keeps its memory, and what is unknown may work.
+		return actuator.Running // A paused domain holds its memory, and one in an unknown state may work.
 	}
 }

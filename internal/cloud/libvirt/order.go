@@ -15,14 +15,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
-// The operations, as messages name them.
+// The operations, with the names that messages use.
 const (
 	list  = "list domains"
 	stop  = "stop domains"
 	start = "start domains"
 )
 
-// requirePersistence returns an error if one of the domains would be gone once it is off.
+// errPausedBriefly refuses an order for a guest that accepts none for a moment.
+var errPausedBriefly = &orders.RefusedError{
+	Class: actuator.WrongState, Code: "paused for a moment", Message: "the daemon has paused the guest to start, move, save or copy it, and will resume it",
+}
+
+// requirePersistence returns an error if one of the domains would disappear once it is off.
 func (c *connection) requirePersistence(ctx context.Context, ids []string) error {
 	var mu sync.Mutex
 	var transient []string
@@ -36,7 +41,7 @@ func (c *connection) requirePersistence(ctx context.Context, ids []string) error
 				isPersistent, err = c.isPersistent(ctx, d)
 			}
 			if hasCode(err, codeNoDomain) {
-				return nil // The order says so.
+				return nil // The order reports it.
 			}
 			if err == nil && !isPersistent {
 				mu.Lock()
@@ -51,12 +56,12 @@ func (c *connection) requirePersistence(ctx context.Context, ids []string) error
 	}
 	slices.Sort(transient)
 	const shown = 20
-	return actuator.Errorf(actuator.Other, "%s: transient domains are gone once they are off, and nothing is stopped: define them (virsh define) or take them out of the cluster: %s",
+	return actuator.Errorf(actuator.Other, "%s: transient domains disappear once they are off, so no domain is stopped: define them (virsh define) or take them out of the cluster: %s",
 		stop, strings.Join(transient[:min(shown, len(transient))], ", "))
 }
 
-// stopDomain turns a domain off. Guests are asked, and never cut off; only one that has crashed is ended, because nothing is left in it to
-// ask.
+// stopDomain turns a domain off. Guests are asked to turn off, and never lose their power. Only a crashed guest is
+// destroyed, because it cannot react.
 func (c *connection) stopDomain(ctx context.Context, id string, pending *pendingShutdowns) error {
 	d, found, err := c.lookAt(ctx, id)
 	if err != nil {
@@ -71,9 +76,12 @@ func (c *connection) stopDomain(ctx context.Context, id string, pending *pending
 		if found.reason == pausedShuttingDown {
 			return nil
 		}
-		return &orders.RefusedError{Class: actuator.WrongState, Code: "paused", Message: "a paused guest cannot turn itself off, and its memory would be lost without; resume it (virsh resume) or turn it off (virsh destroy)"}
+		if found.isPausedBriefly() {
+			return errPausedBriefly
+		}
+		return &orders.RefusedError{Class: actuator.Other, Code: "paused", Message: "a paused guest cannot turn itself off, and its memory would be lost if it were turned off; resume it (virsh resume) or turn it off (virsh destroy)"}
 	case statePMSuspended:
-		// A guest that sleeps hears the button only when it is awake.
+		// A suspended guest receives the button only after a wakeup.
 		if err := c.wakeUp(ctx, d); err != nil {
 			return err
 		}
@@ -82,7 +90,7 @@ func (c *connection) stopDomain(ctx context.Context, id string, pending *pending
 		return c.ignoreAlreadyOff(ctx, d, err)
 	}
 	if pending.remember(c.place, d) {
-		return &orders.RefusedError{Class: actuator.Other, Code: "no reaction", Message: "the guest was asked to turn off minutes ago and runs; it needs an ACPI daemon or the guest agent; Torpor cuts no power, and virsh destroy does"}
+		return &orders.RefusedError{Class: actuator.Other, Code: "no reaction", Message: "the guest was asked to turn off minutes ago and still runs; it needs an ACPI daemon or the guest agent; Torpor never cuts the power, but virsh destroy does"}
 	}
 	return nil
 }
@@ -113,14 +121,19 @@ func (c *connection) startDomain(ctx context.Context, id string, pending *pendin
 		return c.wakeUp(ctx, d)
 	case machineStateOf(found) == actuator.Stopping, pending.isPending(c.place, d):
 		return &orders.RefusedError{Class: actuator.WrongState, Code: "turning off", Message: "the guest is turning off, and can be started once it is off"}
-	case found.state == statePaused && found.reason != pausedStartingUp:
-		return &orders.RefusedError{Class: actuator.WrongState, Code: "paused", Message: "the guest is paused; resume it: virsh resume"}
+	case found.state == statePaused && found.reason == pausedStartingUp:
+		return nil
+	case found.isPausedBriefly():
+		return errPausedBriefly
+	case found.state == statePaused:
+		return &orders.RefusedError{Class: actuator.Other, Code: "paused", Message: "the guest is paused; resume it: virsh resume"}
 	default:
-		return nil // It runs already.
+		return nil // The domain runs already.
 	}
 }
 
-// mayBeSoAlready reports whether an error says that the domain may be in the wanted state already. The driver for tests says so by words only.
+// mayBeSoAlready reports whether an error may mean that the domain is in the wanted state already. The driver for
+// tests reports that only in the message.
 func mayBeSoAlready(err error) bool {
 	said, ok := errors.AsType[*daemonError](err)
 	return ok && (said.code == codeOperationInvalid || strings.HasSuffix(said.message, "already running") || strings.HasSuffix(said.message, "not running"))
@@ -135,7 +148,7 @@ func (c *connection) lookAt(ctx context.Context, id string) (domain, domainState
 	return d, found, err
 }
 
-// ignoreAlreadyOff returns no error for a domain that somebody else has turned off just before.
+// ignoreAlreadyOff returns no error for a domain that another client has just turned off.
 func (c *connection) ignoreAlreadyOff(ctx context.Context, d domain, refusal error) error {
 	if !mayBeSoAlready(refusal) {
 		return refusal

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// shutdownGrace is for how long a guest may take to turn off. Kubelets and services may take minutes.
+	// shutdownGrace is how long a guest may take to turn off. Kubelets and services may take minutes.
 	shutdownGrace = 5 * time.Minute
 	maxRemembered = 20_000
 )
 
-// pendingShutdowns remembers which guests were asked to turn off: libvirt calls them running until they are off. What is lost with the
-// manager costs another press of the button.
+// pendingShutdowns remembers which guests were asked to turn off, because libvirt reports them as running until they
+// are off. If the manager loses an entry, the button is pressed once more.
 type pendingShutdowns struct {
 	clock clock.PassiveClock
 	known *lru.Cache
 }
 
 type pendingShutdown struct {
-	// domainID is that of the run that was asked to end.
+	// domainID identifies the run that was asked to end.
 	domainID    uint32
 	first, last time.Time
 }
@@ -32,13 +32,14 @@ func newPendingShutdowns(c clock.PassiveClock) *pendingShutdowns {
 	return &pendingShutdowns{clock: c, known: lru.New(maxRemembered)}
 }
 
-// shutdownKey is a domain of one daemon. Whoever runs another one chooses the UUIDs there.
+// shutdownKey identifies a domain of one daemon. The owner of another daemon chooses the UUIDs there.
 type shutdownKey struct {
 	place string
 	uuid  [uuidBytes]byte
 }
 
-// remember notes that a guest was asked to turn off, and reports whether it was asked so long ago before that it does not listen.
+// remember records that a guest was asked to turn off. It reports whether the first request was so long ago that the
+// guest evidently does not react.
 func (p *pendingShutdowns) remember(place string, d domain) (isDeaf bool) {
 	now := p.clock.Now()
 	asked, ok := p.find(place, d)

@@ -7,10 +7,11 @@ import (
 	"encoding/hex"
 	"encoding/xml"
 	"errors"
+	"slices"
 	"strings"
 )
 
-// The procedures that are called, by their numbers in libvirt's remote_protocol.x.
+// The procedures that are called, with their numbers in libvirt's remote_protocol.x.
 const (
 	procConnectOpen     = 1
 	procDomainCreate    = 9
@@ -43,11 +44,11 @@ const (
 	listActiveAndOthers = noFlags
 )
 
-// domain is a virtual machine as the protocol names it. The daemon finds it by its UUID.
+// domain is a virtual machine in the protocol. The daemon identifies it by its UUID.
 type domain struct {
 	name string
 	uuid [uuidBytes]byte
-	// id is another one at each start.
+	// id changes at each start.
 	id uint32
 }
 
@@ -67,7 +68,7 @@ func parseUUID(text string) ([uuidBytes]byte, bool) {
 	return uuid, true
 }
 
-// domainState is what a domain does and why, by libvirt's own numbers (virDomainState and its reasons).
+// domainState is the state of a domain and its reason, with libvirt's numbers (virDomainState and its reasons).
 type domainState struct{ state, reason uint32 }
 
 const (
@@ -79,11 +80,25 @@ const (
 	stateCrashed      = 6
 	statePMSuspended  = 7
 
-	pausedStartingUp   = 11
+	pausedMigrating    = 2
+	pausedSaving       = 3
+	pausedDumping      = 4
 	pausedShuttingDown = 8
+	pausedForSnapshot  = 9
+	pausedStartingUp   = 11
+	pausedPostcopy     = 12
 )
 
-// open shows who calls, and opens the driver. A daemon wants to be asked how it knows its clients also if it does not.
+// isPausedBriefly reports whether the daemon itself has paused a guest temporarily, and will resume it. All other
+// reasons, such as a user or a failed disk, last until the guest is resumed:
+// https://libvirt.org/html/libvirt-libvirt-domain.html#virDomainPausedReason
+func (s domainState) isPausedBriefly() bool {
+	reasons := []uint32{pausedMigrating, pausedSaving, pausedDumping, pausedForSnapshot, pausedStartingUp, pausedPostcopy}
+	return s.state == statePaused && slices.Contains(reasons, s.reason)
+}
+
+// open authenticates, and opens the driver. A daemon requires the authentication call even if it has no
+// authentication.
 func (c *connection) open(ctx context.Context, driver string) error {
 	r, err := c.call(ctx, procAuthList, xdrWriter{})
 	if err != nil {
@@ -115,8 +130,8 @@ func (c *connection) open(ctx context.Context, driver string) error {
 	return err
 }
 
-// errAuthenticationUnknown means that a daemon wants a password.
-var errAuthenticationUnknown = errors.New("the daemon asks for a password")
+// errAuthenticationUnknown means that a daemon requires a password.
+var errAuthenticationUnknown = errors.New("the daemon requires a password")
 
 func (c *connection) readHostname(ctx context.Context) (string, error) {
 	r, err := c.call(ctx, procGetHostname, xdrWriter{})
@@ -150,7 +165,7 @@ func (c *connection) listDomains(ctx context.Context) ([]domain, error) {
 	return all, r.err
 }
 
-// findDomain returns a domain as it is now.
+// findDomain returns the current state of a domain.
 func (c *connection) findDomain(ctx context.Context, id string) (domain, error) {
 	uuid, ok := parseUUID(id)
 	if !ok {
@@ -167,8 +182,8 @@ func (c *connection) findDomain(ctx context.Context, id string) (domain, error) 
 	return found, r.err
 }
 
-// errNoUUID is what a daemon would say of an id that none of its domains can have.
-func errNoUUID() error { return &daemonError{code: codeNoDomain, message: "its id is no UUID"} }
+// errNoUUID is the error that a daemon returns for an ID that no domain can have.
+func errNoUUID() error { return &daemonError{code: codeNoDomain, message: "its id is not a UUID"} }
 
 func (c *connection) readState(ctx context.Context, d domain) (domainState, error) {
 	r, err := c.callFor(ctx, procDomainGetState, d, noFlags)
@@ -188,8 +203,9 @@ func (c *connection) isPersistent(ctx context.Context, d domain) (bool, error) {
 	return persistent == 1, r.err
 }
 
-// readClaim returns the infraID in a domain's metadata, and whether there is metadata of Torpor's at all. Those of its definition count,
-// because others are gone with the guest that runs; only a domain without a definition has no better ones.
+// readClaim returns the infraID in a domain's metadata, and whether the domain has metadata of Torpor. The metadata of
+// the definition takes precedence, because other metadata is lost with the running guest. A domain without a
+// definition has only the latter.
 func (c *connection) readClaim(ctx context.Context, d domain) (infraID string, isClaimed bool, err error) {
 	text, err := c.readMetadata(ctx, d, ofDefinition)
 	if hasCode(err, codeOperationInvalid) {
@@ -204,7 +220,7 @@ func (c *connection) readClaim(ctx context.Context, d domain) (infraID string, i
 	var element struct {
 		InfraID string `xml:"infraID,attr"`
 	}
-	_ = xml.Unmarshal([]byte(text), &element) // What names no cluster is none's.
+	_ = xml.Unmarshal([]byte(text), &element) // A domain whose metadata does not parse belongs to no cluster.
 	return element.InfraID, true, nil
 }
 
@@ -222,8 +238,8 @@ func (c *connection) readMetadata(ctx context.Context, d domain, flags uint32) (
 	return text, r.err
 }
 
-// shutDown asks the guest to turn off, by its agent where it has one and otherwise by the power button of ACPI. The answer comes before
-// the guest does anything.
+// shutDown asks the guest to turn off, through its agent if it has one and otherwise with the power button of ACPI.
+// The answer arrives before the guest reacts.
 func (c *connection) shutDown(ctx context.Context, d domain) error {
 	_, err := c.callFor(ctx, procDomainShutdown, d)
 	return err
@@ -244,7 +260,7 @@ func (c *connection) wakeUp(ctx context.Context, d domain) error {
 	return err
 }
 
-// callFor calls a procedure that takes a domain, and perhaps numbers.
+// callFor calls a procedure whose arguments are a domain and, optionally, numbers.
 func (c *connection) callFor(ctx context.Context, procedure uint32, d domain, numbers ...uint32) (*xdrReader, error) {
 	var arguments xdrWriter
 	arguments.writeDomain(d)

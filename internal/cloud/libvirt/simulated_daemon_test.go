@@ -24,13 +24,15 @@ import (
 )
 
 const (
-	// turningOffLooks is how many looks a guest takes to turn off; the last of them shows that it shuts down, as the hypervisor does then.
+	// turningOffLooks is the number of observations that a guest takes to turn off. The last of them shows the state
+	// shutting down, as the hypervisor does then.
 	turningOffLooks = 3
 	secretWords     = "hush-hush of the host 2026-01-02T03:04:05.678Z 11111111-2222-3333-4444-555555555555"
 )
 
-// simulatedDaemon speaks libvirt's protocol, and does what a real daemon cannot be made to do: its guests take their time or do not listen,
-// crash, sleep and pause, and it refuses, falls silent and sends nonsense.
+// simulatedDaemon speaks libvirt's protocol, and simulates what a real daemon cannot be made to do. Its guests are
+// slow, do not react, crash, are suspended or paused. The daemon refuses calls, stops answering and sends invalid
+// data.
 type simulatedDaemon struct {
 	listener net.Listener
 	clock    *clocktesting.FakePassiveClock
@@ -43,9 +45,9 @@ type simulatedDaemon struct {
 	nextID   uint32
 	clusters int
 	made     int
-	// latency, if set, is how long a guest takes to turn off, instead of a number of looks.
+	// latency, if set, is how long a guest takes to turn off. Otherwise it takes a number of observations.
 	latency time.Duration
-	// interfere, if set, may answer a call with a frame of its own; nil leaves it to the daemon.
+	// interfere, if set, may answer a call with its own frame; nil leaves the call to the daemon.
 	interfere func(procedure, serial uint32) []byte
 }
 
@@ -53,7 +55,7 @@ type simulatedDomain struct {
 	domain
 	domainState
 	claim string
-	// looksLeft are those until a guest that turns off is off; zero if it does not.
+	// looksLeft is the number of observations until a guest is off; zero if it is not turning off.
 	looksLeft           int
 	turnsOff            time.Time
 	isDeaf, isTransient bool
@@ -64,7 +66,7 @@ type fault struct {
 	ids       []string
 	code      uint32
 	message   string
-	// isSilent ends the connection instead of an answer.
+	// isSilent ends the connection instead of answering.
 	isSilent bool
 }
 
@@ -140,7 +142,7 @@ func buildFrame(procedure, serial, status uint32, content []byte) []byte {
 	return append(w.content, content...)
 }
 
-// answer returns the frame that answers a call, and nil to end the connection.
+// answer returns the frame that answers a call, or nil to end the connection.
 func (s *simulatedDaemon) answer(procedure, serial uint32, r *xdrReader) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +159,7 @@ func (s *simulatedDaemon) answer(procedure, serial uint32, r *xdrReader) []byte 
 	case isFailed:
 		w = xdrWriter{}
 		w.writeUint(failed.code)
-		w.writeUint(10) // The hypervisor's driver says so.
+		w.writeUint(10) // The error is from the hypervisor's driver.
 		w.writeOptional(failed.message)
 		return buildFrame(procedure, serial, statusError, w.content)
 	case err != nil:
@@ -207,7 +209,7 @@ func (f fault) err() error {
 	return &daemonError{code: f.code, message: f.message}
 }
 
-// doFor does what the hypervisor's driver does.
+// doFor simulates the hypervisor's driver.
 func (s *simulatedDaemon) doFor(d *simulatedDomain, procedure uint32, w *xdrWriter) error {
 	isActive := d.id != inactiveDomainID
 	switch {
@@ -231,7 +233,7 @@ func (s *simulatedDaemon) doFor(d *simulatedDomain, procedure uint32, w *xdrWrit
 	case !isActive:
 		return &daemonError{code: codeOperationInvalid, message: "Requested operation is not valid: domain is not running"}
 	case procedure == procDomainShutdown:
-		if d.state == stateRunning && !d.isDeaf && d.looksLeft == 0 { // Whoever is paused, asleep or dead does not hear the button.
+		if d.state == stateRunning && !d.isDeaf && d.looksLeft == 0 { // A paused, suspended or crashed guest does not receive the button.
 			d.looksLeft, d.turnsOff = turningOffLooks, time.Now().Add(s.latency)
 			if s.latency > 0 {
 				d.looksLeft = 1
@@ -247,7 +249,7 @@ func (s *simulatedDaemon) doFor(d *simulatedDomain, procedure uint32, w *xdrWrit
 	return nil
 }
 
-// look lets time go by.
+// look advances the domain.
 func (d *simulatedDomain) look() {
 	if d.looksLeft == 0 || d.looksLeft == 1 && time.Now().Before(d.turnsOff) {
 		return
@@ -286,7 +288,7 @@ func (s *simulatedDaemon) inject(t *testing.T, f fault) {
 	t.Cleanup(func() { s.change(func() { s.faults = nil }) })
 }
 
-// find returns a domain by its id.
+// find returns a domain by its ID.
 func (s *simulatedDaemon) find(id string) *simulatedDomain {
 	uuid, _ := parseUUID(id)
 	return s.domains[uuid]
@@ -294,7 +296,7 @@ func (s *simulatedDaemon) find(id string) *simulatedDomain {
 
 func (s *simulatedDaemon) uri() string { return "qemu+tcp://" + s.listener.Addr().String() + "/system" }
 
-// newCluster is a cluster whose infraID begins with those before it and a dash.
+// newCluster returns a cluster whose infraID begins with the previous ones and a dash.
 func (s *simulatedDaemon) newCluster() *simulatedCluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -313,7 +315,7 @@ func (c *simulatedCluster) Target() actuator.Target {
 	return actuator.Target{InfraID: c.infraID, Credentials: map[string][]byte{uriKey: []byte(c.uri())}}
 }
 
-// Create names half of the domains after the cluster, and lets the metadata of the others say whose they are.
+// Create names half of the domains after the cluster, and sets metadata with the cluster on the others.
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -354,7 +356,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 		actuator.Other:              {code: 1},
 	}[class]
 	if !ok {
-		return false // libvirt asks nobody to wait.
+		return false // libvirt never requests a pause.
 	}
 	f.procedure = map[actuatortest.Operation]uint32{actuatortest.Observe: procListAllDomains, actuatortest.Stop: procDomainShutdown, actuatortest.Start: procDomainCreate}[op]
 	f.ids, f.message = ids, f.message+" "+secretWords
@@ -365,7 +367,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 // TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
 func (*simulatedCluster) TakesOrdersOneByOne() {}
 
-// ShutDown implements actuatortest.ShutdownCloud by a guest that crashes: its domain keeps the memory.
+// ShutDown implements actuatortest.ShutdownCloud with a crash of the guest: its domain holds the memory.
 func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
 	c.change(func() { c.find(id).domainState = domainState{stateCrashed, 1} })
 }
@@ -375,7 +377,7 @@ func TestContract(t *testing.T) {
 	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return daemon.newCluster() })
 }
 
-// countCalls returns how often each procedure was called since it was asked last.
+// countCalls returns the number of calls of each procedure since the previous countCalls.
 func (s *simulatedDaemon) countCalls() map[uint32]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,15 +7,15 @@ import (
 	"errors"
 )
 
-// errNotLibvirt means that an answer is not one of libvirt's protocol.
-var errNotLibvirt = errors.New("the answer is not one of libvirt")
+// errNotLibvirt means that an answer does not follow libvirt's protocol.
+var errNotLibvirt = errors.New("the answer is not a valid libvirt response")
 
-// xdrWriter writes XDR (RFC 4506), as far as the arguments of calls need it.
+// xdrWriter writes the subset of XDR (RFC 4506) that the arguments of calls need.
 type xdrWriter struct{ content []byte }
 
 func (w *xdrWriter) writeUint(n uint32) { w.content = binary.BigEndian.AppendUint32(w.content, n) }
 
-// writeLength writes a length in the four bytes that lengths have.
+// writeLength writes a length, which has four bytes.
 func (w *xdrWriter) writeLength(n int) {
 	word := binary.BigEndian.AppendUint64(nil, uint64(max(n, 0)))
 	w.content = append(w.content, word[wordBytes:]...)
@@ -29,7 +29,7 @@ func (w *xdrWriter) writeString(s string) {
 	}
 }
 
-// writeOptional writes a string that might be absent, and is not.
+// writeOptional writes an optional string that is present.
 func (w *xdrWriter) writeOptional(s string) {
 	w.writeUint(1)
 	w.writeString(s)
@@ -41,11 +41,11 @@ func (w *xdrWriter) writeDomain(d domain) {
 	w.writeUint(d.id)
 }
 
-// wordBytes is what every part of XDR is a multiple of.
+// wordBytes is the unit of all sizes in XDR.
 const wordBytes = 4
 
-// xdrReader reads XDR. Lengths come from the server: none is believed beyond what there is and what the reader of it allows. After the
-// first error everything is zero.
+// xdrReader reads XDR. Lengths come from the server, so each is checked against the remaining bytes and the caller's
+// limit. After the first error, all values are zero.
 type xdrReader struct {
 	rest []byte
 	err  error
@@ -83,7 +83,7 @@ func (r *xdrReader) readString(maxBytes uint32) string {
 	return string(taken[:length])
 }
 
-// readOptional reads a string that may be absent.
+// readOptional reads an optional string.
 func (r *xdrReader) readOptional(maxBytes uint32) string {
 	if r.readUint() == 0 {
 		return ""

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openstack stops and starts the servers of clusters at OpenStack. A cluster's servers are those whose property openshiftClusterID
-// is its infraID, as OpenShift's installer and its machines set it.
+// Package openstack stops and starts the servers of clusters at OpenStack. A cluster's servers are those whose
+// property openshiftClusterID is its infraID. OpenShift's installer and its machine API set the property.
 //
-// Reading order: credentials.go (the Secret) → client.go (one client per project and region, its login) → list_machines.go (one listing
-// for all clusters of a project) → order.go (one call per server) → errors.go (messages for users).
+// Reading order: credentials.go (the Secret) → client.go (one client per project and region, its login) →
+// list_machines.go (one listing for all clusters of a project) → order.go (one call per server) → errors.go (messages
+// for users).
 package openstack
 
 import (
@@ -22,15 +23,16 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Options say how to reach the cloud. The zero Options are good for production.
+// Options configure the access to the cloud. The zero value is suitable for production.
 type Options struct {
-	// Transport sends the requests of all accounts whose Secrets have no certificates of their own; nil means Go's own with limits.
+	// Transport sends the requests of all accounts whose Secrets have no certificates. If nil, Go's transport with
+	// limits is used.
 	Transport http.RoundTripper
-	// Endpoints are the servers that Secrets may name, and whose words are shown to users.
+	// Endpoints are the servers that Secrets may name. Their messages are shown to users.
 	Endpoints egress.Endpoints
 	// CallTimeout bounds one API call; 0 means 15 s.
 	CallTimeout time.Duration
-	// Attempts is how often a listing or a start is tried while the cloud does not answer; 0 means 4.
+	// Attempts is the number of attempts of a listing or a start while the cloud does not answer; 0 means 4.
 	Attempts int
 }
 

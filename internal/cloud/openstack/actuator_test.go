@@ -32,17 +32,17 @@ func TestTroubleAtOpenStack(t *testing.T) {
 	for name, row := range map[string]struct {
 		fault actuatortest.Fault
 		op    actuatortest.Operation
-		// calls is how often the operation is called for three servers.
+		// calls is the number of calls of the operation for three servers.
 		calls      int
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a listing is tried again as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause is the account's":                     {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"nova's old way to ask for a pause":            {actuatortest.Fault{Operation: list, Status: http.StatusRequestEntityTooLarge, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a pause without end is not believed":          {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"a stop is never sent again":                   {actuatortest.Fault{Operation: stop, Status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a start is tried again":                       {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a failed listing is retried as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is left to the account":                  {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"nova's old status for a pause":                   {actuatortest.Fault{Operation: list, Status: http.StatusRequestEntityTooLarge, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"an endless pause is capped":                      {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"a failed stop call is not retried":               {actuatortest.Fault{Operation: stop, Status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a failed start call is retried":                  {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startOpenStack(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -50,7 +50,7 @@ func TestTroubleAtOpenStack(t *testing.T) {
 	}
 }
 
-// TestATokenIsRenewed has a token that the cloud does not know any more, and then a password that it does not.
+// TestATokenIsRenewed has an expired token, and then a revoked password.
 func TestATokenIsRenewed(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newCluster()
@@ -87,7 +87,7 @@ func TestServersStartWhateverTurnedThemOff(t *testing.T) {
 	})
 	expectStates(t, c, actuator.Stopped)
 	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
-		t.Errorf("stop what is off: %v", err)
+		t.Errorf("stop a stopped server: %v", err)
 	}
 	if err := cloud.actuator.Start(t.Context(), c.Target(), ids); err != nil {
 		t.Errorf("start: %v", err)
@@ -97,8 +97,8 @@ func TestServersStartWhateverTurnedThemOff(t *testing.T) {
 	cloud.Change(func() { cloud.servers[ids[0]].isLocked, cloud.servers[ids[1]].status = true, "PAUSED" })
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	known, _ := errors.AsType[*actuator.Error](err)
-	want := fmt.Sprintf(`other: stop servers: conflict for %s: its state does not allow that now: "paused"; `+
-		"locked for %s: the server is locked; unlock it: openstack server unlock", ids[1], ids[0])
+	want := fmt.Sprintf("other: stop servers: locked for %s: the server is locked; unlock it: openstack server unlock; "+
+		"paused for %s: the server is paused and stays so until you run: openstack server unpause", ids[0], ids[1])
 	if known == nil || known.Error() != want || !cmp.Equal(known.RefusedIDs, ids[:2]) {
 		t.Errorf("stop a locked and a paused server:\nfound %v\nwant  %s", err, want)
 	}
@@ -124,16 +124,16 @@ func TestServersAreShelvedWhereThatIsAskedFor(t *testing.T) {
 			}
 		}
 		if err != nil || !cmp.Equal(held, want) {
-			t.Errorf("servers that are off and have their hosts: %v, %v, want %v", held, err, want)
+			t.Errorf("servers that are off but hold their hosts: %v, %v, want %v", held, err, want)
 		}
 	}
 	expectHeld(ids[0], ids[1])
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	if known, _ := errors.AsType[*actuator.Error](err); known == nil || !cmp.Equal(known.RefusedIDs, ids[:1]) || !strings.Contains(err.Error(), "openstack server unlock") {
-		t.Errorf("shelve a server that is off and locked: %v, want it to be refused", err)
+		t.Errorf("shelve a server that is off and locked: %v, want a refusal", err)
 	}
 	c.Settle(t)
-	expectHeld(ids[0], ids[4]) // What has failed is turned off first.
+	expectHeld(ids[0], ids[4]) // A failed server is turned off first.
 	cloud.Change(func() { cloud.servers[ids[0]].isLocked = false })
 	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
 		t.Errorf("shelve the others: %v", err)
@@ -142,7 +142,7 @@ func TestServersAreShelvedWhereThatIsAskedFor(t *testing.T) {
 	expectHeld()
 }
 
-// TestAServerThatFindsNoRoomIsTold has a cloud that takes the order, as OpenStack does.
+// TestAServerThatFindsNoRoomIsTold has a cloud that accepts the order, as OpenStack does.
 func TestAServerThatFindsNoRoomIsTold(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newShelvedCluster()
@@ -168,6 +168,52 @@ func TestAServerThatFindsNoRoomIsTold(t *testing.T) {
 	expectStates(t, c.simulatedCluster, actuator.Running)
 }
 
+func TestAnUnshelveBeyondTheQuotaHasNoCapacity(t *testing.T) {
+	cloud := startOpenStack(t)
+	c := cloud.newShelvedCluster()
+	ids := c.Create(t, 2)
+	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
+		t.Fatal(err)
+	}
+	c.Settle(t)
+	cloud.Change(func() { cloud.quotaIsUsed = true })
+	err := cloud.actuator.Start(t.Context(), c.Target(), ids)
+	if actuator.ClassOf(err) != actuator.NoCapacity || !strings.Contains(err.Error(), "Quota exceeded for instances") {
+		t.Errorf("start: %v, want class %q and nova's message", err, actuator.NoCapacity)
+	}
+	cloud.Change(func() { cloud.quotaIsUsed = false })
+	if err := cloud.actuator.Start(t.Context(), c.Target(), ids); err != nil {
+		t.Errorf("start once there is capacity: %v", err)
+	}
+}
+
+// TestAStateThatDoesNotPassIsALastingRefusal has the states from which nova does not stop a server.
+func TestAStateThatDoesNotPassIsALastingRefusal(t *testing.T) {
+	for _, row := range []struct {
+		status, task string
+		class        actuator.ErrorClass
+		want         string
+	}{
+		{"PAUSED", "", actuator.Other, "openstack server unpause"},
+		{"RESCUE", "", actuator.Other, "openstack server unrescue"},
+		{"VERIFY_RESIZE", "", actuator.Other, "openstack server resize confirm"},
+		{"PAUSED", "unpausing", actuator.WrongState, "does not allow that now"},
+		{"MIGRATING", "migrating", actuator.WrongState, "does not allow that now"},
+		{"BUILD", "spawning", actuator.WrongState, "does not allow that now"},
+	} {
+		cloud := startOpenStack(t)
+		c := cloud.newCluster()
+		ids := c.Create(t, 1)
+		cloud.Change(func() {
+			cloud.servers[ids[0]].status, cloud.servers[ids[0]].task = row.status, row.task
+		})
+		err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
+		if err == nil || actuator.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("stop from %s %s: %v, want class %q and %q", row.status, row.task, err, row.class, row.want)
+		}
+	}
+}
+
 func expectStates(t *testing.T, c *simulatedCluster, want actuator.MachineState) {
 	t.Helper()
 	machines, err := c.actuator.Observe(t.Context(), c.Target())
@@ -176,7 +222,7 @@ func expectStates(t *testing.T, c *simulatedCluster, want actuator.MachineState)
 	}
 	for _, m := range machines {
 		if m.State != want || c.nova == nil && !cmp.Equal(m.Addresses, []string{"10.0.0.7"}) {
-			t.Errorf("machine %+v, want it to be %s and its address", m, want)
+			t.Errorf("machine %+v, want %s and its address", m, want)
 		}
 	}
 }
@@ -220,14 +266,14 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"a next page at another host":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host that is none of the cloud's"},
-		"a next page at another port":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host that is none of the cloud's"},
+		"a next page at another host":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host outside the cloud"},
+		"a next page at another port":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host outside the cloud"},
 		"endless pages":                    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than a project may have"},
-		"an answer that is not JSON":       {`<html>`, "its answer is not one of OpenStack"},
-		"a server without an id":           {`{"servers":[{}]}`, "its answer is not one of OpenStack"},
-		"a server whose id is a path":      {`{"servers":[{"id":"../../os-keypairs"}]}`, "its answer is not one of OpenStack"},
-		"a list that is none":              {`{"servers":"x"}`, "its answer is not one of OpenStack"},
-		"an id that is longer than any is": {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not one of OpenStack"},
+		"an answer that is not JSON":       {`<html>`, "its answer is not a valid OpenStack response"},
+		"a server without an id":           {`{"servers":[{}]}`, "its answer is not a valid OpenStack response"},
+		"a server whose id is a path":      {`{"servers":[{"id":"../../os-keypairs"}]}`, "its answer is not a valid OpenStack response"},
+		"a list that is not a list":        {`{"servers":"x"}`, "its answer is not a valid OpenStack response"},
+		"an id that is longer than any is": {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid OpenStack response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startOpenStack(t)
@@ -238,13 +284,13 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			}
 			found, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
 			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
-				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+				t.Errorf("found %v and %v, want an error of class %q with %q", found, err, actuator.Unreachable, row.want)
 			}
 		})
 	}
 }
 
-// TestAnswersHaveABudget has one that is larger than any page.
+// TestAnswersHaveABudget has an answer that is larger than any page.
 func TestAnswersHaveABudget(t *testing.T) {
 	cloud := startOpenStack(t)
 	cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
@@ -258,11 +304,11 @@ func TestAnswersHaveABudget(t *testing.T) {
 	}
 	_, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
 	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "larger than allowed") {
-		t.Errorf("found %v, want one that says that the answer is larger than allowed", err)
+		t.Errorf("found %v, want an error about an answer that is larger than allowed", err)
 	}
 }
 
-// TestServersOfSecrets checks which servers a Secret may name, and whose words are shown.
+// TestServersOfSecrets checks which servers a Secret may name, and which servers' messages are shown.
 func TestServersOfSecrets(t *testing.T) {
 	const words = "a secret of the internal network"
 	for name, row := range map[string]struct {
@@ -271,7 +317,7 @@ func TestServersOfSecrets(t *testing.T) {
 		class  actuator.ErrorClass
 		shown  bool
 	}{
-		"a host of nobody's list":           {"https://openstack.example.com/v3", nil, actuator.CredentialsInvalid, false},
+		"a host without a list":             {"https://openstack.example.com/v3", nil, actuator.CredentialsInvalid, false},
 		"a host that is listed":             {"https://openstack.example.com/v3", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
 		"a host that is not on the list":    {"https://openstack.example.com/v3", []string{"10.0.0.0/8"}, actuator.Other, false},
 		"a metadata service":                {"http://169.254.169.254/v3", nil, actuator.Other, false},
@@ -290,7 +336,7 @@ func TestServersOfSecrets(t *testing.T) {
 			secret := map[string][]byte{cloudsKey: fmt.Appendf(nil, "clouds: {fleet: {auth: {auth_url: %q, application_credential_id: a, application_credential_secret: b}}}", row.url)}
 			_, err = New(Options{Transport: answer, Endpoints: listed}).Observe(t.Context(), actuator.Target{InfraID: "a", Cloud: "fleet", Credentials: secret})
 			if actuator.ClassOf(err) != row.class || strings.Contains(err.Error(), words) != row.shown {
-				t.Errorf("found %v, want class %q and the server's words shown: %t", err, row.class, row.shown)
+				t.Errorf("found %v, want class %q and the server's message shown: %t", err, row.class, row.shown)
 			}
 		})
 	}
@@ -344,9 +390,9 @@ func TestCredentials(t *testing.T) {
 		"a wrong password":                    {secret: replace(goodPassword, "hush"), class: actuator.CredentialsInvalid, says: "login: status 401 Unauthorized: The request you have made requires authentication for <hidden>"},
 		"no such region":                      {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
 		"a compute service that is elsewhere": {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "it does not answer"},
-		"servers that are not checked":        {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
+		"servers without verification":        {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
 		"a file of the manager":               {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
-		"certificates that are none":          {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},
+		"invalid certificates":                {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},
 		"a client certificate":                {secret: cloud.credentials("    cert: /etc/x\n"), class: actuator.CredentialsInvalid, says: "has cert"},
 		"a profile":                           {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "names a profile"},
 		"an interface of administrators":      {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
@@ -355,7 +401,7 @@ func TestCredentials(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Cloud: "fleet", Credentials: row.secret})
 			if row.class == "" {
 				if err != nil {
-					t.Errorf("found %v, want to be let in", err)
+					t.Errorf("found %v, want a login", err)
 				}
 				return
 			}
@@ -366,7 +412,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestOwnCertificatesAreTrusted has a cloud whose certificate no system knows.
+// TestOwnCertificatesAreTrusted has a cloud whose certificate is not signed by an authority of the system.
 func TestOwnCertificatesAreTrusted(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newCluster()
@@ -384,10 +430,10 @@ func TestOwnCertificatesAreTrusted(t *testing.T) {
 	if _, err := cloud.actuator.Observe(t.Context(), target); err != nil {
 		t.Errorf("with its certificate: %v", err)
 	}
-	cloud.server.URL = plain // Now the catalog leads to where everybody reads the token.
+	cloud.server.URL = plain // The catalog now leads to a service without TLS.
 	target.Credentials[cloudsKey] = bytes.Replace(target.Credentials[cloudsKey], []byte("Default"), []byte("default"), 1)
 	if _, err := cloud.actuator.Observe(t.Context(), target); actuator.ClassOf(err) != actuator.Other || !strings.Contains(err.Error(), "without TLS") {
-		t.Errorf("with a compute service without TLS: %v, want an error that says so", err)
+		t.Errorf("with a compute service without TLS: %v, want an error about the missing TLS", err)
 	}
 }
 
@@ -420,7 +466,7 @@ func TestAccountsAreTold(t *testing.T) {
 		"another server":   {replace("/identity/v3", "/v3"), false},
 	} {
 		if got := account(row.change); (got == first) != row.shared || strings.Contains(got, goodPassword) {
-			t.Errorf("%s: account %s beside %s, want it to be shared: %t", name, got, first, row.shared)
+			t.Errorf("%s: accounts %s and %s, want them to be equal: %t", name, got, first, row.shared)
 		}
 	}
 }

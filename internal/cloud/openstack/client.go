@@ -31,34 +31,35 @@ import (
 )
 
 const (
-	// maxAnswerBytes is for a page of 500 servers of 16 KiB each.
+	// maxAnswerBytes allows for a page of 500 servers of 16 KiB each.
 	maxAnswerBytes = 8 << 20
 )
 
-// projectClient speaks for the servers of a project in a region.
+// projectClient accesses the servers of a project in a region.
 type projectClient struct {
 	settings cloudSettings
-	// account is the client's name outside: a hash of all that it is made of.
+	// account is the public name of the client: a hash of all fields that identify it.
 	account string
-	// isTrusted says that the administrator lists the servers, so that their words may be shown.
+	// isTrusted reports whether the administrator lists the servers, so that their messages may be shown.
 	isTrusted bool
 	hosts     *ownHosts
 	endpoints egress.Endpoints
 	timeout   time.Duration
 	provider  *gophercloud.ProviderClient
-	// shelves says that servers are shelved instead of stopped, and unshelved are the servers that the cloud was told to bring back.
+	// shelves reports whether servers are shelved instead of stopped. unshelved are the servers that the cloud was
+	// ordered to unshelve.
 	shelves   bool
 	unshelved orders.PendingStarts
 
-	// loggingIn lets one call log in at a time; compute is nil before the first login.
+	// loggingIn allows one login at a time. compute is nil before the first login.
 	loggingIn *semaphore.Weighted
 	mu        sync.Mutex
 	compute   *gophercloud.ServiceClient
-	// owner is the project's name among all accounts of all clouds.
+	// owner is the project's name among the accounts of all clouds.
 	owner string
 }
 
-// newTransport returns what sends requests; nil roots are those of the system.
+// newTransport returns a transport with limits. If roots is nil, those of the system are used.
 func newTransport(endpoints egress.Endpoints, roots *x509.CertPool) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
@@ -70,7 +71,7 @@ func newTransport(endpoints egress.Endpoints, roots *x509.CertPool) *http.Transp
 	return transport
 }
 
-// ownHosts sends requests to the servers of one cloud only: an answer says where the next page is, and a token goes along.
+// ownHosts sends requests to the servers of one cloud only. Answers name the next page, and a token is sent along.
 type ownHosts struct {
 	base http.RoundTripper
 
@@ -103,16 +104,17 @@ func (o *ownHosts) add(u *url.URL) {
 
 func originOf(u *url.URL) string { return u.Scheme + "://" + strings.ToLower(u.Host) }
 
-// errForeignHost is a request that was not sent.
+// errForeignHost reports a request that was not sent.
 var errForeignHost = errors.New("the host is neither that of auth_url nor that of the compute service")
 
-// clientFor returns the client for the target's cloud; a changed Secret gets another one.
+// clientFor returns the client for the target's cloud. A changed Secret gets a new client.
 func (a *Actuator) clientFor(t actuator.Target) (*projectClient, error) {
 	s, err := readCredentials(t.Credentials, t.Cloud)
 	if err != nil {
 		return nil, err
 	}
-	// NUL cannot be part of a text in YAML. Clusters that are shelved are not ordered about together with those that are stopped.
+	// NUL cannot be part of a text in YAML. Clusters whose servers are shelved must not share orders with those whose
+	// servers are stopped.
 	fields := []string{
 		s.Auth.AuthURL, s.Auth.Username, s.Auth.UserID, s.Auth.Password, s.Auth.UserDomainName, s.Auth.UserDomainID, s.Auth.DomainName, s.Auth.DomainID,
 		s.Auth.ProjectName, s.Auth.ProjectID, s.Auth.ProjectDomainName, s.Auth.ProjectDomainID, s.Auth.CredentialID, s.Auth.CredentialName,
@@ -124,7 +126,7 @@ func (a *Actuator) clientFor(t actuator.Target) (*projectClient, error) {
 func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*projectClient, error) {
 	u, err := url.Parse(s.Auth.AuthURL)
 	if err != nil {
-		return nil, actuator.Errorf(actuator.CredentialsInvalid, "auth_url in %s of the credentials Secret is no URL: correct it", cloudsKey)
+		return nil, actuator.Errorf(actuator.CredentialsInvalid, "auth_url in %s of the credentials Secret is not a URL: correct it", cloudsKey)
 	}
 	base := a.options.Transport
 	if s.roots != nil {
@@ -138,15 +140,15 @@ func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*pr
 		return nil, err
 	}
 	if c.provider, err = openstack.NewClient(s.Auth.AuthURL); err != nil {
-		return nil, actuator.Errorf(actuator.CredentialsInvalid, "auth_url in %s of the credentials Secret is no URL of an identity service: correct it", cloudsKey)
+		return nil, actuator.Errorf(actuator.CredentialsInvalid, "auth_url in %s of the credentials Secret is not the URL of an identity service: correct it", cloudsKey)
 	}
 	c.provider.HTTPClient = *egress.NewClient(c.hosts, maxAnswerBytes, 0)
 	c.provider.UserAgent.Prepend("torpor/" + buildinfo.ReadVersion().Version)
 	return c, nil
 }
 
-// allowHost lets requests go to a server that a Secret or the cloud's catalog names. A user who may write a Secret must neither reach nor
-// read servers of the manager's network through it.
+// allowHost checks whether a Secret or the cloud's catalog may name a server. A user who may write a Secret must not
+// use it to reach or read servers in the manager's network.
 func (c *projectClient) allowHost(u *url.URL, where string) error {
 	if err := c.endpoints.CheckHost(u.Hostname()); err != nil {
 		return actuator.Errorf(actuator.Other, "%s: %.100s: %s", where, u.Hostname(), err)
@@ -161,11 +163,11 @@ func (c *projectClient) allowHost(u *url.URL, where string) error {
 // Name implements rest.OneByOneAccount.
 func (c *projectClient) Name() string { return c.account }
 
-// RequireStopRights implements rest.OneByOneAccount. OpenStack does not tell beforehand.
+// RequireStopRights implements rest.OneByOneAccount. OpenStack does not report missing rights in advance.
 func (*projectClient) RequireStopRights(context.Context, []string) error { return nil }
 
-// computeService returns the client of the compute service, and logs in before the first use. The library logs in again when a token is
-// refused.
+// computeService returns the client of the compute service. It logs in before the first use. The library logs in again
+// when a token is refused.
 func (c *projectClient) computeService(ctx context.Context) (*gophercloud.ServiceClient, error) {
 	if known := c.knownService(); known != nil {
 		return known, nil
@@ -190,7 +192,7 @@ func (c *projectClient) computeService(ctx context.Context) (*gophercloud.Servic
 	}
 	project, err := result.ExtractProject()
 	if err != nil || project == nil || project.ID == "" {
-		return nil, actuator.Errorf(actuator.CredentialsInvalid, "login: the token is of no project, and the servers are those of a project: add project_id to %s", cloudsKey)
+		return nil, actuator.Errorf(actuator.CredentialsInvalid, "login: the token belongs to no project, but servers belong to a project: add project_id to %s", cloudsKey)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +206,7 @@ func (c *projectClient) knownService() *gophercloud.ServiceClient {
 	return c.compute
 }
 
-// findComputeService finds the compute service in the catalog that came with the token. The library would ask the service for its
+// findComputeService finds the compute service in the catalog of the login. The library would ask the service for its
 // versions, without a deadline.
 func (c *projectClient) findComputeService(result tokens.CreateResult) (*gophercloud.ServiceClient, error) {
 	catalog, err := result.ExtractServiceCatalog()
@@ -222,7 +224,7 @@ func (c *projectClient) findComputeService(result tokens.CreateResult) (*gopherc
 				return nil, errNotOpenStack
 			}
 			if c.settings.isEncrypted() && u.Scheme != "https" {
-				return nil, actuator.Errorf(actuator.Other, "the catalog of the cloud names a compute service without TLS, and auth_url has TLS: no token goes there")
+				return nil, actuator.Errorf(actuator.Other, "the catalog of the cloud names a compute service without TLS, but auth_url has TLS: no token is sent there")
 			}
 			if err := c.allowHost(u, "the compute service in the catalog of the cloud"); err != nil {
 				return nil, err
@@ -234,7 +236,7 @@ func (c *projectClient) findComputeService(result tokens.CreateResult) (*gopherc
 		c.settings.availability(), c.settings.RegionName, cloudsKey)
 }
 
-// call makes one API call within the client's timeout, the login included.
+// call makes one API call within the client's timeout, including the login.
 func (c *projectClient) call(ctx context.Context, operation string, atMost time.Duration, do func(context.Context, *gophercloud.ServiceClient) error) error {
 	return rest.CallWithTimeout(ctx, atMost, func(ctx context.Context) error {
 		compute, err := c.computeService(ctx)

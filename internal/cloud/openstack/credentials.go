@@ -15,15 +15,17 @@ import (
 )
 
 const (
-	// cloudsKey is Hive's key of the credentials Secret: a file as OpenStack's own clients read it.
+	// cloudsKey is the key of the credentials Secret that Hive defines. It holds a file in the format of OpenStack's
+	// own clients.
 	cloudsKey = "clouds.yaml"
-	// mountedSecret is where OpenShift's installer sees the Secret, so that cacert names another of its keys.
+	// mountedSecret is where OpenShift's installer mounts the Secret. With this prefix, cacert names another key of
+	// the Secret.
 	mountedSecret = "/etc/openstack-ca/"
-	// systemRoots is the file by which cacert means the certificates of the system.
+	// systemRoots is the value of cacert that means the certificates of the system.
 	systemRoots = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"
 )
 
-// cloudSettings is an entry of clouds.yaml, as far as Torpor reads it.
+// cloudSettings is the part of an entry of clouds.yaml that Torpor reads.
 type cloudSettings struct {
 	Auth         authSettings `json:"auth"`
 	RegionName   string       `json:"region_name"`
@@ -36,7 +38,7 @@ type cloudSettings struct {
 	Cloud        string       `json:"cloud"`
 	// roots are the certificates that cacert names; nil means those of the system.
 	roots *x509.CertPool
-	// rootsPEM tells them from others.
+	// rootsPEM is the PEM form of roots, for comparison.
 	rootsPEM string
 }
 
@@ -58,7 +60,7 @@ type authSettings struct {
 	CredentialSecret  string `json:"application_credential_secret"`
 }
 
-// readCredentials reads the entry of a cloud. Nothing of it is taken from the manager's own files or environment.
+// readCredentials reads the entry of a cloud. It uses neither files nor environment variables of the manager.
 func readCredentials(secret map[string][]byte, cloud string) (cloudSettings, error) {
 	text, ok := secret[cloudsKey]
 	if !ok || len(strings.TrimSpace(string(text))) == 0 {
@@ -67,7 +69,7 @@ func readCredentials(secret map[string][]byte, cloud string) (cloudSettings, err
 	var file struct {
 		Clouds map[string]cloudSettings `json:"clouds"`
 	}
-	// What the parser says may hold a part of the text, and any part may be a secret.
+	// The parser's error may contain a part of the text, and any part may be secret.
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		return cloudSettings{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret must be YAML with clouds, and texts as their settings: correct it", cloudsKey)
 	}
@@ -94,9 +96,9 @@ func (s *cloudSettings) check() error {
 	case s.Profile != "" || s.Cloud != "":
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s names a profile, which is a file that the manager does not have: write auth_url instead", where)
 	case s.Verify != nil && !*s.Verify:
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s has verify: false, and Torpor sends no credentials to servers that it does not know: give their certificates as cacert", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s has verify: false, and Torpor sends no credentials to unverified servers: give their certificates as cacert", where)
 	case s.ClientCert != "":
-		return actuator.Errorf(actuator.CredentialsInvalid, "%s has cert, the name of a file: Torpor logs in by a password or an application credential", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s has cert, the name of a file: Torpor logs in with a password or an application credential", where)
 	case !slices.Contains([]string{"", "public", "publicURL", "internal", "internalURL"}, s.EndpointType+s.Interface):
 		return actuator.Errorf(actuator.CredentialsInvalid, "%s: expected public or internal as interface: correct it", where)
 	}
@@ -114,13 +116,13 @@ func (s *cloudSettings) check() error {
 	case a.Password == "":
 		return actuator.Errorf(actuator.CredentialsMissing, "%s has no password: add it", where)
 	case a.ProjectName+a.ProjectID == "":
-		return actuator.Errorf(actuator.CredentialsMissing, "%s has neither project_id nor project_name, and the servers are those of a project: add one", where)
+		return actuator.Errorf(actuator.CredentialsMissing, "%s has neither project_id nor project_name, but servers belong to a project: add one", where)
 	default:
 		return nil
 	}
 }
 
-// readRoots reads the certificates that cacert names. OpenShift has paths there that are keys of the same Secret.
+// readRoots reads the certificates that cacert names. In OpenShift, the path names a key of the same Secret.
 func (s *cloudSettings) readRoots(secret map[string][]byte) error {
 	if s.CACert == "" || s.CACert == systemRoots {
 		return nil
@@ -136,7 +138,7 @@ func (s *cloudSettings) readRoots(secret map[string][]byte) error {
 	return nil
 }
 
-// availability is which of the catalog's URLs are taken.
+// availability returns which of the catalog's URLs are used.
 func (s *cloudSettings) availability() string {
 	if strings.HasPrefix(s.EndpointType+s.Interface, "internal") {
 		return "internal"
@@ -144,7 +146,7 @@ func (s *cloudSettings) availability() string {
 	return "public"
 }
 
-// isEncrypted reports whether the login goes by TLS.
+// isEncrypted reports whether the login uses TLS.
 func (s *cloudSettings) isEncrypted() bool { return strings.HasPrefix(s.Auth.AuthURL, "https://") }
 
 func (s *cloudSettings) secretValues() []string {
@@ -157,11 +159,11 @@ func (s *cloudSettings) loginOptions() *tokens.AuthOptions {
 		IdentityEndpoint: a.AuthURL, Username: a.Username, UserID: a.UserID, Password: a.Password, AllowReauth: true,
 		ApplicationCredentialID: a.CredentialID, ApplicationCredentialName: a.CredentialName, ApplicationCredentialSecret: a.CredentialSecret,
 	}
-	if a.UserID == "" && a.CredentialID == "" { // An id needs no domain, and the API refuses one.
+	if a.UserID == "" && a.CredentialID == "" { // The API refuses a domain together with an ID.
 		o.DomainID, o.DomainName = firstOf(a.UserDomainID, a.UserDomainName, a.DomainID, a.DomainName)
 	}
 	if a.CredentialSecret != "" {
-		return o // An application credential is one of a project.
+		return o // An application credential belongs to a project.
 	}
 	if a.ProjectID != "" {
 		o.Scope = tokens.Scope{ProjectID: a.ProjectID}
@@ -172,7 +174,7 @@ func (s *cloudSettings) loginOptions() *tokens.AuthOptions {
 	return o
 }
 
-// firstOf returns the first id or name of a domain that is set; the API takes one of them.
+// firstOf returns the first ID or name of a domain that is set. The API accepts only one of them.
 func firstOf(id, name, otherID, otherName string) (string, string) {
 	switch {
 	case id != "":

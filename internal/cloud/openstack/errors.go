@@ -21,21 +21,21 @@ import (
 )
 
 var (
-	errNotOpenStack = errors.New("the answer is not one of OpenStack")
+	errNotOpenStack = errors.New("the answer is not a valid OpenStack response")
 	errListTooLong  = errors.New("the list has more pages or servers than a project may have")
 )
 
-// loginError is why there is no token.
+// loginError reports why the login returned no token.
 type loginError struct{ err error }
 
 // Error implements error.
 func (e *loginError) Error() string { return "login: " + e.err.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (e *loginError) Unwrap() error { return e.err }
 
-// explainError turns an error of the library into an *orders.RefusedError or an *actuator.Error with a message that is the same each time.
-// The library's own texts hold URLs and bodies.
+// explainError converts an error of the library to an *orders.RefusedError or an *actuator.Error. The message is the
+// same at each repetition. The library's own messages contain URLs and bodies.
 func (c *projectClient) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
@@ -54,6 +54,9 @@ func (c *projectClient) explainError(operation string, err error) error {
 		return c.explainMissingAnswer(operation, err)
 	}
 	class, message := classOf(answer.Actual), c.describe(answer)
+	if class == actuator.PermissionDenied && operation == start && isOverQuota(answer) {
+		class = actuator.NoCapacity
+	}
 	switch {
 	case class == actuator.Unreachable:
 		return c.unreachableErrorf(operation, "it answers with status %d", answer.Actual)
@@ -64,7 +67,7 @@ func (c *projectClient) explainError(operation string, err error) error {
 	}
 }
 
-// explainLogin explains why there is no token.
+// explainLogin explains why the login returned no token.
 func (c *projectClient) explainLogin(err error) error {
 	const login = "login"
 	answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](err)
@@ -74,20 +77,20 @@ func (c *projectClient) explainLogin(err error) error {
 	case answer.Actual == http.StatusUnauthorized, answer.Actual == http.StatusBadRequest, answer.Actual == http.StatusForbidden:
 		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: correct %s in the credentials Secret", c.describe(answer), cloudsKey)
 	case classOf(answer.Actual) == actuator.Throttled:
-		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud takes no more logins at the moment", RetryAfter: rest.ReadRetryAfter(answer.ResponseHeader)}
+		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud accepts no more logins at the moment", RetryAfter: rest.ReadRetryAfter(answer.ResponseHeader)}
 	default:
 		return c.unreachableErrorf(login, "it answers with status %d", answer.Actual)
 	}
 }
 
-// explainMissingAnswer explains an error that is not the API's. Not sent at all, broken off or out of time: to the user all of them are a
-// cloud that does not answer.
+// explainMissingAnswer describes an error other than an answer of the API. To the user, a request that was not sent,
+// was interrupted or timed out all means that the cloud does not answer.
 func (c *projectClient) explainMissingAnswer(operation string, err error) error {
 	syntax, isSyntax := errors.AsType[*json.SyntaxError](err)
 	wrong, isWrongType := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case errors.Is(err, errForeignHost):
-		return c.unreachableErrorf(operation, "its answer names a host that is none of the cloud's")
+		return c.unreachableErrorf(operation, "its answer names a host outside the cloud")
 	case errors.Is(err, egress.ErrAnswerTooLarge):
 		return c.unreachableErrorf(operation, "its answer is larger than allowed")
 	case errors.Is(err, errListTooLong):
@@ -95,7 +98,7 @@ func (c *projectClient) explainMissingAnswer(operation string, err error) error 
 	case errors.Is(err, egress.ErrAddressDenied):
 		return actuator.Errorf(actuator.Other, "%s: %s", operation, egress.ErrAddressDenied)
 	case errors.Is(err, errNotOpenStack), isSyntax && syntax != nil, isWrongType && wrong != nil:
-		return c.unreachableErrorf(operation, "its answer is not one of OpenStack")
+		return c.unreachableErrorf(operation, "its answer is not a valid OpenStack response")
 	default:
 		return c.unreachableErrorf(operation, "it does not answer")
 	}
@@ -105,7 +108,7 @@ func (*projectClient) unreachableErrorf(operation, format string, args ...any) e
 	return actuator.Errorf(actuator.Unreachable, "%s at OpenStack: %s; check the network and auth_url in %s of the credentials Secret", operation, fmt.Sprintf(format, args...), cloudsKey)
 }
 
-// classOf sorts answers by what can be done about them.
+// classOf classifies answers by the possible remedies.
 func classOf(status int) actuator.ErrorClass {
 	switch {
 	case status == http.StatusUnauthorized:
@@ -116,7 +119,7 @@ func classOf(status int) actuator.ErrorClass {
 		return actuator.NotFound
 	case status == http.StatusConflict:
 		return actuator.WrongState
-	case status == http.StatusTooManyRequests, status == http.StatusRequestEntityTooLarge: // The second is nova's own, of old.
+	case status == http.StatusTooManyRequests, status == http.StatusRequestEntityTooLarge: // Old versions of nova use the second.
 		return actuator.Throttled
 	case status >= http.StatusInternalServerError, status == http.StatusRequestTimeout, status < http.StatusBadRequest:
 		return actuator.Unreachable
@@ -125,8 +128,8 @@ func classOf(status int) actuator.ErrorClass {
 	}
 }
 
-// describe returns what a server says, if the administrator lists it: whoever writes the Secret chooses the server, and could read others
-// by their answers.
+// describe returns the server's message if the administrator lists the server. The author of the Secret chooses the
+// server, and could otherwise read answers of other servers.
 func (c *projectClient) describe(answer gophercloud.ErrUnexpectedResponseCode) string {
 	status := fmt.Sprintf("status %d %s", answer.Actual, http.StatusText(answer.Actual))
 	if message := messageOf(answer.Body); c.isTrusted && message != "" {
@@ -135,13 +138,13 @@ func (c *projectClient) describe(answer gophercloud.ErrUnexpectedResponseCode) s
 	return status
 }
 
-// messageOf reads the message of an error, which has the shape {"KIND": {"message": …}} in all services.
+// messageOf returns the message of an error, which has the form {"KIND": {"message": …}} in all services.
 func messageOf(body []byte) string {
 	var content map[string]struct {
 		Message string `json:"message"`
 	}
 	if err := json.Unmarshal(body, &content); err != nil {
-		return "" // An answer without words still has its status.
+		return "" // An answer without a message still has its status.
 	}
 	for _, inner := range content {
 		if inner.Message != "" {
@@ -151,13 +154,20 @@ func messageOf(body []byte) string {
 	return ""
 }
 
-// isLocked reports whether a server was refused because somebody locked it.
+// isOverQuota reports whether a refusal means an exhausted quota. Nova has one status for that and for missing rights:
+// https://docs.openstack.org/api-ref/compute/#unshelve-restore-shelved-server-unshelve-action
+func isOverQuota(refusal gophercloud.ErrUnexpectedResponseCode) bool {
+	return strings.HasPrefix(messageOf(refusal.Body), "Quota exceeded")
+}
+
+// isLocked reports whether an order was refused because the server is locked.
 func isLocked(refusal error) bool {
 	answer, ok := errors.AsType[gophercloud.ErrUnexpectedResponseCode](refusal)
 	return ok && strings.Contains(messageOf(answer.Body), "is locked")
 }
 
-// describeState names a state for a message; the words are the API's own, so that others are cut off.
+// describeState returns the name of a state for a message. The API has a fixed set of names, so longer ones are
+// truncated.
 func describeState(s *servers.Server) string {
 	text := strings.ToLower(s.Status)
 	if s.TaskState != "" {
@@ -166,7 +176,7 @@ func describeState(s *servers.Server) string {
 	return fmt.Sprintf("%.60q", text)
 }
 
-// scrub removes from the cloud's words what must not be shown and what is different each time.
+// scrub removes secrets, and parts that differ at each call, from the cloud's message.
 func (c *projectClient) scrub(message string) string {
 	const longest = 400
 	for _, secret := range c.settings.secretValues() {

@@ -14,8 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too. One of the servers is
-// shelved by a person while it hibernates, and the resume unshelves it.
+// TestAClusterHibernatesAndResumes uses the real controller and an API server that serves as the target cluster's too.
+// A user shelves one of the servers during hibernation, and the resume unshelves it.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	cloud := startOpenStack(t)
 	cloud.latency = testenv.ChangeTime

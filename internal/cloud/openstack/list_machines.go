@@ -20,18 +20,18 @@ import (
 const (
 	// clusterProperty is the property of a server whose value is the infraID of its cluster.
 	clusterProperty = "openshiftClusterID"
-	// pageSize is what a page is asked to have; the cloud may give fewer. maxPages and maxServers bound one listing.
+	// pageSize is the requested size of a page; the cloud may return fewer. maxPages and maxServers bound one listing.
 	pageSize   = 500
 	maxPages   = 1000
 	maxServers = 50_000
-	// listTimeoutFactor is how many times the timeout of one call all pages together may take.
+	// listTimeoutFactor bounds the time for all pages of a listing, as a multiple of the timeout of one call.
 	listTimeoutFactor = 3
 	maxNameBytes      = 255
 	maxAddresses      = 64
 )
 
-// ListMachines implements rest.OneByOneAccount. One listing of the whole project is for any number of clusters: the API finds servers by
-// their names with regular expressions, and by one name at a time.
+// ListMachines implements rest.OneByOneAccount. One listing of the whole project serves any number of clusters, because
+// the API filters servers only by name, with one regular expression at a time.
 func (c *projectClient) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
 		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and servers are found by it: set spec.clusterMetadata.infraID")
@@ -39,8 +39,8 @@ func (c *projectClient) ListMachines(ctx context.Context, infraIDs []string) (ma
 	found := map[string][]actuator.Machine{}
 	err := c.call(ctx, list, listTimeoutFactor*c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
 		pages, count := 0, 0
-		// Every page is read before anything is decided: a server on a page that is missing would look gone, and the cluster would count as
-		// stopped while it runs.
+		// All pages are read before a decision. A server on a missing page would seem deleted, and the cluster would
+		// count as stopped while it runs.
 		return servers.List(compute, servers.ListOpts{Limit: pageSize}).EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {
 			all, err := servers.ExtractServers(page)
 			if err != nil {
@@ -75,17 +75,28 @@ func (c *projectClient) addMachines(found map[string][]actuator.Machine, page []
 		name := strings.ToValidUTF8(s.Name, "")
 		found[infraID] = append(found[infraID], actuator.Machine{
 			ID: s.ID, Name: name[:min(len(name), maxNameBytes)], State: stateOf(s), HoldsCapacity: c.holdsCapacity(s), Account: c.owner,
-			Addresses: addressesOf(s), Role: actuator.FindRole(maps.All(s.Metadata), infraID, name),
+			Addresses: addressesOf(s), Role: actuator.FindRole(maps.All(s.Metadata), infraID, name), Group: senlinClusterOf(s),
 		})
 	}
 	return nil
+}
+
+// senlinClusterOf returns the ID of the Senlin cluster that a server is a node of, or "". Senlin sets both properties.
+// It replaces or rebuilds inactive nodes if a health policy is attached to the cluster:
+// https://docs.openstack.org/senlin/latest/user/policy_types/health.html
+func senlinClusterOf(s *servers.Server) string {
+	if s.Metadata["cluster_node_id"] == "" {
+		return ""
+	}
+	id := s.Metadata["cluster_id"]
+	return strings.ToValidUTF8(id[:min(len(id), maxNameBytes)], "")
 }
 
 func isGone(s *servers.Server) bool {
 	return s.TaskState == "deleting" || slices.Contains([]string{"DELETED", "SOFT_DELETED"}, s.Status)
 }
 
-// stateOf returns what a server does: its task where it has one, otherwise its status.
+// stateOf returns the state of a server, from its task if it has one and otherwise from its status.
 func stateOf(s *servers.Server) actuator.MachineState {
 	switch {
 	case strings.HasPrefix(s.TaskState, "powering-off"), strings.HasPrefix(s.TaskState, "shelving"), s.TaskState == "suspending":
@@ -95,7 +106,7 @@ func stateOf(s *servers.Server) actuator.MachineState {
 	}
 	switch s.Status {
 	case "ACTIVE", "PASSWORD", "VERIFY_RESIZE", "MIGRATING", "RESCUE", "PAUSED":
-		return actuator.Running // A paused server keeps its place and its memory.
+		return actuator.Running // A paused server holds its host's capacity and its memory.
 	case "SHUTOFF", "SHELVED", "SHELVED_OFFLOADED", "SUSPENDED":
 		return actuator.Stopped
 	case "ERROR":
@@ -104,17 +115,17 @@ func stateOf(s *servers.Server) actuator.MachineState {
 		}
 		return actuator.Stopped
 	default:
-		return actuator.Starting // BUILD, REBOOT, RESIZE and what is unknown: neither on nor off, and waited for.
+		return actuator.Starting // BUILD, REBOOT, RESIZE or unknown: neither on nor off, and waited for.
 	}
 }
 
-// holdsCapacity reports whether a server of clusters that are to be shelved is off and has its host. When a shelved one leaves its host is
-// the cloud's own affair: only administrators may have a say in that.
+// holdsCapacity reports whether a server is off but still occupies its host, in a cluster whose servers are to be
+// shelved. The cloud alone decides when a shelved server leaves its host; only administrators can influence that.
 func (c *projectClient) holdsCapacity(s *servers.Server) bool {
 	return c.shelves && s.TaskState == "" && slices.Contains([]string{"SHUTOFF", "SUSPENDED"}, s.Status)
 }
 
-// addressesOf returns a server's addresses in all its networks.
+// addressesOf returns the addresses of a server in all its networks.
 func addressesOf(s *servers.Server) []string {
 	var all []string
 	for _, network := range slices.Sorted(maps.Keys(s.Addresses)) {

@@ -29,7 +29,7 @@ const (
 	novaVersion = "compute 2.90"
 )
 
-// startNova starts a real nova, with the simulated login and the simulated faults before it.
+// startNova starts a real nova behind the simulated login and the simulated faults.
 func startNova(t *testing.T) *simulatedOpenStack {
 	t.Helper()
 	tree := os.Getenv("TORPOR_NOVA")
@@ -43,7 +43,7 @@ func startNova(t *testing.T) *simulatedOpenStack {
 	})
 	target := &url.URL{Scheme: "http", Host: "127.0.0.1:" + nova.WaitForLine(t, "SERVING ")}
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(target) // The host stays, so that nova's links lead here.
+		r.SetURL(target) // The host is kept, so that nova's links lead here.
 		r.Out.Host = r.In.Host
 		r.Out.URL.Path = strings.TrimPrefix(r.In.URL.Path, "/compute")
 		if query := r.Out.URL.Query(); query.Has("limit") {
@@ -53,7 +53,7 @@ func startNova(t *testing.T) *simulatedOpenStack {
 	}}
 	var one sync.Mutex
 	cloud.nova = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		one.Lock() // The database in memory answers two writers with an error.
+		one.Lock() // The in-memory database fails for concurrent writers.
 		defer one.Unlock()
 		proxy.ServeHTTP(w, r)
 	})
@@ -80,7 +80,8 @@ func (c novaCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatorte
 	return c.cluster.Fail(t, class, op, ids...)
 }
 
-// Create makes servers one after the other, and waits until they run. They go with the test, because the fake hypervisor is small.
+// Create creates servers one by one, and waits until they run. They are removed with the test, because the fake
+// hypervisor is small.
 func (c novaCluster) Create(t *testing.T, n int) []string {
 	t.Helper()
 	var ids []string
@@ -111,7 +112,7 @@ func (c novaCluster) Settle(t *testing.T) {
 	})
 }
 
-// ask sends a request to nova past the actuator.
+// ask sends a request directly to nova, without the actuator.
 func (c novaCluster) ask(t *testing.T, method, path string, body, answer any) {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -137,7 +138,7 @@ func TestContractAtARealNova(t *testing.T) {
 	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return novaCluster{cloud.newCluster()} })
 }
 
-// shelvedNovaCluster is a cluster that is shelved.
+// shelvedNovaCluster is a cluster whose servers are shelved.
 type shelvedNovaCluster struct{ novaCluster }
 
 // ShutDown implements actuatortest.ShutdownCloud.
@@ -154,7 +155,7 @@ func TestContractOfShelvingAtARealNova(t *testing.T) {
 	})
 }
 
-// TestServersOfARealNovaStartWhateverTurnedThemOff has nova's own names of actions and states.
+// TestServersOfARealNovaStartWhateverTurnedThemOff uses nova's own names of actions and states.
 func TestServersOfARealNovaStartWhateverTurnedThemOff(t *testing.T) {
 	c := novaCluster{startNova(t).newCluster()}
 	ids := c.Create(t, 4)
@@ -181,7 +182,7 @@ func TestServersOfARealNovaStartWhateverTurnedThemOff(t *testing.T) {
 	testenv.ExpectNoError(t, c.cluster.actuator.Start(t.Context(), c.Target(), ids))
 	c.Settle(t)
 	expectOff(false, false, false, false)
-	testenv.ExpectNoError(t, c.cluster.actuator.Stop(t.Context(), c.Target(), ids)) // An administrator may stop what is locked.
+	testenv.ExpectNoError(t, c.cluster.actuator.Stop(t.Context(), c.Target(), ids)) // An administrator may stop a locked server.
 	c.Settle(t)
 	expectOff(true, true, true, true)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
@@ -14,15 +15,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
-// The operations, as messages name them.
+// The operations, with the names that messages use.
 const (
 	list  = "list servers"
 	stop  = "stop servers"
 	start = "start servers"
 )
 
-// StopMachine implements rest.OneByOneAccount: it stops or shelves a server. The API refuses what it has done already, so that the server is
-// read before a refusal counts.
+// StopMachine implements rest.OneByOneAccount. It stops or shelves a server. The API refuses an order that has already
+// taken effect, so the server is read before a refusal counts.
 func (c *projectClient) StopMachine(ctx context.Context, id string) error {
 	c.unshelved.ForgetMachine(id)
 	return c.call(ctx, stop, c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
@@ -36,7 +37,8 @@ func (c *projectClient) StopMachine(ctx context.Context, id string) error {
 	})
 }
 
-// shelveServer shelves a server that is on, or off and at its host. One that has failed cannot be shelved before it is off.
+// shelveServer shelves a server that is on, or off but still at its host. A failed server must be off before it can be
+// shelved.
 func (c *projectClient) shelveServer(ctx context.Context, compute *gophercloud.ServiceClient, id string) error {
 	refusal := servers.Shelve(ctx, compute, id).ExtractErr()
 	return judgeConflict(ctx, compute, id, refusal, func(found *servers.Server) error {
@@ -63,7 +65,8 @@ func (c *projectClient) StartMachine(ctx context.Context, id string) error {
 	})
 }
 
-// judgeConflict reads a server whose state an order does not fit, and has it judged. Any other answer to the order is returned as it is.
+// judgeConflict reads a server that refused an order because of its state, and calls judge. Any other answer is
+// returned unchanged.
 func judgeConflict(ctx context.Context, compute *gophercloud.ServiceClient, id string, answer error, judge func(*servers.Server) error) error {
 	if !gophercloud.ResponseCodeIs(answer, http.StatusConflict) {
 		return answer
@@ -75,12 +78,13 @@ func judgeConflict(ctx context.Context, compute *gophercloud.ServiceClient, id s
 	return judge(found)
 }
 
-// unshelveServer unshelves a server. The API takes that at once and tells nobody when there was no room: the server is shelved as before.
+// unshelveServer unshelves a server. The API accepts the order at once and does not report missing capacity: the
+// server is then shelved as before.
 func (c *projectClient) unshelveServer(ctx context.Context, compute *gophercloud.ServiceClient, id string) error {
 	if c.unshelved.Find(id) != "" {
 		c.unshelved.ForgetMachine(id)
 		return &orders.RefusedError{
-			Class: actuator.NoCapacity, Code: "shelved again", Message: "the cloud took the order to unshelve the server and has left it shelved: it has no room for it, most likely",
+			Class: actuator.NoCapacity, Code: "shelved again", Message: "the cloud accepted the order to unshelve the server but left it shelved: most likely it has no room for it",
 		}
 	}
 	err := servers.Unshelve(ctx, compute, id, servers.UnshelveOpts{}).ExtractErr()
@@ -90,13 +94,33 @@ func (c *projectClient) unshelveServer(ctx context.Context, compute *gophercloud
 	return err
 }
 
-// acceptState returns no error for a server that is, or becomes, what was asked for.
+// wayOut returns the command that ends a state which nova does not leave without one, and from which it does not stop
+// a server. It returns "" for other states: https://docs.openstack.org/api-ref/compute/#stop-server-os-stop-action
+func wayOut(status string) string {
+	switch status {
+	case "PAUSED":
+		return "openstack server unpause"
+	case "RESCUE":
+		return "openstack server unrescue"
+	case "VERIFY_RESIZE":
+		return "openstack server resize confirm"
+	default:
+		return ""
+	}
+}
+
+// acceptState returns no error for a server that has, or is reaching, the requested state.
 func (c *projectClient) acceptState(found *servers.Server, refusal error, accepted ...actuator.MachineState) error {
 	switch {
 	case slices.Contains(accepted, stateOf(found)) && !c.holdsCapacity(found):
 		return nil
 	case isLocked(refusal):
 		return &orders.RefusedError{Class: actuator.Other, Code: "locked", Message: "the server is locked; unlock it: openstack server unlock"}
+	case found.TaskState == "" && wayOut(found.Status) != "":
+		status := strings.ToLower(found.Status)
+		return &orders.RefusedError{
+			Class: actuator.Other, Code: status, Message: "the server is " + status + " and stays so until you run: " + wayOut(found.Status),
+		}
 	default:
 		return &orders.RefusedError{Class: actuator.WrongState, Code: "conflict", Message: "its state does not allow that now: " + describeState(found)}
 	}

@@ -25,20 +25,22 @@ import (
 const (
 	goodProject  = "11111111222233334444555555555555"
 	goodPassword = "s3cr3t-of-torpor-tests"
-	// serverPageSize is the most that a page has, whatever is asked for; it makes twelve servers more than one page.
+	// serverPageSize is the maximum size of a page, whatever is requested. Twelve servers need more than one page.
 	serverPageSize = 5
-	// callTimeout is long, because a real nova beside busy neighbours answers late.
+	// callTimeout is long, because a real nova answers late on a busy machine.
 	callTimeout = 2 * time.Minute
-	// administrator is the header of requests that reach nova past faults and logins.
+	// administrator is the header of requests that bypass faults and logins on their way to nova.
 	administrator = "X-Torpor-Test-Administrator"
-	// transitionLooks is how many listings a task takes, and lateLooks how many show what was before.
+	// transitionLooks is the number of listings that a task takes. lateLooks is the number of listings that show the
+	// previous state.
 	transitionLooks, lateLooks = 2, 3
 	// shelve is an action of the API.
 	shelve = "shelve"
 )
 
 // simulatedOpenStack is an identity and a compute service behind HTTP, written from the API's public description
-// (https://docs.openstack.org/api-ref/compute/). As the real one does, it refuses to stop what is stopped and to start what runs.
+// (https://docs.openstack.org/api-ref/compute/). Like the real one, it refuses to stop stopped servers and to start
+// running ones.
 type simulatedOpenStack struct {
 	actuatortest.Faults
 
@@ -46,31 +48,33 @@ type simulatedOpenStack struct {
 	actuator *Actuator
 
 	servers map[string]*simulatedServer
-	// tokens counts those that were given; the first of them have expired.
+	// tokens counts the issued tokens; the first of them have expired.
 	tokens, expired int
 	isLate          bool
 	clusters        int
 	made            int
-	// latency, if set, is how long a task takes, instead of a number of listings.
+	// latency, if set, is how long a task takes. Otherwise a task takes a number of listings.
 	latency time.Duration
-	// hasNoRoom lets what is unshelved be shelved again.
-	hasNoRoom bool
-	// isRevoked says that the password is not taken any more, nor the tokens that it gave.
+	// hasNoRoom shelves unshelved servers again, and quotaIsUsed refuses to unshelve servers.
+	hasNoRoom, quotaIsUsed bool
+	// isRevoked reports whether the password and its tokens are no longer accepted.
 	isRevoked bool
-	// nova, if set, has the servers instead.
+	// nova, if set, has the servers.
 	nova http.Handler
-	// interfere, if set, answers requests to the compute service instead.
+	// interfere, if set, answers requests to the compute service.
 	interfere func(http.ResponseWriter, *http.Request) bool
 }
 
 type simulatedServer struct {
 	ID, Name, infraID string
-	// status and task are as the API names them; a task stays for left listings, or until a time.
+	// status and task are the names in the API. A task stays for left listings, or until a time.
 	status, task string
 	left         int
 	arrives      time.Time
 	isLocked     bool
-	// before is shown while late.
+	// senlin is the Senlin cluster that the server is a node of.
+	senlin string
+	// before is the status that is shown while observations are late.
 	before string
 	late   int
 }
@@ -105,7 +109,7 @@ func (s *simulatedOpenStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.nova.ServeHTTP(w, r)
 }
 
-// answerItself answers a request unless nova has to.
+// answerItself answers a request unless nova must answer it.
 func (s *simulatedOpenStack) answerItself(w http.ResponseWriter, r *http.Request, operation, id string) bool {
 	s.Lock()
 	defer s.Unlock()
@@ -119,7 +123,7 @@ func (s *simulatedOpenStack) answerItself(w http.ResponseWriter, r *http.Request
 		if failed.RetryAfter != "" {
 			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		// With everything in it that must not be shown.
+		// The message contains everything that must not be shown.
 		writeError(w, failed.Status, "fault", fmt.Sprintf("%s %s (req-%08d-0000-0000-0000-000000000000)", failed.Message, goodPassword, count))
 	case s.nova != nil:
 		return false
@@ -137,13 +141,13 @@ func (s *simulatedOpenStack) answerItself(w http.ResponseWriter, r *http.Request
 
 const tokenPrefix = "token-that-must-not-be-shown-"
 
-// knowsToken reports whether a token is good. A login leaves those of the logins before it as they are, as Keystone does.
+// knowsToken reports whether a token is valid. A login does not invalidate earlier tokens, as in Keystone.
 func (s *simulatedOpenStack) knowsToken(token string) bool {
 	number, err := strconv.Atoi(strings.TrimPrefix(token, tokenPrefix))
 	return err == nil && number > s.expired && number <= s.tokens
 }
 
-// expireTokens lets no token be good that was given before.
+// expireTokens invalidates all issued tokens.
 func (s *simulatedOpenStack) expireTokens() { s.Change(func() { s.expired = s.tokens }) }
 
 func (s *simulatedOpenStack) serveLogin(w http.ResponseWriter, r *http.Request) {
@@ -179,7 +183,7 @@ func (s *simulatedOpenStack) serveLogin(w http.ResponseWriter, r *http.Request) 
 	}})
 }
 
-// parseOperation returns what a request is for, and the id of the server that it names.
+// parseOperation returns the operation of a request, and the ID of the server in it.
 func parseOperation(r *http.Request) (operation, id string) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
@@ -217,7 +221,7 @@ func (s *simulatedOpenStack) serveList(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// look returns what a listing shows, and lets time go by.
+// look returns the server as a listing shows it, and advances it.
 func (m *simulatedServer) look() map[string]any {
 	if !m.arrives.IsZero() && time.Now().After(m.arrives) {
 		m.arrive()
@@ -240,14 +244,18 @@ func (m *simulatedServer) show() map[string]any {
 	if m.task != "" {
 		task = m.task
 	}
+	metadata := map[string]string{clusterProperty: m.infraID}
+	if m.senlin != "" {
+		metadata["cluster_id"], metadata["cluster_node_id"], metadata["cluster_node_index"] = m.senlin, "node-of-"+m.ID, "1"
+	}
 	return map[string]any{
 		"id": m.ID, "name": m.Name, "status": m.status, "OS-EXT-STS:task_state": task, "OS-EXT-STS:power_state": 1,
-		"metadata":  map[string]string{clusterProperty: m.infraID},
+		"metadata":  metadata,
 		"addresses": map[string]any{"nodes": []any{map[string]any{"addr": "10.0.0.7", "version": 4}}},
 	}
 }
 
-// arrive ends a task. One to shelve or to unshelve is followed by another.
+// arrive ends a task. A task to shelve or to unshelve is followed by another.
 func (m *simulatedServer) arrive() {
 	end := map[string]struct{ status, task string }{
 		"powering-on": {status: "ACTIVE"}, "resuming": {status: "ACTIVE"}, "powering-off": {status: "SHUTOFF"},
@@ -276,8 +284,10 @@ func (s *simulatedOpenStack) serveAction(w http.ResponseWriter, action string, m
 		writeError(w, http.StatusConflict, "conflictingRequest", "Instance "+m.ID+" is locked")
 	case m.task != "" || !slices.Contains(row.from, m.status):
 		writeError(w, http.StatusConflict, "conflictingRequest", "Cannot do that while it is in "+m.status+" "+m.task)
+	case action == "unshelve" && s.quotaIsUsed:
+		writeError(w, http.StatusForbidden, "forbidden", "Quota exceeded for instances: Requested 1, but already used 10 of 10 instances")
 	case action == "unshelve" && s.hasNoRoom:
-		w.WriteHeader(http.StatusAccepted) // Its task is over before anybody looks.
+		w.WriteHeader(http.StatusAccepted) // Its task ends before the next observation.
 	default:
 		if s.isLate {
 			m.before, m.late = m.status, lateLooks
@@ -300,7 +310,7 @@ func writeError(w http.ResponseWriter, status int, kind, message string) {
 	writeJSON(w, status, map[string]any{kind: map[string]any{"code": status, "message": message}})
 }
 
-// newCluster is a cluster whose infraID begins with those before it.
+// newCluster returns a cluster whose infraID begins with the previous ones.
 func (s *simulatedOpenStack) newCluster() *simulatedCluster {
 	s.Lock()
 	defer s.Unlock()
@@ -311,7 +321,7 @@ func (s *simulatedOpenStack) newCluster() *simulatedCluster {
 type simulatedCluster struct {
 	*simulatedOpenStack
 	infraID string
-	// isShelved says that it is to be shelved.
+	// isShelved reports whether the cluster's servers are to be shelved.
 	isShelved bool
 }
 
@@ -321,7 +331,7 @@ func (c *simulatedCluster) Target() actuator.Target {
 	return actuator.Target{InfraID: c.infraID, Cloud: "fleet", FreesCapacity: c.isShelved, Credentials: c.credentials("")}
 }
 
-// credentials returns a Secret with more settings of the cloud.
+// credentials returns a Secret with additional settings of the cloud.
 func (s *simulatedOpenStack) credentials(more string) map[string][]byte {
 	return map[string][]byte{cloudsKey: fmt.Appendf(nil, `
 clouds:
@@ -370,7 +380,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 		actuator.Other:              {Status: http.StatusBadRequest},
 	}[class]
 	if !ok {
-		return false // A server that is stopped keeps its place, and one that runs is no trouble of a listing.
+		return false // A stopped server keeps its capacity, and a listing does not fail for a running one.
 	}
 	f.Operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
 	if c.isShelved && op == actuatortest.Stop {
@@ -384,6 +394,11 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 // TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
 func (*simulatedCluster) TakesOrdersOneByOne() {}
 
+// JoinGroup implements actuatortest.GroupCloud.
+func (c *simulatedCluster) JoinGroup(_ *testing.T, id, group string) {
+	c.Change(func() { c.servers[id].senlin = group })
+}
+
 // Delay implements actuatortest.LateCloud.
 func (c *simulatedCluster) Delay(t *testing.T) {
 	t.Helper()
@@ -396,7 +411,7 @@ func TestContract(t *testing.T) {
 	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return cloud.newCluster() })
 }
 
-// shelvedCluster is a cluster that is shelved, so that a server that is only off holds its host.
+// shelvedCluster is a cluster whose servers are shelved, so that a server that is only off occupies its host.
 type shelvedCluster struct{ *simulatedCluster }
 
 // ShutDown implements actuatortest.ShutdownCloud.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package orders stops and starts the machines of clusters at clouds that take orders for single machines only.
+// Package orders stops and starts the machines of clusters at clouds that accept orders for single machines only.
 package orders
 
 import (
@@ -18,23 +18,25 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// ParallelCalls is how many calls are made at once for one account. Each machine takes one, and an order may be for thousands.
+// ParallelCalls is the number of concurrent calls per account. Each machine needs one call, and an order may concern
+// thousands.
 const ParallelCalls = 16
 
-// RefusedError is an answer of the cloud that is of one machine.
+// RefusedError is a refusal by the cloud that concerns one machine.
 type RefusedError struct {
 	// Class is one of WrongState, NotFound, Other and NoCapacity.
 	Class actuator.ErrorClass
-	// Code is the cloud's own name of the trouble; machines with the same code share the message of the first of them.
+	// Code is the cloud's name of the error. Machines with the same code and class share the message of the first of
+	// them.
 	Code, Message string
 }
 
 // Error implements error.
 func (r *RefusedError) Error() string { return r.Code + ": " + r.Message }
 
-// Run calls order for each machine of the clusters, by its ID, and returns an error for each cluster as actuator.BatchActuator wants it.
-// order returns a *RefusedError for what is of one machine. Once the cloud has said what holds for the whole account, no more calls are
-// made, nor after so many without an answer as are made at once.
+// Run calls order for each machine of the clusters, by its ID. It returns an error for each cluster, as
+// actuator.BatchActuator requires. order returns a *RefusedError for a refusal that concerns one machine. No more
+// calls are made after an error that concerns the whole account, or after ParallelCalls calls without an answer.
 func Run(operation string, clusters [][]string, order func(id string) error) []error {
 	var ofAccount atomic.Pointer[error]
 	var silent atomic.Int32
@@ -66,8 +68,9 @@ func Run(operation string, clusters [][]string, order func(id string) error) []e
 	return errs
 }
 
-// isOfAccount reports whether every other order would end in the same way. Rights may be given for parts of an account, and a call that
-// fails at the cloud may be that of one machine.
+// isOfAccount reports whether every other order would fail in the same way. Missing rights do not count, because
+// rights may be granted for parts of an account. Neither does an error of the cloud itself, which may concern one
+// machine.
 func isOfAccount(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return true
@@ -76,10 +79,14 @@ func isOfAccount(err error) bool {
 	return ok && slices.Contains([]actuator.ErrorClass{actuator.Throttled, actuator.CredentialsInvalid, actuator.CredentialsMissing}, known.Class)
 }
 
-// combineErrors returns one error for the machines of a cluster, or nil. The message is the same each time, whatever the order of the
-// calls: a condition shows it, and a change is a write.
+// combineErrors returns one error for the machines of a cluster, or nil. The message does not depend on the order of
+// the calls, because a condition shows it and each change is a write.
 func combineErrors(operation string, ids []string, results []error) error {
-	refused := map[string][]int{}
+	type refusal struct {
+		code  string
+		class actuator.ErrorClass
+	}
+	refused := map[refusal][]int{} // One code may stand for temporary and for permanent refusals.
 	var failed []string
 	for i, err := range results {
 		if err == nil {
@@ -87,7 +94,8 @@ func combineErrors(operation string, ids []string, results []error) error {
 		}
 		failed = append(failed, ids[i])
 		if machine, ok := errors.AsType[*RefusedError](err); ok {
-			refused[machine.Code] = append(refused[machine.Code], i)
+			kind := refusal{machine.Code, machine.Class}
+			refused[kind] = append(refused[kind], i)
 		}
 	}
 	if len(failed) == 0 {
@@ -95,9 +103,9 @@ func combineErrors(operation string, ids []string, results []error) error {
 	}
 	taken := failed
 	if len(failed) == len(ids) {
-		taken = nil // Nothing was taken, and the port says that by an empty list.
+		taken = nil // RefusedIDs is empty if no order was accepted.
 	}
-	// What holds for all goes before what holds for one.
+	// An error of the account takes precedence over one of a machine.
 	for _, err := range results {
 		if _, isOfMachine := errors.AsType[*RefusedError](err); err == nil || isOfMachine {
 			continue
@@ -110,17 +118,18 @@ func combineErrors(operation string, ids []string, results []error) error {
 	}
 	var parts []string
 	urgent := actuator.WrongState
-	for _, code := range slices.Sorted(maps.Keys(refused)) {
+	order := func(x, y refusal) int { return cmp.Or(cmp.Compare(x.code, y.code), cmp.Compare(x.class, y.class)) }
+	for _, kind := range slices.SortedFunc(maps.Keys(refused), order) {
 		var own []string
-		for _, i := range refused[code] {
+		for _, i := range refused[kind] {
 			own = append(own, ids[i])
 		}
 		slices.Sort(own)
-		first, _ := errors.AsType[*RefusedError](results[slices.MinFunc(refused[code], func(x, y int) int { return cmp.Compare(ids[x], ids[y]) })])
+		first, _ := errors.AsType[*RefusedError](results[slices.MinFunc(refused[kind], func(x, y int) int { return cmp.Compare(ids[x], ids[y]) })])
 		if urgencyOf(first.Class) > urgencyOf(urgent) {
 			urgent = first.Class
 		}
-		parts = append(parts, fmt.Sprintf("%s for %s: %s", code, joinIDs(own), first.Message))
+		parts = append(parts, fmt.Sprintf("%s for %s: %s", kind.code, joinIDs(own), first.Message))
 	}
 	return &actuator.Error{Class: urgent, Message: operation + ": " + strings.Join(parts, "; "), RefusedIDs: taken}
 }
@@ -128,13 +137,13 @@ func combineErrors(operation string, ids []string, results []error) error {
 // IsOfMachine reports whether errors of a class may be refusals of single machines.
 func IsOfMachine(c actuator.ErrorClass) bool { return urgencyOf(c) >= 0 }
 
-// urgencyOf orders the classes of refusals of single machines, and is negative for all other classes.
+// urgencyOf ranks the classes of refusals of single machines. It is negative for all other classes.
 func urgencyOf(c actuator.ErrorClass) int {
-	// A wrong state comes last because it passes by itself.
+	// A wrong state ranks last because it ends without intervention.
 	return slices.Index([]actuator.ErrorClass{actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity}, c)
 }
 
-// joinIDs names the first machines, because a message has to stay readable.
+// joinIDs lists only the first machines, to keep the message readable.
 func joinIDs(ids []string) string {
 	const shown = 20
 	text := strings.Join(ids[:min(shown, len(ids))], ", ")

@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// maxPendingStarts is how many starts of an account are followed.
+	// maxPendingStarts is the number of starts that are tracked per account.
 	maxPendingStarts = 50_000
-	// longestStart is for how long a start is followed; the next one is sent anew.
+	// longestStart is how long a start is tracked. A later start is sent again.
 	longestStart = 10 * time.Minute
 )
 
-// PendingStarts are the starts of an account that the cloud has taken, by the ids of their machines, with its own names of them: some clouds find
-// out only then that they have no room. They are safe for concurrent use.
+// PendingStarts holds the starts of an account that the cloud has accepted, by machine ID, with the cloud's
+// identifiers of the orders. They are tracked because some clouds detect missing capacity only after accepting the
+// order. PendingStarts is safe for concurrent use.
 type PendingStarts struct {
 	known *lru.Cache
 	clock clock.PassiveClock
@@ -28,20 +29,20 @@ type pendingStart struct {
 	at    time.Time
 }
 
-// NewPendingStarts returns none.
+// NewPendingStarts returns an empty PendingStarts.
 func NewPendingStarts(now clock.PassiveClock) PendingStarts {
 	return PendingStarts{lru.New(maxPendingStarts), now}
 }
 
-// Remember notes a start that was taken.
+// Remember records an accepted start.
 func (p PendingStarts) Remember(id, order string) {
 	p.known.Add(id, pendingStart{order, p.clock.Now()})
 }
 
-// ForgetMachine drops what is known of a machine.
+// ForgetMachine removes the start of a machine.
 func (p PendingStarts) ForgetMachine(id string) { p.known.Remove(id) }
 
-// Find returns the start that a machine waits for, or nothing.
+// Find returns the order of the machine's pending start, or "".
 func (p PendingStarts) Find(id string) string {
 	found, ok := p.known.Get(id)
 	if !ok {

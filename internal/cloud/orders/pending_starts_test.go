@@ -16,7 +16,7 @@ func TestAStartIsFollowedForAWhile(t *testing.T) {
 	starts.Remember("b", "order-2")
 	starts.ForgetMachine("b")
 	if a, b := starts.Find("a"), starts.Find("b"); a != "order-1" || b != "" {
-		t.Errorf("found %q and %q, want the first order alone", a, b)
+		t.Errorf("found %q and %q, want the first order only", a, b)
 	}
 	now.SetTime(now.Now().Add(longestStart))
 	if found := starts.Find("a"); found != "" {

@@ -12,12 +12,12 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// PendingStops remembers which machines were told to stop, for clouds that show a machine as running until it is off. It is lost with the
-// process; a stop is then sent once more. It is safe for concurrent use.
+// PendingStops remembers stop orders, for clouds that report a machine as running until it is off. The orders are lost
+// when the process ends; a stop is then sent once more. PendingStops is safe for concurrent use.
 type PendingStops struct {
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Window is for how long after an order a machine that still runs counts as stopping.
+	// Window is how long after an order a running machine counts as stopping.
 	Window time.Duration
 
 	mu    sync.Mutex
@@ -26,7 +26,7 @@ type PendingStops struct {
 
 type pendingStop struct{ first, last time.Time }
 
-// Remember notes a stop that was taken. Orders that follow within twice the window of each other are one stop.
+// Remember records an accepted stop. Orders that follow each other within twice the window count as one stop.
 func (p *PendingStops) Remember(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -43,7 +43,7 @@ func (p *PendingStops) Remember(id string) {
 	p.stops[id] = stop
 }
 
-// Age returns for how long a machine has been told to stop; zero if it was not.
+// Age returns the time since the first order of the current stop, or zero if there is none.
 func (p *PendingStops) Age(id string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *PendingStops) Age(id string) time.Duration {
 	return p.Clock.Since(stop.first)
 }
 
-// IsPending reports whether a machine that runs is about to stop.
+// IsPending reports whether a running machine has a pending stop.
 func (p *PendingStops) IsPending(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +62,8 @@ func (p *PendingStops) IsPending(id string) bool {
 	return isKnown && p.Clock.Since(stop.last) < p.Window
 }
 
-// EffectiveState returns the state of a machine: stopping for one with a pending stop that the cloud shows as running. A stop of a machine that
-// runs no more is forgotten.
+// EffectiveState returns the state of a machine: Stopping if the cloud reports it as running while a stop is pending.
+// The stop of a machine that no longer runs is forgotten.
 func (p *PendingStops) EffectiveState(id string, seen actuator.MachineState) actuator.MachineState {
 	switch {
 	case seen != actuator.Running:
@@ -76,7 +76,7 @@ func (p *PendingStops) EffectiveState(id string, seen actuator.MachineState) act
 	}
 }
 
-// ForgetMachine ends a stop: the machine is off, or somebody has started it.
+// ForgetMachine ends a stop because the machine is off or was started.
 func (p *PendingStops) ForgetMachine(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

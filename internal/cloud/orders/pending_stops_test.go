@@ -33,16 +33,16 @@ func TestPendingStops(t *testing.T) {
 	pass(3 * time.Minute)
 	expect("long after the last order", actuator.Running, 0)
 	p.Remember("a")
-	expect("after an order that is one of its own", actuator.Stopping, 0)
+	expect("after an order that begins a new stop", actuator.Stopping, 0)
 	if state := p.EffectiveState("a", actuator.Stopped); state != actuator.Stopped {
 		t.Errorf("a machine that is off: found %s", state)
 	}
-	expect("when somebody has started it", actuator.Running, 0)
+	expect("after another start", actuator.Running, 0)
 	for _, id := range []string{"b", "c"} {
 		p.Remember(id)
 		pass(3 * time.Minute)
 	}
 	if len(p.stops) != 1 {
-		t.Errorf("found %d stops, want those that are over to be forgotten", len(p.stops))
+		t.Errorf("found %d stops, want ended stops to be forgotten", len(p.stops))
 	}
 }

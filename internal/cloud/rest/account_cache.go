@@ -10,20 +10,20 @@ import (
 	"sync"
 )
 
-// maxAccounts is how many accounts are kept: far more than one hub has.
+// maxAccounts is the number of accounts that are kept. It is far larger than the number of accounts on one hub.
 const maxAccounts = 256
 
-// AccountCache keeps what is known of accounts, with their tokens. It is safe for concurrent use.
+// AccountCache keeps the state of accounts, including their tokens. It is safe for concurrent use.
 type AccountCache[T any] struct {
 	mu    sync.Mutex
 	known map[string]*keptAccount[T]
-	// uses counts how often any account was asked for.
+	// uses counts the lookups of all accounts.
 	uses int
 }
 
 type keptAccount[T any] struct {
 	account T
-	// namespace is the first that asked for the account, and lastUse by how many uses of any account it was used last.
+	// namespace is the first that requested the account. lastUse is the value of uses at its last lookup.
 	namespace string
 	lastUse   int
 }
@@ -33,8 +33,9 @@ func NewAccountCache[T any]() *AccountCache[T] {
 	return &AccountCache[T]{known: map[string]*keptAccount[T]{}}
 }
 
-// GetOrBuild returns the account that has these fields, which may be secrets, or builds it. It has a name that holds none of them. Accounts of
-// different kinds need a first field that says which. One account is built at a time: two of one project would both log in.
+// GetOrBuild returns the account with these fields, or builds it. The fields may be secrets; the account's name does
+// not reveal them. Accounts of different kinds need a first field that names the kind. Accounts are built one at a
+// time, because two concurrent builds for one project would both log in.
 func (a *AccountCache[T]) GetOrBuild(namespace string, fields []string, build func(name string) (T, error)) (T, error) {
 	name := HashFields(fields...)
 	a.mu.Lock()
@@ -55,8 +56,8 @@ func (a *AccountCache[T]) GetOrBuild(namespace string, fields []string, build fu
 	return account, nil
 }
 
-// dropOne drops an account of the namespace that has most, so that whoever writes many Secrets drops nobody else's: of these, the one that
-// was not used for longest.
+// dropOne drops the least recently used account of the namespace that has most accounts. A namespace with many Secrets
+// therefore never displaces the accounts of others.
 func (a *AccountCache[T]) dropOne() {
 	counts := map[string]int{}
 	for _, kept := range a.known {
@@ -72,11 +73,11 @@ func (a *AccountCache[T]) dropOne() {
 	delete(a.known, dropped)
 }
 
-// HashFields returns a name that holds none of the fields, which may be secrets, and that no other fields have.
+// HashFields returns a name that is unique to the fields and reveals none of them. The fields may be secrets.
 func HashFields(fields ...string) string {
 	hash := sha256.New()
 	for _, field := range fields {
-		_, _ = fmt.Fprintf(hash, "%d:%s", len(field), field) // A hash takes everything.
+		_, _ = fmt.Fprintf(hash, "%d:%s", len(field), field) // Writing to a hash never fails.
 	}
 	return hex.EncodeToString(hash.Sum(nil))
 }

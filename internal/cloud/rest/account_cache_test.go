@@ -30,11 +30,11 @@ func TestAccountsInUseAreKept(t *testing.T) {
 		t.Error("the account in use was dropped")
 	}
 	if get("1") == neglected {
-		t.Error("the account that was not used for longest was kept")
+		t.Error("the least recently used account was kept")
 	}
 }
 
-// Whoever may write Secrets in a namespace may write any number of them.
+// A user who may write Secrets in a namespace may write any number of them.
 func TestOneNamespaceDropsOnlyItsOwnAccounts(t *testing.T) {
 	cache := NewAccountCache[string]()
 	built := map[string]int{}
@@ -64,14 +64,14 @@ func TestOneNamespaceDropsOnlyItsOwnAccounts(t *testing.T) {
 	}
 }
 
-// A field may be anything that a Secret holds.
+// A field may contain any bytes that a Secret can hold.
 func TestAccountsAreKnownByEachField(t *testing.T) {
 	cache := NewAccountCache[string]()
 	names := map[string]bool{}
 	for _, fields := range [][]string{{"a", "b"}, {"ab"}, {"a", "b", ""}, {"", "a", "b"}, {"a\x00b"}, {"a\x00", "b"}, {"a", "\x00b"}, {"1:a1:b"}} {
 		name, err := cache.GetOrBuild("team", fields, func(name string) (string, error) { return name, nil })
 		if err != nil || names[name] {
-			t.Errorf("%q: found %v, and known: %t; want an account of its own", fields, err, names[name])
+			t.Errorf("%q: found %v, and known: %t; want a separate account", fields, err, names[name])
 		}
 		names[name] = true
 	}
@@ -81,7 +81,7 @@ func TestAnAccountThatCannotBeBuiltIsNotKept(t *testing.T) {
 	cache := NewAccountCache[string]()
 	refused := errors.New("refused")
 	if _, err := cache.GetOrBuild("team", []string{"a"}, func(string) (string, error) { return "", refused }); !errors.Is(err, refused) {
-		t.Errorf("found %v, want what building it said", err)
+		t.Errorf("found %v, want the error of the build", err)
 	}
 	if found, err := cache.GetOrBuild("team", []string{"a"}, func(string) (string, error) { return "built", nil }); found != "built" || err != nil {
 		t.Errorf("found %q and %v, want it to be built again", found, err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rest asks the REST APIs of clouds that need no SDK: within deadlines and budgets, at hosts that the caller fixes, with a token
-// that is fetched when it is needed. What an error means is the cloud's own matter.
+// Package rest calls the REST APIs of clouds that need no SDK. Calls have deadlines and budgets, go to hosts that the
+// caller fixes, and carry a token that is fetched when it is needed. Each cloud interprets the errors itself.
 package rest
 
 import (
@@ -20,20 +20,20 @@ import (
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
-// maxAnswerBytes is for a page of 500 machines of 16 KiB each.
+// maxAnswerBytes allows for a page of 500 machines of 16 KiB each.
 const maxAnswerBytes = 8 << 20
 
-// APIClient asks one account. It follows no redirect and no address out of an answer.
+// APIClient calls the API for one account. It follows no redirect and no address from an answer.
 type APIClient struct {
 	// HTTP sends the requests.
 	HTTP *http.Client
-	// Tokens open the account.
+	// Tokens provides the access tokens of the account.
 	Tokens *TokenCache
-	// Timeout bounds one call, the login included.
+	// Timeout bounds one call, including the login.
 	Timeout time.Duration
 }
 
-// NewHTTPClient returns what sends the requests of all accounts of a cloud.
+// NewHTTPClient returns a client that sends the requests of all accounts of a cloud.
 func NewHTTPClient(endpoints egress.Endpoints) *http.Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
@@ -44,24 +44,26 @@ func NewHTTPClient(endpoints egress.Endpoints) *http.Client {
 	return BoundClient(transport)
 }
 
-// BoundClient returns a client whose answers have a budget, and which follows no redirect: a token would go along.
+// BoundClient returns a client that limits the size of answers. It follows no redirect, because the token would be
+// sent along.
 func BoundClient(transport http.RoundTripper) *http.Client {
 	return egress.NewClient(transport, maxAnswerBytes, 0)
 }
 
-// Call makes one call, with body as JSON unless it is nil, and reads the JSON of the answer into result unless that is nil. It returns the
-// error of ctx if that ended, a *StatusError if the cloud refused, and ErrNotJSON, egress.ErrAnswerTooLarge or another error otherwise.
+// Call makes one call. It sends body as JSON unless body is nil, and decodes the JSON of the answer into result unless
+// result is nil. It returns the error of ctx if ctx ended, a *StatusError if the cloud refused, and otherwise
+// ErrNotJSON, egress.ErrAnswerTooLarge or another error.
 func (c *APIClient) Call(ctx context.Context, method, url string, body, result any) error {
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	err := c.callOnce(limited, method, url, body, result)
-	// A token may end before its time; whoever has another then gets in.
+	// A token may be revoked before it expires; a second attempt uses a new one.
 	if refusal, ok := errors.AsType[*StatusError](err); ok && refusal.Status == http.StatusUnauthorized && refusal.token != "" {
 		c.Tokens.drop(refusal.token)
 		err = c.callOnce(limited, method, url, body, result)
 	}
 	if err != nil && ctx.Err() != nil {
-		// The caller ended the call, and that says nothing about the cloud.
+		// The caller ended the call, so the error does not describe the cloud.
 		return ctx.Err()
 	}
 	return err
@@ -93,12 +95,13 @@ func (c *APIClient) callOnce(ctx context.Context, method, url string, body, resu
 	return err
 }
 
-// RequestSender is an http.Client.
+// RequestSender sends a request, as an http.Client does.
 type RequestSender interface {
 	Do(request *http.Request) (*http.Response, error)
 }
 
-// Send sends one request, whose host the caller has fixed, and reads the JSON of the answer as Call does, without a token.
+// Send sends one request, whose host the caller has fixed, without adding a token. It decodes the JSON of the answer
+// as Call does.
 func Send(client RequestSender, request *http.Request, result any) error {
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "torpor/"+buildinfo.ReadVersion().Version)
@@ -107,7 +110,7 @@ func Send(client RequestSender, request *http.Request, result any) error {
 		return fmt.Errorf("send the request: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	content, err := io.ReadAll(answer.Body) // Its size is the transport's matter.
+	content, err := io.ReadAll(answer.Body) // The transport limits its size.
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}

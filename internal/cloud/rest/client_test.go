@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
-// newClient returns a client whose tokens are good for as long as is said, and how often one was fetched.
+// newClient returns a client whose tokens are valid for the given time, and a counter of fetched tokens.
 func newClient(good time.Duration) (APIClient, *atomic.Int32) {
 	var fetched atomic.Int32
 	tokens := NewTokenCache(clock.RealClock{}, func(context.Context) (AccessToken, error) {
@@ -42,9 +42,9 @@ func TestTokensAreFetchedWhenTheyAreNeeded(t *testing.T) {
 		calls   int
 		fetched int32
 	}{
-		"one token is for many calls":                   {time.Hour, "", 3, 1},
-		"one that is about to end is replaced":          {tokenRenewal / 2, "", 3, 3},
-		"one that is refused is replaced, and not more": {time.Hour, "Bearer token-1", 3, 2},
+		"one token serves many calls":    {time.Hour, "", 3, 1},
+		"expiring token is replaced":     {tokenRenewal / 2, "", 3, 3},
+		"refused token is replaced once": {time.Hour, "Bearer token-1", 3, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, fetched := newClient(row.good)
@@ -100,7 +100,7 @@ func TestCallsEnd(t *testing.T) {
 		case <-ended:
 		}
 	})
-	t.Cleanup(func() { close(ended) }) // Before the server is closed, which waits for its handlers.
+	t.Cleanup(func() { close(ended) }) // Runs before the server closes, which waits for its handlers.
 	client, _ := newClient(time.Hour)
 	client.Timeout = 10 * time.Millisecond
 	if err := client.Call(t.Context(), http.MethodGet, url, nil, nil); err == nil || DescribeMissingAnswer(err) != "it does not answer" {
@@ -121,7 +121,7 @@ func TestMissingAnswersAreDescribed(t *testing.T) {
 	}{
 		"too large": {fmt.Errorf("read: %w", egress.ErrAnswerTooLarge), "its answer is larger than allowed"},
 		"forbidden": {fmt.Errorf("dial: %w", egress.ErrAddressDenied), egress.ErrAddressDenied.Error()},
-		"no JSON":   {ErrNotJSON, "its answer is not one of this API"},
+		"no JSON":   {ErrNotJSON, "its answer is not a valid response of this API"},
 		"anything":  {errors.New("dial tcp 10.0.0.1:4711: refused"), "it does not answer"},
 	} {
 		if got := DescribeMissingAnswer(row.err); got != row.want {
@@ -141,9 +141,9 @@ func TestRefusalsAreSorted(t *testing.T) {
 		"a pause without a length":          {http.StatusTooManyRequests, "", actuator.Throttled, 0},
 		"a pause without end":               {http.StatusTooManyRequests, "99999999", actuator.Throttled, maxRetryAfter},
 		"a pause that is negative":          {http.StatusTooManyRequests, "-1", actuator.Throttled, 0},
-		"a pause that is no number":         {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
+		"a pause that is not a number":      {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
 		"an overload with a pause":          {http.StatusServiceUnavailable, "5", actuator.Throttled, 5 * time.Second},
-		"an overload without one":           {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
+		"an overload without a pause":       {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
 		"no credentials":                    {http.StatusUnauthorized, "", actuator.CredentialsInvalid, 0},
 		"no right":                          {http.StatusForbidden, "", actuator.PermissionDenied, 0},
 		"a machine that is gone":            {http.StatusGone, "", actuator.NotFound, 0},

@@ -19,33 +19,33 @@ import (
 )
 
 const (
-	// maxRetryAfter is the longest pause that is believed.
+	// maxRetryAfter caps the pause that a cloud may request.
 	maxRetryAfter = 10 * time.Minute
-	// firstRetryPause doubles from attempt to attempt.
+	// firstRetryPause is the first pause of RetryUnreachable; each further pause is twice as long.
 	firstRetryPause = 500 * time.Millisecond
-	// maxMessageLetters is how much of a cloud's words is shown.
+	// maxMessageLetters is the number of letters of a cloud's message that are shown.
 	maxMessageLetters = 400
 )
 
-// ErrNotJSON is an answer that is not the API's.
+// ErrNotJSON is returned if the answer is not JSON, as when it does not come from the API.
 var ErrNotJSON = errors.New("the answer is not the JSON that was expected")
 
-// StatusError is an answer that says that something failed.
+// StatusError is an answer whose status reports a failure.
 type StatusError struct {
 	Status int
 	Header http.Header
 	Body   []byte
-	// token is what was sent along.
+	// token is the token that the request carried.
 	token string
 }
 
 // Error implements error.
 func (r *StatusError) Error() string { return fmt.Sprintf("status %d", r.Status) }
 
-// RetryAfter returns how long the cloud wants to be left alone.
+// RetryAfter returns the pause that the cloud requests.
 func (r *StatusError) RetryAfter() time.Duration { return ReadRetryAfter(r.Header) }
 
-// ReadRetryAfter returns how long a cloud wants to be left alone, as far as that is believed.
+// ReadRetryAfter returns the pause that a cloud requests in its header, capped at maxRetryAfter.
 func ReadRetryAfter(header http.Header) time.Duration {
 	seconds, err := strconv.Atoi(header.Get("Retry-After"))
 	if err != nil || seconds < 0 {
@@ -54,7 +54,7 @@ func ReadRetryAfter(header http.Header) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
-// Class sorts answers by what can be done about them, as far as the status tells.
+// Class classifies the answer by the possible remedies, as far as the status allows.
 func (r *StatusError) Class() actuator.ErrorClass {
 	switch {
 	case r.Status == http.StatusUnauthorized:
@@ -68,7 +68,7 @@ func (r *StatusError) Class() actuator.ErrorClass {
 	case r.Status == http.StatusTooManyRequests:
 		return actuator.Throttled
 	case r.Status == http.StatusServiceUnavailable && r.RetryAfter() > 0:
-		return actuator.Throttled // It answers, and says when to come again.
+		return actuator.Throttled // The cloud answers and names a pause.
 	case r.Status >= http.StatusInternalServerError, r.Status == http.StatusRequestTimeout, r.Status < http.StatusBadRequest:
 		return actuator.Unreachable
 	default:
@@ -76,8 +76,8 @@ func (r *StatusError) Class() actuator.ErrorClass {
 	}
 }
 
-// DescribeMissingAnswer says what is wrong where there is no answer of the API. Not sent at all, broken off or out of time: to the user all
-// of them are a cloud that does not answer.
+// DescribeMissingAnswer describes an error other than an answer of the API. To the user, a request that was not sent,
+// was interrupted or timed out all means that the cloud does not answer.
 func DescribeMissingAnswer(err error) string {
 	switch {
 	case errors.Is(err, egress.ErrAnswerTooLarge):
@@ -85,13 +85,13 @@ func DescribeMissingAnswer(err error) string {
 	case errors.Is(err, egress.ErrAddressDenied):
 		return egress.ErrAddressDenied.Error()
 	case errors.Is(err, ErrNotJSON):
-		return "its answer is not one of this API"
+		return "its answer is not a valid response of this API"
 	default:
 		return "it does not answer"
 	}
 }
 
-// Scrub removes from a cloud's words what must not be shown and what is different each time.
+// Scrub removes secrets, and parts that differ at each call, from a cloud's message.
 func Scrub(message string, secrets ...string) string {
 	for _, secret := range secrets {
 		if secret != "" {
@@ -111,7 +111,8 @@ func Scrub(message string, secrets ...string) string {
 	return message
 }
 
-// RetryUnreachable tries again while the cloud does not answer. A pause that it asks for is left to the account.
+// RetryUnreachable repeats a call while the cloud does not answer. It does not wait for a pause that the cloud
+// requests; the caller's account does.
 func RetryUnreachable[T any](ctx context.Context, attempts int, do func() (T, error)) (T, error) {
 	var result T
 	var last error
@@ -126,8 +127,8 @@ func RetryUnreachable[T any](ctx context.Context, attempts int, do func() (T, er
 	return result, last
 }
 
-// CallWithTimeout makes a call within a timeout, and explains what it ends with. Where ctx itself has ended, that is returned: it says nothing
-// about the cloud.
+// CallWithTimeout makes a call within a timeout, and maps its error with explain. If ctx itself has ended, it returns
+// the error of ctx, which does not describe the cloud.
 func CallWithTimeout(ctx context.Context, timeout time.Duration, call func(context.Context) error, explain func(error) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -10,26 +10,27 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
-// OneByOneAccount is an account at a cloud that takes orders for single machines only.
+// OneByOneAccount is an account at a cloud that accepts orders for single machines only.
 type OneByOneAccount interface {
-	// Name is one that no other account of the cloud has, and tells no secret.
+	// Name returns a name that is unique among the accounts of the cloud and reveals no secret.
 	Name() string
-	// ListMachines returns the machines of clusters, by the infraIDs of these.
+	// ListMachines returns the machines of the clusters with these infraIDs, by infraID.
 	ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error)
-	// RequireStopRights returns an error if the cloud tells beforehand that one of the machines may not be stopped.
+	// RequireStopRights returns an error if the cloud reports in advance that one of the machines may not be stopped.
 	RequireStopRights(ctx context.Context, ids []string) error
-	// StopMachine stops a machine, and StartMachine starts one. What is of that machine alone is an *orders.RefusedError.
+	// StopMachine stops a machine, and StartMachine starts one. An error that concerns that machine only is an
+	// *orders.RefusedError.
 	StopMachine(ctx context.Context, id string) error
 	StartMachine(ctx context.Context, id string) error
 }
 
-// OneByOneActuator is the part of an actuator.BatchActuator that such clouds share. It is safe for concurrent use.
+// OneByOneActuator is the shared part of the actuator.BatchActuator of such clouds. It is safe for concurrent use.
 type OneByOneActuator[A OneByOneAccount] struct {
 	// FindAccount returns the account of a target. It does not call the cloud.
 	FindAccount func(actuator.Target) (A, error)
-	// Attempts is how often a listing or a start is tried while the cloud does not answer.
+	// Attempts is the number of attempts of a listing or a start while the cloud does not answer.
 	Attempts int
-	// StopOperation and StartOperation are the names of orders in messages.
+	// StopOperation and StartOperation are the names of the orders in messages.
 	StopOperation, StartOperation string
 }
 
@@ -42,7 +43,7 @@ func (a OneByOneActuator[A]) AccountOf(_ context.Context, t actuator.Target) (st
 	return account.Name(), nil
 }
 
-// Observe implements actuator.Actuator. A cluster without machines is no error here.
+// Observe implements actuator.Actuator. A cluster without machines causes no error.
 func (a OneByOneActuator[A]) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
 	found, err := a.ObserveAll(ctx, t, []string{t.InfraID})
 	return found[t.InfraID], err
@@ -66,7 +67,7 @@ func (a OneByOneActuator[A]) RequireStopRights(ctx context.Context, t actuator.T
 	return account.RequireStopRights(ctx, ids)
 }
 
-// Stop implements actuator.Actuator. Machines stop beside one that the cloud refuses.
+// Stop implements actuator.Actuator. It stops the other machines if the cloud refuses one.
 func (a OneByOneActuator[A]) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
 		return err
@@ -79,7 +80,8 @@ func (a OneByOneActuator[A]) Start(ctx context.Context, t actuator.Target, ids [
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }
 
-// StopAll implements actuator.BatchActuator. A stop is sent once: whoever has one sent again first reads whether it is still wanted.
+// StopAll implements actuator.BatchActuator. Each stop is sent once. Before repeating it, a caller must check that the
+// stop is still wanted.
 func (a OneByOneActuator[A]) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
 	return a.orderAll(t, a.StopOperation, clusters, func(account A, id string) error { return account.StopMachine(ctx, id) })
 }
@@ -92,7 +94,7 @@ func (a OneByOneActuator[A]) StartAll(ctx context.Context, t actuator.Target, cl
 	})
 }
 
-// orderAll gives one order for each machine, and returns an error for each cluster.
+// orderAll sends one order for each machine, and returns an error for each cluster.
 func (a OneByOneActuator[A]) orderAll(t actuator.Target, operation string, clusters [][]string, order func(A, string) error) []error {
 	account, err := a.FindAccount(t)
 	if err != nil {

@@ -11,21 +11,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
-// CloudOptions say how to reach a cloud. The zero CloudOptions are good for production.
+// CloudOptions configure the access to a cloud. The zero value is suitable for production.
 type CloudOptions struct {
-	// HTTPClient sends the requests of all accounts; nil means one with budgets for answers.
+	// HTTPClient sends the requests of all accounts. If nil, a client that limits the size of answers is used.
 	HTTPClient *http.Client
-	// Endpoints are the servers whose addresses may be dialled although they are link-local.
+	// Endpoints are the servers that may be called although their addresses are link-local.
 	Endpoints egress.Endpoints
 	// CallTimeout bounds one API call; 0 means 15 s.
 	CallTimeout time.Duration
-	// Clock tells when a token ends; nil means the machine's.
+	// Clock decides when a token expires; nil means the system clock.
 	Clock clock.PassiveClock
-	// Attempts is how often a listing or a start is tried while the cloud does not answer; 0 means 4.
+	// Attempts is the number of attempts of a listing or a start while the cloud does not answer; 0 means 4.
 	Attempts int
 }
 
-// WithDefaults fills in what is not set.
+// WithDefaults returns the options with defaults for all unset fields.
 func (o CloudOptions) WithDefaults() CloudOptions {
 	if o.HTTPClient == nil {
 		o.HTTPClient = NewHTTPClient(o.Endpoints)

@@ -11,16 +11,16 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// tokenRenewal is how long before its end a token is replaced: longer than any call.
+// tokenRenewal is how long before it expires a token is replaced. It is longer than any call.
 const tokenRenewal = time.Minute
 
-// AccessToken opens an account until Expires.
+// AccessToken grants access to an account until Expires.
 type AccessToken struct {
 	Value   string
 	Expires time.Time
 }
 
-// TokenCache has the token of an account. It is safe for concurrent use, and fetches one token at a time.
+// TokenCache holds the token of an account. It is safe for concurrent use, and fetches one token at a time.
 type TokenCache struct {
 	clock    clock.PassiveClock
 	fetch    func(context.Context) (AccessToken, error)
@@ -56,7 +56,7 @@ func (c *TokenCache) get(ctx context.Context) (string, error) {
 	return fetched.Value, nil
 }
 
-// valid returns the known token while it is one.
+// valid returns the known token, or "" if it is about to expire.
 func (c *TokenCache) valid() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *TokenCache) valid() string {
 	return c.known.Value
 }
 
-// drop forgets a token that was refused, unless there is another one by now.
+// drop forgets a refused token, unless it has been replaced already.
 func (c *TokenCache) drop(value string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

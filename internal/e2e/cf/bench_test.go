@@ -43,7 +43,8 @@ const (
 	p50, p99                           = 0.5, 0.99
 )
 
-// TestBenchRestart measures restarts of Pods that take 10 ms to be ready and to go. Figures are not judged here.
+// TestBenchRestart measures restarts of Pods that take 10 ms to become ready and to end. The test does not
+// judge the figures.
 func TestBenchRestart(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: expected 1, to measure restarts; run with `make bench-restart`")
@@ -53,7 +54,7 @@ func TestBenchRestart(t *testing.T) {
 		name string
 		run  func(*testing.T, map[string]float64)
 	}{{"requests", benchRequests}, {"times", benchTimes}, {"lists", benchLists}, {"running", benchRunning}, {"spaces", benchSpaces}, {"deployments", benchDeployments}, {"logs", benchLogs}, {"followers", benchFollowers}} {
-		// What one part cannot measure does not keep the others from it.
+		// A part that cannot measure does not keep the others from it.
 		t.Run(part.name, func(t *testing.T) { part.run(t, figures) })
 		t.Logf("so far: %v", figures)
 	}
@@ -63,7 +64,7 @@ func TestBenchRestart(t *testing.T) {
 	testenv.SaveFigures(t, "restart.json", figures)
 }
 
-// benchRequests counts in an environment of its own, because counting slows requests down.
+// benchRequests runs in a separate environment, because counting slows requests down.
 func benchRequests(t *testing.T, figures map[string]float64) {
 	through := &requestCounter{}
 	w := newEnv(t, through)
@@ -79,7 +80,7 @@ func benchRequests(t *testing.T, figures map[string]float64) {
 	figures["requests_per_restart"] = float64(total) / countedRuns
 }
 
-// waitUntilQuiet waits until no more requests come, and returns what has come.
+// waitUntilQuiet waits until no more requests come, and returns those that came.
 func (c *requestCounter) waitUntilQuiet(t *testing.T) (kinds map[string]int, total int) {
 	t.Helper()
 	const quiet = 2 * time.Second
@@ -99,10 +100,11 @@ func (c *requestCounter) waitUntilQuiet(t *testing.T) (kinds map[string]int, tot
 	return c.takeCounts()
 }
 
-// times are those of one kind of request: until what was asked for is so, and until the app's status says that.
+// times are those of one kind of request: until the requested state is reached, and until the app's status
+// reports it.
 type times struct{ done, settled []time.Duration }
 
-// act sends one request for an app that is alone in its space, and measures.
+// act sends one request for an app that is alone in its space, and measures the times.
 func (c caller) act(t *testing.T, seen *sight, app, action string, done func(map[string]client.Object) bool, wanted func(*korifiv1alpha1.CFApp) bool, into *times) {
 	t.Helper()
 	isDone, isSettled := seen.await(t, action, done), seen.await(t, "the report of "+action, of(app, wanted))
@@ -128,11 +130,12 @@ func benchTimes(t *testing.T, figures map[string]float64) {
 	}
 }
 
-// benchOne measures one app of one instance whose Pods take 10 ms to be ready and to go, as watches see it. Upstream's figures are
-// how long its API takes to answer, which it does when the StatefulSet's object is gone, or one instance is ready. Ours answers
-// at once, so the figures beside upstream's are from the request until no StatefulSet and no Pod is left (stop), until an
-// instance of the revision is ready (start), and until that is so and nothing older is left (restart). For a stop that is more
-// than upstream waits for. The settled figures are until the app's status says that all of it is so.
+// benchOne measures one app of one instance whose Pods take 10 ms to become ready and to end, as watches
+// observe it. Upstream's figures are the response times of its API, which answers when the object of the
+// StatefulSet is gone, or one instance is ready. Torpor's API answers at once, so its comparable figures end
+// when no StatefulSet and no Pod is left (stop), when an instance of the revision is ready (start), and when
+// that is the case and nothing older is left (restart). For a stop that is more than upstream waits for. The
+// settled figures end when the app's status reports all of that.
 func (w *env) benchOne(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -150,7 +153,7 @@ func (w *env) benchOne(t *testing.T, figures map[string]float64) {
 	restarts.into(figures, "restart")
 }
 
-// hollow is a started app whose Pods behave as its command says.
+// hollow creates a started app whose Pods behave as its command describes.
 func (c caller) hollow(t *testing.T, space string, instances int32, command string) string {
 	t.Helper()
 	app := c.createApp(t, space, "shop", instances, "STOPPED")
@@ -207,8 +210,8 @@ func (w *env) benchCrowd(t *testing.T, figures map[string]float64) {
 	figures["restart_100_apps_seconds"] = quantile(rounds, p50)
 }
 
-// insists sends a request again while the answer is that nothing was done and that one may try again: on a machine with more
-// work than it can do, the API server does not wait for the admission.
+// insists repeats a request while the answer is that nothing was done and that the client may try again: on
+// an overloaded machine, the API server does not wait for the admission.
 func (c caller) insists(t *testing.T, path string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -221,11 +224,11 @@ func (c caller) insists(t *testing.T, path string) {
 			t.Errorf("found %d %s (%v), want it restarted", a.Status, a.Body, err)
 			return
 		}
-		t.Logf("told to try again: %s", a.Body)
+		t.Logf("asked to try again: %s", a.Body)
 	}
 }
 
-// benchRefusals asks for what somebody may not do, who may see it and who may not.
+// benchRefusals measures forbidden requests of callers who may see the app and of callers who may not.
 func (w *env) benchRefusals(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	space, alice, bob, mallory := w.createSpace(t), w.newCaller(t, "alice"), w.newCaller(t, "bob"), w.newCaller(t, "mallory")
@@ -244,7 +247,8 @@ func (w *env) benchRefusals(t *testing.T, figures map[string]float64) {
 	figures["refusal_p99_seconds"] = quantile(took, p99)
 }
 
-// benchLists lists 5,000 apps, in a world of their own, as the client does and in pages; the slowest counts.
+// benchLists lists 5,000 apps, in a separate environment, in one list as the client does and in pages; the
+// slowest request counts.
 func benchLists(t *testing.T, figures map[string]float64) {
 	w := newEnvOn(t, testenv.Start(t), nil)
 	alice, spaces := w.newCaller(t, "alice"), make([]string, manySpaces)
@@ -293,8 +297,8 @@ func (w *env) fill(t *testing.T, spaces []string) {
 	})
 }
 
-// reported waits until the manager has reported all wanted apps in a state, for as long as there is progress. It looks seldom: a list of all apps
-// is work for those that are measured.
+// reported waits until the manager has reported all wanted apps in a state, for as long as there is progress.
+// It polls rarely: a list of all apps costs the measured components work.
 func (w *env) reported(t *testing.T, spaces []string, state korifiv1alpha1.AppState, wanted int) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Second)
@@ -321,7 +325,8 @@ func (w *env) reported(t *testing.T, spaces []string, state korifiv1alpha1.AppSt
 	}
 }
 
-// upstreamFigures returns what Korifi's HEAD took on the same machine with the same kind of Pods, and what the issue asks for.
+// upstreamFigures returns the figures of Korifi's HEAD on the same machine with the same kind of Pods, and
+// the targets of the issue.
 func upstreamFigures() map[string]string {
 	return map[string]string{
 		"stop_p50_seconds": "upstream 0.195", "start_p50_seconds": "upstream 0.435", "restart_p50_seconds": "upstream 0.665",
@@ -330,20 +335,22 @@ func upstreamFigures() map[string]string {
 	}
 }
 
-// quantile of some runs, in seconds: the smallest that a share of them does not exceed.
+// quantile returns a quantile of some runs, in seconds: the smallest duration that a share of them does not
+// exceed.
 func quantile(runs []time.Duration, share float64) float64 {
 	sorted := slices.Sorted(slices.Values(runs))
 	return sorted[max(0, int(math.Ceil(share*float64(len(sorted))))-1)].Seconds()
 }
 
-// requestCounter stands before the API server and counts what passes, watches and leases left out: watches are opened once, and
-// leases are renewed whatever happens.
+// requestCounter is a proxy in front of the API server that counts requests, except for watches and leases:
+// watches are opened once, and leases are renewed at all times.
 type requestCounter struct {
 	mu     sync.Mutex
 	counts map[string]int
 }
 
-// serve returns the address, and the authority in PEM that clients have to trust: they send credentials over TLS only.
+// serve returns the address, and the authority in PEM that clients have to trust: they send credentials over
+// TLS only.
 func (c *requestCounter) serve(t testing.TB, hub *rest.Config) (address string, ca []byte) {
 	t.Helper()
 	to, err := url.Parse(hub.Host)
@@ -390,7 +397,7 @@ func (c *requestCounter) countRequest(r *http.Request) {
 	c.counts[r.Method+" "+what]++
 }
 
-// takeCounts returns what passed since the last time.
+// takeCounts returns the requests since the last call.
 func (c *requestCounter) takeCounts() (byKind map[string]int, total int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -401,16 +408,17 @@ func (c *requestCounter) takeCounts() (byKind map[string]int, total int) {
 	return byKind, total
 }
 
-// patience is how long something may take before a measurement is given up.
+// patience is how long a measurement may wait before it is given up.
 const patience = time.Minute
 
-// sight is the newest that watches have seen of a space. What somebody waits for is judged with each piece of news, so that
-// a moment that passes is seen, and its time is when the news came.
+// sight is the newest state of a space that watches have observed. Conditions are evaluated at each event, so
+// that a short-lived state is not missed, and its time is when the event came.
 type sight struct {
 	mu      sync.Mutex
 	objects map[string]client.Object
 	waiting []*wish
-	// overlap adds up for how long there were Pods of two revisions; pods are the names of all that ever were.
+	// overlap is the total time in which there were Pods of two revisions; pods are the names of all that
+	// ever existed.
 	overlap, since time.Duration
 	began          time.Time
 	pods           map[string]bool
@@ -431,7 +439,7 @@ func (w *env) look(t *testing.T, space string) *sight {
 	return s
 }
 
-// saw takes everything that there is of a kind, or one piece of news.
+// saw records a list of a kind, or one event.
 func (s *sight) saw(all []client.Object, kind string, news watch.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -475,14 +483,16 @@ func (s *sight) measure(now time.Time) {
 	}
 }
 
-// seen is for how long there were Pods of two revisions of the space's only app, and how many Pods there were in all.
+// seen returns for how long there were Pods of two revisions of the space's only app, and how many Pods there
+// were in total.
 func (s *sight) seen() (overlap time.Duration, pods int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.overlap, len(s.pods)
 }
 
-// await begins to wait; call it before what it waits for is asked for. What is returned says when it came.
+// await begins to wait; call it before the request. The returned function waits, and returns the time when
+// the state came.
 func (s *sight) await(t *testing.T, what string, wanted func(map[string]client.Object) bool) func() time.Time {
 	t.Helper()
 	one := &wish{true: wanted, came: make(chan time.Time, 1)}
@@ -505,7 +515,7 @@ func (s *sight) await(t *testing.T, what string, wanted func(map[string]client.O
 	}
 }
 
-// when waits until an app is seen as wanted, also if it is already.
+// when waits until an app is in the wanted state, or returns at once if it is.
 func (s *sight) when(t *testing.T, app string, wanted func(*korifiv1alpha1.CFApp) bool) {
 	t.Helper()
 	as := of(app, wanted)
@@ -530,7 +540,7 @@ func of(app string, wanted func(*korifiv1alpha1.CFApp) bool) func(map[string]cli
 	}
 }
 
-// nothingRuns: no StatefulSet and no Pod is left in the space.
+// nothingRuns reports whether no StatefulSet and no Pod is left in the space.
 func nothingRuns(all map[string]client.Object) bool {
 	for key := range all {
 		if key[:len(podKind)] == podKind || len(key) > len(setKind) && key[:len(setKind)] == setKind {
@@ -540,7 +550,8 @@ func nothingRuns(all map[string]client.Object) bool {
 	return true
 }
 
-// runs: an instance of the revision is ready in the space, and none of an older one is left, nor its StatefulSet.
+// runs reports whether an instance of the revision is ready in the space, and neither an instance nor a
+// StatefulSet of an older one is left.
 func runs(revision string) func(map[string]client.Object) bool {
 	return func(all map[string]client.Object) bool {
 		ready := false
@@ -565,7 +576,7 @@ func readyPod(p *corev1.Pod) bool {
 	return false
 }
 
-// settled says that everything the app wants is so, at a revision.
+// settled reports whether the app's status shows its wanted state at a revision.
 func settled(revision string, state korifiv1alpha1.AppState) func(*korifiv1alpha1.CFApp) bool {
 	return func(a *korifiv1alpha1.CFApp) bool {
 		ready := meta.FindStatusCondition(a.Status.Conditions, korifiv1alpha1.ReadyCondition)
@@ -575,8 +586,8 @@ func settled(revision string, state korifiv1alpha1.AppState) func(*korifiv1alpha
 	}
 }
 
-// watch tells of the objects of a space until the test ends: first of everything that is there, with no news, and then of
-// each change. A watch may end at any time, above all under load; then it begins again with everything.
+// watch passes on the objects of a space until the test ends: first the whole list, without an event, and
+// then each change. A watch may end at any time, especially under load; then it begins again with the list.
 func (w *env) watch(t *testing.T, list client.ObjectList, space string, tell func([]client.Object, string, watch.Event)) {
 	t.Helper()
 	watching, err := client.NewWithWatch(w.Config, client.Options{Scheme: w.Client.Scheme()})

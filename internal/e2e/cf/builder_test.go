@@ -32,15 +32,15 @@ import (
 const (
 	builderToken = "only-the-api-knows"
 	builtImage   = "registry.example.com/built:1"
-	// badCode is refused, hopelessCode is taken and cannot be built.
+	// badCode is refused; hopelessCode is accepted and cannot be built.
 	badCode, hopelessCode = "bad", "hopeless"
 )
 
-// codeBuilder is a builder with no more than the rights of its role: it says in which image it keeps the code that the API hands over,
-// and fills in the droplets of builds.
+// codeBuilder is a builder with only the rights of its role: it stores the code that the API passes on and
+// sets the image in the package, and it sets the droplets of builds.
 type codeBuilder struct{ client client.Client }
 
-// startCodeBuilder returns the address that takes code.
+// startCodeBuilder returns the address to which code is uploaded.
 func (w *env) startCodeBuilder(t *testing.T, space string) string {
 	t.Helper()
 	account := "builder-of-" + space
@@ -62,7 +62,7 @@ func (w *env) startCodeBuilder(t *testing.T, space string) string {
 	return server.URL + "/code"
 }
 
-// ServeHTTP takes the code of a package.
+// ServeHTTP receives the code of a package.
 func (b *codeBuilder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(r.URL.Path, "/")
 	if r.Method != http.MethodPut || len(parts) != 4 || parts[1] != "code" || r.Header.Get("Authorization") != "Bearer "+builderToken {
@@ -130,8 +130,8 @@ func (c caller) upload(t *testing.T, want int, pkg, code string) string {
 	return string(said)
 }
 
-// TestBuilderOfOthersBuildsCode pushes code as the client does. That it is refused without a builder, and leaves no app behind, is in the
-// conversation push-source.
+// TestBuilderOfOthersBuildsCode pushes code as the client does. The conversation push-source covers the
+// refusal without a builder, which leaves no app behind.
 func TestBuilderOfOthersBuildsCode(t *testing.T) {
 	base := shared.Get(t)
 	space := base.createSpace(t)
@@ -155,7 +155,7 @@ func TestBuilderOfOthersBuildsCode(t *testing.T) {
 	bob.upload(t, http.StatusForbidden, pkg, "1")
 	w.newCaller(t, "mallory").upload(t, http.StatusNotFound, pkg, "1")
 	if said := alice.upload(t, http.StatusUnprocessableEntity, pkg, badCode); !strings.Contains(said, "the builder refused the code: expected a zip file") {
-		t.Errorf("expected the words of the builder, found %s", said)
+		t.Errorf("expected the message of the builder, found %s", said)
 	}
 	if state := field(alice.upload(t, http.StatusOK, pkg, "1"), "state"); state != "READY" {
 		t.Errorf("expected a package that is ready, found %s", state)
@@ -172,7 +172,7 @@ func TestBuilderOfOthersBuildsCode(t *testing.T) {
 	for i := range pods.Items {
 		c := &pods.Items[i].Spec.Containers[0]
 		if command := strings.Join(c.Command, " "); c.Image != builtImage || c.Ports[0].ContainerPort != 3000 || !strings.HasSuffix(command, "serve with go") {
-			t.Errorf("expected what was built, found %s with %s at %v", c.Image, command, c.Ports)
+			t.Errorf("expected the built image, found %s with %s at %v", c.Image, command, c.Ports)
 		}
 	}
 

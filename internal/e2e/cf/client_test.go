@@ -29,8 +29,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
-// TestConversationsHoldWithRealControllers holds the same conversations as package internal/cf/api, with real controllers. Two are left out: hollow nodes
-// keep no logs, and a Pod that was deleted is replaced before a second request can miss it.
+// TestConversationsHoldWithRealControllers replays the conversations of package internal/cf/api with real
+// controllers. Two are left out: the one about logs expects a Pod that no node runs (TestRecentLogs has
+// nodes), and a deleted Pod is replaced before a second request can miss it.
 func TestConversationsHoldWithRealControllers(t *testing.T) {
 	w := shared.Get(t)
 	files, err := filepath.Glob(filepath.Join("..", "..", "cf", "api", "testdata", "*.txt"))
@@ -120,7 +121,7 @@ func TestCancelledDeploymentLeavesTheOldRevision(t *testing.T) {
 	web := "/v3/apps/" + app + "/processes/web"
 	alice.expectStatus(t, http.StatusOK, "PATCH", web, `{"command":"HOLLOW_START=1h ./never-ready"}`)
 	path := alice.createDeployment(t, app, "DEPLOYING")
-	testenv.Eventually(t, "the new revision has a Pod beside the old ones", func() error {
+	testenv.Eventually(t, "the new revision has a Pod next to the old ones", func() error {
 		found := w.listPodRevisions(t, space, app)
 		return testenv.ErrorIf(len(found) != 3, "found %d", len(found))
 	})
@@ -132,7 +133,8 @@ func TestCancelledDeploymentLeavesTheOldRevision(t *testing.T) {
 	alice.waitUntilRunning(t, app, 2)
 }
 
-// What is set for the next revision reaches no instance of this one, also where one is started anew.
+// Variables that are set for the next revision reach no instance of this one, even after a restart of an
+// instance.
 func TestRestartedInstanceKeepsItsEnvironment(t *testing.T) {
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -151,13 +153,13 @@ func TestRestartedInstanceKeepsItsEnvironment(t *testing.T) {
 		return errors.Join(err, testenv.ErrorIf(found != "red", "found %q", found))
 	})
 	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
-	testenv.Eventually(t, "the next revision has what was set", func() error {
+	testenv.Eventually(t, "the next revision has the new variables", func() error {
 		found, err := w.readVariable(t.Context(), space, app, "COLOUR")
 		return errors.Join(err, testenv.ErrorIf(found != "blue", "found %q", found))
 	})
 }
 
-// readVariable returns what the only instance of an app reads of a variable.
+// readVariable returns the value of a variable in the only instance of an app.
 func (w *env) readVariable(ctx context.Context, space, app, name string) (string, error) {
 	var pods corev1.PodList
 	if err := w.Client.List(ctx, &pods, client.InNamespace(space), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app}); err != nil || len(pods.Items) != 1 {
@@ -195,7 +197,7 @@ func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
 	for _, index := range []string{"1", "11"} {
 		alice.expectStatus(t, http.StatusNoContent, "DELETE", "/v3/apps/"+app+"/processes/web/instances/"+index, "")
 	}
-	testenv.Eventually(t, "those two are others", func() error {
+	testenv.Eventually(t, "the two instances have been replaced", func() error {
 		now := w.listPodUIDs(t, space, app)
 		if len(now) != twelve {
 			return fmt.Errorf("found %d", len(now))
@@ -228,7 +230,7 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	whole := time.Since(begun)
 	aborted := 0
 	for i := range rounds * points {
-		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i%points+1)/(points/4)) // Up to much later than one took.
+		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i%points+1)/(points/4)) // Up to much later than one request took.
 		if _, err := alice.send(ctx, "POST", "/v3/apps/"+app+"/actions/restart", ""); err != nil {
 			aborted++
 		}
@@ -286,7 +288,7 @@ func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
 		body := alice.expectStatus(t, http.StatusOK, "GET", strings.TrimPrefix(a.Location, w.url), "")
 		return testenv.ErrorIf(conversation.JSONField(t, body, "state") != "COMPLETE", "found %s", body)
 	})
-	testenv.Eventually(t, "nothing is left", func() error {
+	testenv.Eventually(t, "no object is left", func() error {
 		var lrps eiriniv1.LRPList
 		var sets appsv1.StatefulSetList
 		in := client.InNamespace(space)
@@ -298,7 +300,8 @@ func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
 	})
 }
 
-// TestOrgsAndSpacesComeAndGo is cf create-org, cf create-space and cf delete-space, with an app of somebody else's in it.
+// TestOrgsAndSpacesComeAndGo performs cf create-org, cf create-space and cf delete-space, with another user's
+// app in the space.
 func TestOrgsAndSpacesComeAndGo(t *testing.T) {
 	w := shared.Get(t)
 	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ada"}})
@@ -332,7 +335,8 @@ func TestOrgsAndSpacesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestDeletionWaitsForSlowPods deletes an app whose Pods take their time; its job is over when they are gone, and not before.
+// TestDeletionWaitsForSlowPods deletes an app whose Pods end slowly; its job is over when they are gone, and
+// not before.
 func TestDeletionWaitsForSlowPods(t *testing.T) {
 	w := shared.Get(t)
 	const end = 4 * time.Second
@@ -360,8 +364,8 @@ func TestDeletionWaitsForSlowPods(t *testing.T) {
 	alice.expectStatus(t, http.StatusNotFound, "GET", "/v3/apps/"+app, "")
 }
 
-// Whenever the API is killed in the middle of a restart, the app was restarted once or not at all, and is STARTED; the next
-// API knows everything.
+// If the API is killed in the middle of a restart, the app was restarted once or not at all, and is STARTED;
+// the next API reports the same.
 func TestAPIIsKilledDuringRestarts(t *testing.T) {
 	w := shared.Get(t)
 	const points = 6
@@ -408,9 +412,10 @@ func (w *env) requireStartedRevision(t *testing.T, space, name string) int {
 	return n
 }
 
-// TestTwoHundredRestartsLeaveOneRevisionEach is the decision as one test: a stop and a start within milliseconds, as `cf restart` sends them, two
-// hundred times. Each time the revision rises by exactly one, the LRP has a name that none had before, no Pod of an older
-// revision is left when the app runs, and until then stats never show one as running.
+// TestTwoHundredRestartsLeaveOneRevisionEach tests the decision: a stop and a start within milliseconds, as
+// `cf restart` sends them, two hundred times. Each time the revision rises by exactly one, the LRP has a new
+// name, no Pod of an older revision is left when the app runs, and until then stats never show one as
+// running.
 func TestTwoHundredRestartsLeaveOneRevisionEach(t *testing.T) {
 	const rounds, instances = 200, 2
 	w := shared.Get(t)
@@ -428,7 +433,7 @@ func TestTwoHundredRestartsLeaveOneRevisionEach(t *testing.T) {
 				t.Fatalf("round %s: found revision %s after the %s", revision, found, action)
 			}
 		}
-		// Bob has started nothing, so his stats are not held: he sees everything on the way.
+		// Bob has started nothing, so his stats are not held: he sees every intermediate state.
 		testenv.Eventually(t, "revision "+revision+" runs", func() error {
 			asked++
 			running := bob.countTrulyRunning(t, space, app, revision, instances)
@@ -448,8 +453,8 @@ func TestTwoHundredRestartsLeaveOneRevisionEach(t *testing.T) {
 	t.Logf("%d restarts had %d LRPs; stats were asked for %d times", rounds, len(names)-1, asked)
 }
 
-// countTrulyRunning asks for stats and returns how many rows show an instance as running: each has to be a ready Pod of the revision.
-// There are as many rows as instances are wanted, always.
+// countTrulyRunning requests stats and returns how many rows show an instance as running: each has to be a
+// ready Pod of the revision. There are always as many rows as instances are wanted.
 func (c caller) countTrulyRunning(t *testing.T, space, app, revision string, instances int) (running int) {
 	t.Helper()
 	var stats struct {
@@ -478,13 +483,13 @@ func (c caller) countTrulyRunning(t *testing.T, space, app, revision string, ins
 			continue
 		}
 		if running++; !ready[strconv.Itoa(row.Index)] {
-			t.Fatalf("instance %d is shown as running, but none of revision %s is ready", row.Index, revision)
+			t.Fatalf("instance %d is shown as running, but no Pod of revision %s is ready", row.Index, revision)
 		}
 	}
 	return running
 }
 
-// requireOnlyLRP returns the name of the app's LRP, of which there is one, of the revision.
+// requireOnlyLRP returns the name of the app's LRP. There must be exactly one, of the revision.
 func (w *env) requireOnlyLRP(t *testing.T, space, app, revision string) string {
 	t.Helper()
 	var lrps eiriniv1.LRPList

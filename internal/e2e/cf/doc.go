@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cf holds the stories of the cf client with all real parts: a real control plane with hollow nodes, the binary's
-// torpor manager and torpor cf-api, each with the rights of config/rbac and no more. There are only tests.
+// Package cf tests stories of the cf client with all real parts: a real control plane with hollow nodes, and
+// the programs torpor manager and torpor cf-api, each with the rights of config/rbac and no more. It contains
+// only tests.
 package cf

@@ -20,7 +20,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
-// documentedClient knows the CF v3 documentation and nothing else: it follows links and jobs, and polls what is documented to change.
+// documentedClient uses the CF v3 documentation and nothing else: it follows links and jobs, and polls values
+// that are documented to change.
 type documentedClient struct {
 	caller
 	t     *testing.T
@@ -28,7 +29,7 @@ type documentedClient struct {
 	app   string
 }
 
-// TestClientOfTheDocumentation does what a developer does with an app, from its push to its end.
+// TestClientOfTheDocumentation performs a developer's actions on an app, from its push to its deletion.
 func TestClientOfTheDocumentation(t *testing.T) {
 	w := shared.Get(t)
 	c := &documentedClient{caller: w.newCaller(t, "alice"), t: t, space: w.createSpace(t)}
@@ -42,7 +43,7 @@ func TestClientOfTheDocumentation(t *testing.T) {
 	c.delete()
 }
 
-// ask sends a request and returns what is asked of the answer by its paths.
+// ask sends a request and returns the values at some paths of the answer.
 func (c *documentedClient) ask(want int, request, body string, paths ...string) []string {
 	c.t.Helper()
 	method, path, _ := strings.Cut(request, " ")
@@ -54,7 +55,7 @@ func (c *documentedClient) ask(want int, request, body string, paths ...string) 
 	return found
 }
 
-// poll asks until the answer has a value.
+// poll repeats a request until the answer has a value.
 func (c *documentedClient) poll(path, field, want string) {
 	c.t.Helper()
 	testenv.Eventually(c.t, path+" has "+field+"="+want, func() error {
@@ -110,7 +111,8 @@ func (c *documentedClient) runTasks() {
 	c.poll(task[0], "state", "FAILED")
 }
 
-// bind gives the app the credentials of a service that somebody else runs; instances have them from the next revision on.
+// bind gives the app the credentials of a service that is run elsewhere; instances have them from the next
+// revision on.
 func (c *documentedClient) bind() {
 	service := c.ask(http.StatusCreated, "POST /v3/service_instances", `{"type":"user-provided","name":"db","credentials":{"uri":"mysql://db"},`+c.relationship("space", c.space)+`}`, "guid", "links.self.href")
 	binding := c.ask(http.StatusCreated, "POST /v3/service_credential_bindings", `{"type":"app","relationships":{"app":{"data":{"guid":"`+c.app+`"}},"service_instance":{"data":{"guid":"`+service[0]+`"}}}}`, "links.self.href")

@@ -17,8 +17,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// Admission of apps fails closed, so a node that is drained while both managers run on it must not end them both at once. With one
-// that stays, TestRollingUpdateOfTheManagersRefusesNothing shows that the end of the other refuses nothing.
+// Admission of apps fails closed, so the drain of a node on which both managers run must not end them both at
+// once. TestRollingUpdateOfTheManagersRefusesNothing shows that, while one stays, the end of the other
+// refuses no request.
 func TestDrainOfTheNodeOfBothManagersLeavesOneReady(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartControlPlane(t, 2)
@@ -46,7 +47,7 @@ func TestDrainOfTheNodeOfBothManagersLeavesOneReady(t *testing.T) {
 		}
 		return refused, err
 	}
-	setUnschedulable(t, hub, "node-1", true) // There is no place for another manager, however quick it would be.
+	setUnschedulable(t, hub, "node-1", true) // No node can take another manager, however fast it is.
 	testenv.Eventually(t, "the budget refuses to evict the second before the first is replaced", func() error {
 		refused, err := drain()
 		return testenv.ErrorIf(refused == 0, "found none refused, and %v", err)
@@ -78,7 +79,7 @@ func drainOnce(t *testing.T, hub *testenv.Environment, node string) (refused int
 	return refused, err
 }
 
-// listReadyManagers returns the managers' Pods that are ready and stay, by node.
+// listReadyManagers returns the managers' Pods that are ready and not terminating, by node.
 func listReadyManagers(t *testing.T, hub *testenv.Environment) map[string][]corev1.Pod {
 	t.Helper()
 	var pods corev1.PodList

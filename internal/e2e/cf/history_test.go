@@ -20,11 +20,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// A manager that starts looks at each app once, whatever history there is: 500 apps with their last 20 revisions are 10,000 builds and as
-// many packages, none of which is asked for or written.
+// A manager that starts reconciles each app once, whatever its history: 500 apps with their last 20 revisions
+// are 10,000 builds and as many packages, and no request reads or writes one of them.
 func TestStartWithHistoryWritesNothing(t *testing.T) {
 	const apps, buildsOfApp = 500, 20
-	const startLimit = 20 * time.Minute // Half a minute on a machine with nothing else to do.
+	const startLimit = 20 * time.Minute // Half a minute on an idle machine.
 	through := &requestCounter{}
 	w := newEnvOn(t, testenv.Start(t), through)
 	space, guid := w.createSpace(t), manyAppGUID(0)
@@ -33,7 +33,7 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 	if n := w.countBuilds(t, space); n != buildsOfApp {
 		t.Fatalf("expected the builds of the last %d revisions, found %d", buildsOfApp, n)
 	}
-	// All are copied in etcd: to make them one by one is minutes of work for an API server.
+	// The apps are copied in etcd: creating them one by one is minutes of work for an API server.
 	w.manager.Stop(t)
 	objects := objectsOfApp(w.readEtcd(t), space, guid)
 	inParallel(t, apps-1, func(ctx context.Context, n int) error {
@@ -41,7 +41,7 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 	})
 	through.takeCounts()
 	w.runManager(t, os.Getenv("TORPOR_BINARY"))
-	testenv.EventuallyWithin(t, startLimit, "the manager has looked at all", func() error {
+	testenv.EventuallyWithin(t, startLimit, "the manager has reconciled all apps", func() error {
 		if seen := len(readMetrics(t, w.managerMetrics, "torpor_app_revision{")); seen != apps {
 			return fmt.Errorf("found %d apps", seen)
 		}
@@ -66,7 +66,7 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 	}
 }
 
-// createHistory makes an app without instances and restarts it with a droplet after the other.
+// createHistory creates an app without instances and restarts it with one droplet after another.
 func (w *env) createHistory(t *testing.T, space, guid string, revisions int) {
 	t.Helper()
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: space, Name: name} }

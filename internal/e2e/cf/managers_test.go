@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// replica is a manager as a process, with the rights of an administrator.
+// replica is a manager in its own process, with the rights of an administrator.
 type replica struct {
 	*testenv.Process
 	probes, webhook string
@@ -44,7 +44,7 @@ func startReplica(t *testing.T, hub *testenv.Environment, namespace string) *rep
 	return r
 }
 
-// checkReady returns an error with the words of a check unless it is green; an empty name is all checks.
+// checkReady returns an error with the answer of a check unless it succeeds; an empty name means all checks.
 func (r *replica) checkReady(ctx context.Context, name string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.probes+"/readyz/"+name, http.NoBody)
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *replica) checkReady(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = answer.Body.Close() }() // It was only read.
+	defer func() { _ = answer.Body.Close() }() // The body was only read.
 	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("found %s: %s (%w)", answer.Status, text, err)
 	}
@@ -67,7 +67,8 @@ func (r *replica) waitUntilReady(t *testing.T) {
 	testenv.Eventually(t, "the manager is ready", func() error { return r.checkReady(t.Context(), "") })
 }
 
-// service leads each connection to a replica that was ready a while ago, as a Service does: every node learns late who ended.
+// service forwards each connection to a replica that was ready a while ago, as a Service does: nodes learn
+// late of a replica that has ended.
 type service struct {
 	mu     sync.Mutex
 	ready  []*replica
@@ -75,7 +76,7 @@ type service struct {
 	served sync.WaitGroup
 }
 
-// Nodes learn of a change after so long.
+// serviceLag is the delay after which nodes learn of a change.
 const serviceLag = 2 * time.Second
 
 func startService(t *testing.T, address string) *service {
@@ -89,7 +90,7 @@ func startService(t *testing.T, address string) *service {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(func() {
 		cancel()
-		_ = listener.Close() // Nobody asks any more.
+		_ = listener.Close() // No client connects any more.
 		s.served.Wait()
 	})
 	s.served.Go(func() {
@@ -124,7 +125,7 @@ func (s *service) lead(ctx context.Context, from net.Conn) {
 	var copies sync.WaitGroup
 	for _, c := range [][2]net.Conn{{from, to}, {to, from}} {
 		copies.Go(func() {
-			_, _ = io.Copy(c[0], c[1])        // Its end is that of the connection.
+			_, _ = io.Copy(c[0], c[1])        // It ends with the connection.
 			_, _ = c[0].Close(), c[1].Close() // The other direction ends too.
 		})
 	}
@@ -181,7 +182,7 @@ func TestRollingUpdateOfTheManagersRefusesNothing(t *testing.T) {
 		successor := startReplica(t, hub, system)
 		successor.waitUntilReady(t)
 		service.setReady(t, old, other, successor)
-		// As in Kubernetes, the signal and the news that the replica has gone are sent at once.
+		// As in Kubernetes, the signal and the removal of the endpoint are sent at the same time.
 		service.setReady(t, other, successor)
 		old.Stop(t)
 		return successor
@@ -195,7 +196,7 @@ func TestRollingUpdateOfTheManagersRefusesNothing(t *testing.T) {
 	t.Logf("%d patches, %d refused", patches, len(refusals))
 }
 
-// The second installation in a cluster writes no configuration, handles nothing, and says why.
+// The second installation in a cluster writes no configuration, handles no object, and reports the reason.
 func TestOnlyOneOfTwoInstallationsActs(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
@@ -206,9 +207,9 @@ func TestOnlyOneOfTwoInstallationsActs(t *testing.T) {
 	second := startReplica(t, hub, hub.CreateNamespace(t))
 	for check, words := range map[string]string{
 		"installation":  "another Torpor acts on this cluster: the Lease kube-system/torpor is held by the one in the namespace " + system,
-		"webhook-trust": "MutatingWebhookConfiguration torpor to lead to the Service",
+		"webhook-trust": "MutatingWebhookConfiguration torpor to point to the Service",
 	} {
-		testenv.Eventually(t, "the second manager says why it does not act", func() error {
+		testenv.Eventually(t, "the second manager reports why it does not act", func() error {
 			err := second.checkReady(t.Context(), check)
 			if err == nil || !strings.Contains(err.Error(), words) {
 				return fmt.Errorf("expected %q, found %w", words, err)
@@ -229,7 +230,7 @@ func TestOnlyOneOfTwoInstallationsActs(t *testing.T) {
 	})
 	t.Logf("%d changes of the configuration", len(versions)-1)
 	first.waitUntilReady(t)
-	if found := strings.Count(second.LastOutput(), "Whether this installation acts has changed"); found != 1 {
+	if found := strings.Count(second.LastOutput(), "The claim of this installation to act has changed"); found != 1 {
 		t.Errorf("expected one line in the log of the second manager, found %d", found)
 	}
 }

@@ -21,8 +21,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
-// A push shows what runs: the droplet has the digest beside the tag. The package and the manifest keep what was typed, so that the same
-// manifest follows the tag. A tag that is not there fails the push with a sentence.
+// A push shows the image that runs: the droplet has the digest next to the tag. The package and the manifest
+// keep the user's image name, so that the same manifest follows the tag. A missing tag fails the push with a
+// message.
 func TestPushedImageIsPinned(t *testing.T) {
 	w := newEnv(t, nil)
 	space, c := w.createSpace(t), w.newCaller(t, "alice")
@@ -47,10 +48,10 @@ func TestPushedImageIsPinned(t *testing.T) {
 	droplet := field(build, "droplet.guid")
 	c.expectStatus(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/relationships/current_droplet", `{"data":{"guid":"`+droplet+`"}}`)
 	if found := field(c.expectStatus(t, http.StatusOK, "GET", "/v3/apps/"+app+"/droplets/current", ""), "image"); found != typed+"@"+digest.String() {
-		t.Errorf("expected the digest beside the tag, found %s", found)
+		t.Errorf("expected the digest next to the tag, found %s", found)
 	}
 	if found := field(c.expectStatus(t, http.StatusOK, "GET", "/v3/packages/"+pkg, ""), "data.image"); found != typed {
-		t.Errorf("expected what was typed, found %s", found)
+		t.Errorf("expected the user's image name, found %s", found)
 	}
 	if manifest := c.expectStatus(t, http.StatusOK, "GET", "/v3/apps/"+app+"/manifest", ""); !strings.Contains(manifest, "image: "+typed+"\n") {
 		t.Errorf("expected the image as it was typed, found %s", manifest)

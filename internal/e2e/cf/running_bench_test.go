@@ -29,12 +29,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// benchRunning measures the manager with many running apps. One of each space is started, and copied in etcd: to start them all is
-// minutes of work for an API server, and is measured elsewhere.
+// benchRunning measures the manager with many running apps. One app of each space is started, and copied in
+// etcd: starting them all is minutes of work for an API server, and is measured elsewhere.
 func benchRunning(t *testing.T, figures map[string]float64) {
 	w := newEnvOn(t, testenv.Start(t), nil)
 	spaces := make([]string, manySpaces)
-	// Who plays StatefulSets ends with this part, and leaves the copies alone.
+	// The stand-in for the StatefulSet controller ends with this part, and leaves the copies alone.
 	t.Run("originals", func(t *testing.T) {
 		for i := range spaces {
 			spaces[i] = w.createSpace(t)
@@ -42,7 +42,7 @@ func benchRunning(t *testing.T, figures map[string]float64) {
 		}
 		w.reported(t, spaces, korifiv1alpha1.StartedState, manySpaces)
 	})
-	// A manager that sees the copies come one after the other would report what is missing.
+	// A manager that receives the copies one after another would report missing objects.
 	w.manager.Stop(t)
 	store, begin := w.readEtcd(t), time.Now()
 	for i, space := range spaces {
@@ -54,7 +54,7 @@ func benchRunning(t *testing.T, figures map[string]float64) {
 	t.Logf("copied after %s", time.Since(begin))
 	w.managerEnvironment = deployedEnvironment(t)
 	w.runManager(t, os.Getenv("TORPOR_BINARY"))
-	testenv.Eventually(t, "the manager has looked at all", func() error {
+	testenv.Eventually(t, "the manager has reconciled all apps", func() error {
 		if seen := len(readMetrics(t, w.managerMetrics, "torpor_app_revision{")); seen != manyApps {
 			return fmt.Errorf("found %d apps", seen)
 		}
@@ -65,8 +65,8 @@ func benchRunning(t *testing.T, figures map[string]float64) {
 		w.readMetric(t, w.managerMetrics, "go_memstats_heap_alloc_bytes")/(1<<20), w.managerEnvironment)
 }
 
-// deployedEnvironment returns what the manager's container finds in its environment where it is deployed: Go's limit of memory comes
-// from there.
+// deployedEnvironment returns the environment of the manager's container in its Deployment, which sets Go's
+// memory limit.
 func deployedEnvironment(t *testing.T) (all []string) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "manager", "deployment.yaml"))
@@ -87,7 +87,8 @@ func deployedEnvironment(t *testing.T) (all []string) {
 	return all
 }
 
-// startOriginal starts an app of two instances, and plays the controller of StatefulSets, the scheduler and the nodes.
+// startOriginal starts an app of two instances, and acts as the controller of StatefulSets, the scheduler and
+// the nodes.
 func (w *env) startOriginal(t *testing.T, space, guid string) {
 	t.Helper()
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: space, Name: name} }
@@ -110,13 +111,14 @@ func (w *env) startOriginal(t *testing.T, space, guid string) {
 	})
 }
 
-// etcdObject is an object as the API server keeps it: of its own kinds as protobuf, where texts may be replaced by those of the same length.
+// etcdObject is an object as the API server stores it: protobuf for built-in kinds, in which a text may be
+// replaced by one of the same length.
 type etcdObject struct {
 	Key   []byte `json:"key"`
 	Value []byte `json:"value"`
 }
 
-// readEtcd returns everything.
+// readEtcd returns all objects.
 func (w *env) readEtcd(t *testing.T) []etcdObject {
 	t.Helper()
 	var answer struct {
@@ -126,7 +128,7 @@ func (w *env) readEtcd(t *testing.T) []etcdObject {
 	return answer.KVs
 }
 
-// askEtcd asks the gateway of etcd for HTTP.
+// askEtcd sends a request to etcd's HTTP gateway.
 func (w *env) askEtcd(ctx context.Context, what string, body, into any) error {
 	raw, err := os.ReadFile(filepath.Join(filepath.Dir(w.KubeconfigPath(w.tb)), "ports.json"))
 	if err != nil {
@@ -159,7 +161,7 @@ func (w *env) askEtcd(ctx context.Context, what string, body, into any) error {
 	return json.NewDecoder(answer.Body).Decode(into)
 }
 
-// objectsOfApp returns an app and what was made for it.
+// objectsOfApp returns an app and the objects that were created for it.
 func objectsOfApp(all []etcdObject, space, guid string) (found []etcdObject) {
 	process := revision.ProcessName(guid, korifiv1alpha1.WebProcess)
 	for _, o := range all {
@@ -171,7 +173,8 @@ func objectsOfApp(all []etcdObject, space, guid string) (found []etcdObject) {
 	return found
 }
 
-// copyApp returns a transaction that makes another app like the one with a GUID: with its own GUIDs, and its own UIDs.
+// copyApp returns a transaction that creates a copy of the app with a GUID: with its own GUIDs, and its own
+// UIDs.
 func copyApp(objects []etcdObject, guid, as string) any {
 	uids := regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 	process := revision.ProcessName(guid, korifiv1alpha1.WebProcess)

@@ -38,16 +38,17 @@ const (
 	talkativePods, logBytes           = 30, 4 << 20
 	logRounds, runningInstances       = 6, 2
 	followedPods                      = 10
-	// followTime is how long somebody follows logs; followPause and shownAfter are the client's.
+	// followTime is how long a client follows logs; followPause and shownAfter are the client's constants.
 	followTime, followPause  = 20 * time.Second, 250 * time.Millisecond
 	shownAfter, lineInterval = 2 * time.Second, 500 * time.Millisecond
 )
 
-// lineWidths are of a usual line, of one of which few fit into an answer, and of one that is cut.
+// lineWidths are the widths of a usual line, of a line of which few fit into an answer, and of a line that is
+// cut.
 var lineWidths = [...]int{100, 10_000, 100_000}
 
-// inParallel does something n times with a few writers, and fails the test with the first error. On a machine with more work than it can do,
-// the API server does not wait for the admission; then it is done again.
+// inParallel calls a function n times with a few writers, and fails the test with the first error. On an
+// overloaded machine, the API server does not wait for the admission; then the call is repeated.
 func inParallel(t *testing.T, n int, do func(ctx context.Context, i int) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -68,7 +69,8 @@ func inParallel(t *testing.T, n int, do func(ctx context.Context, i int) error) 
 	testenv.ExpectNoError(t, group.Wait())
 }
 
-// createSpacesOfOthers makes namespaces with the labels of spaces, in which nobody of the tests has a role.
+// createSpacesOfOthers creates namespaces with the labels of spaces, in which no user of the tests has a
+// role.
 func (w *env) createSpacesOfOthers(t *testing.T, n int) {
 	t.Helper()
 	inParallel(t, n, func(ctx context.Context, i int) error {
@@ -79,7 +81,7 @@ func (w *env) createSpacesOfOthers(t *testing.T, n int) {
 	})
 }
 
-// pathsOfApps are what cf apps asks for in a space.
+// pathsOfApps returns the requests of cf apps in a space.
 func pathsOfApps(space string, apps []string) []string {
 	return []string{
 		"/v3/spaces?guids=" + space + "&per_page=1", "/v3/apps?order_by=name&per_page=5000&space_guids=" + space,
@@ -87,7 +89,8 @@ func pathsOfApps(space string, apps []string) []string {
 	}
 }
 
-// countReviews returns how often a caller whom the API has never seen makes it ask what they may.
+// countReviews returns how many access reviews the API makes for a request of a caller that it has not seen
+// before.
 func (c *requestCounter) countReviews(t *testing.T, w *env, path string) int {
 	t.Helper()
 	stranger := w.newCaller(t, "alice")
@@ -97,7 +100,7 @@ func (c *requestCounter) countReviews(t *testing.T, w *env, path string) int {
 	return kinds["POST selfsubjectaccessreviews"]
 }
 
-// TestNamedSpacesCostFewReviews has many spaces, and a developer of one who asks for that one.
+// TestNamedSpacesCostFewReviews has many spaces, and a developer of one space who requests only that one.
 func TestNamedSpacesCostFewReviews(t *testing.T) {
 	const others, most = 60, 10
 	through := &requestCounter{}
@@ -148,8 +151,8 @@ func benchSpaces(t *testing.T, figures map[string]float64) {
 	figures["apps_1000_spaces_p99_seconds"] = quantile(took, p99)
 }
 
-// benchDeployments asks for the deployments of one app beside those of thousands, as cf app does. The controller of deployments, which
-// keeps twenty of an app, is not part of it.
+// benchDeployments lists the deployments of one app among thousands of others, as cf app does. The controller
+// of deployments, which keeps twenty of each app, does not run.
 func benchDeployments(t *testing.T, figures map[string]float64) {
 	w := newEnvOn(t, testenv.Start(t), nil, "--controllers=*,-deployments")
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -164,7 +167,7 @@ func benchDeployments(t *testing.T, figures map[string]float64) {
 		return w.Client.Create(ctx, d)
 	})
 	t.Logf("%d deployments were made in %s", manyDeployments, time.Since(begin))
-	testenv.Eventually(t, "the API knows all of them", func() error {
+	testenv.Eventually(t, "the API has cached all deployments", func() error {
 		all := alice.expectStatus(t, http.StatusOK, "GET", "/v3/deployments?per_page=1", "")
 		return testenv.ErrorIf(conversation.JSONField(t, all, "pagination.total_results") != strconv.Itoa(manyDeployments), "found %.200s", all)
 	})
@@ -179,7 +182,7 @@ func benchDeployments(t *testing.T, figures map[string]float64) {
 	figures["deployments_of_app_p99_seconds"] = quantile(took, p99)
 }
 
-// benchLogs reads the recent logs of an app whose Pods have all said much.
+// benchLogs reads the recent logs of an app whose Pods have all logged much.
 func benchLogs(t *testing.T, figures map[string]float64) {
 	w := newEnvOn(t, testenv.Start(t), nil)
 	var said atomic.Pointer[[]byte]
@@ -208,7 +211,7 @@ func benchLogs(t *testing.T, figures map[string]float64) {
 	}
 }
 
-// createPodsOn makes Pods of an app that a kubelet has the logs of.
+// createPodsOn creates Pods of an app whose logs a kubelet has.
 func (w *env) createPodsOn(t *testing.T, node, space, app string, pods int) {
 	t.Helper()
 	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
@@ -223,8 +226,9 @@ func (w *env) createPodsOn(t *testing.T, node, space, app string, pods int) {
 	}
 }
 
-// benchFollowers counts what it costs Kubernetes that somebody follows the logs of an app of ten instances, as the client does: it asks without
-// a pause while there is something to show, shows no line that is younger than two seconds, and otherwise asks again after a quarter of a second.
+// benchFollowers counts the requests to Kubernetes while a client follows the logs of an app of ten
+// instances. The client polls without a pause while there is something to show, shows no line that is younger
+// than two seconds, and otherwise polls again after a quarter of a second.
 func benchFollowers(t *testing.T, figures map[string]float64) {
 	through := &requestCounter{}
 	w := newEnvOn(t, testenv.Start(t), through)
@@ -285,7 +289,7 @@ func (w *env) readMetric(t *testing.T, address, name string) float64 {
 	return found[0]
 }
 
-// readMetrics returns the values of the metrics that begin so.
+// readMetrics returns the values of the metrics that begin with a prefix.
 func readMetrics(t *testing.T, address, begin string) (found []float64) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", http.NoBody)
@@ -306,7 +310,7 @@ func readMetrics(t *testing.T, address, begin string) (found []float64) {
 	return found
 }
 
-// playStatefulSets makes the Pods of each StatefulSet, which are ready at once.
+// playStatefulSets creates the Pods of each StatefulSet, which are ready at once.
 func (w *env) playStatefulSets(t *testing.T) func([]client.Object, string, watch.Event) {
 	t.Helper()
 	ctx := t.Context()

@@ -34,7 +34,7 @@ import (
 
 const (
 	system = "torpor-system"
-	// nodes hold 250 Pods each.
+	// nodes is the number of nodes, which hold 250 Pods each.
 	nodes = 2
 	// callerRate is above what a test sends.
 	callerRate = "2000"
@@ -42,11 +42,11 @@ const (
 
 var (
 	suite testenv.Suite
-	// shared is for every test but the benches: each makes a space of its own in it.
+	// shared is for every test but the benchmarks: each test creates its own space in it.
 	shared = testenv.NewShared(&suite, func(t testing.TB) *env { return newEnv(t, nil) })
 )
 
-// TestMain discards the log of the tests' own clients, which else warn that they have none.
+// TestMain discards the log of the tests' own clients, which otherwise warn that they have none.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	os.Exit(suite.Run(m))
@@ -54,31 +54,32 @@ func TestMain(m *testing.M) {
 
 type env struct {
 	*testenv.Environment
-	// tb lives as long as the environment; what outlives a test is started with it.
+	// tb lives as long as the environment; everything that outlives a test is started with it.
 	tb testing.TB
 	// toHub is how the manager and the API reach the API server.
 	toHub        clientcmdapi.Cluster
 	manager      *testenv.Process
 	managerFlags []string
-	// managerEnvironment is added to the tests' own.
+	// managerEnvironment is added to the test's own environment.
 	managerEnvironment []string
-	// api is the CF API; url and http lead to it.
+	// api is the CF API; url and http are its address and client.
 	api  *testenv.Process
 	url  string
 	http *http.Client
 	org  string
-	// managerMetrics and apiMetrics are where the two show their metrics.
+	// managerMetrics and apiMetrics are the addresses of their metrics.
 	managerMetrics, apiMetrics string
 }
 
-// newEnv has alice, who develops, bob, who looks on, and mallory, who has no part in it. through, if set, stands
-// between the API server and those whose requests it counts.
+// newEnv has the users alice, a developer, bob, a viewer, and mallory, who has no role. through, if set, is a
+// proxy in front of the API server that counts requests.
 func newEnv(t testing.TB, through *requestCounter) *env {
 	t.Helper()
 	return newEnvOn(t, testenv.StartControlPlane(t, nodes), through)
 }
 
-// newEnvOn is newEnv on a hub that may lack the controllers of Kubernetes and nodes, with flags of the manager's.
+// newEnvOn is newEnv on a hub that may lack the controllers of Kubernetes and nodes, with flags for the
+// manager.
 func newEnvOn(t testing.TB, hub *testenv.Environment, through *requestCounter, flags ...string) *env {
 	t.Helper()
 	binary := os.Getenv("TORPOR_BINARY")
@@ -120,7 +121,7 @@ func (w *env) startManager(t testing.TB, binary string, flags ...string) {
 	w.runManager(t, binary)
 }
 
-// runManager also starts it again.
+// runManager starts the manager, or starts it again.
 func (w *env) runManager(t testing.TB, binary string) {
 	t.Helper()
 	w.manager = testenv.StartProcess(t, binary, w.managerFlags, w.managerEnvironment)
@@ -148,7 +149,7 @@ func (w *env) startAPI(t testing.TB, binary string, flags ...string) {
 	t.Cleanup(w.http.CloseIdleConnections)
 }
 
-// writeKubeconfig writes one that lets in as a service account of the system's namespace.
+// writeKubeconfig writes a kubeconfig for a service account of the system's namespace.
 func (w *env) writeKubeconfig(t testing.TB, account string) string {
 	t.Helper()
 	c := clientcmdapi.NewConfig()
@@ -169,7 +170,7 @@ func (w *env) createToken(t testing.TB, account string) string {
 	return request.Status.Token
 }
 
-// createSpace makes a space, which the manager makes a namespace for.
+// createSpace creates a space, for which the manager creates a namespace.
 func (w *env) createSpace(t *testing.T) string {
 	t.Helper()
 	name := "space-" + rand.String(5)
@@ -193,7 +194,7 @@ func (w *env) createSpace(t *testing.T) string {
 	return name
 }
 
-// awaitMayList returns when an account may see the apps of a namespace.
+// awaitMayList returns when an account may list the apps of a namespace.
 func (w *env) awaitMayList(t *testing.T, account, namespace string) {
 	t.Helper()
 	mayList := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: korifiv1alpha1.GroupVersion().Group, Resource: "cfapps"}

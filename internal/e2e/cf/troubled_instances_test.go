@@ -26,7 +26,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
 
-// Spaces enforce the standard "restricted", which Torpor's Pods meet, and what others put into them may not.
+// Spaces enforce the Pod Security standard "restricted", which Torpor's Pods meet, but not necessarily with
+// changes by other webhooks and policies.
 func TestInstancesThatPodSecurityRefusesSayWhy(t *testing.T) {
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -38,12 +39,14 @@ func TestInstancesThatPodSecurityRefusesSayWhy(t *testing.T) {
 	w.waitForMessage(t, space, deployment, why)
 	alice.expectStatus(t, http.StatusOK, "POST", deployment+"/actions/cancel", "")
 	alice.waitForDeployment(t, deployment, "CANCELED")
-	// What ran before serves on meanwhile. After a restart nothing does, and the instance itself says why.
+	// The earlier revision keeps serving until then. After a restart no revision serves, and the instance
+	// itself reports the reason.
 	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
 	alice.waitForDetails(t, app, why)
 }
 
-// letOthersChangePods has a policy of the platform change new Pods of a space in a way that the standard "restricted" refuses.
+// letOthersChangePods has a policy of the platform change new Pods of a space in a way that the standard
+// "restricted" refuses.
 func (w *env) letOthersChangePods(t *testing.T, space, app string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: "inject-" + space}
@@ -74,7 +77,8 @@ func (w *env) letOthersChangePods(t *testing.T, space, app string) {
 	})
 }
 
-// A kubelet that lacks a Secret goes on without it, so that the registry's refusal reads like a wrong password.
+// A kubelet that lacks a Secret proceeds without it, so that the registry's refusal reads like a wrong
+// password.
 func TestImageWithoutItsPullSecretSaysWhy(t *testing.T) {
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -106,8 +110,9 @@ func TestImageWithoutItsPullSecretSaysWhy(t *testing.T) {
 	}
 }
 
-// Of a node that is gone for good nobody says that its instances have ended, so that Kubernetes starts no others until somebody says that
-// the node is out of service. Until then the app says what it waits for.
+// If a node is lost permanently, Kubernetes does not learn that its instances have ended, and starts no
+// others until an administrator marks the node as out of service. Until then the app reports what it waits
+// for.
 func TestInstanceOfANodeThatIsGoneComesBack(t *testing.T) {
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -119,7 +124,7 @@ func TestInstanceOfANodeThatIsGoneComesBack(t *testing.T) {
 	w.bind(t, pod, node)
 	w.reportPod(t, pod, running)
 	alice.waitUntilRunning(t, app, 1)
-	// As Kubernetes does for a node that has not answered for five minutes. Nobody ends the instance.
+	// As Kubernetes does for a node that has not answered for five minutes. The instance is not ended.
 	testenv.ExpectNoError(t, w.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(1), client.Preconditions{UID: &pod.UID}))
 	alice.waitForDetails(t, app, "kubectl taint nodes "+node+" node.kubernetes.io/out-of-service=nodeshutdown:NoExecute")
 	testenv.ExpectPatched(t, w.Environment, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, func(n *corev1.Node) {
@@ -131,11 +136,11 @@ func TestInstanceOfANodeThatIsGoneComesBack(t *testing.T) {
 	alice.waitUntilRunning(t, app, 1)
 }
 
-// waitForMessage waits until a CFDeployment says why it does not go on.
+// waitForMessage waits until a CFDeployment reports why it does not proceed.
 func (w *env) waitForMessage(t *testing.T, space, path, why string) {
 	t.Helper()
 	name := path[strings.LastIndex(path, "/")+1:]
-	testenv.Eventually(t, "the deployment says "+why, func() error {
+	testenv.Eventually(t, "the deployment reports "+why, func() error {
 		var d torporv1alpha1.CFDeployment
 		err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: name}, &d)
 		if err == nil && !strings.Contains(d.Status.Message, why) {
@@ -145,10 +150,10 @@ func (w *env) waitForMessage(t *testing.T, space, path, why string) {
 	})
 }
 
-// waitForDetails waits until an instance says why it does not run.
+// waitForDetails waits until an instance reports why it does not run.
 func (c caller) waitForDetails(t *testing.T, app, why string) {
 	t.Helper()
-	testenv.Eventually(t, "an instance says "+why, func() error {
+	testenv.Eventually(t, "an instance reports "+why, func() error {
 		a, err := c.send(t.Context(), http.MethodGet, "/v3/apps/"+app+"/processes/web/stats", "")
 		if err == nil && !strings.Contains(conversation.JSONField(t, a.Body, "resources.0.details"), why) {
 			err = fmt.Errorf("found %s", a.Body)
@@ -157,14 +162,16 @@ func (c caller) waitForDetails(t *testing.T, app, why string) {
 	})
 }
 
-// fitOnlyPlayedNodes gives an app more memory than a node has, so that no instance goes anywhere before the test says where.
+// fitOnlyPlayedNodes gives an app more memory than a node has, so that no instance is placed before the test
+// places it.
 func (w *env) fitOnlyPlayedNodes(t *testing.T, space, app string) {
 	t.Helper()
 	process := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: revision.ProcessName(app, korifiv1alpha1.WebProcess)}}
 	testenv.ExpectPatched(t, w.Environment, process, func(p *korifiv1alpha1.CFProcess) { p.Spec.MemoryMB = korifiv1alpha1.MaxMegabytes })
 }
 
-// createPlayedNode makes a node without a kubelet, which the test plays. The scheduler sends nothing there: it never was ready.
+// createPlayedNode creates a node without a kubelet, whose part the test plays. The scheduler places no Pod
+// there, because the node never was ready.
 func (w *env) createPlayedNode(t *testing.T) string {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "played-" + rand.String(5)}}
@@ -173,7 +180,7 @@ func (w *env) createPlayedNode(t *testing.T) string {
 	return node.Name
 }
 
-// awaitPod returns the Pod of an app's only instance, once it is another than before.
+// awaitPod returns the Pod of an app's only instance, once it differs from the one before.
 func (w *env) awaitPod(t *testing.T, space, app string, before types.UID) (pod *corev1.Pod) {
 	t.Helper()
 	testenv.Eventually(t, "the instance has a Pod", func() error {
@@ -197,7 +204,7 @@ func (w *env) bind(t *testing.T, pod *corev1.Pod, node string) {
 	testenv.ExpectNoError(t, w.Client.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: node}}))
 }
 
-// reportPod reports a container's state as the kubelet does; one that runs is ready.
+// reportPod writes a container's state as the kubelet does; a running one is ready.
 func (w *env) reportPod(t *testing.T, pod *corev1.Pod, state corev1.ContainerState) {
 	t.Helper()
 	is := corev1.ConditionFalse

@@ -26,7 +26,7 @@ import (
 
 const korifiAppFinalizer = "cfApp.korifi.cloudfoundry.org"
 
-// The objects are as Hive, MOCO and Korifi leave them: field managers, finalizers, conditions.
+// The objects have the field managers, finalizers and conditions that Hive, MOCO and Korifi leave.
 func TestUpstreamObjectsAreTakenOverOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
@@ -71,7 +71,7 @@ func TestUpstreamObjectsAreTakenOverOnlyWhenAsked(t *testing.T) {
 		hub.WaitForEvent(t, namespace, torporv1alpha1.AnotherWriterReason, "its field manager is "+string(owner))
 		for _, f := range obj.GetManagedFields() {
 			if f.Manager != string(owner) && f.Manager != otherwriter.FieldManager {
-				t.Errorf("%T: expected nothing to be written but the report, found what %s wrote", obj, f.Manager)
+				t.Errorf("%T: expected no write but the report, found an entry of %s", obj, f.Manager)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func TestUpstreamObjectsAreTakenOverOnlyWhenAsked(t *testing.T) {
 		t.Errorf("expected no StatefulSet of a cluster of MOCO, found %d (%v)", len(sets.Items), err)
 	}
 
-	t.Log("Somebody takes them over.")
+	t.Log("A user takes the objects over.")
 	for obj := range all {
 		hub.ExpectAnnotated(t, obj, map[string]string{torporv1alpha1.TakeOverAnnotation: "true"})
 	}
@@ -116,7 +116,7 @@ func TestUpstreamObjectsAreTakenOverOnlyWhenAsked(t *testing.T) {
 		t.Errorf("expected the primary that MOCO has chosen, found %d", cluster.Status.CurrentPrimaryIndex)
 	}
 
-	t.Log("An app is gone when Korifi's finalizer is taken off too.")
+	t.Log("An app is gone when Korifi's finalizer is removed too.")
 	if err := hub.Client.Delete(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package foreign runs Torpor on a hub whose CustomResourceDefinitions are those of Hive, MOCO and Korifi: every story passes or
-// ends in a condition that says why, and nothing is asked for or written again and again.
+// Package foreign runs Torpor on a hub whose CustomResourceDefinitions are those of Hive, MOCO and Korifi:
+// every story succeeds or ends in a condition with the reason, and no request or write is repeated endlessly.
 package foreign
 
 import (
@@ -79,7 +79,7 @@ func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// take returns how many there were of a kind, and counts from zero.
+// take returns the number of writes of a kind, and counts from zero.
 func (w *statusWrites) take(resource string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *statusWrites) take(resource string) int {
 	return n
 }
 
-// asManager returns the environment with the rights of config/rbac and no more, and a count of what is written with it.
+// asManager returns the environment with only the rights of config/rbac, and a counter of its status writes.
 func asManager(t *testing.T, env *testenv.Environment) (*testenv.Environment, *statusWrites) {
 	t.Helper()
 	user := env.ApplyManagerRoles(t, "default")
@@ -98,7 +98,7 @@ func asManager(t *testing.T, env *testenv.Environment) (*testenv.Environment, *s
 	return limited, writes
 }
 
-// crdFile is a CRD as its own project serves it.
+// crdFile returns the file of a CRD as its own project serves it.
 func crdFile(name string) string { return filepath.Join("testdata", "crds", name+".yaml") }
 
 // sleepyCluster is a cluster whose ClusterDeployment is on a hub with Hive's schema.
@@ -118,7 +118,8 @@ func (s *sleepyCluster) get(t *testing.T) *hivev1.ClusterDeployment {
 	return cd
 }
 
-// reach asks for a power state and returns when it is reached, within the calls and writes that one transition may cost.
+// reach requests a power state and returns when it is reached, within the calls and writes that one
+// transition may cost.
 func (s *sleepyCluster) reach(t *testing.T, state hivev1.PowerState) {
 	t.Helper()
 	kind, reason, machines := hivev1.ClusterReadyCondition, hivev1.RunningHibernationReason, "running"
@@ -139,7 +140,7 @@ func (s *sleepyCluster) reach(t *testing.T, state hivev1.PowerState) {
 			calls += n
 		}
 	}
-	// On a slow machine the transition takes longer than what is allowed for 20 s.
+	// On a slow machine the transition takes longer than the 20 s that the limit is for.
 	times := 1 + int(time.Since(began)/observedFor)
 	if writes := s.writes.take("clusterdeployments"); calls > maxCloudCalls*times || writes > maxStatusWrites*times {
 		t.Errorf("expected at most %d calls and %d writes of the status in each %s, found %d and %d in %s",
@@ -149,7 +150,7 @@ func (s *sleepyCluster) reach(t *testing.T, state hivev1.PowerState) {
 	}
 }
 
-// TestClusterHibernatesWithHivesSchema is also about schemas that are replaced while a cluster sleeps.
+// TestClusterHibernatesWithHivesSchema also covers schemas that are replaced while a cluster hibernates.
 func TestClusterHibernatesWithHivesSchema(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
@@ -175,7 +176,7 @@ func TestClusterHibernatesWithHivesSchema(t *testing.T) {
 	s.reach(t, hivev1.PowerStateHibernating)
 	s.expectTheirConditions(t, theirs)
 
-	// Torpor's own schema, then Hive's again, while the cluster sleeps and the manager is restarted.
+	// Torpor's own schema, then Hive's again, while the cluster hibernates and the manager is restarted.
 	env.InstallCRDs(t)
 	stop()
 	stop = startManager()
@@ -236,36 +237,15 @@ func (s *sleepyCluster) expectNodesRemembered(t *testing.T) {
 	waitForRemembered(t, s.hub, cd, hibernation.Name, 1, `"resumedAt"`)
 }
 
-// TestAppRestartsWithKorifisSchema restarts an app as `cf restart` does.
+// TestAppRestartsWithKorifisSchema restarts an app as `cf restart` does, after a Slumber has stopped and started it.
 func TestAppRestartsWithKorifisSchema(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartControlPlane(t, 1)
 	limited, writes := asManager(t, env)
 	env.InstallCRDs(t)
 	env.InstallCRDs(t, crdFile("cfapps"))
-	namespace, address := env.CreateNamespace(t), testenv.FreeAddress(t)
-	env.InstallWebhooks(t, "https://"+address, nil)
-	logs := &testenv.LogBuffer{}
-	logs.ShowOnFailure(t, "the manager")
-	options := manager.Options{MetricsAddress: "0", ProbeAddress: "0", Webhook: manager.WebhookOptions{Address: address}, Namespace: namespace, Log: logs.StructuredLogger()}
-	testenv.RunInBackground(t, "the manager", func(ctx context.Context) error { return manager.Run(ctx, limited.Config, options) })
-	env.WaitForAppAdmission(t, namespace, korifiv1alpha1.FirstRevision)
-
-	key := types.NamespacedName{Namespace: namespace, Name: "shop"}
-	app := testenv.BuildCFApp(key)
-	app.Spec.DesiredState, app.Spec.CurrentDropletRef = korifiv1alpha1.StartedState, &korifiv1alpha1.Reference{Name: key.Name}
-	build := &korifiv1alpha1.CFBuild{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key.Name}}
-	build.Spec.PackageRef.Name, build.Spec.AppRef.Name, build.Spec.Lifecycle.Type = key.Name, key.Name, korifiv1alpha1.DockerLifecycle
-	source := &korifiv1alpha1.CFPackage{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key.Name}, Spec: korifiv1alpha1.CFPackageSpec{
-		Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: key.Name},
-		Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: "registry.example/app:1"}},
-	}}
-	process := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: revision.ProcessName(key.Name, korifiv1alpha1.WebProcess)}}
-	process.Spec = korifiv1alpha1.CFProcessSpec{
-		AppRef: korifiv1alpha1.Reference{Name: key.Name}, ProcessType: korifiv1alpha1.WebProcess, DesiredInstances: new(int32(2)), MemoryMB: 16, DiskQuotaMB: 16,
-	}
-	env.ExpectCreated(t, source, build, process, app)
-	env.WaitForCondition(t, app, korifiv1alpha1.ReadyCondition, metav1.ConditionTrue, korifiv1alpha1.RunningReason)
+	app := startApp(t, env, limited)
+	expectAppSleeps(t, env, app)
 	writes.take("cfapps")
 	for range 2 {
 		for _, state := range []korifiv1alpha1.AppState{korifiv1alpha1.StoppedState, korifiv1alpha1.StartedState} {
@@ -289,7 +269,37 @@ func TestAppRestartsWithKorifisSchema(t *testing.T) {
 	}
 }
 
-// waitForRemembered waits until the annotation of a controller has each word so often. It is written after the status.
+// startApp runs the whole manager, and an app of two instances until it runs.
+func startApp(t *testing.T, env, limited *testenv.Environment) *korifiv1alpha1.CFApp {
+	t.Helper()
+	namespace, address := env.CreateNamespace(t), testenv.FreeAddress(t)
+	env.InstallWebhooks(t, "https://"+address, nil)
+	logs := &testenv.LogBuffer{}
+	logs.ShowOnFailure(t, "the manager")
+	options := manager.Options{MetricsAddress: "0", ProbeAddress: "0", Webhook: manager.WebhookOptions{Address: address}, Namespace: namespace, Log: logs.StructuredLogger()}
+	testenv.RunInBackground(t, "the manager", func(ctx context.Context) error { return manager.Run(ctx, limited.Config, options) })
+	env.WaitForAppAdmission(t, namespace, korifiv1alpha1.FirstRevision)
+
+	key := types.NamespacedName{Namespace: namespace, Name: "shop"}
+	app := testenv.BuildCFApp(key)
+	app.Spec.DesiredState, app.Spec.CurrentDropletRef = korifiv1alpha1.StartedState, &korifiv1alpha1.Reference{Name: key.Name}
+	build := &korifiv1alpha1.CFBuild{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key.Name}}
+	build.Spec.PackageRef.Name, build.Spec.AppRef.Name, build.Spec.Lifecycle.Type = key.Name, key.Name, korifiv1alpha1.DockerLifecycle
+	source := &korifiv1alpha1.CFPackage{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: key.Name}, Spec: korifiv1alpha1.CFPackageSpec{
+		Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: key.Name},
+		Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: "registry.example/app:1"}},
+	}}
+	process := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: revision.ProcessName(key.Name, korifiv1alpha1.WebProcess)}}
+	process.Spec = korifiv1alpha1.CFProcessSpec{
+		AppRef: korifiv1alpha1.Reference{Name: key.Name}, ProcessType: korifiv1alpha1.WebProcess, DesiredInstances: new(int32(2)), MemoryMB: 16, DiskQuotaMB: 16,
+	}
+	env.ExpectCreated(t, source, build, process, app)
+	env.WaitForCondition(t, app, korifiv1alpha1.ReadyCondition, metav1.ConditionTrue, korifiv1alpha1.RunningReason)
+	return app
+}
+
+// waitForRemembered waits until the annotation of a controller contains each word the given number of times.
+// It is written after the status.
 func waitForRemembered(t *testing.T, env *testenv.Environment, obj client.Object, controller string, times int, words ...string) {
 	t.Helper()
 	env.WaitFor(t, controller+" remembers", obj, func() error {
@@ -369,8 +379,8 @@ func TestClusteringStopsAndStartsWithMOCOsSchema(t *testing.T) {
 	})
 }
 
-// createClusterWithRestore makes a MySQLCluster whose spec.restore.users is a string, as MOCO has it. If it could not be read, no
-// other one would be.
+// createClusterWithRestore creates a MySQLCluster whose spec.restore.users is a string, as in MOCO's schema.
+// If the object could not be decoded, no other MySQLCluster could be read.
 func createClusterWithRestore(t *testing.T, env *testenv.Environment) {
 	t.Helper()
 	cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: env.CreateNamespace(t), Name: "restored"}, 1)
@@ -388,8 +398,9 @@ func createClusterWithRestore(t *testing.T, env *testenv.Environment) {
 		t.Fatal(err)
 	}
 	env.ExpectCreated(t, u)
-	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster); err != nil || len(cluster.Spec.Restore.Users) != 2 {
-		t.Errorf("expected two users to restore, found %v and the error %v", cluster.Spec.Restore, err)
+	testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(cluster), cluster))
+	if names, err := cluster.Spec.Restore.Users.Names(); err != nil || len(names) != 2 {
+		t.Errorf("expected two users to restore, found %q and the error %v", names, err)
 	}
 }
 
@@ -432,6 +443,6 @@ func TestInstallLeavesTheDefinitionsOfOthers(t *testing.T) {
 		t.Error("expected Hive's definition to stay as it is, found it changed")
 	}
 	if own.Labels["app.kubernetes.io/part-of"] != "torpor" || own.Labels["app.kubernetes.io/version"] == "" {
-		t.Errorf("expected labels that tell whose the definition is, found %v", own.Labels)
+		t.Errorf("expected the labels of the definition's owner, found %v", own.Labels)
 	}
 }

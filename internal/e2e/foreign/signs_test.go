@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// createDeployment makes one that reports ready Pods.
+// createDeployment creates a Deployment that reports ready Pods.
 func createDeployment(t *testing.T, env *testenv.Environment, namespace, name string, ready int32) *appsv1.Deployment {
 	t.Helper()
 	labels := map[string]string{"app.kubernetes.io/name": name}
@@ -40,7 +40,7 @@ func reportReady(t *testing.T, env *testenv.Environment, d *appsv1.Deployment, r
 	testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), d))
 }
 
-// TestMOCOThatRunsIsLeftAlone has a cluster that nobody has written yet, with the rights of config and no more.
+// TestMOCOThatRunsIsLeftAlone has a cluster without a writer yet, and only the rights of config.
 func TestMOCOThatRunsIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	binary := os.Getenv("TORPOR_BINARY")

@@ -44,8 +44,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
-// applyAs makes the objects of a file of testdata as one of upstream's controllers, and their status if they have one. Names in
-// capitals are replaced; a name's value may be the UID of an object that was made before.
+// applyAs creates the objects of a file of testdata as one of upstream's controllers, and their status if
+// they have one. Names in capitals are replaced; a replacement may be the UID of an object that was created
+// before.
 func applyAs(t *testing.T, env *testenv.Environment, owner, file string, replace func(kind string, made *unstructured.Unstructured) map[string]string) map[string]*unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", "objects", file))
@@ -80,7 +81,7 @@ func mapKeys(m map[string]string) func(func(string) bool) {
 	}
 }
 
-// mocosCluster is a MySQLCluster of three servers that MOCO has made; the last one is its primary.
+// mocosCluster is a MySQLCluster of three servers that MOCO has created; the last one is its primary.
 type mocosCluster struct {
 	*mysqlpods.PodCluster
 	cluster *mocov1beta2.MySQLCluster
@@ -117,7 +118,7 @@ func createMOCOsCluster(t *testing.T, env *testenv.Environment) *mocosCluster {
 	})
 	named := metav1.ObjectMeta{Namespace: m.Name.Namespace, Name: "moco-test"}
 	m.set, m.cron = &appsv1.StatefulSet{ObjectMeta: named}, &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: named.Namespace, Name: "moco-backup-test"}}
-	// The partition is lowered by another of its controllers, by an update.
+	// Another of MOCO's controllers lowers the partition, by an update.
 	testenv.ExpectPatched(t, env, m.set, func(set *appsv1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Partition = new(int32(2)) }, client.FieldOwner("moco-controller"))
 	m.query(t, mocosPrimary, "set global read_only = off")
 	m.query(t, mocosPrimary, "create database shop")
@@ -157,7 +158,8 @@ func (m *mocosCluster) start(t *testing.T, limited *testenv.Environment, groups 
 	})
 }
 
-// TestMOCOsClusterIsTakenOver has first no consent, then consent with the group provisioning left off, then with all groups.
+// TestMOCOsClusterIsTakenOver has first no consent, then consent without the group provisioning, then with
+// all groups.
 func TestMOCOsClusterIsTakenOver(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
@@ -208,7 +210,7 @@ func TestMOCOsClusterIsTakenOver(t *testing.T) {
 	m.expectHealthy(t)
 	ignored := env.WaitForCondition(t, m.cluster, mocov1beta2.SpecFullySupportedCondition, metav1.ConditionFalse, mocov1beta2.FieldsIgnoredReason)
 	if !strings.Contains(ignored.Message, "spec.agentUseLocalhost") {
-		t.Errorf("expected the condition to name what MOCO does and Torpor does not, found %q", ignored.Message)
+		t.Errorf("expected the condition to name MOCO's features that Torpor lacks, found %q", ignored.Message)
 	}
 	m.expectRolloutOfReplicasFirst(t)
 }
@@ -222,7 +224,8 @@ func (m *mocosCluster) expectHealthy(t *testing.T) {
 	})
 }
 
-// expectRolloutOfReplicasFirst reports the new template as the StatefulSet controller does: the Pods of MOCO are of an older revision.
+// expectRolloutOfReplicasFirst reports the new template as the StatefulSet controller does: the Pods of MOCO
+// are of an older revision.
 func (m *mocosCluster) expectRolloutOfReplicasFirst(t *testing.T) {
 	t.Helper()
 	before := &corev1.Pod{}
@@ -252,7 +255,8 @@ func containerNames(containers []corev1.Container) []string {
 	return names
 }
 
-// TestKorifisAppIsTakenOver has an app whose Pods Korifi's runner has made. The names of a process differ between the two projects.
+// TestKorifisAppIsTakenOver has an app whose Pods Korifi's runner has created. The names of a process differ
+// between the two projects.
 func TestKorifisAppIsTakenOver(t *testing.T) {
 	t.Parallel()
 	binary := os.Getenv("TORPOR_BINARY")
@@ -311,10 +315,10 @@ func TestKorifisAppIsTakenOver(t *testing.T) {
 	webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "korifi-controllers-validating-webhook-configuration"}}
 	env.ExpectCreated(t, webhook)
 	if out := takeOver(4); !strings.Contains(out, "kubectl delete") {
-		t.Errorf("expected it to say what to type, found %s", out)
+		t.Errorf("expected the command to type, found %s", out)
 	}
 	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), webhook))
-	t.Log("A dry run says what would be done.")
+	t.Log("A dry run prints the steps.")
 	plan := takeOver(0, "--dry-run")
 	if n := countPods(korifiv1alpha1.AppWorkloadGUIDLabel); n != 2 || strings.Count(plan, "would ") != 7 {
 		t.Errorf("expected nothing to be done with 7 objects, found %d Pods and %s", n, plan)
@@ -329,10 +333,10 @@ func TestKorifisAppIsTakenOver(t *testing.T) {
 		t.Errorf("expected the condition to count Korifi's Pods, found %q", waits.Message)
 	}
 	if n := countPods(korifiv1alpha1.ProcessGUIDLabel); n != 0 {
-		t.Errorf("expected no Pod of Torpor's beside Korifi's, found %d", n)
+		t.Errorf("expected no Pod of Torpor's next to Korifi's, found %d", n)
 	}
 
-	t.Log("Korifi's StatefulSet goes.")
+	t.Log("Korifi's StatefulSet is deleted.")
 	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	env.WaitForCondition(t, app, korifiv1alpha1.ReadyCondition, metav1.ConditionTrue, korifiv1alpha1.RunningReason)
 	if own, theirs := countPods(korifiv1alpha1.ProcessGUIDLabel), countPods(korifiv1alpha1.AppWorkloadGUIDLabel); own != 2 || theirs != 0 {

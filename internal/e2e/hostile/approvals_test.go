@@ -24,7 +24,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// forgetApprovals is a cluster that takes each approval and goes on showing its request undecided, with its calls to the cloud counted.
+// forgetApprovals returns a cluster that accepts each approval but keeps showing its request undecided, with
+// its calls to the cloud counted.
 func (h *clusterHub) forgetApprovals(t *testing.T) hostileCluster {
 	t.Helper()
 	const maxApprovals, maxCallsPerMinute = 5, 20
@@ -86,7 +87,7 @@ func (h *clusterHub) forgetApprovals(t *testing.T) hostileCluster {
 	}
 }
 
-// encodeRequest is what a kubelet asks for with a bootstrap token.
+// encodeRequest returns the certificate request that a kubelet makes with a bootstrap token.
 func encodeRequest(t *testing.T, node string) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -35,14 +35,14 @@ import (
 const (
 	system        = "torpor-system"
 	honestCallers = 3000
-	// floodRounds are how often honest callers send their requests alone, and then beside bad tokens, of which there are at least so
-	// many each time.
+	// floodRounds is how often honest callers send their requests alone, and then next to bad tokens;
+	// badTokens is the least number of those in each round.
 	floodRounds, badTokens = 3, 700
-	// parallel is how many requests honest callers have under way.
+	// parallel is how many requests honest callers have in flight.
 	parallel = 32
 )
 
-// cfAPI is the real program, before a hub that knows every caller whose token begins with honest.
+// cfAPI is the real program, with a hub that accepts every caller whose token begins with honest.
 type cfAPI struct {
 	process *testenv.Process
 	hub     *callerHub
@@ -113,7 +113,8 @@ func (a *cfAPI) send(ctx context.Context, as *http.Client, authorization, line, 
 	return answer.StatusCode, time.Since(begin), err
 }
 
-// sendAll sends a request of each of the callers from first on, and returns how often each status came, and the median time.
+// sendAll sends a request of each of the callers from first on, and returns how often each status came, and
+// the median time.
 func (a *cfAPI) sendAll(t *testing.T, first, callers int, line, body string) (map[int]int, time.Duration) {
 	t.Helper()
 	var mu sync.Mutex
@@ -140,7 +141,7 @@ func (a *cfAPI) sendAll(t *testing.T, first, callers int, line, body string) (ma
 	return statuses, took[len(took)/2]
 }
 
-// flood shows invalid tokens, 500 a second, until stop is called, which returns how often each status came.
+// flood sends invalid tokens, 500 a second, until stop is called, which returns how often each status came.
 func (a *cfAPI) flood(t *testing.T, from string) (sent *atomic.Int64, stop func() map[int]int) {
 	t.Helper()
 	const perSecond, atOnce = 500, 16
@@ -176,18 +177,19 @@ func (a *cfAPI) flood(t *testing.T, from string) (sent *atomic.Int64, stop func(
 	}
 }
 
-// TestCFAPI runs one API through everything that strangers and developers may send, and looks at its memory at the end.
+// TestCFAPI sends one API everything that strangers and developers may send, and checks its memory at the
+// end.
 func TestCFAPI(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("expected Linux, where every address of 127.0.0.0/8 is this machine's and /proc tells of memory")
+		t.Skip("expected Linux, where every address of 127.0.0.0/8 is this machine's and /proc shows memory")
 	}
 	a := startCFAPI(t)
 	for _, row := range []struct {
 		name string
 		run  func(*testing.T, *cfAPI)
 	}{
-		{"callers are served beside 500 bad tokens a second", testFloodOfBadTokens},
+		{"callers are served next to 500 bad tokens a second", testFloodOfBadTokens},
 		{"manifests with aliases are refused unread", testManifestsWithAliases},
 		{"large keys are refused unread", testLargeKeys},
 		{"a hub that is cut off is noticed", testHubThatIsCutOff},
@@ -201,8 +203,8 @@ func TestCFAPI(t *testing.T) {
 	}
 }
 
-// testFloodOfBadTokens compares rounds that alternate. How long a request takes on a busy machine says little, so what is held against
-// the flood is the processor time that a bad token costs: at 500 a second that is all it can take from others.
+// testFloodOfBadTokens compares alternating rounds. Request times on a busy machine are unreliable, so the
+// criterion is the processor time of a bad token: at 500 a second that is all it can take from others.
 func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 	const perRound = honestCallers / floodRounds
 	serve := func(first, callers int) time.Duration {
@@ -213,7 +215,7 @@ func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 		}
 		return median
 	}
-	serve(0, honestCallers) // Now all are known.
+	serve(0, honestCallers) // The API has authenticated all callers now.
 	var alone, beside []time.Duration
 	var aloneCPU, besideCPU time.Duration
 	var bad, honest int64
@@ -232,11 +234,11 @@ func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 		besideCPU += testenv.ReadProcessorTime(t, a.process.PID()) - spent
 		bad += sent.Load()
 	}
-	// The rounds of honest callers alone count too: what bad tokens may ask for grows meanwhile.
+	// The rounds of honest callers alone count too: the allowance of bad tokens grows in that time.
 	asked, elapsed := a.hub.refused.Load()-before, time.Since(begin)
 	costOfHonest := aloneCPU / honestCallers
 	costOfBad := (besideCPU - time.Duration(honest)*costOfHonest) / time.Duration(bad)
-	t.Logf("the median of honest callers: %s alone, %s beside bad tokens: %.2f times", median(alone), median(beside), slowdown(alone, beside))
+	t.Logf("the median of honest callers: %s alone, %s next to bad tokens: %.2f times", median(alone), median(beside), slowdown(alone, beside))
 	t.Logf("processor time: %s of an honest request, %s of each of %d bad tokens, about %d of which the hub was asked", costOfHonest, costOfBad, bad, asked)
 	if costOfBad > maxCostOfBadToken*costOfHonest {
 		t.Errorf("found that a bad token costs %s, want at most %d times the %s of an honest request", costOfBad, maxCostOfBadToken, costOfHonest)
@@ -244,14 +246,15 @@ func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 	if statuses, _ := a.sendAll(t, 0, 1, "GET /v3/apps", ""); statuses[http.StatusOK] != 1 {
 		t.Errorf("found %v afterwards, want 200", statuses)
 	}
-	// The limit of one address is 10 a second and 40 at once, with as many under way as may be.
+	// The limit of one address is 10 a second and 40 at once, with as many in flight as allowed.
 	const burst, perSecond = 40 + 2*16, 10
 	if float64(asked) > burst+perSecond*elapsed.Seconds() {
 		t.Errorf("found the hub asked about %d bad tokens in %s, want about 10 a second", asked, elapsed)
 	}
 }
 
-// maxCostOfBadToken is in honest requests. Most of the cost is measured as a rest, which a busy machine makes several times as large.
+// maxCostOfBadToken is in honest requests. Most of the cost is measured as a remainder, which a busy machine
+// makes several times as large.
 const maxCostOfBadToken = 10
 
 func testManifestsWithAliases(t *testing.T, a *cfAPI) {
@@ -262,7 +265,7 @@ func testManifestsWithAliases(t *testing.T, a *cfAPI) {
 			const requests = 24
 			statuses, median := a.sendAll(t, 0, requests, "POST /v3/spaces/"+a.space+"/"+action, body)
 			t.Logf("%s: %v, median %s", name, statuses, median)
-			// Where the machine is busy, some wait for their turn in vain.
+			// On a busy machine, some requests wait for their turn in vain.
 			if refused := statuses[http.StatusUnprocessableEntity]; refused < requests/2 || refused+statuses[http.StatusServiceUnavailable] != requests {
 				t.Errorf("%s: found %v, want 422", name, statuses)
 			}
@@ -302,8 +305,8 @@ func testHubThatIsCutOff(t *testing.T, a *cfAPI) {
 	expect("it is ready again", http.StatusOK)
 }
 
-// callerHub stands before a real API server. It answers for callers by itself, because thousands of real ones would take longer
-// to make than the whole test.
+// callerHub is a proxy in front of a real API server. It authenticates callers itself, because creating
+// thousands of real ones would take longer than the whole test.
 type callerHub struct {
 	url     string
 	ca      []byte
@@ -332,7 +335,7 @@ func (h *callerHub) connection() <-chan struct{} {
 	return h.connected
 }
 
-// writeKubeconfig writes one with which the API reaches the hub with the rights of its role.
+// writeKubeconfig writes a kubeconfig with which the API reaches the hub with the rights of its role.
 func (h *callerHub) writeKubeconfig(t *testing.T, e *testenv.Environment) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}

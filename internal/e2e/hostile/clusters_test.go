@@ -36,13 +36,13 @@ import (
 )
 
 const (
-	// maxMemory is what a program may have taken at its worst.
+	// maxMemory is the maximum peak memory of a program.
 	maxMemory     = 256 << 20
 	honestCluster = "honest"
 	leaseInterval = 500 * time.Millisecond
 )
 
-// hostileCluster is a cluster or cloud endpoint of a user who means harm, and what its owner is told.
+// hostileCluster is a cluster or cloud endpoint of a malicious user, with the messages that its owner gets.
 type hostileCluster struct {
 	// api answers in place of the cluster's API server; nil is the honest one.
 	api http.HandlerFunc
@@ -50,22 +50,25 @@ type hostileCluster struct {
 	edit func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)
 	// endpoint replaces the endpoint of the cloud.
 	endpoint string
-	// hibernates says that the cluster hibernates all the same.
+	// hibernates reports that the cluster hibernates nevertheless.
 	hibernates bool
-	// says is part of the message of Ready while the cluster should run or resumes, and resumeSays only when it resumes.
+	// says is part of the message of Ready while the cluster should run or resumes, and resumeSays only when
+	// it resumes.
 	says, resumeSays string
-	// check looks at what the test found out by itself, at the end.
+	// check verifies at the end what the test has observed itself.
 	check func(*testing.T)
 }
 
 const (
-	// maxHonestRounds is how often an honest cluster hibernates and resumes alone, and as often beside hostile ones.
+	// maxHonestRounds is how often an honest cluster hibernates and resumes alone, and as often next to
+	// hostile ones.
 	maxHonestRounds = 12
-	// maxSlowdown is what hostile clusters may do to it.
+	// maxSlowdown is by how much hostile clusters may slow it down.
 	maxSlowdown = 1.2
 )
 
-// TestHostileClustersCostTheirOwners lets hostile clusters and endpoints hibernate and resume beside an honest one.
+// TestHostileClustersCostTheirOwners has hostile clusters and endpoints hibernate and resume next to an
+// honest one.
 func TestHostileClustersCostTheirOwners(t *testing.T) {
 	t.Parallel()
 	h := newClusterHub(t)
@@ -74,8 +77,9 @@ func TestHostileClustersCostTheirOwners(t *testing.T) {
 	for name, row := range rows {
 		h.createHostile(t, name, row)
 	}
-	h.cycleHonest(t) // The first one makes connections that the others have.
-	// The hostile ones are looked at most while they change their state, and not at all while they are paused.
+	h.cycleHonest(t) // The first cycle makes connections that the others reuse.
+	// The hostile clusters are polled most often while they change their state, and not at all while they are
+	// paused.
 	h.setPowerStates(t, rows, hivev1.PowerStateHibernating)
 	beside := []time.Duration{h.cycleHonest(t), h.cycleHonest(t)}
 	for name, row := range rows {
@@ -86,22 +90,23 @@ func TestHostileClustersCostTheirOwners(t *testing.T) {
 	h.setPowerStates(t, rows, hivev1.PowerStateRunning)
 	beside = append(beside, h.cycleHonest(t))
 	for name, row := range rows {
-		testenv.Eventually(t, name+" says what is wrong with its resume", func() error {
+		testenv.Eventually(t, name+" reports the error of its resume", func() error {
 			return h.expectMessage(t, name, cmp.Or(row.resumeSays, row.says))
 		})
 	}
 	h.setPaused(t, rows, true)
 	alone := []time.Duration{h.cycleHonest(t), h.cycleHonest(t), h.cycleHonest(t)}
-	// On a busy machine single rounds take any time, so more of them alternate before their median counts as slow.
+	// On a busy machine a single round may take any time, so more rounds alternate before their median counts
+	// as slow.
 	for len(alone) < maxHonestRounds && slowdown(alone, beside) > maxSlowdown {
 		h.setPaused(t, rows, false)
 		beside = append(beside, h.cycleHonest(t))
 		h.setPaused(t, rows, true)
 		alone = append(alone, h.cycleHonest(t))
 	}
-	t.Logf("an honest cluster hibernated and resumed in %s alone and in %s beside %d hostile ones: %.2f times the median", alone, beside, len(rows), slowdown(alone, beside))
+	t.Logf("an honest cluster hibernated and resumed in %s alone and in %s next to %d hostile ones: %.2f times the median", alone, beside, len(rows), slowdown(alone, beside))
 	if found := slowdown(alone, beside); found > maxSlowdown {
-		t.Errorf("an honest cluster took %.2f times as long beside hostile ones, want at most %.1f", found, maxSlowdown)
+		t.Errorf("an honest cluster took %.2f times as long next to hostile ones, want at most %.1f", found, maxSlowdown)
 	}
 	for name, row := range rows {
 		if row.check != nil {
@@ -115,7 +120,7 @@ func TestHostileClustersCostTheirOwners(t *testing.T) {
 	}
 }
 
-// slowdown is the ratio of the medians.
+// slowdown returns the ratio of the medians.
 func slowdown(alone, beside []time.Duration) float64 {
 	return float64(median(beside)) / float64(median(alone))
 }
@@ -199,7 +204,7 @@ func (h *clusterHub) hostileClusters(t *testing.T) map[string]hostileCluster {
 		"cloud-words": {endpoint: cloud(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = io.WriteString(w, `<Response><Errors><Error><Code>Secret</Code><Message>of the network</Message></Error></Errors></Response>`)
-		}), says: "the words of this endpoint are not shown"},
+		}), says: "the message of this endpoint is hidden"},
 	}
 }
 
@@ -218,7 +223,7 @@ func newClusterHub(t *testing.T) *clusterHub {
 	}
 	h := &clusterHub{Environment: testenv.StartAPIServer(t), cloud: testenv.StartCloud(t)}
 	h.InstallCRDs(t)
-	// The hub is the honest clusters' own API server too; its node reports all the time.
+	// The hub is also the honest clusters' own API server; its node reports all the time.
 	h.mustCreate(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{
 		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 	}})
@@ -287,7 +292,7 @@ func (h *clusterHub) createHostile(t *testing.T, name string, row hostileCluster
 	h.createCluster(t, name, c, keys)
 }
 
-// createCluster makes a cluster with two machines in a namespace of its own name.
+// createCluster creates a cluster with two machines in a namespace of the same name.
 func (h *clusterHub) createCluster(t *testing.T, name string, kubeconfig *clientcmdapi.Config, keys map[string][]byte) {
 	t.Helper()
 	h.cloud.RunInstances(t, name, 2)
@@ -310,7 +315,7 @@ func (h *clusterHub) getCluster(t *testing.T, name string) *hivev1.ClusterDeploy
 	return &cd
 }
 
-// setPaused has the clusters looked at or not.
+// setPaused pauses the clusters or resumes their passes.
 func (h *clusterHub) setPaused(t *testing.T, rows map[string]hostileCluster, isPaused bool) {
 	t.Helper()
 	for name := range rows {
@@ -323,7 +328,7 @@ func (h *clusterHub) setPaused(t *testing.T, rows map[string]hostileCluster, isP
 	}
 }
 
-// cycleHonest lets the honest cluster hibernate and resume, and returns how long that took.
+// cycleHonest hibernates and resumes the honest cluster, and returns how long that took.
 func (h *clusterHub) cycleHonest(t *testing.T) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -351,7 +356,7 @@ func (h *clusterHub) setPowerState(t *testing.T, name string, state hivev1.Power
 	testenv.ExpectPatched(t, h.Environment, h.getCluster(t, name), func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = state })
 }
 
-// expectMessage returns an error until a condition of the cluster says something.
+// expectMessage returns an error until a condition of the cluster has a message with a text.
 func (h *clusterHub) expectMessage(t *testing.T, name, says string) error {
 	t.Helper()
 	conditions := h.getCluster(t, name).Status.Conditions
@@ -360,7 +365,7 @@ func (h *clusterHub) expectMessage(t *testing.T, name, says string) error {
 		return errors.New("no condition yet")
 	}
 	if !strings.Contains(ready.Message, says) {
-		return fmt.Errorf("expected a message that says %q, found %q", says, ready.Message)
+		return fmt.Errorf("expected a message with %q, found %q", says, ready.Message)
 	}
 	return nil
 }
@@ -376,7 +381,7 @@ func compressBlanks(t *testing.T, n int) []byte {
 	return b.Bytes()
 }
 
-// writeUntilRefused writes a text again and again, a gigabyte at most.
+// writeUntilRefused writes a text repeatedly, up to a gigabyte.
 func writeUntilRefused(w io.Writer, text string) {
 	text = strings.Repeat(text, 1+(64<<10)/len(text))
 	for sent := 0; sent < 1<<30; sent += len(text) {
@@ -386,7 +391,7 @@ func writeUntilRefused(w io.Writer, text string) {
 	}
 }
 
-// readPeakMemory returns the most memory that a process ever had.
+// readPeakMemory returns the peak memory of a process.
 func readPeakMemory(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

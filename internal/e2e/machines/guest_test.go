@@ -45,7 +45,7 @@ func (n guestNode) replacer() *strings.Replacer {
 	return strings.NewReplacer("{name}", n.name, "{address}", n.address, "{pods}", n.pods, "{gateway}", gateway, "{bridge}", bridge, "{pause}", "localhost/pause:1")
 }
 
-// prepareKernel puts the kernel of a guest and what finds its disk into work.
+// prepareKernel puts the kernel of a guest and an initrd that finds its disk into the folder work.
 func prepareKernel(t *testing.T, tree, work string) {
 	t.Helper()
 	kernels, err := filepath.Glob(filepath.Join(tree, "boot/vmlinuz-*"))
@@ -53,7 +53,7 @@ func prepareKernel(t *testing.T, tree, work string) {
 	if len(kernels) != 1 {
 		t.Fatalf("expected one kernel below %s, found %v: remove the folder and run make guest", tree, kernels)
 	}
-	// cpio of busybox, because not every machine has one.
+	// The script uses busybox's cpio, because not every machine has cpio.
 	mustRun(t, "/bin/sh", "-euc", `
 version=${1##*/vmlinuz-}; tree=$2; work=$3; init=$4
 cp "$1" "$work/vmlinuz"
@@ -71,7 +71,7 @@ done
 `, "sh", kernels[0], tree, work, "testdata/initrd-init")
 }
 
-// makeDisk makes the disk of a node, with its certificate and the images of its Pods.
+// makeDisk creates the disk of a node, with its certificate and the images of its Pods.
 func (n guestNode) makeDisk(t *testing.T, env *testenv.Environment, tree, work string) {
 	t.Helper()
 	root := filepath.Join(work, n.name)
@@ -98,7 +98,8 @@ func (n guestNode) makeDisk(t *testing.T, env *testenv.Environment, tree, work s
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(work, n.name+".xml"), []byte(n.replacer().Replace(string(description))), 0o600))
 }
 
-// writeCredentials signs a node's certificate with the authority of its cluster, as the tool that installs a node does.
+// writeCredentials signs a node's certificate with the authority of its cluster, as an installer of nodes
+// does.
 func (n guestNode) writeCredentials(t *testing.T, env *testenv.Environment, dir string) {
 	t.Helper()
 	pki := filepath.Join(filepath.Dir(env.KubeconfigPath(t)), "pki")

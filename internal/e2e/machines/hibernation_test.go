@@ -23,11 +23,12 @@ const (
 	infraID = "metal-x7k2p"
 	nodes   = 1
 	rounds  = 3
-	// patience is above what the boot of a guest takes beside a load of 20, since nothing accelerates it.
+	// patience is longer than the boot of a guest takes on a machine with a load of 20, since nothing
+	// accelerates it.
 	patience = 15 * time.Minute
 )
 
-// machineStory is a cluster of guests, and what happens to it.
+// machineStory is a cluster of guests, and the events of its story.
 type machineStory struct {
 	env        *testenv.Environment
 	hypervisor hypervisor
@@ -35,7 +36,7 @@ type machineStory struct {
 	guests     []guestNode
 	cluster    *hivev1.ClusterDeployment
 	began      time.Time
-	// first is what the first Pod has written at its first start.
+	// first is the line that the first Pod has written at its first start.
 	first string
 }
 
@@ -56,7 +57,7 @@ func (s *machineStory) logf(t *testing.T, format string, args ...any) {
 	t.Logf("%6.1fs %s", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// startMachines skips the test where there can be no machines.
+// startMachines skips the test where machines cannot run.
 func startMachines(t *testing.T) *machineStory {
 	t.Helper()
 	if os.Getenv("TORPOR_E2E") != "machines" {
@@ -107,7 +108,7 @@ func (*machineStory) showConsoles(t *testing.T, work string) {
 	}
 }
 
-// awaitNode waits for a heartbeat after a moment that says Ready, and returns when that was seen.
+// awaitNode waits for a heartbeat after a moment that reports Ready, and returns when it was observed.
 func (s *machineStory) awaitNode(t *testing.T, name string, since time.Time) time.Time {
 	t.Helper()
 	testenv.EventuallyWithin(t, patience, "node "+name+" is Ready", func() error {
@@ -150,7 +151,7 @@ func (s *machineStory) awaitPods(t *testing.T, since time.Time) {
 	})
 }
 
-// exec runs a command in the Pod, by the kubelet of its guest.
+// exec runs a command in the Pod, through the kubelet of its guest.
 func (s *machineStory) exec(t *testing.T, command ...string) string {
 	t.Helper()
 	var out string
@@ -167,7 +168,8 @@ func (s *machineStory) tryKubectl(t *testing.T, args ...string) (string, error) 
 	return tryRun(t, filepath.Join(filepath.Dir(os.Getenv("TORPOR_LOCAL")), "kubectl"), append([]string{"--kubeconfig", s.env.KubeconfigPath(t)}, args...)...)
 }
 
-// createCluster tells the hub, which is the cluster's own control plane, and starts torpor.
+// createCluster creates the ClusterDeployment on the hub, which is the cluster's own control plane, and
+// starts torpor.
 func (s *machineStory) createCluster(t *testing.T) {
 	t.Helper()
 	namespace := s.env.CreateNamespace(t)
@@ -187,7 +189,7 @@ func (s *machineStory) createCluster(t *testing.T) {
 	s.awaitState(t, hivev1.PowerStateRunning)
 }
 
-// awaitState waits until the cluster says that it is in a state, and returns when.
+// awaitState waits until the cluster reports a state, and returns when.
 func (s *machineStory) awaitState(t *testing.T, want hivev1.PowerState) time.Time {
 	t.Helper()
 	testenv.EventuallyWithin(t, patience, "the cluster is "+string(want), func() error {
@@ -222,7 +224,7 @@ func (s *machineStory) hibernate(t *testing.T, round int) {
 	told := s.awaitState(t, hivev1.PowerStateHibernating)
 	ordered := s.witness.firstAfter(procDomainShutdown, asked)
 	overhead := ordered.Sub(asked) + told.Sub(off)
-	s.logf(t, "round %d: asked to hibernate; the button of ACPI pressed after %s; the guests took %s; told Hibernating %s later; Torpor's part %s",
+	s.logf(t, "round %d: asked to hibernate; the button of ACPI pressed after %s; the guests took %s; reported Hibernating %s later; Torpor's part %s",
 		round, seconds(ordered.Sub(asked)), seconds(off.Sub(ordered)), seconds(told.Sub(off)), seconds(overhead))
 }
 
@@ -235,12 +237,12 @@ func (s *machineStory) resume(t *testing.T, round int) {
 	}
 	told := s.awaitState(t, hivev1.PowerStateRunning)
 	ordered := s.witness.firstAfter(procDomainCreate, asked)
-	s.logf(t, "round %d: asked to resume; started after %s; the nodes were Ready %s later; told Running %s after that; Torpor's part %s",
+	s.logf(t, "round %d: asked to resume; started after %s; the nodes were Ready %s later; reported Running %s after that; Torpor's part %s",
 		round, seconds(ordered.Sub(asked)), seconds(ready.Sub(ordered)), seconds(told.Sub(ready)), seconds(ordered.Sub(asked)+told.Sub(ready)))
 	s.expectData(t, asked)
 }
 
-// expectData expects the Pod to be Ready anew, with what it has written at its first start.
+// expectData expects the Pod to be Ready again, with the data from its first start.
 func (s *machineStory) expectData(t *testing.T, since time.Time) {
 	t.Helper()
 	s.awaitPods(t, since)

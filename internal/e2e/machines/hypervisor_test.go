@@ -21,11 +21,11 @@ import (
 const (
 	// gateway is the machine's address on the bridge, and podNetworks that of a node's Pods by its number.
 	gateway, bridge = "10.250.0.1", "torpor0"
-	// commandTimeout is far above what any single command takes beside busy neighbours.
+	// commandTimeout is far longer than any single command takes on a busy machine.
 	commandTimeout = 5 * time.Minute
 )
 
-// hypervisor is a libvirtd in namespaces of its own: when it ends, its guests and mounts have gone.
+// hypervisor is a libvirtd in its own namespaces: when it ends, its guests and mounts are gone.
 type hypervisor struct{ tree, work string }
 
 func startHypervisor(t *testing.T, tree, work string) hypervisor {
@@ -36,7 +36,7 @@ func startHypervisor(t *testing.T, tree, work string) hypervisor {
 	p := testenv.StartProcess(t, "/bin/sh", []string{script}, []string{"TREE=" + tree, "WORK=" + work}, func(cmd *exec.Cmd) {
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID
 	})
-	t.Cleanup(func() { p.KillAtOnce(t) }) // Its guests go with it; nobody asks them.
+	t.Cleanup(func() { p.KillAtOnce(t) }) // Its guests end with it, without a shutdown.
 	testenv.EventuallyWithin(t, commandTimeout, "libvirtd answers", func() error {
 		_, err := h.tryVirsh(t, "list")
 		return err
@@ -66,7 +66,7 @@ func findGuest(t *testing.T, name string) int {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	testenv.ExpectNoError(t, err)
 	for _, file := range files {
-		text, _ := os.ReadFile(file) // Processes end while they are looked at.
+		text, _ := os.ReadFile(file) // Processes may end during the search.
 		words := strings.Split(string(text), "\x00")
 		if strings.HasSuffix(words[0], "qemu-system-x86_64") && bytes.Contains(text, []byte("guest="+name+",")) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))

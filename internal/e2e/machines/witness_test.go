@@ -20,9 +20,9 @@ const (
 	headBytes          = 28
 )
 
-// witness is between torpor and libvirtd, and notes when orders are given.
+// witness is a proxy between torpor and libvirtd that records the times of orders.
 type witness struct {
-	// socket is where torpor calls.
+	// socket is the path that torpor connects to.
 	socket string
 
 	mu     sync.Mutex
@@ -87,7 +87,7 @@ func (w *witness) note(procedure uint32) {
 	w.orders = append(w.orders, order{procedure, time.Now()})
 }
 
-// firstAfter returns when the first order of a kind was given after a moment; zero if none was.
+// firstAfter returns when the first order of a kind after a moment was given; zero without such an order.
 func (w *witness) firstAfter(procedure uint32, moment time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()

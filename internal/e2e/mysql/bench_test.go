@@ -26,10 +26,11 @@ import (
 
 const (
 	stopRuns, switchoverRuns, failoverRuns, scaleRuns, staleRuns = 40, 10, 20, 3, 10
-	// silence is how long nothing may come for a manager to be quiet. Its looks at a stopped cluster are further apart.
+	// silence is the time without statements after which a manager counts as quiet. It probes a stopped cluster less
+	// often.
 	silence = 1500 * time.Millisecond
 	idle    = 90 * time.Second
-	// retryPace is how soon a client tries again.
+	// retryPace is the retry interval of a client.
 	retryPace = 5 * time.Millisecond
 )
 
@@ -37,7 +38,7 @@ type benchmark struct{ runs map[string][]float64 }
 
 func (b *benchmark) addRun(name string, value float64) { b.runs[name] = append(b.runs[name], value) }
 
-// targets are the figures that issue or upstream give something to compare with.
+// targets are the figures to compare with, from the issue or from upstream.
 func targets() map[string]string {
 	return map[string]string{
 		"stop_condition_p50_seconds":        "upstream 0.028",
@@ -52,7 +53,7 @@ func targets() map[string]string {
 	}
 }
 
-// summarize are the medians, or what the name asks for.
+// summarize returns the medians, or the statistic that the name of the figure asks for.
 func (b *benchmark) summarize() map[string]float64 {
 	found := map[string]float64{}
 	for name, runs := range b.runs {
@@ -67,7 +68,7 @@ func (b *benchmark) summarize() map[string]float64 {
 	return found
 }
 
-// TestBench measures one cluster of real servers, and then a manager with 200 simulated ones.
+// TestBench measures one cluster of real servers, and then a manager with 200 simulated clusters.
 func TestBench(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: this takes a quarter of an hour; run make bench-mysql")
@@ -102,9 +103,9 @@ func (b *benchmark) benchOneCluster(t *testing.T) {
 	c, manager := startHealthyCluster(t, size, mysqlpods.ClusterOptions{})
 	seen := watchCluster(t, c)
 	log := startLog(t, c)
-	manager.KillAtOnce(t) // Its successor's connections are in the log.
+	manager.KillAtOnce(t) // The next manager's connections are in the log from the start.
 	startManager(t, c)
-	testenv.Eventually(t, "the manager has looked at all servers", func() error {
+	testenv.Eventually(t, "the manager has queried all servers", func() error {
 		log.readNew(t)
 		return testenv.ErrorIf(len(log.said) < 3*size, "found %v", log.said)
 	})
@@ -125,7 +126,7 @@ func (b *benchmark) benchOneCluster(t *testing.T) {
 	}
 }
 
-// benchIdle measures what a healthy cluster costs that nobody uses.
+// benchIdle measures the cost of a healthy cluster without clients.
 func (b *benchmark) benchIdle(t *testing.T, log *generalLog) {
 	t.Helper()
 	from := time.Now()
@@ -133,7 +134,7 @@ func (b *benchmark) benchIdle(t *testing.T, log *generalLog) {
 	log.readNew(t)
 	all, acts := log.countSince(from)
 	if acts > 0 {
-		t.Errorf("expected a healthy cluster to be looked at only, found %d acts in %v", acts, log.said)
+		t.Errorf("expected only queries of a healthy cluster, found %d acts in %v", acts, log.said)
 	}
 	b.addRun("idle_statements_per_second", float64(all)/time.Since(from).Seconds())
 }
@@ -147,7 +148,7 @@ func (b *benchmark) benchStop(t *testing.T, c *mysqlpods.PodCluster, log *genera
 	_, acts := log.countSince(condition)
 	b.addRun("acts_after_stop", float64(acts))
 	if acts > 0 {
-		t.Errorf("expected nothing to be done after the stop, found %d acts", acts)
+		t.Errorf("expected no acts after the stop, found %d acts", acts)
 	}
 	from = annotateStop(t, c, "")
 	b.addRun("start_active_seconds", awaitCondition(t, seen, "True ClusteringActive").Sub(from).Seconds())
@@ -185,8 +186,8 @@ func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodClus
 	})
 }
 
-// benchScaling measures how long nothing is acknowledged while an instance that serves gets two replicas, and then how long readers
-// are led to one that does not apply any more.
+// benchScaling measures how long no commit is acknowledged while a serving instance gets two replicas, and then how
+// long readers are routed to a replica that has stopped applying.
 func (b *benchmark) benchScaling(t *testing.T) {
 	c, _ := startHealthyCluster(t, 1, mysqlpods.ClusterOptions{IsLinked: true, LaterPods: size - 1})
 	l := newLedger()
@@ -222,7 +223,7 @@ func (b *benchmark) benchStaleReader(t *testing.T, c *mysqlpods.PodCluster, n in
 	waitUntilHealthy(t, c)
 }
 
-// waitForRole waits until the Services find an instance in a role, or in none.
+// waitForRole waits until the Services select an instance for a role, or for no role.
 func waitForRole(t *testing.T, c *mysqlpods.PodCluster, i int, want mocov1beta2.Role) {
 	t.Helper()
 	testenv.EventuallyWithin(t, finalRecovery, fmt.Sprintf("instance %d is in the role %q", i, want), func() error {
@@ -233,7 +234,8 @@ func waitForRole(t *testing.T, c *mysqlpods.PodCluster, i int, want mocov1beta2.
 	})
 }
 
-// benchFailover measures from the kill of the primary to the first acknowledgement to a client that tries again and again.
+// benchFailover measures the time from the kill of the primary to the first acknowledgement to a client that keeps
+// retrying.
 func (b *benchmark) benchFailover(t *testing.T, c *mysqlpods.PodCluster, n int) {
 	t.Helper()
 	old := primaryIndex(t, c)
@@ -254,7 +256,7 @@ func (b *benchmark) benchFailover(t *testing.T, c *mysqlpods.PodCluster, n int) 
 	waitUntilHealthy(t, c)
 }
 
-// insertRow is a client that finds the primary by its label and writes one row.
+// insertRow acts as a client that finds the primary by its label and writes one row.
 func insertRow(t *testing.T, c *mysqlpods.PodCluster, id int64) error {
 	t.Helper()
 	i, err := c.FindPrimaryPod(t.Context())
@@ -267,7 +269,8 @@ func insertRow(t *testing.T, c *mysqlpods.PodCluster, id int64) error {
 	return one.writeRow(t.Context(), id)
 }
 
-// waitUntilQuiet waits until the manager has sent nothing for a while, and returns when it was last heard; not before a moment.
+// waitUntilQuiet waits until the manager has sent no statement for a while. It returns the time of the last
+// statement, but at least notBefore.
 func waitUntilQuiet(t *testing.T, log *generalLog, notBefore time.Time) time.Time {
 	t.Helper()
 	var last time.Time
@@ -282,7 +285,7 @@ func waitUntilQuiet(t *testing.T, log *generalLog, notBefore time.Time) time.Tim
 	return last
 }
 
-// annotateStop stops or starts clustering and returns when it began to.
+// annotateStop stops or starts clustering and returns the time at which it began to.
 func annotateStop(t *testing.T, c *mysqlpods.PodCluster, value string) time.Time {
 	t.Helper()
 	from := time.Now()
@@ -321,7 +324,7 @@ func watchCluster(t *testing.T, c *mysqlpods.PodCluster) <-chan conditionChange 
 	return seen
 }
 
-// awaitCondition returns when a state was first seen that comes after what was seen before.
+// awaitCondition returns the time at which a state was first seen, after the states that were received before.
 func awaitCondition(t *testing.T, seen <-chan conditionChange, want string) time.Time {
 	t.Helper()
 	deadline := time.NewTimer(time.Minute)
@@ -356,9 +359,9 @@ func lastLines(text string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "")
 }
 
-// TestPrimaryCutOffComesBack: clients hang in the old primary, since nobody acknowledges their commits. When it is back,
-// they are let go without an acknowledgement, and the cluster becomes healthy, if need be with an errant replica that is cloned
-// anew, as somebody has allowed.
+// TestPrimaryCutOffComesBack cuts off a primary whose clients hang, since no replica acknowledges their commits.
+// When the primary is reachable again, their connections are ended without an acknowledgement, and the cluster
+// becomes healthy. If necessary, an errant replica is cloned again, which the test has allowed.
 func TestPrimaryCutOffComesBack(t *testing.T) {
 	for name, how := range map[string]mysqlpods.CutMode{"in silence": mysqlpods.DropPackets, "with resets": mysqlpods.ResetConnections} {
 		t.Run(name, func(t *testing.T) {
@@ -376,17 +379,17 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 					return testenv.ErrorIf(n == 0 || (l.acks[n-1].server == old) != (server == old), "not yet")
 				}
 			}
-			testenv.Eventually(t, "the primary acknowledges", acknowledged(old))
+			testenv.Eventually(t, "the primary acknowledges commits", acknowledged(old))
 			cluster.Network.CutOff(old, how)
-			testenv.Eventually(t, "another acknowledges", acknowledged(-1))
+			testenv.Eventually(t, "another instance acknowledges commits", acknowledged(-1))
 			told := make(chan error, 1)
 			go func() { told <- writeWithoutTimeout(ctx, t, cluster, old) }()
-			sleep(t, writePatience) // Clients on its node try until they give up; that one does not.
+			sleep(t, writePatience) // Other clients on its node give up; this one waits.
 			cluster.Network.HealCut(old)
 			testenv.ExpectNoError(t, cluster.AnnotateMySQLCluster(t.Context(), mocov1beta2.RecloneAnnotation, mocov1beta2.RecloneErrant))
 			healed := b.waitUntilRecovered(t, finalRecovery)
 			if err := <-told; err == nil {
-				t.Error("expected that nobody acknowledges what only the old primary has, found it acknowledged")
+				t.Error("expected no acknowledgement of a row that only the old primary has, found one")
 			}
 			stop()
 			written()
@@ -399,21 +402,21 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 	}
 }
 
-// writeWithoutTimeout writes a row on the node of an instance and waits for as long as it takes.
+// writeWithoutTimeout writes a row on the node of an instance, without a timeout.
 func writeWithoutTimeout(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, i int) error {
 	t.Helper()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.AppUser, mysqlpods.AppPassword)
-	defer func() { _ = db.Close() }() // The server has ended it.
+	defer func() { _ = db.Close() }() // The server may have ended the connection.
 	_, err := db.ExecContext(ctx, "insert into app.rows_of values (-1, 'patient')")
 	return err
 }
 
-// generalLog is what the servers themselves wrote down of what they were sent.
+// generalLog collects the statements that the servers have logged.
 type generalLog struct {
 	files  []string
 	offset []int64
-	users  []map[string]string // By server: the user of a connection.
-	// said is what the manager has sent so far.
+	users  []map[string]string // By server: the users of the connections.
+	// said holds the statements that the manager has sent so far.
 	said []statement
 }
 
@@ -423,12 +426,12 @@ type statement struct {
 	command, text string
 }
 
-// looks says whether a statement only observes. The driver sets the timeout of each connection that it opens.
+// looks reports whether a statement only reads. The driver sets the timeout of each connection that it opens.
 func (s statement) looks() bool {
 	return s.command != "Query" || strings.HasPrefix(s.text, "select ") || strings.HasPrefix(s.text, "SET wait_timeout")
 }
 
-// startLog turns the general logs on. Connections that exist already are not known.
+// startLog turns the general logs on. The users of existing connections are unknown.
 func startLog(t *testing.T, c *mysqlpods.PodCluster) *generalLog {
 	t.Helper()
 	l := &generalLog{offset: make([]int64, len(c.Servers))}
@@ -455,7 +458,7 @@ func (l *generalLog) readNew(t *testing.T) {
 	}
 }
 
-// addLine reads one line: a time, the connection and its command, and the text. Other lines continue a text.
+// addLine parses one line: a time, the connection and its command, and the text. Other lines continue a text.
 func (l *generalLog) addLine(server int, line string) {
 	fields := strings.SplitN(strings.TrimRight(line, "\n"), "\t", 3)
 	at, err := time.Parse(time.RFC3339Nano, fields[0])
@@ -475,7 +478,7 @@ func (l *generalLog) addLine(server int, line string) {
 	}
 }
 
-// lastStatement returns when the manager last sent something; zero if it never did.
+// lastStatement returns the time of the manager's last statement; zero if it has sent none.
 func (l *generalLog) lastStatement() time.Time {
 	var last time.Time
 	for _, s := range l.said {
@@ -486,7 +489,7 @@ func (l *generalLog) lastStatement() time.Time {
 	return last
 }
 
-// countSince counts the statements from a moment on, and those of them that do not only look.
+// countSince counts the statements since a time, and those of them that do not only read.
 func (l *generalLog) countSince(from time.Time) (all, acts int) {
 	for _, s := range l.said {
 		if s.at.Before(from) || s.command != "Query" {

@@ -42,7 +42,7 @@ const (
 	sqlTimeout = 20 * time.Second
 )
 
-// openSession makes a client of a server, with one session.
+// openSession opens a client of a server, with one session.
 func openSession(t *testing.T, address, user, password string) *sql.DB {
 	t.Helper()
 	return openSessionAt(t, net.JoinHostPort(address, strconv.Itoa(mysqld.Port)), user, password)
@@ -60,19 +60,19 @@ func openSessionAt(t *testing.T, address, user, password string) *sql.DB {
 	return db
 }
 
-// query reads one value of an instance past any link.
+// query reads one value from an instance, bypassing its link.
 func query(t *testing.T, c *mysqlpods.PodCluster, i int, query string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
 	defer cancel()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-	defer func() { _ = db.Close() }() // The server may be gone before.
+	defer func() { _ = db.Close() }() // The server may already be gone.
 	var value sql.NullString
 	err := db.QueryRowContext(ctx, query).Scan(&value)
 	return value.String, err
 }
 
-// mustRun runs statements in an instance past any link.
+// mustRun runs statements in an instance, bypassing its link.
 func mustRun(t *testing.T, c *mysqlpods.PodCluster, i int, statements ...string) {
 	t.Helper()
 	testenv.ExpectNoError(t, run(t, c, i, statements...))
@@ -84,7 +84,7 @@ func run(t *testing.T, c *mysqlpods.PodCluster, i int, statements ...string) err
 	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
 	defer cancel()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-	defer func() { _ = db.Close() }() // The server may be gone before.
+	defer func() { _ = db.Close() }() // The server may already be gone.
 	for _, statement := range statements {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
@@ -93,7 +93,7 @@ func run(t *testing.T, c *mysqlpods.PodCluster, i int, statements ...string) err
 	return nil
 }
 
-// checkCondition returns how a condition differs from what is wanted, as in "True Healthy".
+// checkCondition returns an error unless a condition has the wanted state, such as "True Healthy".
 func checkCondition(ctx context.Context, c *mysqlpods.PodCluster, kind, want string) error {
 	cluster, err := c.GetMySQLCluster(ctx)
 	if err != nil {
@@ -123,9 +123,10 @@ func startHealthyCluster(t *testing.T, instances int, options mysqlpods.ClusterO
 	c.CreateMySQLCluster(t)
 	p := startManager(t, c)
 	waitUntilHealthy(t, c)
-	// Its accounts are older than its certificates, as those of a cluster from before TLS are, and are renewed once it is healthy. An
-	// ALTER USER that a cut keeps from being acknowledged lets nobody log in, which on real Pods the liveness probe ends.
-	testenv.Eventually(t, "the accounts are those of today", func() error {
+	// The accounts are older than the certificates, as in a cluster from before TLS, and are renewed once the cluster
+	// is healthy. An ALTER USER that is not acknowledged because of a cut blocks all logins, which on real Pods the
+	// liveness probe ends.
+	testenv.Eventually(t, "the accounts are current", func() error {
 		version, err := query(t, c, primaryIndex(t, c), "select user_attributes->>'$.metadata."+accounts.VersionAttribute+"' from mysql.user where user = '"+accounts.AdminUser+"'")
 		return errors.Join(err, testenv.ErrorIf(version != accounts.CurrentVersion(true), "they are of %q", version))
 	})
@@ -140,7 +141,8 @@ func primaryIndex(t *testing.T, c *mysqlpods.PodCluster) int {
 	return cluster.Status.CurrentPrimaryIndex
 }
 
-// The environment of the test's binary as a manager. Real instances have names in DNS, which these have not.
+// The environment of the test's binary when it runs as a manager. Real instances have DNS names, which the test's
+// instances lack.
 const (
 	envHub   = "TORPOR_TEST_MANAGER_HUB"
 	envHosts = "TORPOR_TEST_MANAGER_HOSTS"
@@ -158,11 +160,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runManager is the manager with the clustering controller, until SIGTERM.
+// runManager runs the manager with the clustering controller until SIGTERM.
 func runManager(kubeconfig string, hosts []string) error {
 	logger := funcr.New(func(_, args string) {
 		message, rest, _ := strings.Cut(args, `"controller"=`)
-		_, rest, _ = strings.Cut(rest, `"reconcileID"=`) // There is one cluster only.
+		_, rest, _ = strings.Cut(rest, `"reconcileID"=`) // There is only one cluster.
 		fmt.Fprintln(os.Stderr, time.Now().UTC().Format("15:04:05.000"), message, rest)
 	}, funcr.Options{Verbosity: 1})
 	log.SetLogger(logger)

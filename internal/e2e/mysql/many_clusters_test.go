@@ -28,16 +28,16 @@ import (
 
 const (
 	clusters = 200
-	// makers is how many clusters are made at a time.
+	// makers is the number of clusters that are created concurrently.
 	makers = 8
-	// rounds of a minute in which the manager does nothing but look.
+	// idleRounds is the number of minutes in which the manager only polls.
 	idleRounds = 2
 	minute     = time.Minute
-	// manyHang is more than the controller has workers.
+	// manyHang is greater than the number of the controller's workers.
 	manyHang = 30
-	// noticed is by when the manager has tried to look at clusters that hang.
+	// noticed is the time within which the manager has tried to query the clusters that hang.
 	noticed = 15 * time.Second
-	// probes is how many clusters are stopped and started while others hang.
+	// probes is the number of clusters that are stopped and started while others hang.
 	probes = 40
 )
 
@@ -54,7 +54,7 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 	p := testenv.StartProcess(t, binary, []string{"manager", "--kubeconfig", env.KubeconfigPath(t), "--metrics-address", "0", "--probe-address", "0"}, nil)
 	waitUntilAllHealthy(t, env, all)
 	b.addRun("manager_200_clusters_all_healthy_seconds", time.Since(from).Seconds())
-	waitUntilAll(t, env, all, mocov1beta2.ReconcileSuccessCondition, "True ReconcileSuccess") // Their objects are made once.
+	waitUntilAll(t, env, all, mocov1beta2.ReconcileSuccessCondition, "True ReconcileSuccess") // Their objects are created only once.
 	for range idleRounds {
 		cpu, statements, began := testenv.ReadProcessorTime(t, p.PID()), s.statements.Load(), time.Now()
 		sleep(t, minute)
@@ -83,7 +83,8 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 	waitUntilAllHealthy(t, env, all)
 }
 
-// TestSimulatedServersAreHealthy keeps what the bench asks of 200 clusters true of one, as the controller's question changes.
+// TestSimulatedServersAreHealthy verifies for one cluster the simulation that the benchmark uses for 200, in case
+// the controller's query changes.
 func TestSimulatedServersAreHealthy(t *testing.T) {
 	binary := os.Getenv("TORPOR_BINARY")
 	if binary == "" {
@@ -96,7 +97,7 @@ func TestSimulatedServersAreHealthy(t *testing.T) {
 	waitUntilAllHealthy(t, env, all)
 }
 
-// countStatusWrites counts how often the MySQLClusters were written to in a minute after they have become busy.
+// countStatusWrites counts the writes to the MySQLClusters in a minute after they have become busy.
 func countStatusWrites(t *testing.T, env *testenv.Environment) float64 {
 	t.Helper()
 	versions, writes := map[string]string{}, 0
@@ -179,7 +180,7 @@ func waitUntilAll(t *testing.T, env *testenv.Environment, all []*mysqlpods.PodCl
 	})
 }
 
-// benchStops measures stops of clusters that do not hang, from the patch to the condition, one after the other.
+// benchStops measures stops of clusters that do not hang, from the patch to the condition, one at a time.
 func (b *benchmark) benchStops(t *testing.T, all []*mysqlpods.PodCluster, figure string) {
 	t.Helper()
 	for _, c := range all[len(all)-probes:] {
@@ -191,7 +192,7 @@ func (b *benchmark) benchStops(t *testing.T, all []*mysqlpods.PodCluster, figure
 	}
 }
 
-// pollCondition waits for ClusteringActive with a pace that is small beside what is measured.
+// pollCondition waits for ClusteringActive, with a poll interval that is small compared with the measured times.
 func pollCondition(t *testing.T, c *mysqlpods.PodCluster, want string) {
 	t.Helper()
 	for began := time.Now(); ; sleep(t, retryPace) {
@@ -215,19 +216,20 @@ func residentMiB(t *testing.T, pid int) float64 {
 	return float64(kib) / 1024
 }
 
-// simulatedServers are servers that speak MySQL's protocol and have nothing behind it: each reports that it is a healthy member of
-// its cluster, and answers OK to every other statement.
+// simulatedServers are servers that speak MySQL's protocol without a database. Each reports that it is a healthy
+// member of its cluster, and answers OK to every other statement.
 type simulatedServers struct {
 	statements atomic.Int64
-	// busySince is since when a transaction a second is committed; nil while none is.
+	// busySince is the time since when a transaction is committed every second; nil while there are no commits.
 	busySince atomic.Pointer[time.Time]
 
 	mu sync.Mutex
-	// hanging are clusters whose servers accept connections and never answer; the channel is closed at the end of that.
+	// hanging are the clusters whose servers accept connections and never answer. The channel is closed when they
+	// answer again.
 	hanging map[int]chan struct{}
 }
 
-// simulatedAddress is that of an instance of a cluster; 250 clusters share a network.
+// simulatedAddress returns the address of an instance; 250 clusters share a network.
 func simulatedAddress(cluster, i int) string {
 	return fmt.Sprintf("127.%d.%d.%d", 100+cluster/250, 1+cluster%250, 1+i)
 }
@@ -252,7 +254,7 @@ func (s *simulatedServers) startServers(t *testing.T, cluster int, host string) 
 	}
 }
 
-// hangCluster lets the servers of a cluster answer no request, until the result is called.
+// hangCluster makes the servers of a cluster stop answering, until end is called.
 func (s *simulatedServers) hangCluster(cluster int) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,12 +279,12 @@ func (s *simulatedServers) awaitEndOfHang(cluster int) {
 
 // serveConnection serves one connection: greeting, login, commands.
 func (s *simulatedServers) serveConnection(cluster int, conn net.Conn, row func() []any) {
-	defer func() { _ = conn.Close() }() // The other side has ended it.
+	defer func() { _ = conn.Close() }() // The client has ended it.
 	s.awaitEndOfHang(cluster)
 	w := &packetConn{conn: conn, in: bufio.NewReader(conn)}
 	w.writePacket(greetingPacket())
 	for w.readPacket() != nil {
-		if w.written == 1 { // The answer to the greeting; every password is right.
+		if w.written == 1 { // The answer to the greeting; every password is accepted.
 			w.writePacket(okPacket())
 			continue
 		}
@@ -301,7 +303,7 @@ func (s *simulatedServers) answerCommand(w *packetConn, row func() []any) {
 	s.statements.Add(1)
 	text := string(command[1:])
 	switch {
-	case strings.Contains(text, "do sleep("): // As a real one, until the other side ends the connection.
+	case strings.Contains(text, "do sleep("): // As in a real server, until the client ends the connection.
 		_, _ = io.Copy(io.Discard, w.in)
 	case strings.HasPrefix(text, "select @@global.server_uuid"):
 		answer := row()
@@ -319,7 +321,7 @@ func (s *simulatedServers) answerCommand(w *packetConn, row func() []any) {
 	}
 }
 
-// healthyRow is the answer to the controller's one question.
+// healthyRow returns the answer to the controller's query.
 func (s *simulatedServers) healthyRow(cluster, i int, host string) []any {
 	uuid := func(i int) string { return fmt.Sprintf("%08d-0000-0000-0000-%012d", cluster+1, i+1) }
 	flag := map[bool]string{true: "ON", false: "OFF"}
@@ -372,10 +374,10 @@ func (p *packetConn) writePacket(body []byte) {
 	frame := append([]byte{byte(len(body)), byte(len(body) >> 8), byte(len(body) >> 16), p.number}, body...)
 	p.number++
 	p.written++
-	_, _ = p.conn.Write(frame) // The next read tells that the other side is gone.
+	_, _ = p.conn.Write(frame) // The next read fails if the client is gone.
 }
 
-// writeTable is a result set of texts; nil is NULL.
+// writeTable writes a result set of texts; nil is NULL.
 func (p *packetConn) writeTable(columns int, rows ...[]any) {
 	end := []byte{0xfe, 0, 0, 2, 0}
 	p.writePacket([]byte{byte(columns)})
@@ -422,7 +424,7 @@ func greetingPacket() []byte {
 	return append(body, "\x00mysql_native_password\x00"...)
 }
 
-// TestSimulatedServer shows that the driver takes it for a server.
+// TestSimulatedServer checks that the driver accepts the simulation as a server.
 func TestSimulatedServer(t *testing.T) {
 	s := &simulatedServers{hanging: map[int]chan struct{}{}}
 	const cluster = 249

@@ -32,36 +32,36 @@ const (
 	healthyPace  = 500 * time.Millisecond
 	// soakVolume is the size of an instance's volume in megabytes.
 	soakVolume = 800
-	// livenessTimeout is after how long without a login the kubelet restarts a server.
+	// livenessTimeout is the time without a login after which the kubelet restarts a server.
 	livenessTimeout = 90 * time.Second
-	// recovery is how long a cluster may take to be healthy between two rounds, and finalRecovery at the end.
+	// recovery is how long a cluster may take to become healthy between two rounds, and finalRecovery at the end.
 	recovery, finalRecovery = 40 * time.Second, 4 * time.Minute
 )
 
 type soakResult struct {
 	AcknowledgedRows int `json:"acknowledged_rows"`
 	LostRows         int `json:"lost_rows"`
-	// DualWritableMoments are explained at dualMoments.
+	// DualWritableMoments counts the moments that dualMoments describes.
 	DualWritableMoments int `json:"dual_writable_moments"`
 	Faults              int `json:"faults"`
 
 	Seed    uint64  `json:"seed"`
 	Seconds float64 `json:"seconds"`
-	// RefusedRows were answered with an error or not at all; they may exist or not.
+	// RefusedRows counts rows that were answered with an error or not at all. They may exist or not.
 	RefusedRows int `json:"refused_rows"`
-	// Promotions counts how often another primary was seen in the status.
+	// Promotions counts the changes of the primary in the status.
 	Promotions int `json:"promotions"`
 	// LongestSilence is the longest time without any acknowledgement.
 	LongestSilence float64 `json:"longest_silence_seconds"`
-	// TwoWritableLooks counts the looks, two a second, at which two servers had read_only off: one of them was cut off and
-	// could acknowledge nothing.
+	// TwoWritableLooks counts the polls, two a second, at which two servers had read_only off. One of them was cut off
+	// and could not acknowledge commits.
 	TwoWritableLooks int            `json:"two_writable_looks"`
 	HealthyAgain     bool           `json:"healthy_again"`
 	EqualRows        bool           `json:"equal_rows"`
 	FaultCounts      map[string]int `json:"fault_counts"`
 }
 
-// TestSoak writes while things break, and then looks whether everything that was acknowledged is there.
+// TestSoak writes rows while faults occur, and then checks that every acknowledged row exists.
 func TestSoak(t *testing.T) {
 	if os.Getenv("TORPOR_SOAK") == "" {
 		t.Skip("TORPOR_SOAK is not set: expected how long to soak, such as 20m; run make soak-mysql")
@@ -123,14 +123,14 @@ func (b *faultInjector) runSoak(t *testing.T, l *ackLedger, long time.Duration, 
 	}
 	b.scaleWhenDue(t, 1)
 	beside.Wait()
-	// The last writes are made when nothing is broken any more.
+	// The last writes occur when all faults have ended.
 	pauseRandomly(t.Context(), random, writePatience, 2*writePatience)
 	stopWriting()
 	written()
 	found.Seconds = l.elapsed().Seconds()
 }
 
-// waitUntilRecovered waits until the cluster is healthy. Nobody helps.
+// waitUntilRecovered waits until the cluster is healthy, without any intervention.
 func (b *faultInjector) waitUntilRecovered(t *testing.T, bound time.Duration) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -185,7 +185,7 @@ func (b *faultInjector) logProgress(ctx context.Context, t *testing.T, l *ackLed
 	}
 }
 
-// countTwoWritable counts the looks at which two servers let clients write.
+// countTwoWritable counts the polls at which two servers allow clients to write.
 func countTwoWritable(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster) int {
 	t.Helper()
 	count := 0
@@ -252,7 +252,7 @@ func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.PodCluster, l *ack
 	}
 }
 
-// longestSilence is the longest time in seconds without any of these acknowledgements.
+// longestSilence returns the longest time in seconds without any of these acknowledgements.
 func longestSilence(acks []acknowledgement) float64 {
 	longest, last := time.Duration(0), time.Duration(0)
 	for _, a := range acks {
@@ -261,8 +261,8 @@ func longestSilence(acks []acknowledgement) float64 {
 	return longest.Seconds()
 }
 
-// waitUntilCaughtUp waits until all instances have executed the same and nobody can add to it: a healthy replica may still lag, and
-// a statement whose client has gone goes on to its end.
+// waitUntilCaughtUp waits until all instances have executed the same transactions and have no clients. A healthy
+// replica may still lag, and a statement whose client has gone runs to its end.
 func waitUntilCaughtUp(t *testing.T, c *mysqlpods.PodCluster) {
 	t.Helper()
 	const state = "select concat(@@gtid_executed, ' and clients: ', (select count(*) from performance_schema.processlist where user = '" + mysqlpods.AppUser + "'))"
@@ -287,12 +287,12 @@ func waitUntilCaughtUp(t *testing.T, c *mysqlpods.PodCluster) {
 func listRows(t *testing.T, c *mysqlpods.PodCluster, i int) (map[int64]bool, error) {
 	t.Helper()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
-	defer func() { _ = db.Close() }() // Nothing is lost by it.
+	defer func() { _ = db.Close() }() // An error of Close loses no rows.
 	list, err := db.QueryContext(t.Context(), "select id from app.rows_of")
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	defer func() { _ = list.Close() }() // list.Err has what went wrong.
+	defer func() { _ = list.Close() }() // list.Err returns the error.
 	held := map[int64]bool{}
 	for list.Next() {
 		var id int64
@@ -309,16 +309,16 @@ type faultKind struct {
 	strike, heal func(i int)
 }
 
-// faultInjector breaks things at random: instances one or two at a time, and beside it, whatever happens there, clustering.
+// faultInjector injects faults at random: in one or two instances at a time, and independently in clustering.
 type faultInjector struct {
 	cluster *mysqlpods.PodCluster
 	manager *testenv.Process
-	// said is what earlier managers have said.
+	// said holds the output of earlier managers.
 	said string
-	// size is how many instances there are, and scalings what is to come.
+	// size is the number of instances, and scalings are the changes to come.
 	size     int
 	scalings []scaling
-	// primaryDeck and replicaDeck are the kinds of faults that are next.
+	// primaryDeck and replicaDeck are the kinds of faults that come next.
 	primaryDeck, replicaDeck []faultKind
 
 	mu     sync.Mutex
@@ -341,7 +341,7 @@ func (b *faultInjector) noteHealed(what string) {
 	}
 }
 
-// listActive returns what is broken at the moment.
+// listActive returns the present faults.
 func (b *faultInjector) listActive() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -377,16 +377,16 @@ func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 	}
 }
 
-// scaling is to a number of instances, once a share of the soak is over.
+// scaling is a change to a number of instances, after a share of the soak.
 type scaling struct {
 	share float64
 	size  int
 }
 
-// listScalings are from one instance on. The last is refused, since instances cannot be taken away.
+// listScalings starts with one instance. The last change is refused, since instances cannot be removed.
 func listScalings() []scaling { return []scaling{{0, 1}, {0.1, 3}, {0.5, 5}, {0.75, 3}} }
 
-// scaleWhenDue scales, so that what breaks next breaks in the middle of it.
+// scaleWhenDue scales the cluster, so that the next fault occurs during the scaling.
 func (b *faultInjector) scaleWhenDue(t *testing.T, share float64) {
 	t.Helper()
 	for len(b.scalings) > 0 && b.scalings[0].share <= share {
@@ -406,7 +406,8 @@ func (b *faultInjector) scaleWhenDue(t *testing.T, share float64) {
 	}
 }
 
-// drawFault deals the kinds one after the other, shuffled, so that primaries and replicas each meet all of them.
+// drawFault deals the kinds of faults one after the other, shuffled, so that primaries and replicas each meet all
+// of them.
 func (b *faultInjector) drawFault(t *testing.T, random *rand.Rand, isPrimary bool) faultKind {
 	t.Helper()
 	deck, name := &b.replicaDeck, "replica"
@@ -464,7 +465,8 @@ func (b *faultInjector) runRound(t *testing.T, random *rand.Rand) {
 	}
 }
 
-// disturbClustering stops and starts clustering, and kills the manager, until ctx ends; then clustering is active and a manager runs.
+// disturbClustering stops and starts clustering and kills the manager until ctx ends. At the end clustering is
+// active and a manager runs.
 func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, random *rand.Rand) {
 	t.Helper()
 	set := func(name, value string) {
@@ -477,13 +479,13 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 		pauseRandomly(ctx, random, 0, 8*time.Second)
 		long := 6 * time.Second
 		if random.IntN(6) == 0 {
-			long = 20 * time.Second // Longer than a stop may take to be reached.
+			long = 20 * time.Second // Longer than a stop may take to take effect.
 		}
 		stops, kills := random.IntN(3) > 0, random.IntN(2) == 0
 		if stops {
 			b.noteFault("clustering stopped")
 			annotate("true")
-			if random.IntN(3) == 0 { // It ends by itself, unless it is taken back before.
+			if random.IntN(3) == 0 { // The stop expires, unless it is removed before.
 				b.noteFault("stop with an end")
 				set(torporv1alpha1.UntilAnnotation, time.Now().Add(long/2).UTC().Format(time.RFC3339))
 				b.noteHealed("stop with an end")
@@ -514,8 +516,8 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 	}
 }
 
-// runGrantRound has an administrator make a user in the primary while all replicas restart: the statement waits for a replica,
-// and holds what each login needs.
+// runGrantRound lets an administrator create a user in the primary while all replicas restart. The statement waits
+// for a replica, and holds locks that each login needs.
 func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	const name = "GRANT while all replicas restart"
@@ -524,7 +526,7 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	ctx, cancel := context.WithTimeout(t.Context(), writePatience)
 	defer cancel()
 	if err := db.PingContext(ctx); err != nil {
-		return // It has not recovered from the last round.
+		return // The cluster has not recovered from the last round.
 	}
 	b.noteFault(name)
 	for i := range b.size {
@@ -535,7 +537,7 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	granted, statement := make(chan struct{}), fmt.Sprintf("create user 'u%d'@'%%' identified by 'x'", random.Uint64())
 	go func() {
 		defer close(granted)
-		_, _ = db.ExecContext(context.WithoutCancel(ctx), statement) // It is ended, or waits.
+		_, _ = db.ExecContext(context.WithoutCancel(ctx), statement) // The statement is killed, or waits.
 		_ = db.Close()
 	}()
 	pauseRandomly(t.Context(), random, 500*time.Millisecond, 3*time.Second)
@@ -548,7 +550,7 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	if isClosedWithin(granted, livenessTimeout) {
 		return
 	}
-	// A manager that is started meanwhile cannot log in to help. The kubelet finds that nobody can.
+	// A manager that starts during the wait cannot log in to end it. The liveness probe finds that all logins fail.
 	const restart = "restart by the liveness probe"
 	b.noteFault(restart)
 	b.killServer(t, primary)
@@ -576,7 +578,7 @@ func (b *faultInjector) killServer(t *testing.T, i int) {
 	b.cluster.Network.CloseLink(i)
 }
 
-// pauseRandomly waits for a random while between two bounds, or until ctx ends.
+// pauseRandomly waits for a random time between two bounds, or until ctx ends.
 func pauseRandomly(ctx context.Context, random *rand.Rand, least, most time.Duration) {
 	timer := time.NewTimer(least + time.Duration(random.Int64N(int64(most-least))))
 	defer timer.Stop()
@@ -587,13 +589,13 @@ func pauseRandomly(ctx context.Context, random *rand.Rand, least, most time.Dura
 }
 
 const (
-	// writePace is a client's, unless it waits.
+	// writePace is the interval of a client's writes.
 	writePace = 25 * time.Millisecond
 	// writePatience is how long a client waits for an acknowledgement.
 	writePatience = 5 * time.Second
-	// lookPace is how often the label of the primary is looked for.
+	// lookPace is the poll interval of the primary's label.
 	lookPace = 50 * time.Millisecond
-	// remote is the node of clients that reach every instance through the net.
+	// remote is the node of clients that reach every instance through the network.
 	remote = -1
 )
 
@@ -602,7 +604,7 @@ func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpod
 	tick := time.NewTicker(lookPace)
 	defer tick.Stop()
 	for {
-		label, failed := c.FindPrimaryPod(ctx) // First: it comes after the promotion, which is then seen before anybody follows it.
+		label, failed := c.FindPrimaryPod(ctx) // The label is read first. It is set after the promotion, so clients cannot follow it before the promotion is recorded.
 		cluster, err := c.GetMySQLCluster(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -620,8 +622,9 @@ func (l *ackLedger) followPrimary(ctx context.Context, t *testing.T, c *mysqlpod
 	}
 }
 
-// rowWriter writes rows with keys of its own through the instance that has the label of the primary. One on the node of an
-// instance reaches this instance even when the node is cut off; then it sees no label change either.
+// rowWriter writes rows with unique keys through the instance that has the label of the primary. A writer on the
+// node of an instance reaches this instance even when the node is cut off, and then it observes no label change
+// either.
 type rowWriter struct {
 	number, node int
 	cluster      *mysqlpods.PodCluster
@@ -661,7 +664,7 @@ func (c *rowWriter) writeUntil(ctx context.Context, t *testing.T) {
 	}
 }
 
-// findPrimary finds the primary as far as this client can see.
+// findPrimary returns the primary that this client can find.
 func (c *rowWriter) findPrimary() int {
 	if c.node == remote || !c.cluster.Network.IsCut(c.node) {
 		c.saw = c.ledger.labelledServer()
@@ -684,7 +687,7 @@ func (c *rowWriter) connectTo(t *testing.T, server int) {
 
 func (c *rowWriter) disconnect() {
 	if c.db != nil {
-		_ = c.db.Close() // Whatever it says, it is not used any more.
+		_ = c.db.Close() // The connection is not used any more, so an error does not matter.
 		c.db = nil
 	}
 }
@@ -696,7 +699,7 @@ func (c *rowWriter) writeRow(ctx context.Context, id int64) error {
 	return err
 }
 
-// startWriters starts writers that end with ctx: as many remote ones as instances, and one on each node.
+// startWriters starts writers that run until ctx ends: as many remote ones as instances, and one on each node.
 func startWriters(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, l *ackLedger) (wait func()) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -710,10 +713,10 @@ func startWriters(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, l 
 	return all.Wait
 }
 
-// lateNews is how much later than it happened a promotion may be seen.
+// lateNews is how much later than it happened a promotion may be observed.
 const lateNews = time.Second
 
-// acknowledgement is a row whose commit was acknowledged to a client. Times are since the beginning of the run.
+// acknowledgement is a row whose commit was acknowledged to a client. Times count from the beginning of the run.
 type acknowledgement struct {
 	id         int64
 	server     int
@@ -725,7 +728,7 @@ type promotion struct {
 	server int
 }
 
-// ackLedger is what clients were promised, and who was the primary.
+// ackLedger records the acknowledgements that clients received, and the promotions.
 type ackLedger struct {
 	began time.Time
 
@@ -767,13 +770,14 @@ func (l *ackLedger) labelledServer() int {
 	return l.label
 }
 
-// dualMoments counts the moments at which two writable primaries both acknowledged. Such a moment is an acknowledgement
-// by a server that is not the primary of the status, for a statement that began after the primary of the status had
-// acknowledged one of its own reign. It is none if that server is seen to become the primary within lateNews. All such
-// acknowledgements of one server in one reign are one moment. It counts whether or not a row is lost by it.
+// dualMoments counts the moments at which two writable primaries acknowledged commits. Such a moment is an
+// acknowledgement by a server that is not the primary of the status, for a statement that began after the primary
+// had acknowledged a commit of its own reign. It does not count if that server is observed to become the primary
+// within lateNews. All such acknowledgements of one server in one reign are one moment. A moment counts whether or
+// not a row is lost.
 func dualMoments(acks []acknowledgement, promotions []promotion) int {
 	type moment struct{ reign, server int }
-	firstAck := map[int]time.Duration{} // By reign: when its primary had acknowledged for the first time.
+	firstAck := map[int]time.Duration{} // By reign: the time of its primary's first acknowledgement.
 	reigns := make([]int, len(acks))
 	for i, a := range acks {
 		r, _ := slices.BinarySearchFunc(promotions, a.begin, func(p promotion, at time.Duration) int { return cmp.Or(cmp.Compare(p.at, at), -1) })
@@ -810,15 +814,15 @@ func TestDualMoments(t *testing.T) {
 		acks []acknowledgement
 		want int
 	}{
-		"two primaries one after the other are no moment": {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
-		"the old one before the new one serves":           {[]acknowledgement{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
-		"the old one after the new one has served":        {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
+		"consecutive primaries are not a moment":          {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
+		"old primary before the new one serves":           {[]acknowledgement{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
+		"old primary after the new one has served":        {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
 		"many rows of one reign are one moment":           {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
 		"a third server is another moment":                {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
-		"a promotion that is seen late is no moment":      {[]acknowledgement{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
-		"two statements under way at the same time":       {[]acknowledgement{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
+		"promotion that is observed late is not a moment": {[]acknowledgement{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
+		"concurrent statements":                           {[]acknowledgement{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
 		"no server has acknowledged anything":             {nil, 0},
-		"the old one in a later reign, again and again":   {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
+		"old primary in each later reign":                 {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := dualMoments(c.acks, reigns); got != c.want {

@@ -34,12 +34,13 @@ import (
 
 const (
 	space = "dev"
-	// callerRate is above what the tests ask.
+	// callerRate is above the rate of the tests.
 	callerRate = "1000"
 )
 
-// cfEnv adds the CF API and its admission. alice and carol develop in the space. Two callers are needed because the API
-// holds the polls of the one who started an app until something changes, and answers everybody else at once.
+// cfEnv adds the CF API and its admission. alice and carol are developers in the space. Two callers are
+// needed because the API holds the polls of the caller that started an app until something changes, and
+// answers all others at once.
 type cfEnv struct {
 	*podsEnv
 	url          string
@@ -72,11 +73,11 @@ func newCFEnv(t *testing.T) *cfEnv {
 	return c
 }
 
-// startGateway serves the Gateway API's own kinds, and a Gateway.
+// startGateway serves the kinds of the Gateway API, and creates a Gateway.
 func (c *cfEnv) startGateway(t *testing.T) {
 	t.Helper()
 	c.kubectl(t, "apply", "--server-side", "-f", testenv.FindHTTPRouteCRD(t))
-	// Of a definition without conditions, which is too new for any, kubectl says that it cannot be waited for.
+	// kubectl cannot wait for a definition that is too new to have conditions.
 	c.kubectl(t, "wait", "--for=jsonpath={.status.conditions}", "crd/httproutes.gateway.networking.k8s.io")
 	c.kubectl(t, "wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
 	c.apply(t, "domain.yaml")
@@ -85,7 +86,7 @@ func (c *cfEnv) startGateway(t *testing.T) {
 	}, nil).WaitForLine(t, "address: ")
 }
 
-// startAdmission starts the manager with its admission beside the cluster.
+// startAdmission starts the manager with its admission next to the cluster.
 func (c *cfEnv) startAdmission(t *testing.T, manifests string) {
 	t.Helper()
 	address := testenv.FreeAddress(t)
@@ -169,7 +170,7 @@ func (c *cfEnv) mustRequest(t *testing.T, want int, method, path, body string) c
 	return answer
 }
 
-// pushApp makes an app of an image as cf push does, and starts it; more are further lines of its manifest.
+// pushApp creates an app of an image as cf push does, and starts it; more are further lines of its manifest.
 func (c *cfEnv) pushApp(t *testing.T, name, image string, more ...string) pushedApp {
 	t.Helper()
 	manifest := fmt.Sprintf("applications:\n- name: %s\n  docker: {image: %s}\n  memory: 64M\n  %s\n", name, image, strings.Join(more, "\n  "))
@@ -204,7 +205,7 @@ type pushedApp struct {
 
 func (a pushedApp) path(more string) string { return "/v3/apps/" + a.guid + more }
 
-// listInstances are the app's Pods in the order of their names.
+// listInstances returns the app's Pods in the order of their names.
 func (a pushedApp) listInstances(t *testing.T) []*corev1.Pod {
 	t.Helper()
 	all, err := a.podLister.List(labels.SelectorFromSet(labels.Set{korifiv1alpha1.AppGUIDLabel: a.guid}))
@@ -215,21 +216,21 @@ func (a pushedApp) listInstances(t *testing.T) []*corev1.Pod {
 
 const (
 	probeInterval = 10 * time.Millisecond
-	// probeLimit is how long one answer may take. An address of a Pod that is gone often does not answer at all.
+	// probeLimit is how long one answer may take. The address of a deleted Pod often does not answer at all.
 	probeLimit = 500 * time.Millisecond
 )
 
-// probeAnswer is one of an app's, or of its stats.
+// probeAnswer is an answer of an app, or of its stats.
 type probeAnswer struct {
 	asked, at time.Time
 	// revision and index are those of the instance that answered.
 	revision, index string
-	// running and rows are what stats say, in body.
+	// running and rows are the counts of stats, in body.
 	running, rows int
 	body          string
 }
 
-// appProbe asks every Pod that an app ever had, past any Service, and its stats, again and again.
+// appProbe polls every Pod that an app ever had, past any Service, and its stats.
 type appProbe struct {
 	pushedApp
 	http *http.Client
@@ -238,7 +239,7 @@ type appProbe struct {
 
 	mu             sync.Mutex
 	answers, stats []probeAnswer
-	// lastSeen is when a Pod of a revision was seen last.
+	// lastSeen is when a Pod of each revision was last observed.
 	lastSeen map[string]time.Time
 }
 
@@ -280,7 +281,7 @@ func (p *appProbe) stopAndRead() (answers, stats []probeAnswer) {
 	return p.answers, p.stats
 }
 
-// goneAt is when the last Pod of a revision was; it may be asked for once the probe has ended.
+// goneAt returns when the last Pod of a revision was observed; call it after the probe has ended.
 func (p *appProbe) goneAt(revision string) time.Time { return p.lastSeen[revision] }
 
 func (p *appProbe) askPod(ip string) {
@@ -351,7 +352,7 @@ func revisionFromEnv(env map[string]string) string {
 	return application.Version
 }
 
-// longestGap is the longest time between two answers that follow each other.
+// longestGap returns the longest time between two successive answers.
 func longestGap(answers []probeAnswer) time.Duration {
 	var gap time.Duration
 	for i := 1; i < len(answers); i++ {
@@ -360,7 +361,7 @@ func longestGap(answers []probeAnswer) time.Duration {
 	return gap
 }
 
-// firstAndLast are the first and the last answer of a revision; nil if there is none.
+// firstAndLast returns the first and the last answer of a revision; nil without answers.
 func firstAndLast(answers []probeAnswer, revision string) (first, last *probeAnswer) {
 	for i := range answers {
 		if answers[i].revision != revision {
@@ -374,7 +375,7 @@ func firstAndLast(answers []probeAnswer, revision string) (first, last *probeAns
 	return first, last
 }
 
-// serviceTraffic are requests through a Service, one after the other, each on a connection of its own.
+// serviceTraffic is the result of requests through a Service, one after another, each on its own connection.
 type serviceTraffic struct {
 	answers []probeAnswer
 	refused []error
@@ -387,7 +388,7 @@ func dialEach(address string) *http.Client {
 	}}}
 }
 
-// startTraffic asks for a URL at an address, and goes on until end is called.
+// startTraffic requests a URL at an address repeatedly until end is called.
 func (a pushedApp) startTraffic(t *testing.T, url, address string) (end func() serviceTraffic) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -439,7 +440,7 @@ func (a pushedApp) waitUntilRunning(t *testing.T, instances int) time.Time {
 
 const (
 	webapp = "localhost/webapp:1"
-	// stopDelay is how long the app goes on answering after SIGTERM.
+	// stopDelay is how long the app keeps answering after SIGTERM.
 	stopDelay     = 3 * time.Second
 	shopInstances = 2
 )
@@ -453,15 +454,15 @@ func TestAppsOnRealPods(t *testing.T) {
 		{"a restart never shows two revisions", (*appSuite).testRestart},
 		{"a rolling deployment always answers", (*appSuite).testRollingDeployment},
 		{"one instance is restarted", (*appSuite).testInstanceRestart},
-		{"what the app prints is read", (*appSuite).testRecentLogs},
+		{"the app's output is read", (*appSuite).testRecentLogs},
 		{"an instance crashes", (*appSuite).testInstanceCrash},
-		{"apps that never work say why", (*appSuite).testBrokenApps},
+		{"apps that never work report why", (*appSuite).testBrokenApps},
 		{"health checks that fail are noticed", (*appSuite).testFailedHealthChecks},
 		{"a stopped app has no container, a deleted one nothing", (*appSuite).testStopAndDelete},
 	})
 }
 
-// appSuite is what one step leaves for the next.
+// appSuite is the state that one step leaves for the next.
 type appSuite struct {
 	*cfEnv
 	// whole is the test of all steps.
@@ -493,7 +494,7 @@ func (s *appSuite) testPush(t *testing.T) {
 	}
 }
 
-// expectVCAPApplication compares what Cloud Foundry tells an app about itself.
+// expectVCAPApplication compares the variable by which Cloud Foundry describes an app to itself.
 func (s *appSuite) expectVCAPApplication(t *testing.T, raw string) {
 	t.Helper()
 	var found map[string]any
@@ -507,7 +508,7 @@ func (s *appSuite) expectVCAPApplication(t *testing.T, raw string) {
 	}
 }
 
-// testRestart restarts in both ways that clients know, while every Pod is asked for its revision.
+// testRestart restarts the app in both ways that clients use, while every Pod is polled for its revision.
 func (s *appSuite) testRestart(t *testing.T) {
 	for i, actions := range [][]string{{"restart"}, {"stop", "start"}} {
 		before, revision := fmt.Sprint(i), fmt.Sprint(i+1)
@@ -534,7 +535,8 @@ func (s *appSuite) testRestart(t *testing.T) {
 	}
 }
 
-// expectHonestStats compares stats with the answers of Pods: nothing runs as long as only an older revision answers.
+// expectHonestStats compares stats with the answers of Pods: no instance counts as running as long as only an
+// older revision answers.
 func expectHonestStats(t *testing.T, stats []probeAnswer, asked, lastOld time.Time) {
 	t.Helper()
 	looked := 0
@@ -546,7 +548,7 @@ func expectHonestStats(t *testing.T, stats []probeAnswer, asked, lastOld time.Ti
 			continue
 		}
 		if looked++; s.running > 0 {
-			t.Errorf("stats said that %d instances run %s after the restart, when only the old ones answered", s.running, s.at.Sub(asked))
+			t.Errorf("stats reported %d running instances %s after the restart, when only the old ones answered", s.running, s.at.Sub(asked))
 		}
 	}
 	if looked == 0 {
@@ -555,15 +557,15 @@ func expectHonestStats(t *testing.T, stats []probeAnswer, asked, lastOld time.Ti
 	t.Logf("%d of %d stats were of the time in which the old revision still answered", looked, len(stats))
 }
 
-// shopAddress is that of the app's route.
+// shopAddress is the address of the app's route.
 const shopAddress = "shop.apps.example.com"
 
-// testRollingDeployment replaces instances that take their time to end, and then those that do not, while requests come through a Service
-// and through a reverse proxy.
+// testRollingDeployment replaces instances that end slowly, and then those that end at once, while requests
+// come through a Service and through a reverse proxy.
 func (s *appSuite) testRollingDeployment(t *testing.T) {
 	s.mapRoute(t)
 	s.mustRequest(t, http.StatusOK, "PATCH", s.shop.path("/environment_variables"), `{"var":{"STOP_DELAY":"0s"}}`)
-	for _, row := range []struct{ old, revision string }{{"that go on answering for " + stopDelay.String(), "3"}, {"that end at once", "4"}} {
+	for _, row := range []struct{ old, revision string }{{"that keep answering for " + stopDelay.String(), "3"}, {"that end at once", "4"}} {
 		took, answers, through := s.deployRolling(t)
 		if gap := longestGap(answers); gap > stopDelay {
 			t.Errorf("some Pod answers: expected always, found none for %s", gap)
@@ -583,7 +585,7 @@ func (s *appSuite) testRollingDeployment(t *testing.T) {
 	s.expectKnownAddress(t)
 }
 
-// expectKnownAddress looks at what an instance was told when it started.
+// expectKnownAddress checks the address in an instance's environment.
 func (s *appSuite) expectKnownAddress(t *testing.T) {
 	t.Helper()
 	env, err := readEnvironment(dialEach(s.gateway), "http://"+shopAddress+"/")
@@ -592,7 +594,8 @@ func (s *appSuite) expectKnownAddress(t *testing.T) {
 	}
 }
 
-// mapRoute gives the app an address, and waits until it answers there and knows of it at its next start.
+// mapRoute gives the app an address, and waits until it answers there and has it in its environment at its
+// next start.
 func (s *appSuite) mapRoute(t *testing.T) {
 	began := time.Now()
 	domain := conversation.JSONField(t, s.mustRequest(t, http.StatusOK, "GET", "/v3/organizations/the-org/domains/default", "").Body, "guid")
@@ -609,11 +612,12 @@ func (s *appSuite) mapRoute(t *testing.T) {
 	})
 }
 
-// deployRolling returns how long a rolling deployment took, and what was answered until the old instances were gone.
+// deployRolling returns how long a rolling deployment took, and the answers until the old instances were
+// gone.
 func (s *appSuite) deployRolling(t *testing.T) (took time.Duration, answers []probeAnswer, through map[string]serviceTraffic) {
 	t.Helper()
 	service := s.kubectl(t, "get", "services", "--namespace="+space, "-o", "jsonpath={.items[0].spec.clusterIP}")
-	// A node's rules for a new Service come up to a second later.
+	// A node applies a new Service up to a second later.
 	eventually(t, "the Service answers", func() error {
 		_, err := readEnvironment(dialEach(service+":80"), "http://"+service+"/")
 		return err
@@ -649,7 +653,7 @@ func (s *appSuite) testInstanceRestart(t *testing.T) {
 	before := s.shop.listInstances(t)
 	began := time.Now()
 	s.mustRequest(t, http.StatusNoContent, "DELETE", s.shop.path("/processes/web/instances/1"), "")
-	eventually(t, "instance 1 is another and runs", func() error {
+	eventually(t, "instance 1 is replaced and runs", func() error {
 		now := s.shop.listInstances(t)
 		if len(now) != shopInstances || now[1].UID == before[1].UID {
 			return errors.New("not yet")
@@ -663,7 +667,7 @@ func (s *appSuite) testInstanceRestart(t *testing.T) {
 	s.logf(t, "instance 1 was restarted in %.2fs", time.Since(began).Seconds())
 }
 
-// testRecentLogs compares what cf logs --recent reads with what the app printed.
+// testRecentLogs compares the output of cf logs --recent with what the app printed.
 func (s *appSuite) testRecentLogs(t *testing.T) {
 	for i := range shopInstances {
 		s.orderInstance(t, s.shop, i, fmt.Sprintf("/say/hello-from-%d", i))
@@ -682,29 +686,16 @@ func (s *appSuite) testRecentLogs(t *testing.T) {
 	}
 }
 
-// recentLogs are the lines of an app's log, each behind the index of its instance, the last one first.
+// recentLogs returns the lines of an app's log, each after the index of its instance, the newest first.
 func (a pushedApp) recentLogs(t *testing.T) []string {
 	t.Helper()
 	body := a.mustRequest(t, http.StatusOK, "GET", "/api/v1/read/"+a.guid+"?descending=true&envelope_types=LOG&limit=1000&start_time=-6795364578871345152", "").Body
-	var logs struct {
-		Envelopes struct {
-			Batch []struct {
-				Instance string `json:"instance_id"`
-				Log      struct {
-					Payload []byte `json:"payload"`
-				} `json:"log"`
-			} `json:"batch"`
-		} `json:"envelopes"`
-	}
-	testenv.ExpectNoError(t, json.Unmarshal([]byte(body), &logs))
-	var lines []string
-	for _, e := range logs.Envelopes.Batch {
-		lines = append(lines, e.Instance+" "+string(e.Log.Payload))
-	}
+	lines, err := conversation.ReadLogLines(body)
+	testenv.ExpectNoError(t, err)
 	return lines
 }
 
-// orderInstance sends an order to an instance. One that ends because of it does not answer.
+// orderInstance sends an order to an instance. An instance that ends because of it does not answer.
 func (c *cfEnv) orderInstance(t *testing.T, a pushedApp, index int, order string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+a.listInstances(t)[index].Status.PodIP+":8080"+order, http.NoBody)
@@ -737,13 +728,14 @@ func (s *appSuite) testStopAndDelete(t *testing.T) {
 	job := s.mustRequest(t, http.StatusAccepted, "DELETE", s.shop.path(""), "").Location
 	s.waitForJob(t, job)
 	s.mustRequest(t, http.StatusNotFound, "GET", s.shop.path(""), "")
-	eventually(t, "nothing of it is left", func() error {
+	eventually(t, "nothing of the app is left", func() error {
 		out := s.kubectl(t, "get", "cfapps,cfprocesses,cfpackages,cfbuilds,cfdeployments,lrps,statefulsets,controllerrevisions,pods,poddisruptionbudgets,secrets", "--namespace="+space, "-o", "name")
 		return testenv.ErrorIf(out != "", "%s", "found "+out)
 	})
 }
 
-// testInstanceCrash has one of two instances end with a status. The kubelet starts it again at once, so what is seen is its start.
+// testInstanceCrash makes one of two instances exit with a status. The kubelet restarts it at once, so the
+// test observes its start.
 func (s *appSuite) testInstanceCrash(t *testing.T) {
 	before, p, began := s.shop.listInstances(t), s.shop.startProbe(t), time.Now()
 	s.orderInstance(t, s.shop, 0, "/exit/7")
@@ -755,17 +747,17 @@ func (s *appSuite) testInstanceCrash(t *testing.T) {
 	s.logf(t, "an instance that crashed ran again after %.2fs", time.Since(began).Seconds())
 	_, stats := p.stopAndRead()
 	if !slices.ContainsFunc(stats, func(a probeAnswer) bool { return a.running == 1 && strings.Contains(a.body, "exited with status 7") }) {
-		t.Error("expected stats to tell of the crash, and that the other instance runs, found that they never did")
+		t.Error("expected stats to report the crash and the other running instance, found that they never did")
 	}
 	if now := s.shop.listInstances(t); now[0].UID != before[0].UID || now[1].UID != before[1].UID || countRestarts(now[1]) > 0 {
 		t.Error("expected both Pods and the other container to be left alone, found another")
 	}
 	if lines := s.shop.recentLogs(t); !slices.Contains(lines, "0 ends with status 7") {
-		t.Errorf("what a crashed container printed last: expected it in the logs, found %q", lines)
+		t.Errorf("expected the last output of a crashed container in the logs, found %q", lines)
 	}
 }
 
-// testBrokenApps are apps that can never run, all at once; each has to say why.
+// testBrokenApps creates apps that can never run, all at once; each has to report the reason.
 func (s *appSuite) testBrokenApps(t *testing.T) {
 	rows := map[string]struct {
 		image, state, details string
@@ -786,7 +778,7 @@ func (s *appSuite) testBrokenApps(t *testing.T) {
 	for name, want := range rows {
 		t.Run(name, func(t *testing.T) {
 			a := apps[name]
-			eventually(t, "it says why", func() error {
+			eventually(t, "the app reports the reason", func() error {
 				got := a.readStats(t)[0]
 				if got.State != want.state || !strings.Contains(got.Details, want.details) {
 					return fmt.Errorf("expected %s %q, found %+v", want.state, want.details, got)
@@ -797,14 +789,14 @@ func (s *appSuite) testBrokenApps(t *testing.T) {
 		})
 	}
 	if lines := apps["exits"].recentLogs(t); !slices.Contains(lines, "0 ends at once with status 3") {
-		t.Errorf("what an app printed that never ran: expected it in the logs, found %q", lines)
+		t.Errorf("expected the output of an app that never ran in the logs, found %q", lines)
 	}
 	for _, a := range apps {
 		s.deleteApp(t, a)
 	}
 }
 
-// unhealthyApp is an app whose health check fails since a while.
+// unhealthyApp is an app whose health check has been failing for a while.
 type unhealthyApp struct {
 	pushedApp
 	order string
@@ -812,7 +804,8 @@ type unhealthyApp struct {
 	since time.Time
 }
 
-// failHealthChecks has two apps that run fail their health checks from now on: one by HTTP, the other at its port.
+// failHealthChecks makes the health checks of two running apps fail from now on: one over HTTP, the other at
+// its port.
 func (s *appSuite) failHealthChecks(t *testing.T) {
 	for _, it := range []*unhealthyApp{
 		{order: "/sick", pushedApp: s.pushApp(t, "sick", webapp, "health-check-type: http", "health-check-http-endpoint: /health")},
@@ -825,10 +818,10 @@ func (s *appSuite) failHealthChecks(t *testing.T) {
 	}
 }
 
-// testFailedHealthChecks waits until that was noticed; the liveness check is made twice a minute.
+// testFailedHealthChecks waits until the failure is noticed; the liveness check is made twice a minute.
 func (s *appSuite) testFailedHealthChecks(t *testing.T) {
 	for _, it := range s.unhealthyApps {
-		eventually(t, "it is restarted", func() error {
+		eventually(t, "the instance is restarted", func() error {
 			n := countRestarts(it.listInstances(t)[0])
 			return testenv.ErrorIf(n != 1, "found it restarted %d times", n)
 		})
@@ -836,7 +829,7 @@ func (s *appSuite) testFailedHealthChecks(t *testing.T) {
 		it.waitUntilRunning(t, 1)
 		_, stats := it.probe.stopAndRead()
 		if !slices.ContainsFunc(stats, func(a probeAnswer) bool { return a.running == 0 }) {
-			t.Errorf("%s: expected stats not to call it running meanwhile, found that they always did", it.order)
+			t.Errorf("%s: expected stats not to report it as running in that time, found that they always did", it.order)
 		}
 		s.deleteApp(t, it.pushedApp)
 	}

@@ -27,22 +27,22 @@ import (
 )
 
 const (
-	// commandTimeout is far above what any single command takes.
+	// commandTimeout is far longer than any single command takes.
 	commandTimeout = 4 * time.Minute
-	// stayTime is for how long a change is watched for that must not happen.
+	// stayTime is how long the test watches for a change that must not happen.
 	stayTime = 5 * time.Second
-	// bridgeAddress is that of the machine on the bridge to the node.
+	// bridgeAddress is the address of the machine on the bridge to the node.
 	bridgeAddress = "10.250.0.1"
 )
 
-// podsEnv is a cluster with real pods, and torpor outside of it with exactly the rights that it is installed with.
+// podsEnv is a cluster with real Pods, and torpor outside it with exactly the rights of an installation.
 type podsEnv struct {
 	dir, programs, tools string
 	metrics              string
 	began                time.Time
 }
 
-// newPodsEnv skips the test where there can be no real pods.
+// newPodsEnv skips the test where real Pods cannot run.
 func newPodsEnv(t *testing.T) *podsEnv {
 	t.Helper()
 	if os.Getenv("TORPOR_E2E") != "pods" {
@@ -97,7 +97,7 @@ func (e *podsEnv) kubectl(t *testing.T, args ...string) string {
 	return e.mustRun(t, "", filepath.Join(e.programs, "kubectl"), args...)
 }
 
-// apply sends a manifest of testdata, in which each word of the pairs is replaced.
+// apply applies a manifest of testdata, in which words are replaced in pairs.
 func (e *podsEnv) apply(t *testing.T, file string, words ...string) {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join("testdata", file))
@@ -128,7 +128,7 @@ func (e *podsEnv) startCluster(t *testing.T) {
 		e.kubectl(t, "apply", "-f", strings.Join(files, ","))
 	}
 	e.kubectl(t, "apply", "--server-side", "-k", filepath.Join(config, "crd"))
-	e.logf(t, "a node with real pods stands")
+	e.logf(t, "a node with real pods is ready")
 }
 
 func (e *podsEnv) startManager(t *testing.T, flags ...string) {
@@ -173,7 +173,7 @@ func (e *podsEnv) readMetric(t *testing.T, prefix string) string {
 	return strings.TrimSpace(found.String())
 }
 
-// eventually waits as long as a command may take: a rollout takes its time.
+// eventually waits as long as a command may take: a rollout is slow.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	testenv.EventuallyWithin(t, commandTimeout, what, f)
@@ -184,7 +184,7 @@ type testStep[E any] struct {
 	run  func(E, *testing.T)
 }
 
-// runSteps stops at the first step that fails, since each of the next ones would only repeat the failure.
+// runSteps stops at the first failed step, since each later one would only repeat the failure.
 func runSteps[E any](t *testing.T, env E, steps []testStep[E]) {
 	t.Helper()
 	for _, step := range steps {
@@ -206,7 +206,7 @@ func findPodProcesses(t *testing.T, uids ...string) []podProcess {
 	testenv.ExpectNoError(t, err)
 	var found []podProcess
 	for _, folder := range folders {
-		groups, _ := os.ReadFile(filepath.Join(folder, "cgroup")) // Processes end while they are looked at.
+		groups, _ := os.ReadFile(filepath.Join(folder, "cgroup")) // Processes may end during the search.
 		name, _ := os.ReadFile(filepath.Join(folder, "comm"))
 		pid, err := strconv.Atoi(filepath.Base(folder))
 		if err == nil && slices.ContainsFunc(uids, func(uid string) bool { return strings.Contains(string(groups), uid) }) {
@@ -263,7 +263,7 @@ func (e *podsEnv) waitUntilHealthy(t *testing.T, cluster string) clusterView {
 	return s
 }
 
-// expectColumns compares what kubectl prints of the cluster test, blanks apart.
+// expectColumns compares the columns that kubectl prints for the cluster test, ignoring blanks.
 func (e *podsEnv) expectColumns(t *testing.T, want string) {
 	t.Helper()
 	const head = "NAME AVAILABLE HEALTHY PRIMARY SYNCED REPLICAS ERRANT REPLICAS CLUSTERING ACTIVE RECONCILE ACTIVE LAST BACKUP"
@@ -285,7 +285,7 @@ type podView struct {
 	} `json:"status"`
 }
 
-// restarts of all containers.
+// restarts returns the restarts of all containers.
 func (p podView) restarts() int {
 	sum := 0
 	for _, c := range p.Status.Containers {
@@ -318,7 +318,7 @@ func (e *podsEnv) listPods(t *testing.T) map[string]podView {
 
 func podName(index int) string { return fmt.Sprintf("moco-test-%d", index) }
 
-// signalServer sends a signal to the server in a Pod, which is a process of this machine too.
+// signalServer sends a signal to the server in a Pod, which is also a process of this machine.
 func signalServer(t *testing.T, p podView, signal syscall.Signal) {
 	t.Helper()
 	servers := slices.DeleteFunc(findPodProcesses(t, string(p.Metadata.UID)), func(p podProcess) bool { return p.name != "mysqld" })

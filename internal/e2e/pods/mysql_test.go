@@ -40,16 +40,16 @@ func TestMySQLOnRealPods(t *testing.T) {
 		{"volumes grow without a restart, and do not shrink", (*mysqlSuite).testVolumesGrow},
 		{"another cluster is born as a copy, and follows", (*mysqlSuite).testFollower},
 		{"sessions are encrypted, and passwords change while clients write", (*mysqlSuite).testRotation},
-		{"the copy outlives the passwords of its source, and becomes a cluster of its own", (*mysqlSuite).testPromotion},
+		{"the copy outlives the passwords of its source, and becomes an independent cluster", (*mysqlSuite).testPromotion},
 		{"a replica's server that hangs is restarted", (*mysqlSuite).testHungReplica},
 		{"the primary's server is killed", (*mysqlSuite).testPrimaryKilled},
 		{"the primary's Pod is deleted", (*mysqlSuite).testPrimaryDeleted},
-		{"a new cluster has what another had before a mistake", (*mysqlSuite).testBackupAndRestore},
+		{"a new cluster has the rows from before a mistake", (*mysqlSuite).testBackupAndRestore},
 		{"a cluster that is stopped is deleted", (*mysqlSuite).testDeleteWhileStopped},
 	})
 }
 
-// mysqlSuite is what one step leaves for the next.
+// mysqlSuite is the state that one step leaves for the next.
 type mysqlSuite struct {
 	*podsEnv
 	writer *rowWriter
@@ -68,7 +68,7 @@ func (s *mysqlSuite) testCreate(t *testing.T) {
 		got := s.mustRun(t, "MYSQL_PWD="+password+" mysql -u moco-writable -h "+service+" -Nr -e 'SELECT @@hostname, @@read_only'",
 			s.programs+"/kubectl", "exec", "-i", "moco-test-1", "-c", "mysqld", "--", "sh")
 		if !strings.HasSuffix(strings.ReplaceAll(got, "\t", " "), want) {
-			t.Errorf("who answers behind %s: expected %q, found %q", service, want, got)
+			t.Errorf("answer behind %s: expected %q, found %q", service, want, got)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (s *mysqlSuite) testReconciliationStop(t *testing.T) {
 	s.logf(t, "the change waited for reconciliation, and its rollout waits for clustering")
 }
 
-// testRollout starts clustering again, and what has waited goes on while clients write.
+// testRollout starts clustering again, and the waiting rollout proceeds while clients write.
 func (s *mysqlSuite) testRollout(t *testing.T) {
 	s.startWriting(t)
 	before, began := s.listPods(t), time.Now()
@@ -189,10 +189,11 @@ func (s *mysqlSuite) startWriting(t *testing.T) {
 	if s.writer == nil {
 		s.writer = startRowWriter(t, s.podsEnv, "test")
 	}
-	s.writer.longestGap() // What was before does not count.
+	s.writer.longestGap() // The time until now does not count.
 }
 
-// expectNothingLost waits until clients write again, and compares what was acknowledged with the primary's rows.
+// expectNothingLost waits until clients write again, and compares the acknowledged rows with the primary's
+// rows.
 func (s *mysqlSuite) expectNothingLost(t *testing.T) {
 	t.Helper()
 	before := len(s.writer.acknowledged())
@@ -235,8 +236,8 @@ func (s *mysqlSuite) readFollowerPod(t *testing.T, path string) (string, error) 
 	return s.tryRun(t, "", filepath.Join(s.programs, "kubectl"), "get", "pod", "moco-follower-0", "-o", "jsonpath="+path)
 }
 
-// testPromotion comes after a rotation of the source's passwords, which leaves the ones of before valid in the copy too. What the source
-// does when it discards them is done in the copy alone, as Torpor has to get in at the source.
+// testPromotion comes after a rotation of the source's passwords, which leaves the old ones valid in the copy
+// too. The test discards the old passwords in the copy alone, because Torpor needs access to the source.
 func (s *mysqlSuite) testPromotion(t *testing.T) {
 	s.expectFollowed(t)
 	s.query(t, "follower", 0, "SET sql_log_bin = 0", "SET GLOBAL super_read_only = 0", "ALTER USER 'moco-admin'@'%' IDENTIFIED BY 'changed'",
@@ -256,7 +257,7 @@ func (s *mysqlSuite) testPromotion(t *testing.T) {
 		return err
 	})
 	s.logf(t, "the copy takes writes after %.1fs", time.Since(began).Seconds())
-	eventually(t, "its Pod makes no accounts any more", func() error {
+	eventually(t, "its Pod creates no accounts any more", func() error {
 		found, err := s.readFollowerPod(t, "{.spec.volumes[*].name}")
 		return errors.Join(err, testenv.ErrorIf(strings.Contains(found, "take-over"), "found %s", found))
 	})
@@ -265,7 +266,7 @@ func (s *mysqlSuite) testPromotion(t *testing.T) {
 	s.expectNothingLost(t)
 }
 
-// testRotation leaves the old passwords valid, as the client that writes has one of them.
+// testRotation leaves the old passwords valid, because the writing client has one of them.
 func (s *mysqlSuite) testRotation(t *testing.T) {
 	s.startWriting(t)
 	s.expectEncryptedSessions(t)
@@ -281,8 +282,8 @@ func (s *mysqlSuite) testRotation(t *testing.T) {
 	s.expectNothingLost(t)
 }
 
-// expectEncryptedSessions leaves out the probes, which do not leave their Pod, the session that asks, which uses the socket, and threads
-// of replication, which have the name of who started them.
+// expectEncryptedSessions leaves out the probes, which do not leave their Pod, the session of the query,
+// which uses the socket, and threads of replication, which have the name of the user who started them.
 func (s *mysqlSuite) expectEncryptedSessions(t *testing.T) {
 	t.Helper()
 	var all []string
@@ -324,7 +325,7 @@ func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	began := time.Now()
 	s.kubectl(t, "wait", "job/now", "--for=condition=Complete", "--timeout=3m")
 	point := ""
-	eventually(t, "the status tells of the backup", func() error {
+	eventually(t, "the status reports the backup", func() error {
 		at := s.readCluster(t, "test").Status.Backup.Time
 		if at == nil {
 			return errors.New("expected a time, found none")
@@ -367,7 +368,8 @@ func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	}
 }
 
-// testVolumesGrow leaves the file systems to drivers, which a folder of the node has none of.
+// testVolumesGrow does not check file systems: their growth is the task of a driver, which a folder of the
+// node lacks.
 func (s *mysqlSuite) testVolumesGrow(t *testing.T) {
 	s.startWriting(t)
 	s.kubectl(t, "patch", "storageclass", "local", "--type=merge", "-p", `{"allowVolumeExpansion":true}`)
@@ -396,7 +398,7 @@ func (s *mysqlSuite) testVolumesGrow(t *testing.T) {
 	s.expectNothingLost(t)
 	setSize("1Gi")
 	eventually(t, "a smaller size is refused", func() error {
-		return s.readCluster(t, "test").expectCondition("ReconcileSuccess", metav1.ConditionFalse, "no volume can shrink", "take the size back")
+		return s.readCluster(t, "test").expectCondition("ReconcileSuccess", metav1.ConditionFalse, "no volume can shrink", "revert the size")
 	})
 	setSize("2Gi")
 	eventually(t, "the size is taken back", func() error {
@@ -414,7 +416,7 @@ func (s *mysqlSuite) testHungReplica(t *testing.T) {
 		return testenv.ErrorIf(s.listPods(t)[name].restarts() == before.restarts(), "expected one more than %d restarts", before.restarts())
 	})
 	s.logf(t, "%s is restarted %.1fs after its server was stopped", name, time.Since(began).Seconds())
-	eventually(t, "it is a replica again", func() error {
+	eventually(t, "the instance is a replica again", func() error {
 		p := s.listPods(t)[name]
 		return testenv.ErrorIf(!p.ready() || p.role() != "replica", "expected it to be ready and a replica, found role %q", p.role())
 	})
@@ -427,7 +429,7 @@ func (s *mysqlSuite) testDeleteWhileStopped(t *testing.T) {
 	s.kubectl(t, "moco", "stop", "clustering", "test", "--wait")
 	s.kubectl(t, "moco", "stop", "reconciliation", "test", "--wait")
 	s.kubectl(t, "delete", "mysqlcluster", "test", "copy", "--timeout=3m")
-	eventually(t, "nothing is left", func() error {
+	eventually(t, "no object is left", func() error {
 		left := s.kubectl(t, "get", "pods,pvc,pv,services,secrets,configmaps,serviceaccounts,statefulsets,poddisruptionbudgets,cronjobs,jobs", "-A",
 			"-o", `jsonpath={range .items[*]}{.kind}/{.metadata.name}{"\n"}{end}`)
 		var ours []string
@@ -439,7 +441,7 @@ func (s *mysqlSuite) testDeleteWhileStopped(t *testing.T) {
 		return testenv.ErrorIf(len(ours) > 0, "expected nothing, found %q", ours)
 	})
 	if series := s.readMetric(t, "moco_"); series != "" {
-		t.Errorf("metrics: expected none of clusters that are gone, found:\n%s", series)
+		t.Errorf("metrics: expected no metrics of deleted clusters, found:\n%s", series)
 	}
 	s.logf(t, "deleted while stopped, nothing is left after %.1fs", time.Since(began).Seconds())
 }
@@ -454,7 +456,8 @@ func (s *mysqlSuite) testPrimaryDeleted(t *testing.T) {
 	s.expectReplacement(t, old, "its Pod's deletion", func() { s.kubectl(t, "delete", "pod", podName(old), "--wait=false") })
 }
 
-// expectReplacement expects another primary that takes writes within seconds, and the old one to come back as a replica.
+// expectReplacement expects another primary that takes writes within seconds, and the old one to return as a
+// replica.
 func (s *mysqlSuite) expectReplacement(t *testing.T, old int, what string, do func()) {
 	t.Helper()
 	s.startWriting(t)
@@ -481,13 +484,13 @@ func (s *mysqlSuite) expectReplacement(t *testing.T, old int, what string, do fu
 }
 
 const (
-	// tryLimit is how long a client waits for one acknowledgement before it tries with a new connection.
+	// tryLimit is how long a client waits for one acknowledgement before it tries a new connection.
 	tryLimit      = time.Second
 	writeInterval = 50 * time.Millisecond
 )
 
-// rowWriter writes rows with unique numbers through the Service of the primary, one after the other, and remembers which of
-// them were acknowledged.
+// rowWriter writes rows with unique numbers through the Service of the primary, one after another, and
+// remembers which of them were acknowledged.
 type rowWriter struct {
 	db   *sql.DB
 	stop context.CancelFunc
@@ -497,7 +500,7 @@ type rowWriter struct {
 	acked []int
 	last  time.Time
 	gap   time.Duration
-	// problem is what became of the last row that was not acknowledged.
+	// problem is the error of the last row that was not acknowledged.
 	problem error
 }
 
@@ -561,7 +564,7 @@ func (c *rowWriter) expectMoreThan(before int) error {
 	return fmt.Errorf("expected more than %d acknowledgements, found none; the last problem: %w", before, c.problem)
 }
 
-// longestGap returns how long the clients had to do without an acknowledgement since they were asked last.
+// longestGap returns the longest time without an acknowledgement since the last call.
 func (c *rowWriter) longestGap() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -573,10 +576,10 @@ func (c *rowWriter) longestGap() time.Duration {
 func (c *rowWriter) stopWriting() {
 	c.stop()
 	c.done.Wait()
-	_ = c.db.Close() // It was used already.
+	_ = c.db.Close() // The connection was used already.
 }
 
-// missingNumbers are the numbers that are not among the rows, one number a line.
+// missingNumbers returns the numbers that are not among the rows, one number a line.
 func missingNumbers(t *testing.T, numbers []int, rows string) []int {
 	t.Helper()
 	there := map[int]bool{}
@@ -608,7 +611,7 @@ func (e *podsEnv) tryQuery(t *testing.T, cluster string, index int, statements .
 	return e.tryRun(t, "", e.programs+"/kubectl", args...)
 }
 
-// expectEqualRows waits until all instances have the same rows, which needs that no client writes.
+// expectEqualRows waits until all instances have the same rows, which requires that no client writes.
 func (e *podsEnv) expectEqualRows(t *testing.T, cluster, table string, instances int) {
 	t.Helper()
 	eventually(t, "the rows of "+table+" are equal", func() error {

@@ -15,7 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestStopOfAnAppEndsByItself stops an app until a time that makes no sense, until one that passes while the manager is dead, and again.
+// TestStopOfAnAppEndsByItself stops an app with an invalid end, with an end that comes while the manager is
+// dead, and again.
 func TestStopOfAnAppEndsByItself(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
@@ -25,7 +26,7 @@ func TestStopOfAnAppEndsByItself(t *testing.T) {
 	h.ExpectCreated(t, app)
 	h.patch(t, "alice", app, annotated(cfApps().stop, map[string]string{torporv1alpha1.UntilAnnotation: "tomorrow", torporv1alpha1.ReasonAnnotation: "a bill"}))
 	h.WaitForEvent(t, metav1.NamespaceDefault, stoprecord.EventAnnotationIgnored, `found "tomorrow"`)
-	h.waitForStops(t, app, "it is recorded", [2]string{"alice"})
+	h.waitForStops(t, app, "the stop is recorded", [2]string{"alice"})
 	testenv.ExpectEqual(t, "why", "a bill", app.Status.Stops[0].Reason)
 
 	manager.KillAtOnce(t)
@@ -33,8 +34,8 @@ func TestStopOfAnAppEndsByItself(t *testing.T) {
 	h.patch(t, "alice", app, annotated(nil, map[string]string{torporv1alpha1.UntilAnnotation: "1ms"}))
 	h.InstallWebhooks(t, "https://"+h.webhooks, nil)
 	h.startManager(t)
-	h.waitForStops(t, app, "it has ended", [2]string{"alice", torporv1alpha1.UntilAnnotation})
-	h.WaitFor(t, "it is started", app, func() error {
+	h.waitForStops(t, app, "the stop has ended", [2]string{"alice", torporv1alpha1.UntilAnnotation})
+	h.WaitFor(t, "the app is started", app, func() error {
 		return testenv.ErrorIf(app.Spec.DesiredState != korifiv1alpha1.StartedState || app.Status.Stops[0].Requested, "found %s, %+v", app.Spec.DesiredState, app.Status.Stops)
 	})
 	h.WaitForEvent(t, metav1.NamespaceDefault, stoprecord.EventStopEnded, "The stop has ended by itself")
@@ -45,9 +46,9 @@ func TestStopOfAnAppEndsByItself(t *testing.T) {
 	}
 
 	h.patch(t, "bob", app, annotated(cfApps().stop, map[string]string{torporv1alpha1.UntilAnnotation: "8h"}))
-	h.waitForStops(t, app, "it is another stop", [2]string{"bob"}, [2]string{"alice", torporv1alpha1.UntilAnnotation})
+	h.waitForStops(t, app, "another stop is recorded", [2]string{"bob"}, [2]string{"alice", torporv1alpha1.UntilAnnotation})
 	h.patch(t, "carol", app, cfApps().start)
-	h.waitForStops(t, app, "a person starts it", [2]string{"bob", "carol"}, [2]string{"alice", torporv1alpha1.UntilAnnotation})
+	h.waitForStops(t, app, "a user starts the app", [2]string{"bob", "carol"}, [2]string{"alice", torporv1alpha1.UntilAnnotation})
 	if _, isLeft := app.Annotations[torporv1alpha1.UntilAnnotation]; isLeft {
 		t.Error("expected the end to go with the start")
 	}
@@ -58,7 +59,8 @@ func (h *hub) patch(t *testing.T, who string, obj client.Object, change map[stri
 	testenv.ExpectNoError(t, h.clientOf(t, who).Patch(t.Context(), obj, mergePatch(t, change), client.FieldOwner(anotherProgram)))
 }
 
-// waitForStops waits until the record of an app has these stops, each with who asked for it and who ended it.
+// waitForStops waits until the record of an app has these stops, each with its requester and the one who
+// ended it.
 func (h *hub) waitForStops(t *testing.T, app *korifiv1alpha1.CFApp, what string, want ...[2]string) {
 	t.Helper()
 	h.WaitFor(t, what, app, func() error {

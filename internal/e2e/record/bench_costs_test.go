@@ -20,15 +20,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// costs are what was spent since some moment: processor time and requests, by what they are of.
+// costs are the processor time and the requests since some moment, by their subjects.
 type costs struct {
 	hub, manager time.Duration
-	// writes are by resource and verb, of which conflicts were refused as such.
+	// writes are counted by resource and verb; conflicts are those that were refused as such.
 	writes    map[string]int
 	conflicts int
 }
 
-// readCosts reads what the API server, which has etcd in its process, and a manager have spent since each began.
+// readCosts reads what the API server, which has etcd in its process, and a manager have spent since their
+// starts.
 func (h *managedHub) readCosts(t *testing.T, manager *testenv.Process) costs {
 	t.Helper()
 	is := costs{hub: testenv.ReadProcessorTime(t, h.PID()), manager: testenv.ReadProcessorTime(t, manager.PID()), writes: map[string]int{}}
@@ -56,7 +57,7 @@ func (h *managedHub) readCosts(t *testing.T, manager *testenv.Process) costs {
 	return is
 }
 
-// note adds what was spent since then to the figures, and shows which writes there were.
+// note adds the costs since before to the figures, and logs the writes.
 func (c costs) note(t *testing.T, before costs, until string, figures map[string]float64) {
 	t.Helper()
 	total := 0

@@ -16,20 +16,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/stopadapter"
 )
 
-// sortLabel says which targets of the bench are of one sort.
+// sortLabel marks the targets of the bench of one sort.
 const sortLabel = "bench"
 
-// benchKind is a sort of targets: a kind, and who stops it.
+// benchKind is a sort of targets: a kind, and the requester of its stops.
 type benchKind struct {
 	kind
 	sort string
-	// isOfSlumber says that a Slumber stops it.
+	// isOfSlumber reports that a Slumber stops it.
 	isOfSlumber bool
-	// isBack reports whether an object is as it was before its stop.
+	// isBack reports whether an object is in its state before the stop.
 	isBack func(client.Object) bool
 }
 
-// benchKinds are all kinds that people stop, and two that a Slumber does: one that keeps its stop in the status, and one with a switch.
+// benchKinds returns all kinds that users stop, and two that a Slumber stops: one that keeps its stop in the
+// status, and one with a switch.
 func benchKinds() (all []benchKind) {
 	hasEnded := func(k kind) func(client.Object) bool {
 		return func(o client.Object) bool { return k.records(o)[0][0].EndedAt != nil }
@@ -37,7 +38,7 @@ func benchKinds() (all []benchKind) {
 	for _, k := range kinds() {
 		one := benchKind{kind: k, sort: k.name, isBack: func(o client.Object) bool { return !k.isStopped(o) && isRestored(o) }}
 		if k.name == clusterDeployments().name {
-			one.isBack = hasEnded(k) // Nobody writes the spec of a ClusterDeployment: the record alone says it.
+			one.isBack = hasEnded(k) // The spec of a ClusterDeployment is not written: only the record shows the end.
 		}
 		all = append(all, one)
 	}
@@ -54,7 +55,7 @@ func benchKinds() (all []benchKind) {
 		benchKind{kind: workloads, sort: "DeploymentOfSlumber", isOfSlumber: true, isBack: isRestored})
 }
 
-// isRestored reports whether a switch is set back, where there is one.
+// isRestored reports whether a switch is reset, if there is one.
 func isRestored(o client.Object) bool {
 	isScaled := true
 	switch o := o.(type) {
@@ -66,7 +67,7 @@ func isRestored(o client.Object) bool {
 	return isScaled && len(stopadapter.ReadSwitch(o).Saved) == 0
 }
 
-// readScheduled has the stops of the only Slumber; none yet is an empty list.
+// readScheduled returns the stops of the only Slumber; an empty list if there are none yet.
 func readScheduled(stops []torporv1alpha1.ScheduledStop) [][]torporv1alpha1.StopRecord {
 	if len(stops) == 0 {
 		return [][]torporv1alpha1.StopRecord{nil}
@@ -74,7 +75,7 @@ func readScheduled(stops []torporv1alpha1.ScheduledStop) [][]torporv1alpha1.Stop
 	return [][]torporv1alpha1.StopRecord{stops[0].Stops}
 }
 
-// createSlumber has everything of its sorts sleep from a while ago until a time, which is a whole minute.
+// createSlumber has all objects of its sorts sleep from a while ago until a time, which is a whole minute.
 func (h *managedHub) createSlumber(t *testing.T, until time.Time) {
 	t.Helper()
 	moment := func(at time.Time) string { return fmt.Sprintf("%d %d * * *", at.UTC().Minute(), at.UTC().Hour()) }

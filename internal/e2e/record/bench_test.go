@@ -34,8 +34,9 @@ const (
 	p99           = 0.99
 )
 
-// TestBenchRecord measures how soon a thousand stops end whose time was over while no manager ran, what admission costs a request, and how
-// long a table of five thousand objects takes. Figures are not judged here, but that no stop ends twice is.
+// TestBenchRecord measures how soon a thousand stops end whose time was over while no manager ran, the costs
+// of admission for a request, and the time of a table of five thousand objects. The test does not judge the
+// figures, but requires that no stop ends twice.
 func TestBenchRecord(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: expected `make bench NAME=record`")
@@ -44,7 +45,7 @@ func TestBenchRecord(t *testing.T) {
 	manager := h.startManager(t)
 	h.waitUntilNoted(t)
 	figures := map[string]float64{}
-	until := time.Now().Add(outage + time.Minute).Truncate(time.Minute) // That of a Slumber is a whole minute.
+	until := time.Now().Add(outage + time.Minute).Truncate(time.Minute) // A Slumber's end is a whole minute.
 	h.createSlumber(t, until)
 	h.createStopped(t, benchTargets, until)
 	testenv.Eventually(t, "all stops are recorded", func() error { return h.expectRecords(t, false) })
@@ -58,10 +59,11 @@ func TestBenchRecord(t *testing.T) {
 	testenv.Eventually(t, "the manager's caches are filled", h.expectReady)
 	began, before := time.Now(), h.readCosts(t, manager)
 	awaited := &benchTarget{}
-	testenv.Eventually(t, "all switches are set back", func() error { return h.expectSetBack(t, awaited) })
+	testenv.Eventually(t, "all switches are reset", func() error { return h.expectSetBack(t, awaited) })
 	figures["until_1000_resume_seconds"] = time.Since(began).Seconds()
 	h.readCosts(t, manager).note(t, before, "back", figures)
-	// The record of a MySQLCluster follows with the report of the pass that makes what was held up, which is fifteen objects for each here.
+	// The record of a MySQLCluster follows with the report of the pass that creates the delayed objects,
+	// which are fifteen for each cluster here.
 	testenv.Eventually(t, "all ends are recorded", func() error { return h.expectRecords(t, true) })
 	figures["until_1000_recorded_seconds"] = time.Since(began).Seconds()
 	h.readCosts(t, manager).note(t, before, "recorded", figures)
@@ -70,10 +72,10 @@ func TestBenchRecord(t *testing.T) {
 	h.benchAdmission(t, figures)
 	h.createMany(t, "many", benchMany-benchTargets)
 	figures["status_all_p99_seconds"] = h.benchStatus(t)
-	testenv.MergeFigures(t, "record.json", figures) // That of the page is another benchmark's.
+	testenv.MergeFigures(t, "record.json", figures) // The figures of the page come from another benchmark.
 }
 
-// createStopped makes objects of all kinds that are stopped until a time.
+// createStopped creates objects of all kinds that are stopped until a time.
 func (h *managedHub) createStopped(t *testing.T, count int, until time.Time) {
 	t.Helper()
 	said := map[string]string{torporv1alpha1.UntilAnnotation: until.UTC().Format(time.RFC3339), torporv1alpha1.ReasonAnnotation: "bench"}
@@ -108,7 +110,7 @@ func (h *managedHub) createStopped(t *testing.T, count int, until time.Time) {
 	testenv.ExpectNoError(t, writers.Wait())
 }
 
-// createMany makes ClusterDeployments that run.
+// createMany creates running ClusterDeployments.
 func (h *managedHub) createMany(t *testing.T, prefix string, count int) {
 	t.Helper()
 	var writers errgroup.Group
@@ -120,7 +122,8 @@ func (h *managedHub) createMany(t *testing.T, prefix string, count int) {
 	testenv.ExpectNoError(t, writers.Wait())
 }
 
-// expectRecords looks whether every switch has one stop, which holds or has ended by itself, and whether no app was restarted beside that.
+// expectRecords checks that every switch has one stop, which is in effect or has ended, and that no app was
+// restarted additionally.
 func (h *managedHub) expectRecords(t *testing.T, hasEnded bool) error {
 	t.Helper()
 	return h.eachTarget(t, func(k benchKind, obj client.Object) error {
@@ -139,8 +142,8 @@ func (h *managedHub) expectRecords(t *testing.T, hasEnded bool) error {
 	})
 }
 
-// expectSetBack looks whether nothing is stopped any more. It looks at what was still stopped alone until that is back: to list a thousand objects ten
-// times a second would take a third of the processors.
+// expectSetBack checks that nothing is stopped any more. It reads only the objects that were still stopped:
+// listing a thousand objects ten times a second would take a third of the processors.
 func (h *managedHub) expectSetBack(t *testing.T, awaited *benchTarget) error {
 	t.Helper()
 	isStopped := func(k benchKind, obj client.Object) error {
@@ -187,7 +190,7 @@ func (h *managedHub) eachTarget(t *testing.T, visit func(benchKind, client.Objec
 	return nil
 }
 
-// expectReady asks the manager whether it has begun.
+// expectReady checks whether the manager is ready.
 func (h *managedHub) expectReady() error {
 	answer, err := http.Get("http://" + h.probes + "/readyz")
 	if err != nil {
@@ -199,7 +202,8 @@ func (h *managedHub) expectReady() error {
 	return testenv.ErrorIf(answer.StatusCode != http.StatusOK, "found status %d", answer.StatusCode)
 }
 
-// benchAdmission measures requests that flip a ClusterDeployment's switch, with the policies that note who does it and without.
+// benchAdmission measures requests that flip a ClusterDeployment's switch, with the policies that record
+// requesters and without.
 func (h *managedHub) benchAdmission(t *testing.T, figures map[string]float64) {
 	t.Helper()
 	k := clusterDeployments()

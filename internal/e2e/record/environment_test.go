@@ -20,10 +20,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// olderKubernetes serves no policies that note who stops something.
+// olderKubernetes does not serve the policies that record requesters.
 const olderKubernetes = "1.33"
 
-// anotherProgram is a field manager, which says nothing about who sends a request.
+// anotherProgram is a field manager, which does not identify the sender of a request.
 const anotherProgram = "another-program"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hub is an API server with the policies of some features, and manager is it with the rights of the manager and no more.
+// hub is an API server with the policies of some features, and manager is the same hub with the rights of the
+// manager only.
 type hub struct {
 	*testenv.Environment
 	manager *testenv.Environment
@@ -41,18 +42,18 @@ func newHub(t testing.TB, features ...string) *hub {
 	t.Helper()
 	h := enableManager(t, testenv.Start(t))
 	for _, feature := range features {
-		h.ApplyManifest(t, "record/"+feature+".yaml") // The API server follows it a moment later.
+		h.ApplyManifest(t, "record/"+feature+".yaml") // The API server applies it a moment later.
 	}
 	return h
 }
 
-// newOlderHub is one whose API server knows nothing of such policies.
+// newOlderHub returns a hub whose API server does not serve such policies.
 func newOlderHub(t testing.TB) *hub {
 	t.Helper()
 	return enableManager(t, testenv.StartOlder(t, olderKubernetes))
 }
 
-// enableManager gives the manager its rights, and lets the API server refuse false names.
+// enableManager gives the manager its rights, and has the API server refuse false names.
 func enableManager(t testing.TB, env *testenv.Environment) *hub {
 	t.Helper()
 	h := &hub{Environment: env}
@@ -67,7 +68,7 @@ func (h *hub) name(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}
 }
 
-// clientOf returns a client of a person who may do anything.
+// clientOf returns a client of a user who may do anything.
 func (h *hub) clientOf(t *testing.T, who string) client.Client {
 	t.Helper()
 	c, err := client.New(h.ImpersonateUser(who, "system:masters"), client.Options{Scheme: h.Client.Scheme(), Mapper: h.Client.RESTMapper()})
@@ -75,7 +76,7 @@ func (h *hub) clientOf(t *testing.T, who string) client.Client {
 	return c
 }
 
-// removePolicy takes away the policy that notes requesters, which the API server follows a moment later.
+// removePolicy removes the policy that records requesters; the API server follows a moment later.
 func (h *hub) removePolicy(t *testing.T, policy string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: policy}
@@ -85,7 +86,7 @@ func (h *hub) removePolicy(t *testing.T, policy string) {
 	))
 }
 
-// removeWebhooks lets everybody change apps while no manager runs.
+// removeWebhooks allows changes of apps while no manager runs.
 func (h *hub) removeWebhooks(t *testing.T) {
 	t.Helper()
 	for _, configurations := range []client.Object{&admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}} {
@@ -93,7 +94,7 @@ func (h *hub) removeWebhooks(t *testing.T) {
 	}
 }
 
-// expectColumn looks for a person where kubectl shows one.
+// expectColumn expects a user in a column of kubectl.
 func (h *hub) expectColumn(t *testing.T, of schema.GroupVersionResource, obj client.Object, column, want string) {
 	t.Helper()
 	table := h.GetTable(t, of, client.ObjectKeyFromObject(obj))

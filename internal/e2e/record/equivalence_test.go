@@ -33,14 +33,14 @@ const (
 	heldFinalizer                   = "example.com/held"
 )
 
-// webhookHub is an API server of an older version, which asks a webhook in the test's own process.
+// webhookHub is an API server of an older version, which calls a webhook in the test's own process.
 type webhookHub struct {
 	*hub
-	// questions counts what it was asked.
+	// questions counts the calls.
 	questions *atomic.Int32
 }
 
-// countingServer is as much of a webhook server as the webhook needs.
+// countingServer implements as much of a webhook server as the webhook needs.
 type countingServer struct {
 	webhook.Server
 	mux       *http.ServeMux
@@ -63,7 +63,7 @@ func newWebhookHub(t *testing.T) *webhookHub {
 	return &webhookHub{h, questions}
 }
 
-// serveRecordWebhooks answers the API server in the test's own process, and counts what it is asked.
+// serveRecordWebhooks answers the API server in the test's own process, and counts the calls.
 func (h *hub) serveRecordWebhooks(t *testing.T) *atomic.Int32 {
 	t.Helper()
 	server := countingServer{mux: http.NewServeMux(), questions: &atomic.Int32{}}
@@ -72,7 +72,7 @@ func (h *hub) serveRecordWebhooks(t *testing.T) *atomic.Int32 {
 	return server.questions
 }
 
-// installRecordWebhooks has the API server ask a handler of the test's own.
+// installRecordWebhooks has the API server call a handler of the test.
 func (h *hub) installRecordWebhooks(t *testing.T, answers http.Handler) {
 	t.Helper()
 	web := httptest.NewTLSServer(answers)
@@ -80,12 +80,12 @@ func (h *hub) installRecordWebhooks(t *testing.T, answers http.Handler) {
 	h.InstallRecordWebhooks(t, web.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), features()...)
 }
 
-// notedKind is one whose annotations are compared, and what requests say of it.
+// notedKind is a kind whose annotations are compared, with the values in requests.
 type notedKind struct {
 	kind
 	// switches and others are annotations, with the values that they get.
 	switches, others map[string][]string
-	// field is the one of the spec that requests change, and values what they make of it.
+	// field is the field of the spec that requests change, and values are its values.
 	field  string
 	values []any
 }
@@ -134,12 +134,12 @@ func union(all ...map[string][]string) map[string][]string {
 	return one
 }
 
-// generatedRequest is one that is sent to both API servers.
+// generatedRequest is a request that is sent to both API servers.
 type generatedRequest struct {
 	method, user, fieldManager string
-	// annotations are set, and removed that have no value.
+	// annotations are set; those without a value are removed.
 	annotations map[string]*string
-	// spec are fields that are set; none if it is nil.
+	// spec are fields that are set; nil sets none.
 	spec map[string]any
 }
 
@@ -169,7 +169,7 @@ func (k notedKind) generate(random *rand.Rand) generatedRequest {
 	return r
 }
 
-// change is the request as the fields of a merge patch.
+// change returns the request as the fields of a merge patch.
 func (r generatedRequest) change() map[string]any {
 	annotations := map[string]any{}
 	for name, value := range r.annotations {
@@ -184,7 +184,7 @@ func (r generatedRequest) change() map[string]any {
 	return change
 }
 
-// mergeInto makes the change of an object that is sent as a whole.
+// mergeInto applies the change to an object that is sent as a whole.
 func (r generatedRequest) mergeInto(t *testing.T, obj client.Object) {
 	t.Helper()
 	set := r.change()
@@ -239,14 +239,15 @@ func (r generatedRequest) apply(t *testing.T, c client.Client, obj client.Object
 	return c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
 }
 
-// comparedObject is one of the two that get the same requests.
+// comparedObject is one of the two objects that get the same requests.
 type comparedObject struct {
 	hub      *hub
 	obj      client.Object
 	versions []string
 }
 
-// send returns what the annotations say then, with steps in place of versions: an API server may write what changes nothing, or leave it.
+// send returns the resulting annotations, with steps in place of versions: for a request that changes
+// nothing, an API server may write or not.
 func (o *comparedObject) send(t *testing.T, r generatedRequest) (map[string]string, string) {
 	t.Helper()
 	err := r.send(t, o.hub.clientOf(t, r.user), o.obj)
@@ -264,7 +265,8 @@ func (o *comparedObject) send(t *testing.T, r generatedRequest) (map[string]stri
 	return found, string(k8serrors.ReasonForError(err))
 }
 
-// TestTheWebhookNotesWhatThePoliciesDo sends the same requests to an API server with the policies and to one that asks the webhook.
+// TestTheWebhookNotesWhatThePoliciesDo sends the same requests to an API server with the policies and to one
+// that calls the webhook.
 func TestTheWebhookNotesWhatThePoliciesDo(t *testing.T) {
 	t.Parallel()
 	byPolicies, byWebhook := newHub(t, features()...), newWebhookHub(t).hub
@@ -276,9 +278,9 @@ func TestTheWebhookNotesWhatThePoliciesDo(t *testing.T) {
 	}
 	expectSameNotes(t, byPolicies, byWebhook, "alone", objectsOfKind)
 
-	t.Log("Both at once note what each of them does.")
+	t.Log("The policies and the webhook together record the same as each of them.")
 	questions := byPolicies.serveRecordWebhooks(t)
-	testenv.Eventually(t, "the webhook is asked beside the policies", func() error {
+	testenv.Eventually(t, "the webhook is called in addition to the policies", func() error {
 		tried := clusterDeployments().build(t, byPolicies, "tried")
 		merge(t, tried, clusterDeployments().stop)
 		err := byPolicies.Client.Create(t.Context(), tried, client.DryRunAll)
@@ -322,7 +324,8 @@ func expectSameNotes(t *testing.T, one, other *hub, prefix string, objects int) 
 	}
 }
 
-// waitUntilForgeriesAreRefused waits for the policies that refuse names where nothing is noted, as of what is being deleted.
+// waitUntilForgeriesAreRefused waits for the policies that refuse false names where no requester is recorded,
+// such as for an object that is being deleted.
 func (h *hub) waitUntilForgeriesAreRefused(t *testing.T, k kind) {
 	t.Helper()
 	probe := comparedObject{hub: h, obj: k.build(t, h, "forged")}
@@ -335,7 +338,7 @@ func (h *hub) waitUntilForgeriesAreRefused(t *testing.T, k kind) {
 	})
 }
 
-// delete begins a deletion that a finalizer keeps from its end.
+// delete begins a deletion that a finalizer keeps from completing.
 func (o *comparedObject) delete(t *testing.T) {
 	t.Helper()
 	held := map[string]any{"metadata": map[string]any{"finalizers": []string{heldFinalizer}}}
@@ -344,7 +347,8 @@ func (o *comparedObject) delete(t *testing.T) {
 	testenv.ExpectNoError(t, o.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o.obj), o.obj))
 }
 
-// TestTheWebhookIsAskedOnlyAboutStops changes what is not noted, as the manager and its users do all day.
+// TestTheWebhookIsAskedOnlyAboutStops makes changes that are not recorded, as the manager and its users do
+// all day.
 func TestTheWebhookIsAskedOnlyAboutStops(t *testing.T) {
 	t.Parallel()
 	h := newWebhookHub(t)
@@ -361,7 +365,7 @@ func TestTheWebhookIsAskedOnlyAboutStops(t *testing.T) {
 		}
 		testenv.ExpectNoError(t, h.Client.Patch(t.Context(), obj, mergePatch(t, annotate(torporv1alpha1.StopsAnnotation, "[]")), client.FieldOwner("torpor-workloads")))
 		testenv.ExpectNoError(t, h.Client.Patch(t.Context(), obj, mergePatch(t, annotate(torporv1alpha1.StopsAnnotation, "[{}]")), client.FieldOwner("torpor-workloads")))
-		testenv.ExpectEqual(t, "questions about what stops no "+k.name, before, h.questions.Load())
+		testenv.ExpectEqual(t, "calls for changes that stop no "+k.name, before, h.questions.Load())
 		h.patch(t, "alice", obj, k.stop)
 		if h.questions.Load() == before || obj.GetAnnotations()[k.notes[0]] != "alice" {
 			t.Errorf("%s: expected a question about a stop and alice noted, found %v", k.name, obj.GetAnnotations())

@@ -20,15 +20,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestPluginStopsAndStartsEveryExample has people stop and start an object of each StopAdapter of the examples with kubectl torpor, beside the
-// manager's own program: status says what became of it and who did that, and a start brings back exactly what was there.
+// TestPluginStopsAndStartsEveryExample has users stop and start an object of each StopAdapter of the examples
+// with kubectl torpor, while the manager's own program runs: status reports the state and the requester, and
+// a start restores exactly the old fields.
 func TestPluginStopsAndStartsEveryExample(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
 	h.startManager(t)
 	h.waitUntilNoted(t)
 	for _, o := range testenv.ListForeignObjects() {
-		if o.Example != "flux-kustomization" { // That one is there.
+		if o.Example != "flux-kustomization" { // The others are already there.
 			h.ApplyManifest(t, filepath.Join("..", "examples", "stopadapters", o.Example+".yaml"))
 		}
 	}
@@ -50,7 +51,7 @@ func (h *managedHub) stopAndStart(t *testing.T, o testenv.ForeignObject) {
 	h.ExpectCreated(t, u)
 	before, name := u.DeepCopy(), adapter.Name+"/example"
 	h.runPlugin(t, "alice", exit.Done, "stop", name, "--reason", "no budget", "--until", "8h")
-	h.WaitFor(t, "alice stops it", u, func() error {
+	h.WaitFor(t, "alice stops the object", u, func() error {
 		is := stopadapter.ReadSwitch(u)
 		return testenv.ErrorIf(!is.IsKept(u) || len(is.Records) != 1 || is.Records[0].By != "alice", "found %v", u.GetAnnotations())
 	})
@@ -62,7 +63,7 @@ func (h *managedHub) stopAndStart(t *testing.T, o testenv.ForeignObject) {
 	h.runPlugin(t, "alice", exit.Done, "stop", name, "--wait")
 	h.expectStatus(t, name, foreignStatus{State: "stopped", By: "alice", Reason: "no budget", UntilBy: "alice", Stopped: true})
 	h.runPlugin(t, "carol", exit.Done, "start", name)
-	h.WaitFor(t, "carol starts it", u, func() error {
+	h.WaitFor(t, "carol starts the object", u, func() error {
 		is := stopadapter.ReadSwitch(u)
 		return testenv.ErrorIf(len(is.Saved) > 0 || len(is.Records) != 1 || is.Records[0].StartedBy != "carol", "found %v", u.GetAnnotations())
 	})
@@ -77,7 +78,7 @@ func (h *managedHub) stopAndStart(t *testing.T, o testenv.ForeignObject) {
 	}
 }
 
-// foreignAnnotations are those that are not about stops.
+// foreignAnnotations returns the annotations that do not concern stops.
 func foreignAnnotations(u *unstructured.Unstructured) map[string]string {
 	found := map[string]string{}
 	for name, value := range u.GetAnnotations() {

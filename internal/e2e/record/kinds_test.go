@@ -20,36 +20,37 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// kind is one that can be stopped, as this package's tests treat all of them.
+// kind is a kind that can be stopped, as this package's tests treat all of them.
 type kind struct {
 	name string
 	// build returns an object that is not stopped.
 	build func(t testing.TB, h *hub, name string) client.Object
-	// argument is what the plugin takes; the name in lower case if it is empty.
+	// argument is the argument of the plugin; the name in lower case if it is empty.
 	argument string
-	// isScaled says that Pods are made of it, which nobody does here.
+	// isScaled reports that its objects have Pods, which no controller creates here.
 	isScaled bool
-	// list makes an empty list of them.
+	// list returns an empty list of the kind.
 	list func() client.ObjectList
-	// switches are the fields that stop it, and start it again.
+	// stop and start are the fields that stop an object, and start it again.
 	stop, start map[string]any
-	// notes are the annotations that name who stopped it; startNotes those that name who started it.
+	// notes are the annotations with the requester of a stop; startNotes those with the requester of a start.
 	notes, startNotes []string
-	// refusesForgery says that a request which only changes who is named is an error. Elsewhere it is put right.
+	// refusesForgery reports that a request which only changes the recorded requester is an error. For other
+	// kinds it is corrected.
 	refusesForgery bool
-	// isStoppedWhenNew says that an object which is made stopped has been stopped by its maker.
+	// isStoppedWhenNew reports that an object which is created stopped has been stopped by its creator.
 	isStoppedWhenNew bool
-	// isStopped reports what the switch says, and records returns the lists of stops, one of each switch.
+	// isStopped reports the state of the switch, and records returns the lists of stops, one for each switch.
 	isStopped func(client.Object) bool
 	records   func(client.Object) [][]torporv1alpha1.StopRecord
 }
 
-// pageName is what the page calls it.
+// pageName is the name on the page.
 func (k kind) pageName() string { return cmp.Or(k.argument, k.name) }
 
 func kinds() []kind { return append(ownKinds(), switchedKinds()...) }
 
-// ownKinds are those whose status Torpor writes.
+// ownKinds returns the kinds whose status Torpor writes.
 func ownKinds() []kind { return []kind{clusterDeployments(), mysqlClusters(), cfApps()} }
 
 func clusterDeployments() kind {
@@ -147,7 +148,7 @@ func annotated(change map[string]any, annotations map[string]string) map[string]
 	return changed
 }
 
-// mergePatch is the patch of a change.
+// mergePatch returns the patch of a change.
 func mergePatch(t testing.TB, change map[string]any) client.Patch {
 	t.Helper()
 	patch, err := json.Marshal(change)
@@ -167,7 +168,7 @@ func newManagedHub(t testing.TB) *managedHub {
 	return manageHub(t, newHub(t, features()...), binary)
 }
 
-// newOlderManagedHub has webhooks in place of policies, of which its API server knows nothing.
+// newOlderManagedHub has webhooks in place of policies, which its API server does not serve.
 func newOlderManagedHub(t testing.TB) *managedHub {
 	t.Helper()
 	binary := managerBinary(t)
@@ -176,7 +177,7 @@ func newOlderManagedHub(t testing.TB) *managedHub {
 	return h
 }
 
-// features are those of whose kinds it is noted who stops them.
+// features returns the features for whose kinds requesters are recorded.
 func features() []string { return []string{"hibernation", "mysql", "slumber", "workloads"} }
 
 func managerBinary(t testing.TB) string {
@@ -205,7 +206,7 @@ func (h *managedHub) startManager(t testing.TB, flags ...string) *testenv.Proces
 	}, flags...), nil)
 }
 
-// waitUntilNoted waits until the API server notes who stops things of every kind.
+// waitUntilNoted waits until the API server records the requesters of every kind.
 func (h *managedHub) waitUntilNoted(t testing.TB) {
 	t.Helper()
 	h.WaitForAppAdmission(t, metav1.NamespaceDefault, korifiv1alpha1.FirstRevision)
@@ -230,7 +231,7 @@ func (h *hub) waitUntilKindsAreNoted(t testing.TB) {
 	}
 }
 
-// merge makes a change of an object that is not sent yet.
+// merge applies a change to an object that is not sent yet.
 func merge(t testing.TB, obj client.Object, change map[string]any) {
 	t.Helper()
 	if metadata, ok := change["metadata"].(map[string]any); ok {

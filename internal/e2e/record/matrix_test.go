@@ -24,10 +24,10 @@ const (
 	forged  = "the-ceo"
 )
 
-// role is a person or a program, and the way in which it writes.
+// role is a user or a program, and the way in which it writes.
 type role struct {
 	name string
-	// user is who the API server knows it as.
+	// user is its name at the API server.
 	user string
 	// connect returns its configuration.
 	connect func(*hub) *rest.Config
@@ -84,19 +84,19 @@ func replaceObject(t *testing.T, c client.Client, obj client.Object, change map[
 	}
 }
 
-// verb is something that people do to a switch.
+// verb is an action of users on a switch.
 type verb struct {
 	name string
-	// before is what somebody else did, and change what is done then.
+	// before are earlier changes by another user, and change is the change of this verb.
 	before []func(kind) map[string]any
 	change func(kind) map[string]any
-	// editsOnlyNote says that the change names somebody else and does nothing more.
+	// editsOnlyNote reports that the change names another user and does nothing more.
 	editsOnlyNote bool
-	// skips says that the change keeps Slumbers away.
+	// skips reports that the change makes Slumbers skip the object.
 	skips bool
-	// creates says that the change is one of an object that is not there yet.
+	// creates reports that the change creates the object.
 	creates bool
-	// stoppedBy and startedBy are expected in the record: the user in place of you.
+	// stoppedBy and startedBy are expected in the record, with the user in place of you.
 	stoppedBy, startedBy string
 }
 
@@ -121,7 +121,7 @@ func verbs() []verb {
 	return []verb{
 		{name: "stop", change: stop, stoppedBy: you},
 		{name: "start", before: steps{stop}, change: start, stoppedBy: earlier, startedBy: you},
-		{name: "stop as somebody else", change: with(stop, notes, forged), stoppedBy: you},
+		{name: "stop as another user", change: with(stop, notes, forged), stoppedBy: you},
 		{name: "edit the note", before: steps{stop}, change: with(nothing, notes, forged), editsOnlyNote: true, stoppedBy: earlier},
 		{name: "prolong", before: steps{with(stop, until, "8h")}, change: with(with(nothing, until, "9h"), untilNotes, "9h by "+forged), stoppedBy: earlier},
 		{name: "skip", before: steps{stop}, change: skip, skips: true, stoppedBy: earlier},
@@ -130,7 +130,7 @@ func verbs() []verb {
 	}
 }
 
-// cell is one of the matrix.
+// cell is a cell of the matrix.
 type cell struct {
 	kind kind
 	verb verb
@@ -142,13 +142,14 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s %s as %s", c.verb.name, c.kind.name, c.role.name)
 }
 
-// TestEveryoneIsNamed has each role do each thing to each kind: 56 cells of each, in the record and on the page.
+// TestEveryoneIsNamed has each role perform each verb on each kind: 56 cells for each kind, in the record and
+// on the page.
 func TestEveryoneIsNamed(t *testing.T) {
 	t.Parallel()
 	newManagedHub(t).expectEveryoneNamed(t, roles(), 392)
 }
 
-// TestEveryoneIsNamedByTheWebhook has three roles do so where the API server serves no policies that could note them.
+// TestEveryoneIsNamedByTheWebhook has three roles do so where the API server does not serve the policies.
 func TestEveryoneIsNamedByTheWebhook(t *testing.T) {
 	t.Parallel()
 	forger, applier, replacer := roles()[1], roles()[4], roles()[5]
@@ -179,7 +180,7 @@ func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 		}
 	}
 	for _, c := range cells {
-		if c.verb.startedBy != "" { // A stop that is over before the manager sees it is in no record.
+		if c.verb.startedBy != "" { // A stop that is over before the manager observes it is in no record.
 			c.expectRecord(t, h.hub, earlier, "")
 		}
 		c.run(t, clients[c.role.user])
@@ -198,7 +199,7 @@ func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventRestored, "started by "+roles[1].user)
 }
 
-// allowCarol lets carol do what she has to, and no more.
+// allowCarol gives carol the rights that she needs, and no more.
 func (h *managedHub) allowCarol(t *testing.T) {
 	t.Helper()
 	h.GrantRights(t, "carol", rbacv1.PolicyRule{
@@ -210,7 +211,7 @@ func (h *managedHub) allowCarol(t *testing.T) {
 	})
 }
 
-// prepare does what was done before, by somebody else.
+// prepare makes the earlier changes, as another user.
 func (c cell) prepare(t *testing.T, sender client.Client) {
 	t.Helper()
 	if c.verb.creates {
@@ -246,7 +247,7 @@ func (c cell) expectSent(t *testing.T, err error) {
 	}
 }
 
-// expectNotes looks at what admission has written into the request itself.
+// expectNotes checks the annotations that admission has written into the request itself.
 func (c cell) expectNotes(t *testing.T) {
 	t.Helper()
 	names, want := c.kind.notes, c.nameOf(c.verb.stoppedBy)

@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// mysqlHub is an API server with a MySQLCluster, of which no server runs, and its controllers.
+// mysqlHub is an API server with a MySQLCluster without running servers, and its controllers.
 type mysqlHub struct {
 	*hub
 	cluster *mocov1beta2.MySQLCluster
@@ -41,7 +41,8 @@ func newMySQLHub(t *testing.T) *mysqlHub {
 	return h
 }
 
-// expectNoted tries whether the API server notes who makes a stopped cluster. Its admission knows a new kind only after a while.
+// expectNoted checks whether the API server records the creator of a stopped cluster. Its admission learns of
+// a new kind only after a while.
 func (h *mysqlHub) expectNoted(t *testing.T, want bool) error {
 	t.Helper()
 	tried := testenv.BuildMySQLCluster(t, h.name("tried"), 1)
@@ -72,7 +73,8 @@ func setUpClustering(mgr ctrl.Manager) error {
 	return nil
 }
 
-// annotate writes annotations as a person, with a field manager that says something else. Those that are empty are removed.
+// annotate writes annotations as a user, with a field manager that names another program. Empty values remove
+// annotations.
 func (h *hub) annotate(t *testing.T, who string, obj client.Object, annotations map[string]string) {
 	t.Helper()
 	values := map[string]*string{}
@@ -86,7 +88,8 @@ func (h *hub) annotate(t *testing.T, who string, obj client.Object, annotations 
 	testenv.ExpectNoError(t, h.clientOf(t, who).Patch(t.Context(), obj, client.RawPatch(client.Merge.Type(), patch), client.FieldOwner(anotherProgram)))
 }
 
-// expectStops waits until each record begins with a stop by one person and ended by another; an empty one means that it holds.
+// expectStops waits until each record begins with a stop with the given requester and the one who ended it;
+// empty if the stop is in effect.
 func (h *mysqlHub) expectStops(t *testing.T, what string, clusteringBy, reconciliationBy, instancesBy [2]string) {
 	t.Helper()
 	h.WaitFor(t, what, h.cluster, func() error {
@@ -113,7 +116,8 @@ func (h *mysqlHub) expectStops(t *testing.T, what string, clusteringBy, reconcil
 	})
 }
 
-// TestStopsOfAMySQLClusterAreNoted stops each part as another person, with forged names, and lets others start it again.
+// TestStopsOfAMySQLClusterAreNoted stops each part as another user, with forged names, and lets others start
+// it again.
 func TestStopsOfAMySQLClusterAreNoted(t *testing.T) {
 	t.Parallel()
 	h := newMySQLHub(t)
@@ -138,10 +142,10 @@ func TestStopsOfAMySQLClusterAreNoted(t *testing.T) {
 		testenv.ExpectEqual(t, annotation, want, h.cluster.Annotations[annotation])
 	}
 	if stop := h.cluster.Status.ReconciliationStops[0]; stop.Reason != "a change of disks" || stop.RequestedUntil != "8h" {
-		t.Errorf("expected what is said of all stops, found %+v", stop)
+		t.Errorf("expected the end and the reason of all stops, found %+v", stop)
 	}
 	if pause := h.cluster.Status.Pause; pause == nil || pause.Clustering.By != "alice" || pause.Reconciliation.By != "bob" {
-		t.Errorf("expected who asked in status.pause, found %+v", pause)
+		t.Errorf("expected the requester in status.pause, found %+v", pause)
 	}
 	h.expectColumn(t, mocov1beta2.GroupVersion().WithResource("mysqlclusters"), h.cluster, "By", "alice")
 
@@ -154,7 +158,7 @@ func TestStopsOfAMySQLClusterAreNoted(t *testing.T) {
 		}
 	}
 	h.expectStops(t, "dave starts two of three", [2]string{"alice", "dave"}, [2]string{"bob"}, [2]string{"carol", "dave"})
-	testenv.ExpectEqual(t, "what is said of the last stop", "8h", h.cluster.Annotations[torporv1alpha1.UntilAnnotation])
+	testenv.ExpectEqual(t, "the end of the last stop", "8h", h.cluster.Annotations[torporv1alpha1.UntilAnnotation])
 	h.annotate(t, "erin", h.cluster, map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: ""})
 	h.expectStops(t, "erin starts the last", [2]string{"alice", "dave"}, [2]string{"bob", "erin"}, [2]string{"carol", "dave"})
 	for _, leftover := range []string{torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation} {
@@ -164,7 +168,7 @@ func TestStopsOfAMySQLClusterAreNoted(t *testing.T) {
 	}
 }
 
-// TestStopsOfAMySQLClusterEndByThemselves gives an end as a duration, and one that makes no sense.
+// TestStopsOfAMySQLClusterEndByThemselves sets an end as a duration, and an invalid one.
 func TestStopsOfAMySQLClusterEndByThemselves(t *testing.T) {
 	t.Parallel()
 	h := newMySQLHub(t)
@@ -188,7 +192,8 @@ func TestStopsOfAMySQLClusterEndByThemselves(t *testing.T) {
 	})
 }
 
-// TestTheEndOfAStopIsRecordedAfterAnOutage changes the end of stops while no manager runs, so that it is over when the next one begins.
+// TestTheEndOfAStopIsRecordedAfterAnOutage changes the end of stops while no manager runs, so that it is over
+// when the next one begins.
 func TestTheEndOfAStopIsRecordedAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	h := newMySQLHub(t)
@@ -205,7 +210,7 @@ func TestTheEndOfAStopIsRecordedAfterAnOutage(t *testing.T) {
 	testenv.Eventually(t, "the time is over", func() error { return testenv.ErrorIf(time.Since(changed) <= rest, "it is not yet") })
 	stopClustering := testenv.StartManager(t, h.manager, setUpClustering)
 	byItself := [2]string{"alice", torporv1alpha1.UntilAnnotation}
-	h.expectStops(t, "clustering goes on before the other controller has looked", byItself, holds, byItself)
+	h.expectStops(t, "clustering goes on before a pass of the other controller", byItself, holds, byItself)
 	stopClustering()
 	testenv.StartManager(t, h.manager, setUpMySQL)
 	h.expectStops(t, "all end by themselves", byItself, byItself, byItself)
@@ -224,9 +229,9 @@ func TestStopThatNobodyNotes(t *testing.T) {
 	testenv.Eventually(t, "requests are not noted", func() error { return h.expectNoted(t, false) })
 	forged := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true",%q:"the-ceo"}}}`, mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ClusteringRequestedByAnnotation)
 	testenv.ExpectRefused(t, h.clientOf(t, "carol").Patch(t.Context(), h.cluster.DeepCopy(), client.RawPatch(client.Merge.Type(), forged)),
-		"expected carol, who sends this, or what it was; found another name")
+		"expected carol, the user of the request, or the earlier value; found another name")
 	h.annotate(t, "carol", h.cluster, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"})
 	unknown := "unknown (field manager " + anotherProgram + ")"
-	h.expectStops(t, "nobody is said to have stopped it", [2]string{unknown}, [2]string{}, [2]string{})
+	h.expectStops(t, "the requester is unknown", [2]string{unknown}, [2]string{}, [2]string{})
 	h.WaitForEvent(t, h.cluster.Namespace, stoprecord.EventRequesterUnknown, unknown)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// pageReader reads the page of the manager's own program as somebody who may list everything.
+// pageReader reads the page of the manager's own program as a user who may list everything.
 type pageReader struct{ url, token string }
 
 func (h *managedHub) openPage(t *testing.T, address string) pageReader {
@@ -36,12 +36,12 @@ func (h *managedHub) openPage(t *testing.T, address string) pageReader {
 	return pageReader{"http://" + address, request.Status.Token}
 }
 
-// pageRow is how a row begins, and who it says has stopped or started that.
+// pageRow matches the beginning of a row, and its column By.
 func pageRow() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)<tr data-key="([^"]+)".*?<td class="by">(.*?)</td>`)
 }
 
-// readNames returns who stands in the column By of the rows of a kind, by their keys.
+// readNames returns the column By of the rows of a kind, by their keys.
 func (p pageReader) readNames(t *testing.T, kindName string) (map[string]string, error) {
 	t.Helper()
 	names := map[string]string{}
@@ -70,7 +70,7 @@ func (p pageReader) readNames(t *testing.T, kindName string) (map[string]string,
 	}
 }
 
-// expectShown waits until the page names the person of each cell, in every row of its object.
+// expectShown waits until the page names the user of each cell, in every row of its object.
 func (p pageReader) expectShown(t *testing.T, of kind, cells []cell) {
 	t.Helper()
 	kindName := of.pageName()

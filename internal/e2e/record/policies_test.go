@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// policyHub is a real API server with objects of some kinds that run and ones that are stopped, and a policy of examples.
+// policyHub is a real API server with running and stopped objects of some kinds, and a policy of examples.
 type policyHub struct {
 	*hub
 	objects map[string]client.Object
@@ -44,7 +44,7 @@ func newPolicyHub(t *testing.T, file string) *policyHub {
 	return h
 }
 
-// slumbers stop what others are, and are stopped by being suspended.
+// slumbers are the kind that stops others, and is itself stopped by a suspension.
 func slumbers() kind {
 	return kind{
 		name: "Slumber",
@@ -61,10 +61,10 @@ func slumbers() kind {
 	}
 }
 
-// policyRow is what somebody sends of an object, and what the API server says; nothing if it lets it pass.
+// policyRow is a patch that a user sends, and the refusal of the API server; empty if it accepts the patch.
 type policyRow struct{ object, patch, refusal string }
 
-// try asks the API server without changing anything.
+// try sends a dry run to the API server.
 func (h *policyHub) try(t *testing.T, c client.Client, row policyRow) error {
 	t.Helper()
 	obj, _ := h.objects[row.object].DeepCopyObject().(client.Object)
@@ -93,7 +93,7 @@ const (
 	stopApp, startApp          = `{"spec":{"desiredState":"STOPPED"}}`, `{"spec":{"desiredState":"STARTED"}}`
 )
 
-// annotate is a patch of annotations: names and values in turn.
+// annotatePatch returns a patch of annotations: names and values in turn.
 func annotatePatch(pairs ...string) string {
 	var fields []string
 	for i := 0; i < len(pairs); i += 2 {
@@ -102,7 +102,7 @@ func annotatePatch(pairs ...string) string {
 	return `{"metadata":{"annotations":{` + strings.Join(fields, ",") + `}}}`
 }
 
-// TestStopPolicies has a real API server follow the policies in examples.
+// TestStopPolicies has a real API server apply the policies in examples.
 func TestStopPolicies(t *testing.T) {
 	t.Parallel()
 	const clustering, reconciliation, instances = mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation
@@ -113,34 +113,34 @@ func TestStopPolicies(t *testing.T) {
 	}
 	for file, rows := range map[string][]policyRow{
 		"reason-required.yaml": {
-			{runningMySQL, annotatePatch(clustering, "true"), "expected why clustering is to be stopped"},
-			{runningMySQL, annotatePatch(clustering, "true", own, " "), "expected why clustering is to be stopped"},
+			{runningMySQL, annotatePatch(clustering, "true"), "expected a reason to stop clustering"},
+			{runningMySQL, annotatePatch(clustering, "true", own, " "), "expected a reason to stop clustering"},
 			{runningMySQL, annotatePatch(clustering, "true", own, "a backup"), ""},
-			{runningMySQL, annotatePatch(clustering, "true", reconciliation, "true", own, "a backup"), "expected why reconciliation is to be stopped"},
+			{runningMySQL, annotatePatch(clustering, "true", reconciliation, "true", own, "a backup"), "expected a reason to stop reconciliation"},
 			{runningMySQL, annotatePatch(clustering, "true", reconciliation, "true", reason, "disks"), ""},
-			{runningMySQL, annotatePatch(instances, "[0]"), "expected why instances is to be stopped"},
+			{runningMySQL, annotatePatch(instances, "[0]"), "expected a reason to stop instances"},
 			{runningMySQL, annotatePatch(clustering, "yes"), ""},
 			{runningMySQL, unrelatedPatch, ""},
 			{stoppedMySQL, annotatePatch(clustering, "false"), ""},
 			{stoppedMySQL, unrelatedPatch, ""},
-			{runningApp, stopApp, "expected why the app is to be stopped"},
+			{runningApp, stopApp, "expected a reason to stop the app"},
 			{runningApp, stopAppWith(reason, "the sale is over"), ""},
 			{runningApp, unrelatedPatch, ""},
 			{stoppedApp, startApp, ""},
 			{stoppedApp, unrelatedPatch, ""},
-			{runningWeb, annotatePatch(stopped, "true"), "expected why the object is to be stopped"},
+			{runningWeb, annotatePatch(stopped, "true"), "expected a reason to stop the object"},
 			{runningWeb, annotatePatch(stopped, "true", reason, "no budget"), ""},
 			{runningWeb, annotatePatch(stopped, "yes"), ""},
 			{runningWeb, `{"spec":{"replicas":0}}`, ""},
 			{stoppedWeb, annotatePatch(stopped, "false"), ""},
 			{stoppedWeb, unrelatedPatch, ""},
-			{"CronJob runs", annotatePatch(stopped, "true"), "expected why the object is to be stopped"},
-			{runningFlux, annotatePatch(stopped, "true"), "expected why the object is to be stopped"},
+			{"CronJob runs", annotatePatch(stopped, "true"), "expected a reason to stop the object"},
+			{runningFlux, annotatePatch(stopped, "true"), "expected a reason to stop the object"},
 			{stoppedFlux, annotatePatch(stopped, "false"), ""},
-			{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin"}}`, "spec.reason: expected why the Slumber stops what it selects"},
+			{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin"}}`, "spec.reason: expected a reason of the Slumber"},
 			{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin","reason":"nobody works at night"}}`, ""},
 			{activeSlumber, `{"spec":{"suspend":true}}`, ""},
-			{"Slumber stopped", `{"spec":{"suspend":false}}`, "spec.reason: expected why"},
+			{"Slumber stopped", `{"spec":{"suspend":false}}`, "spec.reason: expected a reason"},
 			{activeSlumber, unrelatedPatch, ""},
 		},
 		"longest-stop.yaml": {
@@ -173,7 +173,7 @@ func TestStopPolicies(t *testing.T) {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			h := newPolicyHub(t, file)
-			testenv.Eventually(t, "the policies are followed", func() error {
+			testenv.Eventually(t, "the policies are applied", func() error {
 				mysql := h.try(t, h.Client, policyRow{runningMySQL, annotatePatch(clustering, "true"), ""})
 				web := h.try(t, h.Client, policyRow{runningWeb, annotatePatch(stopped, "true"), ""})
 				if slumber := h.try(t, h.Client, policyRow{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin"}}`, ""}); file == "reason-required.yaml" && slumber == nil {
@@ -188,7 +188,7 @@ func TestStopPolicies(t *testing.T) {
 	}
 }
 
-// TestStopVerbs splits stops, starts and restarts by roles. The manager may start, and no more.
+// TestStopVerbs separates stops, starts and restarts by roles. The manager may start, and no more.
 func TestStopVerbs(t *testing.T) {
 	t.Parallel()
 	h := newPolicyHub(t, "verbs.yaml")
@@ -239,10 +239,10 @@ func TestStopVerbs(t *testing.T) {
 			{runningWeb, unrelatedPatch, ""},
 			{activeSlumber, unrelatedPatch, ""},
 		}
-		if user != manager { // Nobody asks it for one.
+		if user != manager { // The manager needs no verb for one.
 			rows = append(rows, policyRow{activeSlumber, `{"spec":{"suspend":true}}`, refusalOf("stop", "start")})
 		}
-		testenv.Eventually(t, "the roles of "+user+" and the policies are followed", func() error {
+		testenv.Eventually(t, "the roles of "+user+" and the policies are applied", func() error {
 			var errs []error
 			for _, row := range rows {
 				err := h.try(t, c, row)
@@ -256,7 +256,7 @@ func TestStopVerbs(t *testing.T) {
 	}
 }
 
-// grantWrites lets a user write these kinds, with verbs beside that.
+// grantWrites lets a user write these kinds, and grants additional verbs.
 func (h *policyHub) grantWrites(t *testing.T, user string, verbs []string) {
 	t.Helper()
 	h.GrantRights(t, user, rbacv1.PolicyRule{

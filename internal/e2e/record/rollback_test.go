@@ -21,8 +21,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestARollbackChangesNothingAboutStops has kubectl itself roll a Deployment back, beside the controllers of Kubernetes: it gives it the annotations
-// of an old ReplicaSet, which know of no stop, or of one that was over long ago.
+// TestARollbackChangesNothingAboutStops has kubectl itself roll a Deployment back, with the controllers of
+// Kubernetes running. The Deployment gets the annotations of an old ReplicaSet, which contain no stop, or one
+// that ended long ago.
 func TestARollbackChangesNothingAboutStops(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("TORPOR_LOCAL") == "" {
@@ -33,7 +34,7 @@ func TestARollbackChangesNothingAboutStops(t *testing.T) {
 	h.expectRollbacksToChangeNothing(t)
 }
 
-// TestARollbackChangesNothingAboutStopsByTheWebhook has the API server ask what else it could not know.
+// TestARollbackChangesNothingAboutStopsByTheWebhook has the API server call the webhook in place of policies.
 func TestARollbackChangesNothingAboutStopsByTheWebhook(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("TORPOR_LOCAL") == "" {
@@ -72,26 +73,26 @@ func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
 	}
 	h.patch(t, "alice", web, k.start)
 	h.waitForRollout(t, web, 3)
-	h.rollBack(t) // To the revision that was there when it was stopped.
+	h.rollBack(t) // To the revision at the time of the stop.
 	h.waitForRollout(t, web, 3)
 	if stops := stopadapter.ReadSwitch(web).Records; len(stops) != 1 || stops.Holds() || web.Spec.Template.Spec.Containers[0].Image != "example.com/b" {
-		t.Errorf("expected the newer image, which nobody stops, found %+v and %v", web.Spec.Template.Spec, web.Annotations)
+		t.Errorf("expected the newer image and no stop, found %+v and %v", web.Spec.Template.Spec, web.Annotations)
 	}
 	if of := h.findReplicaSet(t, "example.com/b"); of.Annotations[torporv1alpha1.StopsAnnotation] == "" {
 		t.Errorf("expected annotations of a Deployment to be copied, of which this test is about, found %v", of.Annotations)
 	}
 }
 
-// waitForRollout waits until the Deployment's own controller has seen what is wanted.
+// waitForRollout waits until the Deployment's own controller has observed the wanted state.
 func (h *hub) waitForRollout(t *testing.T, web *appsv1.Deployment, replicas int32) {
 	t.Helper()
-	h.WaitFor(t, "it has the replicas that it should have", web, func() error {
+	h.WaitFor(t, "the Deployment has the wanted replicas", web, func() error {
 		isSeen := web.Status.ObservedGeneration >= web.Generation
 		return testenv.ErrorIf(!isSeen || *web.Spec.Replicas != replicas || web.Status.UpdatedReplicas != replicas, "found %+v, %+v and %v", *web.Spec.Replicas, web.Status, web.Annotations)
 	})
 }
 
-// rollBack has kubectl do it.
+// rollBack rolls the Deployment back with kubectl.
 func (h *hub) rollBack(t *testing.T) {
 	t.Helper()
 	kubectl := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(os.Getenv("TORPOR_LOCAL")), "kubectl"), "rollout", "undo", "deployment/web",

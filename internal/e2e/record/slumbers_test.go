@@ -16,11 +16,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// skippedUntil is a time of skipping that is to come.
+// skippedUntil is a future end of a skip.
 const skippedUntil = "2099-01-01T00:00:00Z"
 
-// TestWhoWritesASlumberIsNamed has several people write one, of whom some name another; what it stops is stopped by it and who wrote it last, and
-// started by who skips it.
+// TestWhoWritesASlumberIsNamed has several users write one, of whom some name another. The requester of its
+// stops is the Slumber and its last author; a skipped object is started by the user who skips it.
 func TestWhoWritesASlumberIsNamed(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
@@ -32,7 +32,7 @@ func TestWhoWritesASlumberIsNamed(t *testing.T) {
 		s.Spec.Waves[0].Targets[0].Kind = "Deployment"
 		return s
 	}
-	testenv.Eventually(t, "the API server notes who makes a Slumber", func() error {
+	testenv.Eventually(t, "the API server records the creator of a Slumber", func() error {
 		tried := build("tried")
 		err := h.clientOf(t, "alice").Create(t.Context(), tried, client.DryRunAll)
 		return testenv.ErrorIf(err != nil || tried.Annotations[torporv1alpha1.RequestedByAnnotation] != "alice", "found %v (%v)", tried.Annotations, err)
@@ -47,23 +47,23 @@ func TestWhoWritesASlumberIsNamed(t *testing.T) {
 		{"carol", `{"spec":{"suspend":false}}`, "carol"},
 	} {
 		testenv.ExpectNoError(t, h.clientOf(t, row.who).Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(row.patch)), client.FieldOwner(forged)))
-		testenv.ExpectEqual(t, row.patch+": who wrote it", row.want, s.Annotations[torporv1alpha1.RequestedByAnnotation])
+		testenv.ExpectEqual(t, row.patch+": the author", row.want, s.Annotations[torporv1alpha1.RequestedByAnnotation])
 	}
 
 	web := deployments().build(t, h.hub, "web")
 	h.ExpectCreated(t, web)
 	h.startManager(t)
-	h.WaitFor(t, "the Slumber stops it", web, func() error {
+	h.WaitFor(t, "the Slumber stops the object", web, func() error {
 		stops := web.GetAnnotations()[torporv1alpha1.SlumberAnnotationPrefix+s.Name]
 		return testenv.ErrorIf(stops == "", "found %v", web.GetAnnotations())
 	})
 	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventStopped, "asked for by Slumber nights of carol")
 	testenv.ExpectNoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(s), s))
-	testenv.ExpectEqual(t, "who wrote it, beside the manager", "carol", s.Annotations[torporv1alpha1.RequestedByAnnotation])
+	testenv.ExpectEqual(t, "the author after writes of the manager", "carol", s.Annotations[torporv1alpha1.RequestedByAnnotation])
 
 	skip := map[string]string{torporv1alpha1.SkipUntilAnnotation: skippedUntil, torporv1alpha1.SkipUntilNotedAnnotation: skippedUntil + " by " + forged}
 	testenv.ExpectNoError(t, h.clientOf(t, "dave").Patch(t.Context(), web, mergePatch(t, annotated(nil, skip)), client.FieldOwner(forged)))
-	testenv.ExpectEqual(t, "the note of who skips", skippedUntil+" by dave", web.GetAnnotations()[torporv1alpha1.SkipUntilNotedAnnotation])
+	testenv.ExpectEqual(t, "the note of the skip", skippedUntil+" by dave", web.GetAnnotations()[torporv1alpha1.SkipUntilNotedAnnotation])
 	h.WaitFor(t, "the Slumber lets it start", web, func() error {
 		var scheduled torporv1alpha1.ScheduledStop
 		text := web.GetAnnotations()[torporv1alpha1.SlumberAnnotationPrefix+s.Name]
@@ -72,7 +72,7 @@ func TestWhoWritesASlumberIsNamed(t *testing.T) {
 	})
 }
 
-// TestNobodyIsNamedFalselyWithoutThePolicy leaves out the policy that notes who writes a Slumber.
+// TestNobodyIsNamedFalselyWithoutThePolicy leaves out the policy that records the author of a Slumber.
 func TestNobodyIsNamedFalselyWithoutThePolicy(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -83,12 +83,12 @@ func TestNobodyIsNamedFalselyWithoutThePolicy(t *testing.T) {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, torporv1alpha1.RequestedByAnnotation, who)
 		return bob.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
 	}
-	testenv.Eventually(t, "the policy is followed", func() error {
+	testenv.Eventually(t, "the policy is applied", func() error {
 		return testenv.ErrorIf(try(forged) == nil, "another's name passes")
 	})
-	testenv.ExpectRefused(t, try(forged), "expected bob, who sends this, or what it was")
+	testenv.ExpectRefused(t, try(forged), "expected bob, the user of the request, or the earlier value")
 	testenv.ExpectNoError(t, try("bob"))
 	another := slumbers().build(t, h, "another")
 	another.SetAnnotations(map[string]string{torporv1alpha1.RequestedByAnnotation: forged})
-	testenv.ExpectRefused(t, bob.Create(t.Context(), another), "expected bob, who sends this")
+	testenv.ExpectRefused(t, bob.Create(t.Context(), another), "expected bob, the user of the request")
 }

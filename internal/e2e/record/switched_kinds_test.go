@@ -19,12 +19,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/stopadapter"
 )
 
-// switchedKinds know nothing of Torpor: those of Kubernetes itself, and one of a StopAdapter.
+// switchedKinds returns the kinds whose own controllers do not know Torpor: built-in ones of Kubernetes, and
+// one of a StopAdapter.
 func switchedKinds() []kind {
 	return []kind{deployments(), statefulSets(), cronJobs(), kustomizations()}
 }
 
-// switchedKind is one that is stopped by an annotation.
+// switchedKind returns a kind that is stopped by an annotation.
 func switchedKind(name string, list func() client.ObjectList, build func(types.NamespacedName) client.Object) kind {
 	set := func(value string) map[string]any {
 		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{torporv1alpha1.StoppedAnnotation: value}}}
@@ -87,7 +88,7 @@ func fluxKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: kind}
 }
 
-// kustomizations are of Flux, by the StopAdapter of the examples.
+// kustomizations is the kind of Flux, with the StopAdapter of the examples.
 func kustomizations() kind {
 	k := switchedKind("Kustomization", func() client.ObjectList {
 		list := &unstructured.UnstructuredList{}
@@ -104,7 +105,7 @@ func kustomizations() kind {
 	return k
 }
 
-// installForeignKinds serves the kinds of the examples of StopAdapters, and has one be stopped.
+// installForeignKinds serves the kinds of the examples of StopAdapters, and allows one of them to be stopped.
 func (h *hub) installForeignKinds(t testing.TB) {
 	t.Helper()
 	h.InstallCRDs(t, "../../foreignswitch/controller/testdata/crds.yaml")

@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// runPlugin runs kubectl torpor as a person, and returns what it prints.
+// runPlugin runs kubectl torpor as a user, and returns its output.
 func (h *hub) runPlugin(t *testing.T, who string, want exit.Code, args ...string) string {
 	t.Helper()
 	var out, stderr bytes.Buffer
@@ -31,7 +31,8 @@ func (h *hub) runPlugin(t *testing.T, who string, want exit.Code, args ...string
 	return out.String()
 }
 
-// TestPluginStopsAndStarts has three people stop, prolong and start each kind with kubectl torpor, beside the manager's own program.
+// TestPluginStopsAndStarts has three users stop, prolong and start each kind with kubectl torpor, while the
+// manager's own program runs.
 func TestPluginStopsAndStarts(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
@@ -59,22 +60,22 @@ func TestPluginStopsAndStarts(t *testing.T) {
 				})
 				return stop
 			}
-			if k.isScaled { // Nobody makes Pods here, and says so.
+			if k.isScaled { // No controller creates Pods here and reports their number.
 				testenv.ExpectNoError(t, h.Client.Status().Patch(t.Context(), obj, mergePatch(t, map[string]any{"status": map[string]any{"observedGeneration": 1000, "replicas": 0}})))
 			}
 			h.runPlugin(t, "alice", exit.Done, append(parts, "stop", name, "--reason", "no budget", "--until", "8h")...)
-			stop := isRecorded("alice stops it", "alice", "")
-			if stop.Reason != "no budget" || stop.UntilBy != "alice" || stop.Until == nil || stop.Until.Sub(stop.Since.Time).Round(time.Minute) != 8*time.Hour { // A webhook and the API server may see different seconds.
+			stop := isRecorded("alice stops the object", "alice", "")
+			if stop.Reason != "no budget" || stop.UntilBy != "alice" || stop.Until == nil || stop.Until.Sub(stop.Since.Time).Round(time.Minute) != 8*time.Hour { // A webhook and the API server may use different seconds.
 				t.Errorf("expected a reason and an end after eight hours, found %+v", stop)
 			}
-			if k.name != "ClusterDeployment" { // That one has no cloud here.
+			if k.name != "ClusterDeployment" { // A ClusterDeployment has no cloud here.
 				h.runPlugin(t, "alice", exit.Done, append(parts, "stop", name, "--wait")...)
 			}
 			if k.name == "CFApp" {
 				h.runPlugin(t, "alice", exit.Refused, "restart", name, "--wait")
 			}
 			h.runPlugin(t, "bob", exit.Done, append(parts, "extend", name, "--until", "2099-01-01T00:00:00Z")...)
-			h.WaitFor(t, "it is prolonged", obj, func() error {
+			h.WaitFor(t, "the stop is prolonged", obj, func() error {
 				stops := k.records(obj)[0]
 				return testenv.ErrorIf(len(stops) != 1 || stops[0].RequestedUntil != "2099-01-01T00:00:00Z" || stops[0].UntilBy != "bob", "found %+v", stops)
 			})
@@ -84,18 +85,18 @@ func TestPluginStopsAndStarts(t *testing.T) {
 			}
 			testenv.ExpectNoError(t, json.Unmarshal([]byte(h.runPlugin(t, "bob", exit.Done, "why", name, "-o", "json")), &told))
 			if one := told.Parts[0]; one.By != "alice" || one.Reason != "no budget" || one.Until != "2099-01-01T00:00:00Z" || one.UntilBy != "bob" {
-				t.Errorf("expected who, why and until when, found %+v", told)
+				t.Errorf("expected the requester, the reason and the end, found %+v", told)
 			}
 			h.runPlugin(t, "carol", exit.Done, append(parts, "start", name)...)
-			isRecorded("carol starts it", "alice", "carol")
+			isRecorded("carol starts the object", "alice", "carol")
 			testenv.ExpectNoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 			if annotations := obj.GetAnnotations(); annotations[torporv1alpha1.UntilAnnotation]+annotations[torporv1alpha1.ReasonAnnotation] != "" {
-				t.Errorf("expected what was said of the stop to go with it, found %v", annotations)
+				t.Errorf("expected the annotations of the stop to be removed, found %v", annotations)
 			}
 			if k.name == "MySQLCluster" {
 				h.runPlugin(t, "carol", exit.Done, append(parts, "start", name, "--wait")...)
 			}
-			if k.name == "CFApp" { // Nobody makes Pods here, so that none of the new revision comes up.
+			if k.name == "CFApp" { // No controller creates Pods here, so the new revision has none.
 				h.runPlugin(t, "carol", exit.TimedOut, "restart", name, "--wait", "--timeout", "3s")
 			}
 		})

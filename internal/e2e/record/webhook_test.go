@@ -16,7 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAStopPassesWhileNoManagerAnswersTheWebhook stops a cluster when the API server asks in vain: nobody is kept from anything, and nobody is named.
+// TestAStopPassesWhileNoManagerAnswersTheWebhook stops a cluster when the API server calls in vain: the
+// request succeeds, and its requester is unknown.
 func TestAStopPassesWhileNoManagerAnswersTheWebhook(t *testing.T) {
 	t.Parallel()
 	h := newOlderManagedHub(t)
@@ -44,18 +45,19 @@ func TestAStopPassesWhileNoManagerAnswersTheWebhook(t *testing.T) {
 	h.WaitForEvent(t, metav1.NamespaceDefault, stoprecord.EventRequesterUnknown, "found unknown (field manager "+anotherProgram+")")
 }
 
-// TestAStopPassesWhileTheWebhookHangs has the API server ask what accepts connections and says nothing.
+// TestAStopPassesWhileTheWebhookHangs has the API server call a server that accepts connections and never
+// answers.
 func TestAStopPassesWhileTheWebhookHangs(t *testing.T) {
 	t.Parallel()
 	h := newOlderHub(t)
 	questions := &atomic.Int32{}
 	h.installRecordWebhooks(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // Only then is it noticed that nobody waits any more.
+		_, _ = io.Copy(io.Discard, r.Body) // Only then is it noticed that the client waits no more.
 		questions.Add(1)
 		<-r.Context().Done()
 	}))
 	k := clusterDeployments()
-	testenv.Eventually(t, "the webhook is asked", func() error {
+	testenv.Eventually(t, "the webhook is called", func() error {
 		tried := k.build(t, h, "tried")
 		merge(t, tried, k.stop)
 		err := h.Client.Create(t.Context(), tried, client.DryRunAll)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package release has the judges of a release: krew installs the plugins as users do, and the validator of the Operator Lifecycle Manager
-// reads the bundle. It runs with `make test-release`, because these programs take minutes to build.
+// Package release tests a release with the programs that judge it: krew installs the plugins as users do, and
+// the validator of the Operator Lifecycle Manager reads the bundle. It runs with `make test-release`, because
+// these programs take minutes to build.
 package release
 
 import (
@@ -18,7 +19,7 @@ func findJudge(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(os.Getenv("TORPOR_LOCAL")), name)
 	if _, err := os.Stat(path); os.Getenv("TORPOR_LOCAL") == "" || err != nil {
-		t.Skipf("expected the program %s beside that of TORPOR_LOCAL, found none: run with `make test-release`", name)
+		t.Skipf("expected the program %s next to that of TORPOR_LOCAL, found none: run with `make test-release`", name)
 	}
 	return path
 }
@@ -67,7 +68,7 @@ func TestOLMTakesTheBundle(t *testing.T) {
 	verify := findJudge(t, "operator-verify")
 	folder := t.TempDir()
 	build(t, "bundle", "--dir", folder, "--image", "registry.example/torpor:v1.2.3", "--version", "v1.2.3", "--created", "2026-01-02T15:04:05Z")
-	// It ends with 0 whatever it finds, and says what that was.
+	// The program exits with 0 whatever it finds, and prints its findings.
 	if said := run(t, exec.CommandContext(t.Context(), verify, "manifests", "--object_validate", filepath.Join(folder, "bundle"))); strings.TrimSpace(said) != "" {
 		t.Errorf("expected no finding, found %s", said)
 	}
@@ -84,9 +85,10 @@ func TestHelmTakesTheArchiveOfTheChart(t *testing.T) {
 	helm := findJudge(t, "helm")
 	folder := t.TempDir()
 	build(t, "chart", "--dir", folder, "--helm", helm, "--version", "v1.2.3")
-	rendered := run(t, exec.CommandContext(t.Context(), helm, "template", filepath.Join(folder, "torpor-1.2.3.tgz"), "--kube-version", "1.36.0", "--set", "crds=true"))
-	// What the folders of the chart link to is in the archive.
-	for _, part := range []string{"image: torpor:v1.2.3", "name: torpor-hibernation-record", "name: clusterdeployments.hive.openshift.io"} {
+	rendered := run(t, exec.CommandContext(t.Context(), helm, "template", filepath.Join(folder, "torpor-1.2.3.tgz"), "--kube-version", "1.36.0",
+		"--set", "crds=true,image.repository=registry.example/torpor"))
+	// The archive contains the files that the chart's folders link to.
+	for _, part := range []string{"image: registry.example/torpor:v1.2.3", "name: torpor-hibernation-record", "name: clusterdeployments.hive.openshift.io"} {
 		if !strings.Contains(rendered, part) {
 			t.Errorf("expected %q, found none", part)
 		}

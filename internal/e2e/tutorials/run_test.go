@@ -16,26 +16,38 @@ import (
 )
 
 const (
-	folder = "../../../docs/tutorials"
-	// tutorialLimit is far above what the longest one takes.
+	documents = "../../../docs"
+	folder    = documents + "/tutorials"
+	// tutorialLimit is far longer than the longest page takes.
 	tutorialLimit = 15 * time.Minute
-	// longestLog is how much of a log is shown.
+	// longestLog is how much of a log is shown, in bytes.
 	longestLog = 4096
 )
 
-// tutorial is how a page is run.
+// tutorial defines how a page is run.
 type tutorial struct {
-	// down stops what a tutorial that has failed has left.
+	// setUp are the commands that the page expects its reader to have run; each has to exit with 0.
+	setUp []string
+	// down stops what a failed tutorial has left running.
 	down []string
-	// needsPods says that it makes real pods, for which somebody has to be root on Debian.
+	// needsPods reports that the page uses real Pods, for which the reader has to be root on Debian.
 	needsPods bool
 }
 
+// listTutorials lists the pages whose commands are typed, by their paths below docs.
 func listTutorials() map[string]tutorial {
+	down, podsDown := []string{"down", "--dir", ".cache/up"}, []string{"pods", "down", "--dir", ".cache/pods"}
 	return map[string]tutorial{
-		"fleet-admin":   {down: []string{"down", "--dir", ".cache/up"}},
-		"app-developer": {down: []string{"down", "--dir", ".cache/up"}},
-		"dba":           {down: []string{"pods", "down", "--dir", ".cache/pods"}, needsPods: true},
+		"tutorials/fleet-admin":   {down: down},
+		"tutorials/app-developer": {down: down},
+		"tutorials/dba":           {down: podsDown, needsPods: true},
+		"tutorials/nights":        {down: podsDown, needsPods: true},
+		"local":                   {down: podsDown, needsPods: true},
+		"page": {down: podsDown, needsPods: true, setUp: []string{
+			"make pods-up",
+			"export KUBECONFIG=$PWD/.cache/pods/admin.kubeconfig PATH=$PWD/.cache/bin:$PATH",
+			"helm install torpor charts/torpor -n torpor-system --create-namespace --set image.repository=localhost/torpor,image.tag=dev --wait",
+		}},
 	}
 }
 
@@ -43,7 +55,7 @@ func TestTutorials(t *testing.T) {
 	if os.Getenv("TORPOR_TUTORIALS") == "" {
 		t.Skip("TORPOR_TUTORIALS is not set: the tutorials take minutes; run with `make test-tutorials`")
 	}
-	// Sockets have short paths, which that of a subtest is not.
+	// Paths of sockets have to be short, and that of a subtest is not.
 	dir := t.TempDir()
 	for name, how := range listTutorials() {
 		t.Run(name, func(t *testing.T) {
@@ -52,24 +64,29 @@ func TestTutorials(t *testing.T) {
 					t.Skipf("real pods cannot be made: %s", why)
 				}
 			}
-			page, err := os.ReadFile(filepath.Join(folder, name+".md"))
+			page, err := os.ReadFile(filepath.Join(documents, name+".md"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			runTutorial(t, string(page), how, filepath.Join(dir, name))
+			runTutorial(t, string(page), how, filepath.Join(dir, filepath.Base(name)))
 		})
 	}
 }
 
 func runTutorial(t *testing.T, page string, how tutorial, dir string) {
 	t.Helper()
-	commands := readCommands(page)
-	if len(commands) == 0 {
+	typed := readCommands(page)
+	if len(typed) == 0 {
 		t.Fatal("expected commands, found none")
 	}
+	var commands []command
+	for _, text := range how.setUp {
+		commands = append(commands, command{text: text})
+	}
+	commands = append(commands, typed...)
 	makeCheckout(t, dir)
 	t.Cleanup(func() {
-		// A tutorial that ends well has stopped everything itself; then there is nothing to stop.
+		// A successful tutorial has stopped everything itself; then there is nothing to stop.
 		down := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(dir, ".cache", "bin", "local"), how.down...)
 		down.Dir = dir
 		_ = down.Run()
@@ -80,7 +97,7 @@ func runTutorial(t *testing.T, page string, how tutorial, dir string) {
 	shell.Dir = dir
 	shell.Env = append(os.Environ(), "KUBECONFIG=", "PATH="+filepath.Join(dir, "shims")+":"+os.Getenv("PATH"))
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// What a tutorial leaves in the background ends with it.
+	// Processes that a tutorial leaves in the background end with it.
 	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) }
 	shell.WaitDelay = time.Minute
 	var output bytes.Buffer
@@ -88,11 +105,13 @@ func runTutorial(t *testing.T, page string, how tutorial, dir string) {
 	if err := shell.Run(); err != nil {
 		t.Errorf("run the commands: %v", err)
 	}
+	// Commands that a failed page has left in the background.
+	_ = syscall.Kill(-shell.Process.Pid, syscall.SIGTERM)
 	outputs := readOutputs(output.String())
 	for i, c := range commands {
 		printed, ended := outputs[i]
 		if !ended {
-			// What runs in the background says there why it ended.
+			// Processes in the background log there why they ended.
 			for _, name := range []string{"up.log", "pods.log", "manager.log"} {
 				if log, err := os.ReadFile(filepath.Join(dir, ".cache", name)); err == nil {
 					t.Logf("%s ends with:\n%s", name, log[max(0, len(log)-longestLog):])
@@ -106,8 +125,8 @@ func runTutorial(t *testing.T, page string, how tutorial, dir string) {
 	}
 }
 
-// makeCheckout makes a folder that looks like the repository to whoever types commands in it. Its make knows the targets that start and stop
-// environments: what is built is built already.
+// makeCheckout creates a folder that looks like the repository to a user who types commands in it. Its make
+// has the targets that start and stop environments; everything is already built.
 func makeCheckout(t *testing.T, dir string) {
 	t.Helper()
 	local := os.Getenv("TORPOR_LOCAL")
@@ -123,7 +142,8 @@ func makeCheckout(t *testing.T, dir string) {
 		"  down) exec .cache/bin/local down --dir .cache/up ;;\n" +
 		"  pods-up) exec .cache/bin/local pods up --dir .cache/pods --parts .cache/node --mysql .cache/mysql ;;\n" +
 		"  pods-down) exec .cache/bin/local pods down --dir .cache/pods ;;\n" +
-		"  local|torpor|kubectl-torpor|kubectl-moco) [ -x .cache/bin/\"$1\" ] ;;\n" +
+		"  local|torpor|kubectl-torpor|kubectl-moco|helm) for name; do [ -x .cache/bin/\"$name\" ] || exit 1; done ;;\n" +
+		"  node-parts) [ -e .cache/node/names/iptables ] ;;\n" +
 		"  *) echo \"expected a target that the test knows, found $1\"; exit 1 ;;\nesac\n"
 	links := map[string]string{"config": "config", "examples": "examples", "charts": "charts", "local": "local", "conditional": "conditional", "go.mod": "go.mod", "go.sum": "go.sum"}
 	for _, sub := range []string{".cache", "shims"} {
@@ -146,13 +166,13 @@ func makeCheckout(t *testing.T, dir string) {
 	}
 }
 
-// TestMakeKnowsWhatTheTestsMakeKnows keeps the stand-in for make from starting what make does not.
+// TestMakeKnowsWhatTheTestsMakeKnows keeps the stand-in for make from having targets that the Makefile lacks.
 func TestMakeKnowsWhatTheTestsMakeKnows(t *testing.T) {
 	text, err := os.ReadFile("../../../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []string{"up", "down", "pods-up", "pods-down", "local", "torpor", "kubectl-torpor", "kubectl-moco"} {
+	for _, target := range []string{"up", "down", "pods-up", "pods-down", "local", "node-parts", "torpor", "kubectl-torpor", "kubectl-moco"} {
 		if !strings.Contains(string(text), fmt.Sprintf("\n%s", target)) && !strings.Contains(string(text), fmt.Sprintf(" %s ", target)) && !strings.Contains(string(text), fmt.Sprintf(" %s:", target)) {
 			t.Errorf("expected the target %s in the Makefile, found none", target)
 		}

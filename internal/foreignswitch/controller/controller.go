@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs a controller for the kind of each StopAdapter while that kind is served and Torpor has the rights to it, and says
-// in the StopAdapter whether it does.
+// Package controller runs a controller for the kind of each StopAdapter while that kind is served and Torpor has the
+// rights to it, and reports that in the StopAdapter.
 package controller
 
 import (
@@ -29,25 +29,26 @@ import (
 )
 
 const (
-	// Name of the controller and its events.
+	// Name is the name of the controller and of its events.
 	Name = "torpor-stopadapters"
-	// rightsInterval is how often rights that were there are asked for again.
+	// rightsInterval is how often existing rights are checked again.
 	rightsInterval = time.Minute
-	// lookInterval is how often an adapter that does not run is looked at, and settledInterval one that does.
+	// lookInterval is the interval between passes of an adapter whose controller does not run, and settledInterval of
+	// one whose controller runs.
 	lookInterval, settledInterval = 5 * time.Second, time.Minute
 )
 
 // Controller reconciles StopAdapters.
 type Controller struct {
-	// Clock tells the time.
+	// Clock is the source of the current time.
 	Clock clock.PassiveClock
 	// Manager runs the controllers of the kinds.
 	Manager manager.Manager
-	// Observer is told which kinds can be stopped.
+	// Observer is notified when a kind can be stopped.
 	Observer stopadapter.Observer
-	// Metrics shows the stops.
+	// Metrics exposes the stops.
 	Metrics *stopadapter.Metrics
-	// WatchNamespaces are the only ones in which rights are needed; none means all.
+	// WatchNamespaces are the only namespaces in which rights are needed; none means all.
 	WatchNamespaces []string
 	// Ends are the overdue ends of all controllers; nil for none.
 	Ends *reconcile.OverdueEnds
@@ -91,14 +92,14 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// observation is a StopAdapter, and the kind that it is about or what is wrong with it.
+// observation is a StopAdapter with its kind, or with the error in its spec.
 type observation struct {
 	adapter *torporv1alpha1.StopAdapter
 	kind    stoppable.Kind
 	problem error
 }
 
-// adapterPlan is whether a controller runs for the kind.
+// adapterPlan defines whether a controller runs for the kind.
 type adapterPlan struct{ Runs bool }
 
 func observe(_ context.Context, a *torporv1alpha1.StopAdapter) (*observation, error) {
@@ -136,7 +137,7 @@ func (c Controller) listRights(a *torporv1alpha1.StopAdapter) (rights []authoriz
 	return rights
 }
 
-// listNamespaces are those of the objects; an empty one is all.
+// listNamespaces returns the namespaces of the objects; an empty name means all.
 func (c Controller) listNamespaces() []string {
 	if len(c.WatchNamespaces) == 0 {
 		return []string{""}
@@ -161,7 +162,7 @@ func (c Controller) report(a *torporv1alpha1.StopAdapter, seen *observation, _ a
 	return out
 }
 
-// describeGroup says whether the controller of a kind runs, and what it waits for.
+// describeGroup returns a condition that reports whether the controller of a kind runs, and what it waits for.
 func describeGroup(a *torporv1alpha1.StopAdapter, is conditional.GroupStatus) decision.Condition {
 	target := a.Spec.Target
 	switch {
@@ -169,13 +170,13 @@ func describeGroup(a *torporv1alpha1.StopAdapter, is conditional.GroupStatus) de
 		return decision.True(torporv1alpha1.StopAdapterRunningReason, "Objects of kind "+target.Kind+" are stopped and started")
 	case is.Condition.Reason == conditional.ForbiddenReason:
 		return decision.False(torporv1alpha1.StopAdapterForbiddenReason, fmt.Sprintf(
-			"Expected the right to get, list, watch and patch %s.%s, found that some are missing; make a ClusterRole with them and the label %s", target.Resource, target.Group, torporv1alpha1.StopAdapterRoleLabel))
+			"Expected the right to get, list, watch and patch %s.%s, found that some are missing; create a ClusterRole with them and the label %s", target.Resource, target.Group, torporv1alpha1.StopAdapterRoleLabel))
 	case is.Error != "":
 		return decision.False(torporv1alpha1.StopAdapterFailedReason, "Expected to watch "+target.Kind+", found: "+is.Error)
 	case is.Phase == conditional.Starting:
-		return decision.Unknown(torporv1alpha1.StopAdapterStartingReason, "The controller of "+target.Kind+" starts: what there is of the kind is being listed")
-	case is.Condition.State == conditional.Unknown: // A new leader has asked nobody yet.
-		return decision.Unknown(torporv1alpha1.StopAdapterStartingReason, fmt.Sprintf("Whether the API server serves %s/%s %s is being found out", target.Group, target.Version, target.Kind))
+		return decision.Unknown(torporv1alpha1.StopAdapterStartingReason, "The controller of "+target.Kind+" starts: the objects of the kind are being listed")
+	case is.Condition.State == conditional.Unknown: // A new leader has not checked yet.
+		return decision.Unknown(torporv1alpha1.StopAdapterStartingReason, fmt.Sprintf("Checking whether the API server serves %s/%s %s", target.Group, target.Version, target.Kind))
 	default:
 		return decision.False(torporv1alpha1.StopAdapterDormantReason, fmt.Sprintf("The API server does not serve %s/%s %s", target.Group, target.Version, target.Kind))
 	}

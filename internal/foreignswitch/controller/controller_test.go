@@ -30,6 +30,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/foreignswitch"
 	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -42,7 +43,7 @@ func TestMain(m *testing.M) {
 
 const examples = "../../../examples/stopadapters"
 
-// readRole returns the ClusterRole of an example. The role of who may see its objects is about the same ones.
+// readRole returns the ClusterRole of an example. The role for viewers has the same resources.
 func readRole(t *testing.T, name string, adapter *torporv1alpha1.StopAdapter) *rbacv1.ClusterRole {
 	t.Helper()
 	file, err := os.Open(filepath.Join(examples, name+".yaml"))
@@ -52,13 +53,13 @@ func readRole(t *testing.T, name string, adapter *torporv1alpha1.StopAdapter) *r
 	testenv.ExpectNoError(t, errors.Join(in.Decode(new(any)), in.Decode(role), in.Decode(viewer)))
 	want := []rbacv1.PolicyRule{{APIGroups: []string{adapter.Spec.Target.Group}, Resources: []string{adapter.Spec.Target.Resource}, Verbs: []string{"get", "list", "watch"}}}
 	if diff := cmp.Diff(want, viewer.Rules); diff != "" || viewer.Labels[torporv1alpha1.SwitchViewerRoleLabel] != "true" {
-		t.Errorf("%s: expected the role of who may see its objects, with its label, found %v and other rules (-want +found):\n%s", name, viewer.Labels, diff)
+		t.Errorf("%s: expected the role for viewers of its objects, with its label, found %v and other rules (-want +found):\n%s", name, viewer.Labels, diff)
 	}
 	return role
 }
 
-// TestEveryExampleStopsAndRestores has each adapter of the examples stop an object of its kind: dormant without the kind, forbidden without the
-// rights; then the state, and an object that is what it was.
+// TestEveryExampleStopsAndRestores has each adapter of the examples stop an object of its kind. The adapter is
+// dormant without the kind and forbidden without the rights. Then the object reaches its state, and is restored.
 func TestEveryExampleStopsAndRestores(t *testing.T) {
 	env := testenv.Start(t)
 	namespace := env.CreateNamespace(t)
@@ -89,7 +90,7 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 		waitFor(a, torporv1alpha1.StopAdapterDormantReason)
 	}
 	env.InstallCRDs(t, "testdata/crds.yaml")
-	var granted rbacv1.ClusterRole // What kube-controller-manager does with the labels of the examples' roles.
+	var granted rbacv1.ClusterRole // kube-controller-manager does that with the labels of the examples' roles.
 	testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "torpor-stopadapters"}, &granted))
 	for _, o := range testenv.ListForeignObjects() {
 		waitFor(adapters[o.Example], torporv1alpha1.StopAdapterForbiddenReason)
@@ -107,15 +108,15 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 	granted.Rules = append(granted.Rules, rbacv1.PolicyRule{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: []string{"get", "list", "watch", "patch"}})
 	testenv.ExpectNoError(t, env.Client.Update(t.Context(), &granted))
 	waitFor(global, torporv1alpha1.StopAdapterFailedReason)
-	if found := global.Status.Conditions[0].Message; !strings.Contains(found, "those of StorageClass are in none") {
+	if found := global.Status.Conditions[0].Message; !strings.Contains(found, "StorageClass is cluster-scoped") {
 		t.Errorf("expected that a kind without namespaces is refused, found %q", found)
 	}
 	for _, o := range testenv.ListForeignObjects() {
 		waitFor(adapters[o.Example], torporv1alpha1.StopAdapterRunningReason)
 		t.Run(o.Example, func(t *testing.T) { stopAndRestore(t, env, namespace, adapters[o.Example], o) })
 	}
-	t.Run("one that is deleted gives back what Slumbers stopped", func(t *testing.T) { releaseDeleted(t, env, namespace, adapters["flux-kustomization"]) })
-	t.Run("one whose kind is gone goes", func(t *testing.T) {
+	t.Run("a deleted adapter restores the stops of Slumbers", func(t *testing.T) { releaseDeleted(t, env, namespace, adapters["flux-kustomization"]) })
+	t.Run("an adapter whose kind is gone is removed", func(t *testing.T) {
 		crd := &unstructured.Unstructured{}
 		crd.SetAPIVersion("apiextensions.k8s.io/v1")
 		crd.SetKind("CustomResourceDefinition")
@@ -124,7 +125,7 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 		testenv.ExpectNoError(t, env.Client.Delete(t.Context(), adapters["cnpg-cluster"]))
 		expectGone(t, env, adapters["cnpg-cluster"])
 	})
-	t.Run("one whose role is gone says so, and goes in the end", func(t *testing.T) {
+	t.Run("an adapter whose role is gone reports that, and is removed in the end", func(t *testing.T) {
 		testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "torpor-stopadapters"}, &granted))
 		a := adapters["strimzi-kafka"]
 		granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, a.Spec.Target.Group) })
@@ -137,15 +138,15 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 			return testenv.ErrorIf(!k8serrors.IsForbidden(asManager.List(t.Context(), kafkas)), "the manager may read them")
 		})
 		testenv.ExpectNoError(t, env.Client.Delete(t.Context(), a))
-		env.WaitFor(t, "it says what it needs", a, func() error {
+		env.WaitFor(t, "the adapter names the missing rights", a, func() error {
 			c := meta.FindStatusCondition(a.Status.Conditions, torporv1alpha1.StopAdapterReadyCondition)
-			return testenv.ErrorIf(c == nil || c.Reason != torporv1alpha1.StopAdapterForbiddenReason || !strings.Contains(c.Message, "without it the StopAdapter goes at"), "found %+v", c)
+			return testenv.ErrorIf(c == nil || c.Reason != torporv1alpha1.StopAdapterForbiddenReason || !strings.Contains(c.Message, "the StopAdapter is removed at"), "found %+v", c)
 		})
 		now.SetTime(time.Now().Add(releaseTimeout + time.Minute))
 		expectGone(t, env, a)
-		env.WaitForEvent(t, "default", foreignswitch.EventObjectsLeft, "Expected to give back what is stopped")
+		env.WaitForEvent(t, "default", foreignswitch.EventObjectsLeft, "Expected to restore the stopped objects")
 	})
-	t.Log("One that makes no sense says so.")
+	t.Log("An invalid adapter reports its error.")
 	a := adapters["capi-cluster"]
 	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), a, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"state": {"asleep": "object."}}}`))))
 	waitFor(a, torporv1alpha1.StopAdapterInvalidReason)
@@ -159,10 +160,10 @@ func expectGone(t *testing.T, env *testenv.Environment, a *torporv1alpha1.StopAd
 	})
 }
 
-// releaseDeleted has a Slumber and a person stop an object each, and deletes the adapter.
+// releaseDeleted has a Slumber and a user stop an object each, and deletes the adapter.
 func releaseDeleted(t *testing.T, env *testenv.Environment, namespace string, adapter *torporv1alpha1.StopAdapter) {
 	stop := torporv1alpha1.ScheduledStop{Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(time.Now()), By: "Slumber nights", Requested: true}}}
-	name, value, err := stopadapter.ScheduledAnnotation(stop, "nights")
+	name, value, err := stoprecord.ScheduledAnnotation(stop, "nights")
 	testenv.ExpectNoError(t, err)
 	objects := map[string]*unstructured.Unstructured{}
 	for who, annotation := range map[string][2]string{"slumber": {name, value}, "alice": {torporv1alpha1.StoppedAnnotation, "true"}, "nobody": {"example.com/a", "b"}} {
@@ -212,7 +213,7 @@ func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, ad
 		}
 	}
 	patch(`{"metadata": {"annotations": {"torpor.dev/stopped": "true"}}}`)
-	env.WaitFor(t, "it is stopped", u, func() error {
+	env.WaitFor(t, "the object is stopped", u, func() error {
 		return testenv.ErrorIf(!stopadapter.ReadSwitch(u).IsKept(u), "found %v", u.Object)
 	})
 	if o.Stopping != "" {
@@ -220,7 +221,7 @@ func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, ad
 	}
 	report(o.Asleep, "asleep")
 	patch(`{"metadata": {"annotations": {"torpor.dev/stopped": null}}}`)
-	env.WaitFor(t, "it is restored", u, func() error {
+	env.WaitFor(t, "the object is restored", u, func() error {
 		return testenv.ErrorIf(len(stopadapter.ReadSwitch(u).Saved) > 0, "found %v", u.Object)
 	})
 	report(o.Awake, "awake")

@@ -11,28 +11,29 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// removeTimeout bounds the wait for a controller that ends.
+// removeTimeout limits the wait for a controller to end.
 const removeTimeout = 10 * time.Second
 
 // adapterGroups are the controllers of kinds, by the name of their StopAdapter.
 type adapterGroups struct {
 	mu  sync.Mutex
 	all map[string]adapterGroup
-	// gone are the UIDs of adapters that are not there any more, by their names, which others may have by now; abandoned says that there are some.
+	// gone maps the names of deleted adapters to their UIDs; another adapter may have such a name by now. A value in
+	// abandoned means that gone has entries.
 	gone      map[string]string
 	abandoned chan struct{}
-	// isOver says that all of them have been ended: one that comes later would never be.
+	// isOver is true once all controllers have been ended: a controller that is added later would never end.
 	isOver bool
 }
 
-// adapterGroup is a controller, and which generation of which adapter it is of.
+// adapterGroup is a controller with the UID and the generation of its adapter.
 type adapterGroup struct {
 	*conditional.Group
 	uid        string
 	generation int64
 }
 
-// add returns false if it is too late for another.
+// add returns false if it is too late to add a controller.
 func (g *adapterGroups) add(a *torporv1alpha1.StopAdapter, group *conditional.Group) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -46,7 +47,7 @@ func (g *adapterGroups) add(a *torporv1alpha1.StopAdapter, group *conditional.Gr
 	return true
 }
 
-// isCurrent reports whether the controller is there that an adapter asks for.
+// isCurrent reports whether the controller of this generation of an adapter exists.
 func (g *adapterGroups) isCurrent(a *torporv1alpha1.StopAdapter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,7 +64,7 @@ func (g *adapterGroups) status(name string) conditional.GroupStatus {
 	return conditional.GroupStatus{}
 }
 
-// remove ends a controller. One that takes too long ends later.
+// remove ends a controller. If that takes too long, the controller ends later.
 func (g *adapterGroups) remove(ctx context.Context, name string) {
 	g.mu.Lock()
 	is, isThere := g.all[name]
@@ -74,14 +75,14 @@ func (g *adapterGroups) remove(ctx context.Context, name string) {
 	}
 }
 
-// end ends a controller that nobody finds any more.
+// end ends a controller that is no longer in the map.
 func (is adapterGroup) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	_ = is.Remove(ctx) // It goes on to end.
+	_ = is.Remove(ctx) // On a timeout, it continues to end.
 }
 
-// abandon has the controller of an adapter that is gone end soon.
+// abandon marks the controller of a deleted adapter, so that it ends soon.
 func (g *adapterGroups) abandon(name string) {
 	g.mu.Lock()
 	if is, isThere := g.all[name]; isThere {
@@ -93,11 +94,11 @@ func (g *adapterGroups) abandon(name string) {
 	g.mu.Unlock()
 	select {
 	case g.abandoned <- struct{}{}:
-	default: // It is known that there are some.
+	default: // A signal is already pending.
 	}
 }
 
-// run ends the controllers of adapters that are gone, and in the end all of them.
+// run ends the controllers of deleted adapters, and in the end all of them.
 func (g *adapterGroups) run(ctx context.Context) error {
 	for {
 		select {
@@ -114,7 +115,7 @@ func (g *adapterGroups) run(ctx context.Context) error {
 	}
 }
 
-// takeGone returns the controllers of adapters that are gone. One of an adapter that has the name since then is another's.
+// takeGone returns the controllers of deleted adapters. The controller of a newer adapter of the same name stays.
 func (g *adapterGroups) takeGone() (gone []adapterGroup) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -128,7 +129,7 @@ func (g *adapterGroups) takeGone() (gone []adapterGroup) {
 	return gone
 }
 
-// close takes no more controllers, and returns the names of those that are there.
+// close refuses further controllers, and returns the names of the existing ones.
 func (g *adapterGroups) close() (names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

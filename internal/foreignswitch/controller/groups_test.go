@@ -18,7 +18,8 @@ func adapterOf(uid types.UID) *torporv1alpha1.StopAdapter {
 	return a
 }
 
-// TestAnAdapterThatIsMadeAnewKeepsItsController has one that is deleted and made anew before anybody has ended the controller of the first.
+// TestAnAdapterThatIsMadeAnewKeepsItsController has an adapter that is deleted and created again before the
+// controller of the first has ended.
 func TestAnAdapterThatIsMadeAnewKeepsItsController(t *testing.T) {
 	g := &adapterGroups{abandoned: make(chan struct{}, 1)}
 	g.add(adapterOf("first"), nil)
@@ -33,7 +34,7 @@ func TestAnAdapterThatIsMadeAnewKeepsItsController(t *testing.T) {
 	}
 }
 
-// TestAControllerThatIsTooLateIsNotKept has one whose pass outlasts the feature: nobody would ever end it.
+// TestAControllerThatIsTooLateIsNotKept has a controller whose pass outlasts the feature: nothing would ever end it.
 func TestAControllerThatIsTooLateIsNotKept(t *testing.T) {
 	g := &adapterGroups{abandoned: make(chan struct{}, 1)}
 	over, cancel := context.WithCancel(t.Context())
@@ -42,11 +43,12 @@ func TestAControllerThatIsTooLateIsNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g.add(adapterOf("late"), nil) || g.isCurrent(adapterOf("late")) {
-		t.Error("expected a controller that comes after the end not to be kept, found it")
+		t.Error("expected a controller that is added after the end not to be kept, found it")
 	}
 }
 
-// TestAControllerThatStartsIsNotSaidToLackItsKind has one of which a new leader knows nothing yet, and one whose informers list what there is.
+// TestAControllerThatStartsIsNotSaidToLackItsKind has a controller of which a new leader has not checked the kind
+// yet, and one whose informers are listing objects.
 func TestAControllerThatStartsIsNotSaidToLackItsKind(t *testing.T) {
 	a := adapterOf("first")
 	a.Spec.Target = torporv1alpha1.StopAdapterTarget{Group: "example.com", Version: "v1", Kind: "Thing"}
@@ -54,9 +56,9 @@ func TestAControllerThatStartsIsNotSaidToLackItsKind(t *testing.T) {
 		is   conditional.GroupStatus
 		want string
 	}{
-		"nothing is known":      {conditional.GroupStatus{}, "Unknown AdapterStarts"},
-		"it lists":              {conditional.GroupStatus{Phase: conditional.Starting, Condition: conditional.Status{State: conditional.True}}, "Unknown AdapterStarts"},
-		"the kind is not there": {conditional.GroupStatus{Phase: conditional.Dormant, Condition: conditional.Status{State: conditional.False}}, "False KindNotServed"},
+		"not checked yet":        {conditional.GroupStatus{}, "Unknown AdapterStarts"},
+		"informers list":         {conditional.GroupStatus{Phase: conditional.Starting, Condition: conditional.Status{State: conditional.True}}, "Unknown AdapterStarts"},
+		"the kind is not served": {conditional.GroupStatus{Phase: conditional.Dormant, Condition: conditional.Status{State: conditional.False}}, "False KindNotServed"},
 	} {
 		if found := describeGroup(a, row.is); string(found.Status)+" "+found.Reason != row.want {
 			t.Errorf("%s: expected %q, found %+v", name, row.want, found)

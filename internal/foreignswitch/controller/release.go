@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// releaseTimeout is for how long a deleted adapter waits until what it has stopped can be given back: its role is often deleted with it.
+	// releaseTimeout is how long a deleted adapter tries to restore the objects that it has stopped: its role is
+	// often deleted with it.
 	releaseTimeout = 5 * time.Minute
 	// releaseInterval is how often it tries.
 	releaseInterval = 5 * time.Second
@@ -30,30 +31,30 @@ const (
 	releasePage = 500
 )
 
-// finalize restores what a deleted adapter has stopped. Objects of a kind that is not served any more are gone. What cannot be restored
-// in time is left as it is, and told.
+// finalize restores the objects that a deleted adapter has stopped. If the kind is not served any more, its objects
+// are gone. Objects that cannot be restored in time stay as they are, and an event reports that.
 func (c Controller) finalize(ctx context.Context, a *torporv1alpha1.StopAdapter) (time.Duration, error) {
-	c.groups.remove(ctx, a.Name) // The controller of the kind would go on stopping objects.
+	c.groups.remove(ctx, a.Name) // The controller of the kind would continue to stop objects.
 	err := c.release(ctx, a)
 	if err == nil {
 		return 0, nil
 	}
 	end := a.DeletionTimestamp.Add(releaseTimeout)
-	message := "Expected to give back what is stopped, found: " + err.Error()
+	message := "Expected to restore the stopped objects, found: " + err.Error()
 	if !c.Clock.Now().Before(end) {
-		reconcile.EmitEvents(c.recorder, a, []decision.Event{{Warning: true, Reason: foreignswitch.EventObjectsLeft, Action: "Release", Note: message + "; it stays as it is"}})
+		reconcile.EmitEvents(c.recorder, a, []decision.Event{{Warning: true, Reason: foreignswitch.EventObjectsLeft, Action: "Release", Note: message + "; they stay as they are"}})
 		return 0, nil
 	}
 	reason := torporv1alpha1.StopAdapterFailedReason
 	if k8serrors.IsForbidden(err) {
-		reason, message = torporv1alpha1.StopAdapterForbiddenReason, message+"; make the ClusterRole again, with the label "+torporv1alpha1.StopAdapterRoleLabel
+		reason, message = torporv1alpha1.StopAdapterForbiddenReason, message+"; create the ClusterRole again, with the label "+torporv1alpha1.StopAdapterRoleLabel
 	}
-	ready := decision.False(reason, fmt.Sprintf("%s; without it the StopAdapter goes at %s", message, end.UTC().Format(time.RFC3339)))
+	ready := decision.False(reason, fmt.Sprintf("%s; the StopAdapter is removed at %s even if that still fails", message, end.UTC().Format(time.RFC3339)))
 	reconcile.SetConditions(&a.Status.Conditions, map[string]decision.Condition{torporv1alpha1.StopAdapterReadyCondition: ready}, a.Generation, c.Clock)
 	return releaseInterval, nil
 }
 
-// release gives the objects of all namespaces back, and goes on after one that it cannot.
+// release restores the objects of all namespaces, and continues after a failure.
 func (c Controller) release(ctx context.Context, a *torporv1alpha1.StopAdapter) error {
 	target := a.Spec.Target
 	var failure error
@@ -90,7 +91,7 @@ func (c Controller) releaseObject(ctx context.Context, a *torporv1alpha1.StopAda
 		err = reconcile.PatchObserved(ctx, c.client, obj, plan.Next.DeepCopy(), stopadaptercontroller.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("give %s/%s back: %w", obj.GetNamespace(), obj.GetName(), err)
+		return fmt.Errorf("restore %s/%s: %w", obj.GetNamespace(), obj.GetName(), err)
 	}
 	reconcile.EmitEvents(c.recorder, obj, plan.Events)
 	return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// lookAt looks at clusters of an account and publishes what was found.
+// lookAt polls clusters of an account and publishes the results.
 func (s *Service) lookAt(ctx context.Context, a *account, names []types.NamespacedName) {
 	limited, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -21,7 +21,7 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 	s.mu.Lock()
 	seen := map[string]bool{}
 	for _, name := range names {
-		// Targets of one account differ by the infraID alone.
+		// The targets of one account differ only in the infraID.
 		if c := a.clusters[name]; c != nil {
 			target = c.Target
 			if !seen[target.InfraID] {
@@ -47,7 +47,8 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 		if c == nil {
 			continue
 		}
-		// A cluster whose infraID has changed since the look began stays wanted: no machines were found because none were asked for.
+		// A cluster whose infraID has changed during the poll stays wanted: its new machines were not
+		// requested.
 		if seen, isLookedAt := found[c.Target.InfraID]; isLookedAt {
 			machines += len(seen.Machines)
 			s.publish(a, c, seen, began)
@@ -59,8 +60,9 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 	s.wakeUp()
 }
 
-// observeParts looks at clusters together. An error that may be of one cluster alone must not be that of the others, so each half
-// is looked at by itself then. It returns an error that is of the account, which is also that of the clusters that were not looked at because of it.
+// observeParts polls clusters together. An error that may concern only one cluster must not become the error of
+// the others, so each half is then polled separately. It returns an error that concerns the account. That is
+// also the error of the clusters that were not polled because of it.
 func observeParts(ctx context.Context, batch actuator.BatchActuator, target actuator.Target, infraIDs []string, found map[string]Snapshot) error {
 	target.InfraID = infraIDs[0]
 	machines, err := batch.ObserveAll(ctx, target, infraIDs)
@@ -83,7 +85,7 @@ func observeParts(ctx context.Context, batch actuator.BatchActuator, target actu
 	return nil
 }
 
-// isOfAccount reports whether an error says that other clusters of the account would get it too.
+// isOfAccount reports whether other clusters of the account would get the error, too.
 func isOfAccount(err error) bool {
 	switch actuator.ClassOf(err) {
 	case actuator.CredentialsMissing, actuator.CredentialsInvalid, actuator.PermissionDenied, actuator.Unreachable, actuator.Throttled:
@@ -95,7 +97,7 @@ func isOfAccount(err error) bool {
 	}
 }
 
-// publish keeps a look, and enqueues the cluster if a pass waits for it or would report something else now.
+// publish keeps a result, and enqueues the cluster if a pass waits for it or would now report something else.
 func (s *Service) publish(a *account, c *cluster, seen Snapshot, began time.Time) {
 	d, isWanted := a.wanted[c.Name]
 	delete(a.wanted, c.Name)

@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// scriptedLooks answers one look after the other, and the last answer again.
+// scriptedLooks returns one result after the other, and repeats the last one.
 type scriptedLooks struct {
 	actuator.BatchActuator
 	answers []error
@@ -32,11 +32,11 @@ func (s *scriptedLooks) ObserveAll(_ context.Context, _ actuator.Target, infraID
 func TestAClusterThatNobodyLookedAtGetsTheErrorOfTheAccount(t *testing.T) {
 	ofOne, throttled := errors.New("a machine is in an unknown state"), actuator.Errorf(actuator.Throttled, "slow down")
 	for name, answers := range map[string][]error{
-		"the first half is throttled":             {ofOne, throttled, nil},
-		"half of the first half is throttled":     {ofOne, ofOne, throttled, nil},
-		"the other half of the first is":          {ofOne, ofOne, nil, throttled, nil},
-		"the second half is throttled":            {ofOne, nil, throttled},
-		"all are throttled before any is told of": {throttled},
+		"the first half is throttled":                   {ofOne, throttled, nil},
+		"half of the first half is throttled":           {ofOne, ofOne, throttled, nil},
+		"the other half of the first half is throttled": {ofOne, ofOne, nil, throttled, nil},
+		"the second half is throttled":                  {ofOne, nil, throttled},
+		"the first poll is throttled":                   {throttled},
 	} {
 		infraIDs, found := []string{"a", "b", "c", "d"}, map[string]Snapshot{}
 		if err := observeParts(t.Context(), &scriptedLooks{answers: answers}, actuator.Target{}, infraIDs, found); !errors.Is(err, throttled) {
@@ -52,7 +52,7 @@ func TestAClusterThatNobodyLookedAtGetsTheErrorOfTheAccount(t *testing.T) {
 
 func TestAClusterThatIsRenamedDuringALookIsLookedAtAgain(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
-		f.look("another", "a") // It keeps the account.
+		f.look("another", "a") // This cluster keeps the account.
 		f.look("before", "a")
 		f.service.RefreshMachines(named("before"))
 		elapse(gatherTime + callLatency/2)
@@ -61,7 +61,7 @@ func TestAClusterThatIsRenamedDuringALookIsLookedAtAgain(t *testing.T) {
 		f.service.RefreshMachines(named("before"))
 		elapse(callLatency)
 		if seen, isKnown := f.service.Look(t.Context(), renamed); isKnown {
-			t.Errorf("expected nothing to be known by a look at other machines, found %+v", seen)
+			t.Errorf("expected no state from a poll of other machines, found %+v", seen)
 		}
 		elapse(5 * time.Second)
 		if seen, isKnown := f.service.Look(t.Context(), renamed); !isKnown || len(seen.Machines) != 2 {
@@ -70,7 +70,8 @@ func TestAClusterThatIsRenamedDuringALookIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// accountOfClusters has so many clusters that are off, with so many machines each, in the order in which they were looked at.
+// accountOfClusters returns an account of clusters that are off, with the given numbers of machines, in the order of
+// their last poll.
 func accountOfClusters(now time.Time, machines ...int) *account {
 	a := newAccount("key", nil, now)
 	for i, count := range machines {
@@ -88,10 +89,10 @@ func TestALargeClusterThatIsOffHoldsUpNoOther(t *testing.T) {
 		machines []int
 		turns    int
 	}{
-		"clusters of one call":                          {[]int{200, 300, 1}, 2},
-		"a cluster that takes more than one call":       {[]int{machinesPerCall + 1, 1}, 2},
-		"a cluster that fills a call, and another one":  {[]int{machinesPerCall, 1}, 2},
-		"two clusters of which each takes more than it": {[]int{2 * machinesPerCall, 2 * machinesPerCall, 3}, 3},
+		"clusters that fit into one call":                {[]int{200, 300, 1}, 2},
+		"a cluster that takes more than one call":        {[]int{machinesPerCall + 1, 1}, 2},
+		"a cluster that fills a call, and another one":   {[]int{machinesPerCall, 1}, 2},
+		"two clusters that each take more than one call": {[]int{2 * machinesPerCall, 2 * machinesPerCall, 3}, 3},
 	} {
 		a := accountOfClusters(now, row.machines...)
 		for turn := range row.turns {
@@ -104,7 +105,7 @@ func TestALargeClusterThatIsOffHoldsUpNoOther(t *testing.T) {
 		}
 		for cluster, c := range a.clusters {
 			if c.snapshot.At.Before(now) {
-				t.Errorf("%s: %s was not looked at in %d turns", name, cluster.Name, row.turns)
+				t.Errorf("%s: %s was not polled in %d turns", name, cluster.Name, row.turns)
 			}
 		}
 	}
@@ -119,7 +120,7 @@ func TestWhoIsWaitedForIsLookedAtFirst(t *testing.T) {
 	names := a.listDue(now)
 	for i := range 10 {
 		if name := named(fmt.Sprintf("c%d", i)); !slices.Contains(names, name) {
-			t.Errorf("%s, which a pass waits for, is not among the %d that are looked at", name.Name, len(names))
+			t.Errorf("%s, which a pass waits for, is not among the %d polled clusters", name.Name, len(names))
 		}
 	}
 	if oldest := named(fmt.Sprintf("c%d", maxLook+49)); names[10] != oldest || len(names) != maxLook {

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// Verb is what machines are told to do.
+// Verb is the action that machines are ordered to take.
 type Verb string
 
 // The verbs.
@@ -24,28 +24,30 @@ const (
 	TerminateVerb Verb = "terminate"
 )
 
-// firstStopPause is the first pause before stops are sent again, and stopPatience for how long they are.
+// firstStopPause is the first pause before stops are sent again, and stopPatience is how long they are retried.
 const firstStopPause, stopPatience = 300 * time.Millisecond, 15 * time.Second
 
-// parallelReads is how many specs are read at once before a stop. Beside the passes of a fleet, which write twenty at once, fewer reads hold
-// up the orders for longer than the cloud takes for them.
+// parallelReads is how many specs are read in parallel before a stop. The passes of a fleet make twenty writes
+// at once. With fewer reads next to them, the reads would delay orders for longer than the cloud needs to
+// accept them.
 const parallelReads = 32
 
-// order is that machines of a cluster are to be stopped, started or terminated.
+// order requests that machines of a cluster are stopped, started or terminated.
 type order struct {
 	verb Verb
 	ids  []string
-	// stoppedLater and terminatedLater are machines that are to be stopped or terminated after this stop: none is stopped without the rights
-	// to that.
+	// stoppedLater and terminatedLater are machines that are stopped or terminated after this stop. No machine
+	// is stopped without the rights to do that.
 	stoppedLater, terminatedLater []string
 	// isPending is set until the cloud has answered.
 	isPending bool
 	since     time.Time
-	// refused is what the cloud last said, at a time, and refusedIDs are the machines that it has refused; nil and none unless it did.
+	// refused is the cloud's last refusal, at a time, and refusedIDs are the refused machines; both are empty
+	// without a refusal.
 	refused    error
 	refusedIDs []string
 	refusedAt  time.Time
-	// stretch is the jitter of the time for which they rest then.
+	// stretch is the jitter of the time for which refused machines rest.
 	stretch float64
 }
 
@@ -53,7 +55,7 @@ type order struct {
 type RefusedOrder struct {
 	Verb Verb
 	Err  error
-	// MachineIDs are those that it was refused for.
+	// MachineIDs are the machines for which the cloud refused the order.
 	MachineIDs []string
 }
 
@@ -71,22 +73,23 @@ type acceptedOrder struct {
 	at   time.Time
 }
 
-// covers reports whether an order would only repeat what the cloud has just accepted.
+// covers reports whether an order would only repeat one that the cloud has just accepted.
 func (c acceptedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 	return c.verb == verb && now.Before(c.at.Add(readLag)) &&
 		!slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.ids, id) })
 }
 
-// Order has machines of a cluster stopped, started or terminated, and returns at once. Machines that were refused rest for a time. A
-// refusal stands until the cloud has taken an order: Look tells it.
+// Order requests a stop, start or termination of a cluster's machines, and returns at once. Refused machines
+// rest for a while. A refusal stands until the cloud has accepted an order; Look returns it.
 func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest time.Duration) {
 	s.queueOrder(name, verb, StopOrder{IDs: ids}, rest)
 }
 
-// StopOrder is that machines are to be stopped before others are stopped or terminated.
+// StopOrder requests that machines are stopped before others are stopped or terminated.
 type StopOrder struct{ IDs, StoppedLater, TerminatedLater []string }
 
-// OrderStop is an Order to stop machines before others. None is stopped without the rights that are needed later.
+// OrderStop is an Order to stop machines before others. No machine is stopped without the rights that are
+// needed later.
 func (s *Service) OrderStop(name types.NamespacedName, wanted StopOrder, rest time.Duration) {
 	s.queueOrder(name, StopVerb, wanted, rest)
 }
@@ -96,7 +99,7 @@ func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOr
 	defer s.mu.Unlock()
 	c := s.clusters[name]
 	if c == nil {
-		return // The pass that wants it has looked at the cluster, so that it is gone by now.
+		return // The pass has polled the cluster before, so the cluster is gone.
 	}
 	now := s.Clock.Now()
 	if c.order == nil || c.order.verb != verb {
@@ -117,7 +120,7 @@ func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOr
 	}
 }
 
-// Withdraw drops orders that are not wanted any more, unless they have left already.
+// Withdraw drops orders that are no longer wanted, unless they are being sent already.
 func (s *Service) Withdraw(name types.NamespacedName, verbs ...Verb) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +134,8 @@ func without(ids, those []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(those, id) })
 }
 
-// orderTime returns when the orders of a verb leave next; false while some do, or if there are none.
+// orderTime returns when the next orders of a verb are sent; false while some are being sent, or if there are
+// none.
 func (a *account) orderTime(verb Verb) (time.Time, bool) {
 	var first time.Time
 	for _, o := range a.pending {
@@ -151,11 +155,13 @@ type clusterOrder struct {
 	// unaccepted are the machines that the cloud has not accepted the order for yet.
 	unaccepted []string
 	err        error
-	// isStale says that the hub wants something else by now, and mayBeDone that the cloud may have carried it out before.
+	// isStale is whether the hub no longer wants the order. mayBeDone is whether the cloud may have carried it
+	// out in an earlier attempt.
 	isStale, mayBeDone bool
 }
 
-// takeOrders takes the oldest orders. The others wait, so that the hub is asked about all that leave within the time of an order.
+// takeOrders takes the oldest orders. The number is limited so that the specs of all of them can be read again
+// within the time of an order.
 func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	var batch []*clusterOrder
 	for name, o := range a.pending {
@@ -179,7 +185,8 @@ func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	return batch
 }
 
-// sendOrders sends the orders of many clusters at once, and publishes what became of each as soon as the cloud has answered.
+// sendOrders sends the orders of many clusters at once, and publishes each result as soon as the cloud has
+// answered.
 func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch []*clusterOrder) {
 	limited, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
@@ -223,10 +230,11 @@ func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch [
 	s.wakeUp()
 }
 
-// sendAll is how a cloud takes orders of one verb, with an error for each cluster.
+// sendAll sends orders of one verb to a cloud. It returns an error for each cluster.
 type sendAll func(context.Context, actuator.Target, [][]string) []error
 
-// terminateAll refuses what the cloud cannot do: an actuator may have been replaced since the machines were recorded.
+// terminateAll fails if the cloud cannot terminate machines: the actuator may have been replaced after the
+// machines were recorded.
 func terminateAll(batch actuator.BatchActuator) sendAll {
 	if cloud, ok := batch.(actuator.Terminator); ok {
 		return cloud.TerminateAll
@@ -238,7 +246,7 @@ func terminateAll(batch actuator.BatchActuator) sendAll {
 	}
 }
 
-// send sends what is neither refused nor withdrawn, and returns that.
+// send sends the orders that are neither refused nor withdrawn, and returns them.
 func send(ctx context.Context, do sendAll, batch []*clusterOrder) []*clusterOrder {
 	inFlight := slices.DeleteFunc(slices.Clone(batch), func(o *clusterOrder) bool { return o.isStale || o.err != nil })
 	var ids [][]string
@@ -253,13 +261,16 @@ func send(ctx context.Context, do sendAll, batch []*clusterOrder) []*clusterOrde
 	return inFlight
 }
 
-// sendWithRecheck sends stops and terminations again for a while if the cloud, or what turns one machine off, is busy or gone, and reads the
-// specs each time before. Machines that it has taken the order for are left out then.
-// Orders that are answered do not wait for the others.
+// sendWithRecheck sends stops and terminations, and retries for a while if the cloud, or the controller of a machine,
+// is busy or unreachable. A retry leaves out machines that the order was accepted for. Orders that are answered do
+// not wait for others.
+// Invariant: the specs are read from the hub before each attempt, so no stop is sent after a confirmed change to
+// Running (TestFlipsEverySecondStopNothingThatShouldRun, TestATerminationReadsTheSpecBefore, TestFaults).
 func (s *Service) sendWithRecheck(ctx context.Context, do sendAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
 	began := s.Clock.Now()
 	for pause := firstStopPause; ; pause *= 2 {
 		s.recheckSpecs(ctx, orders)
+		s.dropOrdersForMembers(orders)
 		again := slices.DeleteFunc(send(ctx, do, orders), func(o *clusterOrder) bool {
 			class := actuator.ClassOf(o.err)
 			return o.err == nil || class != actuator.Throttled && class != actuator.Unreachable
@@ -271,7 +282,7 @@ func (s *Service) sendWithRecheck(ctx context.Context, do sendAll, orders []*clu
 		}
 		if len(again) == 0 || s.Clock.Since(began)+wait > stopPatience || pauseFor(ctx, wait) != nil {
 			settle(again)
-			return // What is refused by now is ordered again later, by the passes.
+			return // Orders that are still refused are submitted again by later passes.
 		}
 		for _, o := range again {
 			o.unaccepted = o.refusedMachines()
@@ -293,10 +304,12 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// maxRightsQuestions bounds how often it is asked for whom rights are missing: each question is two calls for each 900 machines.
+// maxRightsQuestions bounds the number of checks for missing rights. Each check is two API calls for each 900
+// machines.
 const maxRightsQuestions = 20
 
-// requireRights finds the orders for which rights are missing; the answer for all may be that of one cluster.
+// requireRights finds the orders for which rights are missing. The error for all of them may be caused by one
+// cluster.
 func requireRights(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder, questions *int) {
 	*questions--
 	err := askForRights(ctx, batch, orders)
@@ -328,7 +341,7 @@ func askForRights(ctx context.Context, batch actuator.BatchActuator, orders []*c
 	return terminateAll(batch)(ctx, orders[0].target, [][]string{terminatedLater})[0]
 }
 
-// recheckSpecs reads the specs once more, right before the machines are stopped or terminated.
+// recheckSpecs reads the specs again, right before the machines are stopped or terminated.
 func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
 	var group errgroup.Group
 	group.SetLimit(parallelReads)
@@ -348,7 +361,22 @@ func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
 	_ = group.Wait() // Each order keeps its own error.
 }
 
-// refusedMachines returns for which of the machines that were sent the order was not taken.
+// dropOrdersForMembers marks orders as stale if the newest poll shows a member of a group of the cloud among
+// their machines: such a group destroys each member that stops. The passes of these clusters run again and
+// report the group.
+// Invariant: no order to stop a member of such a group is sent (TestAStopOfAMemberOfAGroupDoesNotLeave).
+func (s *Service) dropOrdersForMembers(batch []*clusterOrder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range batch {
+		c := s.clusters[o.name]
+		o.isStale = o.isStale || c != nil && slices.ContainsFunc(c.snapshot.Machines, func(m actuator.Machine) bool {
+			return m.Group != "" && slices.Contains(o.unaccepted, m.ID)
+		})
+	}
+}
+
+// refusedMachines returns the machines that the cloud did not accept the order for.
 func (o *clusterOrder) refusedMachines() []string {
 	if o.err == nil {
 		return nil
@@ -359,7 +387,8 @@ func (o *clusterOrder) refusedMachines() []string {
 	return o.unaccepted
 }
 
-// recordResult keeps which machines the cloud has refused, and returns those for which it has accepted the order.
+// recordResult keeps the machines that the cloud has refused, and returns the machines that it has accepted the
+// order for.
 func (o *clusterOrder) recordResult(now time.Time) (taken []string) {
 	refused := o.refusedMachines()
 	if o.err != nil {
@@ -371,7 +400,7 @@ func (o *clusterOrder) recordResult(now time.Time) (taken []string) {
 	return without(o.ids, refused)
 }
 
-// settle keeps what became of an order, and enqueues the cluster if its pass has something new to report.
+// settle keeps the result of an order, and enqueues the cluster if its pass has something new to report.
 func (s *Service) settle(o *clusterOrder, now time.Time) {
 	c := s.clusters[o.name]
 	if c == nil {
@@ -386,7 +415,7 @@ func (s *Service) settle(o *clusterOrder, now time.Time) {
 		c.accepted = acceptedOrder{o.verb, o.recordResult(now), now}
 	}
 	if o.err != nil || o.isStale && o.mayBeDone {
-		// It may have been carried out all the same, or in part.
+		// The order may have been carried out anyway, or in part.
 		c.unknownUntil = now
 	}
 	if o.err != nil || o.isStale || wasRefused {

@@ -17,55 +17,56 @@ import (
 )
 
 const (
-	// minLookInterval is the least from one look at an account to the next.
+	// minLookInterval is the shortest interval between two polls of an account.
 	minLookInterval = time.Second
-	// callInterval is what each call of a look adds to that: half of what EC2 gives back is left to others.
+	// callInterval is added for each API call of a poll: half of EC2's refill rate is left to other clients.
 	callInterval = 100 * time.Millisecond
-	// clusterInterval is what each cluster of a look adds, up to maxFleetInterval: who waits for one cluster is told within a second, and a
-	// fleet is not looked at twice as often for that.
+	// clusterInterval is added for each cluster of a poll, up to maxFleetInterval. A single cluster is polled
+	// every second, and a fleet is not polled twice as often for that.
 	clusterInterval, maxFleetInterval = 20 * time.Millisecond, 2 * time.Second
-	// machinesPerCall and clustersPerCall estimate how many calls a look takes.
+	// machinesPerCall and clustersPerCall estimate the number of API calls of a poll.
 	machinesPerCall, clustersPerCall = 500, 200
-	// sharedLookAge is how old a look at a settled cluster is before it is renewed together with others.
+	// sharedLookAge is the age at which the result for a settled cluster is renewed together with others.
 	sharedLookAge = 5 * time.Minute
-	// SettledLookAge is how old a look may be that a settled cluster is compared by. One that is off has its turn instead.
+	// SettledLookAge is the maximum age of a result for comparing a settled cluster. A cluster that is off is
+	// polled in turn instead.
 	SettledLookAge = sharedLookAge + time.Minute
-	// turnInterval is how often clusters that are off have their turn, as many as one call shows: what nobody waits for costs an account
-	// one call a minute, however many they are.
+	// turnInterval is the interval of polling clusters that are off, as many as fit into one API call. They
+	// cost an account one call a minute, however many they are.
 	turnInterval = time.Minute
-	// maxLook is how many clusters one look is for; those that are waited for come first.
+	// maxLook is the number of clusters in one poll. Clusters that a pass waits for come first.
 	maxLook = 2_000
-	// maxOrders is how many clusters are ordered about together, and maxOrderMachines how many machines they have unless one cluster
-	// has more.
+	// maxOrders is the number of clusters in one order, and maxOrderMachines the number of their machines,
+	// unless a single cluster has more.
 	maxOrders, maxOrderMachines = 1_000, 3_600
-	// machinesPerOrderCall and orderCallInterval are for StartInstances, which EC2 limits most, and which stops try before they leave: it
-	// takes five calls at once and two in a second.
+	// machinesPerOrderCall and orderCallInterval are for StartInstances, which EC2 limits most and which stops
+	// call as a dry run first. EC2 allows five calls at once and two per second.
 	machinesPerOrderCall, orderCallInterval = 900, 500 * time.Millisecond
-	// lookTimeout and orderTimeout bound all calls of a look, and of an order.
+	// lookTimeout and orderTimeout bound all API calls of a poll, and of an order.
 	lookTimeout, orderTimeout = time.Minute, 2 * time.Minute
 	// minThrottlePause and maxThrottlePause bound the pause after a throttled call.
 	minThrottlePause, maxThrottlePause = time.Second, 30 * time.Second
 	// maxAskedPause is the longest pause that a cloud may ask for.
 	maxAskedPause = 10 * time.Minute
-	// jitter is the share by which an interval may be longer.
+	// jitter is the fraction by which an interval may be extended.
 	jitter = 0.1
-	// idleInterval is how often the schedule is looked at without a reason.
+	// idleInterval is how often the schedule is checked without a reason.
 	idleInterval = time.Minute
 )
 
-// account is one identity at a cloud, with its own pace: nothing of it waits for another account.
+// account is one identity at a cloud, with its own pace: accounts do not wait for each other.
 type account struct {
 	key      string
 	batch    actuator.BatchActuator
 	clusters map[types.NamespacedName]*cluster
 	wanted   map[types.NamespacedName]demand
-	// isLooking is set while its machines are looked at, and isOrdering while orders of a verb are given.
+	// isLooking is set while its machines are polled, and isOrdering while orders of a verb are sent.
 	isLooking  bool
 	isOrdering map[Verb]bool
 	pending    map[types.NamespacedName]*order
-	// No look begins before nextLook, and no order is sent before nextOrder.
+	// No poll begins before nextLook, and no order is sent before nextOrder.
 	nextLook, nextOrder time.Time
-	// nextOffLook is when clusters that are off are looked at next.
+	// nextOffLook is when clusters that are off are polled next.
 	nextOffLook time.Time
 	// pause is how long the account rests after the next throttled call; zero while it is not throttled.
 	pause time.Duration
@@ -78,16 +79,16 @@ func newAccount(key string, batch actuator.BatchActuator, now time.Time) *accoun
 	}
 }
 
-// demand is that a cluster is to be looked at.
+// demand requests a poll of a cluster.
 type demand struct {
 	due time.Time
-	// interval is when to look again if nothing has changed; zero is never.
+	// interval is the time until the next poll if nothing has changed; zero is never.
 	interval time.Duration
-	// isAwaited says that a pass returned reconcile.ErrPending, and is run again when the look is done.
+	// isAwaited is whether a pass returned reconcile.ErrPending and runs again when the poll is done.
 	isAwaited bool
 }
 
-// compareUrgency puts what a pass waits for first.
+// compareUrgency sorts demands that a pass waits for first.
 func (d demand) compareUrgency(other demand) int {
 	if d.isAwaited != other.isAwaited {
 		if d.isAwaited {
@@ -98,7 +99,7 @@ func (d demand) compareUrgency(other demand) int {
 	return d.due.Compare(other.due)
 }
 
-// want joins two demands: the earlier one says when, so that passes in a hurry do not put a look off.
+// want merges two demands. The earlier time counts, so that frequent passes do not postpone a poll.
 func (a *account) want(name types.NamespacedName, d demand) {
 	if old, ok := a.wanted[name]; ok {
 		d.isAwaited = d.isAwaited || old.isAwaited
@@ -108,7 +109,7 @@ func (a *account) want(name types.NamespacedName, d demand) {
 	a.wanted[name] = d
 }
 
-// Start implements manager.Runnable. It returns when ctx ends, with all that it has started.
+// Start implements manager.Runnable. It returns when ctx and all goroutines that it started have ended.
 func (s *Service) Start(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -129,7 +130,8 @@ func (s *Service) Start(ctx context.Context) error {
 	}
 }
 
-// takeJobs returns what is due, and when something will be. An account has at most one look and one order of a verb at a time.
+// takeJobs returns the due jobs, and the time until the next one. An account has at most one poll and one order
+// of each verb in progress.
 func (s *Service) takeJobs() ([]func(context.Context), time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +176,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// lookTime returns when the account is looked at next; false while it is, or if nobody wants it.
+// lookTime returns when the account is polled next; false while a poll is in progress, or if there is no
+// demand.
 func (a *account) lookTime() (time.Time, bool) {
 	var first time.Time
 	for _, d := range a.wanted {
@@ -185,18 +188,19 @@ func (a *account) lookTime() (time.Time, bool) {
 	return later(first, a.nextLook), len(a.wanted) > 0 && !a.isLooking
 }
 
-// lookTimeOf returns when a demand is met at the earliest; false while the account is looked at, after which all demands are.
+// lookTimeOf returns the earliest time at which a demand is met; false during a poll, because all demands are
+// checked after it.
 func (a *account) lookTimeOf(d demand) (time.Time, bool) {
 	return later(d.due, a.nextLook), !a.isLooking
 }
 
-// listDue returns the clusters that are due: first those that somebody waits for, then those that are due for longest, then settled ones whose
-// turn comes anyway.
+// listDue returns the due clusters: first those that a pass waits for, then the ones that are due longest, then
+// settled ones that would be due soon.
 func (a *account) listDue(now time.Time) []types.NamespacedName {
 	var names, companions []types.NamespacedName
 	isDrift := true
 	for name, d := range a.wanted {
-		// What is due in a moment goes along.
+		// Demands that are due in a moment are included.
 		if !d.due.After(now.Add(minLookInterval / 2)) {
 			names = append(names, name)
 			isDrift = isDrift && !a.clusters[name].isOff() && a.clusters[name].isOlderThan(sharedLookAge, now)
@@ -214,7 +218,7 @@ func (a *account) listDue(now time.Time) []types.NamespacedName {
 	return names[:min(len(names), maxLook)]
 }
 
-// queueOffClusters has clusters looked at that are off, if it is time: those first that have not been for longest.
+// queueOffClusters queues clusters that are off, if it is time, the least recently polled ones first.
 func (a *account) queueOffClusters(now time.Time) {
 	if now.Before(a.nextOffLook) {
 		return
@@ -229,7 +233,8 @@ func (a *account) queueOffClusters(now time.Time) {
 	slices.SortFunc(off, func(x, y *cluster) int { return x.snapshot.At.Compare(y.snapshot.At) })
 	machines := 0
 	for i, c := range off[:min(len(off), clustersPerCall)] {
-		// The first one has its turn however many machines it has; it would hold up all others for good.
+		// The first cluster is included however many machines it has. Otherwise it would block all others
+		// permanently.
 		if machines += len(c.snapshot.Machines); machines > machinesPerCall && i > 0 {
 			return
 		}
@@ -237,7 +242,7 @@ func (a *account) queueOffClusters(now time.Time) {
 	}
 }
 
-// isOff reports whether all machines were stopped, and none was paid for, when they were looked at last.
+// isOff reports whether the last poll found all machines stopped and none billed.
 func (c *cluster) isOff() bool {
 	isOn := func(m actuator.Machine) bool { return m.State != actuator.Stopped || m.HoldsCapacity }
 	return c.snapshot.Err == nil && len(c.snapshot.Machines) > 0 && !slices.ContainsFunc(c.snapshot.Machines, isOn)
@@ -247,7 +252,7 @@ func (c *cluster) isOlderThan(age time.Duration, now time.Time) bool {
 	return now.Sub(c.snapshot.At) > age
 }
 
-// pace sets when the account is looked at next, by what the last look cost.
+// pace sets when the account is polled next, by the cost of the last poll.
 func (a *account) pace(began time.Time, clusters, machines int, err error) {
 	calls := 1 + clusters/clustersPerCall + machines/machinesPerCall
 	a.adjustPause(err)
@@ -255,19 +260,19 @@ func (a *account) pace(began time.Time, clusters, machines int, err error) {
 	a.nextLook = began.Add(withJitter(interval + a.pause))
 }
 
-// adjustPause slows an account down that is throttled, and lets it recover.
+// adjustPause slows a throttled account down, and lets it recover.
 func (a *account) adjustPause(err error) {
 	if err != nil && actuator.ClassOf(err) == actuator.Throttled {
 		a.pause = max(min(max(2*a.pause, minThrottlePause), maxThrottlePause), askedPause(err))
 		return
 	}
-	// A long pause that was asked for is over after it.
+	// A long pause that the cloud asked for ends with it.
 	if a.pause = min(a.pause, maxThrottlePause) / 2; a.pause < minThrottlePause {
 		a.pause = 0
 	}
 }
 
-// askedPause returns for how long the cloud wants not to be asked again.
+// askedPause returns how long the cloud asks not to be called.
 func askedPause(err error) time.Duration {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return min(known.RetryAfter, maxAskedPause)
@@ -275,5 +280,5 @@ func askedPause(err error) time.Duration {
 	return 0
 }
 
-// withJitter keeps accounts that were throttled together from coming back together.
+// withJitter spreads the retries of accounts that were throttled at the same time.
 func withJitter(d time.Duration) time.Duration { return wait.Jitter(d, jitter) }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accounts looks at clouds and gives them orders, for all clusters of an account at once and for each account by itself.
-// Passes read what is known and hand in what they want; they never wait for a cloud.
+// Package accounts polls clouds and sends orders to them. It serves all clusters of an account together, and
+// each account independently.
+// Passes read the known state and submit orders; they never wait for a cloud.
 //
-// Reading order: service.go (what passes call) → schedule.go (when an account is asked) → look.go → order.go.
+// Reading order: service.go (called by passes) → schedule.go (when an account is called) → look.go → order.go.
 package accounts
 
 import (
@@ -24,9 +25,10 @@ import (
 type Service struct {
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Enqueue has a cluster's pass run soon, and does not block.
+	// Enqueue triggers a pass of the cluster soon, and does not block.
 	Enqueue func(cluster types.NamespacedName)
-	// MayStop reads from the hub itself whether a cluster should still hibernate: passes see a cache, which may be late.
+	// MayStop reads from the hub's API server whether a cluster should still hibernate. Passes read a cache,
+	// which may be stale.
 	MayStop func(ctx context.Context, cluster types.NamespacedName) (bool, error)
 
 	mu       sync.Mutex
@@ -34,7 +36,7 @@ type Service struct {
 	clusters map[types.NamespacedName]*cluster
 	wake     chan struct{}
 	counts   map[Operation]float64
-	// nextRun is when the schedule is looked at next.
+	// nextRun is when the schedule is checked next.
 	nextRun time.Time
 }
 
@@ -43,20 +45,20 @@ func NewService(c clock.PassiveClock) *Service {
 	return &Service{Clock: c, accounts: map[string]*account{}, clusters: map[types.NamespacedName]*cluster{}, wake: make(chan struct{}, 1), counts: map[Operation]float64{}}
 }
 
-// Operation is what an account was asked for, and the class of the error that it gave; empty if it gave none.
+// Operation is the kind of a call to an account, and the class of its error; empty if it succeeded.
 type Operation struct {
 	Account, Name string
 	ErrorClass    actuator.ErrorClass
 }
 
-// CountCalls returns how often accounts were asked. Their names hold no secret.
+// CountCalls returns the number of calls by account. The names of accounts contain no secret.
 func (s *Service) CountCalls() map[Operation]float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.counts)
 }
 
-// count forgets nothing while an account is in use; the counts of one that is gone go with it.
+// count keeps the counts of an account as long as it is in use.
 func (s *Service) count(a *account, name string, err error) {
 	o := Operation{Account: a.displayName(), Name: name}
 	if err != nil {
@@ -65,67 +67,70 @@ func (s *Service) count(a *account, name string, err error) {
 	s.counts[o]++
 }
 
-// displayName is the beginning of the key, which is the hash of something secret.
+// displayName returns the beginning of the key, which is the hash of a secret.
 func (a *account) displayName() string {
 	const shown = 20
 	return a.key[:min(shown, len(a.key))]
 }
 
-// Cluster is where the machines of a ClusterDeployment are.
+// Cluster identifies the machines of a ClusterDeployment.
 type Cluster struct {
 	Name     types.NamespacedName
 	Actuator actuator.Actuator
 	Target   actuator.Target
 }
 
-// Snapshot is what was known of a cluster's machines at a time.
+// Snapshot is the known state of a cluster's machines at a time.
 type Snapshot struct {
 	Machines []actuator.Machine
-	// Err is why they are not known.
+	// Err is the reason why the machines are unknown.
 	Err error
-	// At is when the look began.
+	// At is when the poll began.
 	At time.Time
-	// IsAnswer says that a pass has waited for this look.
+	// IsAnswer is whether a pass has waited for this poll.
 	IsAnswer bool
-	// IsUsed says that an earlier pass has seen it.
+	// IsUsed is whether an earlier pass has read it.
 	IsUsed bool
-	// IsScheduled says that the pass runs by the clock and not because something has changed.
+	// IsScheduled is whether the pass runs by schedule, and not because of a change.
 	IsScheduled bool
-	// Refused is the order that the cloud has refused last; nil once it has taken one, or another one is wanted.
+	// Refused is the order that the cloud has refused last. It is nil after an accepted order, or if another
+	// order is wanted.
 	Refused *RefusedOrder
 }
 
-// cluster is what is known and wanted of one cluster. The lock of its service guards it.
+// cluster is the state of one cluster. It is guarded by the lock of its service.
 type cluster struct {
 	Cluster
 	account *account
-	// credentialsAt is when its credentials were handed in that are used now.
+	// credentialsAt is when the current credentials were read.
 	credentialsAt time.Time
-	// snapshot is the newest look; there was none while its time is zero.
+	// snapshot is the newest result. Its time is zero before the first poll.
 	snapshot Snapshot
-	// reported is the state that the last pass saw.
+	// reported is the state that the last pass read.
 	reported string
 	order    *order
-	// inFlight is the order that is being sent to the cloud, also if it was withdrawn since.
+	// inFlight is the order that is being sent to the cloud, even if it was withdrawn in the meantime.
 	inFlight *order
-	// unknownUntil is when it was last unknown what became of an order: a look that began before is no evidence.
+	// unknownUntil is the last time at which the result of an order was unknown. A poll that began before it is
+	// no evidence.
 	unknownUntil time.Time
-	// nextPass is when its pass runs without a reason.
+	// nextPass is when the next pass runs by schedule.
 	nextPass time.Time
-	// accepted are the machines whose orders the cloud has accepted last.
+	// accepted are the machines of the last order that the cloud has accepted.
 	accepted acceptedOrder
 }
 
 const (
-	// readLag is for how long after an order a cloud may still show what was before.
+	// readLag is how long after an order a cloud may still return the old state.
 	readLag = 10 * time.Second
-	// gatherTime is for how long requests are gathered before the cloud is asked.
+	// gatherTime is how long requests are collected before the cloud is called.
 	gatherTime = 100 * time.Millisecond
-	// credentialsAge is for how long credentials are used that work, before they are to be read again.
+	// credentialsAge is how long working credentials are used before they are read again.
 	credentialsAge = time.Minute
 )
 
-// Look returns what is known of a cluster's machines; false if nothing is yet. A cluster that changes its account is a new one.
+// Look returns the known state of a cluster's machines; false if it is unknown. A cluster that changes its
+// account counts as a new one.
 func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
 	key, batch, err := accountOf(ctx, c)
 	if err != nil {
@@ -164,7 +169,7 @@ func (s *Service) register(c Cluster, key string, batch actuator.BatchActuator) 
 	return known
 }
 
-// Credentials returns those that a cluster was looked at with a moment ago; nil if they have to be read.
+// Credentials returns the credentials that a cluster was polled with recently; nil if they must be read.
 func (s *Service) Credentials(name types.NamespacedName) map[string][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +180,7 @@ func (s *Service) Credentials(name types.NamespacedName) map[string][]byte {
 	return known.Target.Credentials
 }
 
-// ForgetCluster drops what is known of a cluster that is gone.
+// ForgetCluster drops the state of a cluster that is gone.
 func (s *Service) ForgetCluster(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,7 +203,7 @@ func (s *Service) forget(name types.NamespacedName) {
 	}
 }
 
-// FinishPass ends a pass that has used what it was told, and says when the next one runs without a reason.
+// FinishPass ends a pass that has used its snapshot, and sets when the next one runs by schedule.
 func (s *Service) FinishPass(name types.NamespacedName, after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,13 +213,13 @@ func (s *Service) FinishPass(name types.NamespacedName, after time.Duration) {
 	}
 }
 
-// RefreshMachines has a cluster looked at soon, and enqueued with the answer.
+// RefreshMachines polls a cluster soon, and enqueues it with the result.
 func (s *Service) RefreshMachines(name types.NamespacedName) {
 	s.want(name, demand{due: s.Clock.Now().Add(gatherTime), isAwaited: true})
 }
 
-// Watch has a cluster looked at again after an interval, and enqueued once its machines have changed. Zero ends that: a cluster that is
-// off is then looked at in its turn, and enqueued likewise.
+// Watch polls a cluster again after an interval, and enqueues it once its machines have changed. Zero ends the
+// watch: a cluster that is off is then polled in turn, and is still enqueued after a change.
 func (s *Service) Watch(name types.NamespacedName, interval time.Duration) {
 	if interval == 0 {
 		s.unwatch(name)
@@ -223,7 +228,7 @@ func (s *Service) Watch(name types.NamespacedName, interval time.Duration) {
 	s.want(name, demand{due: s.Clock.Now().Add(interval), interval: interval})
 }
 
-// unwatch leaves a look that a pass waits for.
+// unwatch keeps a poll that a pass waits for.
 func (s *Service) unwatch(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +254,8 @@ func (s *Service) want(name types.NamespacedName, d demand) {
 	}
 }
 
-// wakeBy spares the schedule what it would look at in time anyway: that takes a while with many clusters.
+// wakeBy does not trigger the schedule if it will run in time anyway, because a run takes a while with many
+// clusters.
 func (s *Service) wakeBy(at time.Time) {
 	if at.Before(s.nextRun) {
 		s.nextRun = at
@@ -264,8 +270,10 @@ func (s *Service) wakeUp() {
 	}
 }
 
-// visible returns the snapshot with the orders applied that the cloud may not show yet: what was looked at before an order, or right after
-// it, says nothing against the order. The order that is being sent comes after the one that was accepted.
+// visible returns the snapshot with the orders applied that the cloud may not show yet. The order that is being
+// sent is applied after the accepted one.
+// Invariant: a poll from before an order, or right after it, is no evidence against the order
+// (TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt).
 func (c *cluster) visible() Snapshot {
 	seen := c.snapshot
 	seen.Machines = slices.Clone(seen.Machines)
@@ -278,7 +286,7 @@ func (c *cluster) visible() Snapshot {
 	return seen
 }
 
-// follow shows machines as an order leaves them.
+// follow applies the effect of an order to machines.
 func follow(machines []actuator.Machine, verb Verb, ids []string) {
 	for i := range machines {
 		m := &machines[i]
@@ -296,7 +304,7 @@ func follow(machines []actuator.Machine, verb Verb, ids []string) {
 	}
 }
 
-// stateOf is the same for two snapshots that a pass would report in the same way.
+// stateOf is equal for two snapshots that a pass would report in the same way.
 func stateOf(seen Snapshot) string {
 	if seen.Err != nil {
 		return "error: " + seen.Err.Error()
@@ -312,7 +320,7 @@ func stateOf(seen Snapshot) string {
 	return string(text)
 }
 
-// accountOf returns the account of a cluster; an actuator that cannot batch has one for each cluster.
+// accountOf returns the account of a cluster. An actuator that cannot batch has one account for each cluster.
 func accountOf(ctx context.Context, c Cluster) (string, actuator.BatchActuator, error) {
 	batch, ok := c.Actuator.(actuator.BatchActuator)
 	if !ok {
@@ -345,7 +353,7 @@ func (s singleCluster) ObserveAll(ctx context.Context, t actuator.Target, infraI
 	return found, nil
 }
 
-// RequireStopRights implements actuator.BatchActuator: Stop finds out by itself.
+// RequireStopRights implements actuator.BatchActuator. Stop itself detects missing rights.
 func (singleCluster) RequireStopRights(context.Context, actuator.Target, []string) error { return nil }
 
 // StopAll implements actuator.BatchActuator.

@@ -25,28 +25,32 @@ const (
 	callLatency    = 200 * time.Millisecond
 )
 
-// batchCloud is a cloud in virtual time whose reads may lag behind. Accounts are named by the region.
+// batchCloud is a cloud in virtual time whose reads may lag. Accounts are named after the region.
 type batchCloud struct {
 	actuator.Actuator
 	mu sync.Mutex
-	// machines are when each began to stop or start, by id; those of a cluster begin with its infraID and a dash.
+	// machines are when each machine began to stop or start, by id. Ids begin with the infraID of the cluster and a
+	// dash.
 	machines map[string]powerChange
 	lag      time.Duration
-	// looks, orders and questions are calls; ordered is how many machines each order named, and asked when rights were asked for of how many.
+	// looks, orders and questions count calls. ordered is the number of machines of each order, and asked records
+	// the checks of rights, with their times and numbers of machines.
 	looks, questions int
 	ordered          []int
 	asked            []rightsQuestion
-	// hangs is an account whose calls only end with their context, and throttles one that throttles so many calls.
+	// hangs is an account whose calls end only with their context. throttles is the number of calls that are throttled.
 	hangs     string
 	throttles int
-	// refusesOrders is how many orders are throttled, for all of their machines.
+	// refusesOrders is the number of orders that are throttled, for all of their machines.
 	refusesOrders int
-	// refused are the errors of machines, and denied those of clusters for which rights are missing.
+	// refused are the errors of machines, and denied the errors of clusters for which rights are missing.
 	refused map[string]error
 	denied  map[string]bool
-	// broken is a cluster that no listing survives.
+	// groups are the groups of the cloud that machines are members of.
+	groups map[string]string
+	// broken is a cluster that makes every listing fail.
 	broken string
-	// mustRun tells which clusters should run when a stop arrives, and wrongStops counts those that are stopped all the same.
+	// mustRun reports which clusters should run when a stop arrives. wrongStops counts those that are stopped anyway.
 	mustRun    func(infraID string) bool
 	wrongStops int
 }
@@ -86,7 +90,7 @@ func (c *batchCloud) call(ctx context.Context, t actuator.Target) error {
 	return nil
 }
 
-// countAgain returns how many looks there were, counts them from zero, and throttles so many calls.
+// countAgain returns and resets the number of polls, and throttles a number of calls.
 func (c *batchCloud) countAgain(throttles int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +99,7 @@ func (c *batchCloud) countAgain(throttles int) int {
 	return looks
 }
 
-// change starts or stops a machine that nobody has ordered.
+// change starts or stops a machine without an order.
 func (c *batchCloud) change(id string, verb Verb) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +137,7 @@ func (c *batchCloud) ObserveAll(ctx context.Context, t actuator.Target, infraIDs
 	for _, infraID := range infraIDs {
 		for i := range 2 {
 			id := fmt.Sprintf("%s-%d", infraID, i)
-			found[infraID] = append(found[infraID], actuator.Machine{ID: id, State: c.stateAt(id, now.Add(-c.lag))})
+			found[infraID] = append(found[infraID], actuator.Machine{ID: id, State: c.stateAt(id, now.Add(-c.lag)), Group: c.groups[id]})
 		}
 	}
 	return found, nil
@@ -190,7 +194,7 @@ func (c *batchCloud) order(ctx context.Context, t actuator.Target, verb Verb, cl
 	return errs
 }
 
-// countOrderedMachines counts while orders are given.
+// countOrderedMachines can be called while orders are sent.
 func (c *batchCloud) countOrderedMachines() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +234,7 @@ func runFleet(t *testing.T, test func(*testing.T, *fleet)) {
 	})
 }
 
-// shouldRun is what the hub itself says.
+// shouldRun reads the spec of the hub.
 func (f *fleet) shouldRun(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -246,19 +250,19 @@ func (f *fleet) setRunning(name string, isRunning bool) {
 // elapse lets virtual time pass.
 func elapse(d time.Duration) {
 	<-time.After(d)
-	synctest.Wait() // What was due then is done, and may be read.
+	synctest.Wait() // Due work is finished, and its results may be read.
 }
 
 func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// look is what a pass does first; account is the region.
+// look reads a cluster as a pass does; account is the region.
 func (f *fleet) look(name, account string) (Snapshot, bool) {
 	return f.service.Look(f.t.Context(), Cluster{Name: named(name), Actuator: f.cloud, Target: actuator.Target{InfraID: name, Region: account}})
 }
 
-// take returns who was enqueued since, in order.
+// take returns and removes the enqueued clusters, in order.
 func (f *fleet) take() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -268,7 +272,7 @@ func (f *fleet) take() []string {
 	return taken
 }
 
-// fill looks at clusters until all are known.
+// fill reads clusters until all are known.
 func (f *fleet) fill(count int) []string {
 	f.t.Helper()
 	const account = "a"
@@ -277,7 +281,7 @@ func (f *fleet) fill(count int) []string {
 		name := fmt.Sprintf("%s-c%d", account, i)
 		names = append(names, name)
 		if _, isKnown := f.look(name, account); isKnown {
-			f.t.Fatalf("%s is known before it was looked at", name)
+			f.t.Fatalf("%s is known before it was polled", name)
 		}
 		f.service.RefreshMachines(named(name))
 	}
@@ -290,7 +294,7 @@ func (f *fleet) fill(count int) []string {
 	return names
 }
 
-// await looks until something is known.
+// await reads a cluster until its state is known.
 func (f *fleet) await(name string) Snapshot {
 	f.t.Helper()
 	for range 10 {
@@ -325,7 +329,7 @@ func TestAThousandClustersAreLookedAtAndStoppedTogether(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(1000)
 		if f.cloud.looks > 2 || len(f.take()) != 1000 {
-			t.Errorf("%d looks", f.cloud.looks)
+			t.Errorf("%d polls", f.cloud.looks)
 		}
 		began := time.Now()
 		f.stop(names...)
@@ -341,9 +345,9 @@ func TestAThousandClustersAreLookedAtAndStoppedTogether(t *testing.T) {
 			}
 		}
 		took := time.Since(began)
-		t.Logf("%d stopped after %s; %d looks, orders of %v machines", len(stopped), took, f.cloud.looks, f.cloud.ordered)
+		t.Logf("%d stopped after %s; %d polls, orders of %v machines", len(stopped), took, f.cloud.looks, f.cloud.ordered)
 		if len(stopped) != len(names) || took > machineLatency+4*time.Second || len(f.cloud.ordered) > 2 || f.cloud.looks > 20 {
-			t.Error("expected all of it within 24 s, by one or two orders and twenty looks")
+			t.Error("expected all of it within 24 s, by one or two orders and twenty polls")
 		}
 	})
 }
@@ -410,12 +414,12 @@ func TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt(t *testing.T) {
 		if got := f.stateOf(name); got != states(name, actuator.Stopping, actuator.Stopping) {
 			t.Errorf("right after the order: %s", got)
 		}
-		elapse(3 * time.Second) // The cloud has been looked at, and still shows what was before.
+		elapse(3 * time.Second) // The cloud was polled, and still returns the old state.
 		if got := f.stateOf(name); got != states(name, actuator.Stopping, actuator.Stopping) {
 			t.Errorf("while the cloud lags: %s", got)
 		}
 		elapse(machineLatency + f.cloud.lag)
-		// Asked to start and, within the lag, whether it is asleep: it is not.
+		// After an order to start, the cluster is not off, even within the lag.
 		f.service.Order(named(name), StartVerb, []string{name + "-0", name + "-1"}, 0)
 		elapse(time.Second)
 		f.service.RefreshMachines(named(name))
@@ -465,7 +469,7 @@ func TestAStopThatIsSentAgainIsConfirmedAgain(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatHasNotTakenAStopIsToldAgain has a machine of two whose controller does not answer for a while.
+// TestOnlyWhatHasNotTakenAStopIsToldAgain has two machines; the controller of one does not answer for a while.
 func TestOnlyWhatHasNotTakenAStopIsToldAgain(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -488,8 +492,9 @@ func TestOnlyWhatHasNotTakenAStopIsToldAgain(t *testing.T) {
 	})
 }
 
-// TestOrdersFitWhatTheCloudTakes stops 12,000 machines of one account: each 900 are a dry run of StartInstances, of which EC2 takes five at once
-// and two in a second.
+// TestOrdersFitWhatTheCloudTakes stops 12,000 machines of one account. Each 900 take a dry run of StartInstances, of
+// which EC2 allows five calls at once
+// and two per second.
 func TestOrdersFitWhatTheCloudTakes(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names, ordered := f.fill(1000), 0
@@ -517,7 +522,7 @@ func TestOrdersFitWhatTheCloudTakes(t *testing.T) {
 	})
 }
 
-// TestAnAnswerDoesNotWaitForOthers has one cluster that may not be stopped, while the cloud throttles the stops of the rest.
+// TestAnAnswerDoesNotWaitForOthers has one cluster that may not be stopped; the cloud throttles the stops of the rest.
 func TestAnAnswerDoesNotWaitForOthers(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(3)
@@ -554,6 +559,55 @@ func TestAStopOfAClusterThatShouldRunByNowDoesNotLeave(t *testing.T) {
 		elapse(2 * time.Second)
 		if len(f.cloud.ordered) != 1 {
 			t.Error("an order that was withdrawn left")
+		}
+	})
+}
+
+// TestAStopOfAMemberOfAGroupDoesNotLeave has passes that decided by a poll from before the group.
+func TestAStopOfAMemberOfAGroupDoesNotLeave(t *testing.T) {
+	for name, row := range map[string]struct {
+		ids     []string
+		ordered int
+	}{
+		"a stop of a member":                  {[]string{"a-c0-0", "a-c0-1"}, 0},
+		"a stop of another machine alone":     {[]string{"a-c0-1"}, 1},
+		"a stop of a cluster without members": {[]string{"a-c1-0"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runFleet(t, func(t *testing.T, f *fleet) {
+				f.fill(2)
+				f.cloud.groups = map[string]string{"a-c0-0": "workers"}
+				f.service.RefreshMachines(named("a-c0"))
+				elapse(2 * time.Second)
+				f.take()
+				f.service.Order(named(row.ids[0][:len("a-c0")]), StopVerb, row.ids, 0)
+				elapse(2 * time.Second)
+				if got := len(f.cloud.ordered); got != row.ordered {
+					t.Errorf("expected %d orders, found %v", row.ordered, f.cloud.ordered)
+				}
+				if isEnqueued := slices.Contains(f.take(), "a-c0"); row.ordered == 0 && !isEnqueued {
+					t.Error("expected the pass of the cluster to run again, found that it does not")
+				}
+			})
+		})
+	}
+}
+
+// TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup has a cloud that throttles the first order, and a poll
+// before the second one.
+func TestAStopIsNotRepeatedForAMachineThatHasJoinedAGroup(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		name := f.fill(1)[0]
+		f.cloud.refusesOrders = 3
+		f.stop(name)
+		elapse(700 * time.Millisecond)
+		f.cloud.mu.Lock()
+		f.cloud.groups = map[string]string{name + "-0": "workers"}
+		f.cloud.mu.Unlock()
+		f.service.RefreshMachines(named(name))
+		elapse(20 * time.Second)
+		if _, isStopped := f.cloud.machines[name+"-0"]; isStopped {
+			t.Errorf("expected no member to be stopped, found the orders %v", f.cloud.ordered)
 		}
 	})
 }
@@ -601,7 +655,7 @@ func TestARefusalIsOfItsClusterAndStandsUntilAnOrderIsTaken(t *testing.T) {
 	})
 }
 
-// TestAMachineThatIsRefusedRestsAlone has one machine without room and another one that is to be started later.
+// TestAMachineThatIsRefusedRestsAlone has one machine without capacity and another one that is started later.
 func TestAMachineThatIsRefusedRestsAlone(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -626,7 +680,7 @@ func TestAMachineThatIsRefusedRestsAlone(t *testing.T) {
 	})
 }
 
-// TestPassesInAHurryPutNoLookOff has a pass every half a second, as while the API server of a resuming cluster is waited for.
+// TestPassesInAHurryPutNoLookOff has a pass every half second, as during the wait for a resuming cluster's API server.
 func TestPassesInAHurryPutNoLookOff(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -637,7 +691,7 @@ func TestPassesInAHurryPutNoLookOff(t *testing.T) {
 			elapse(500 * time.Millisecond)
 		}
 		if looks := f.cloud.looks - before; looks < 3 {
-			t.Errorf("%d looks in ten seconds, want one every two or three", looks)
+			t.Errorf("%d polls in ten seconds, want one every two or three", looks)
 		}
 	})
 }
@@ -650,7 +704,7 @@ func TestOfAnOrderThatWasRefusedInPartTheRestCounts(t *testing.T) {
 		f.stop(name)
 		elapse(time.Second)
 		if _, isKnown := f.look(name, "a"); isKnown {
-			t.Error("a look from before the order is still evidence")
+			t.Error("a poll from before the order still counts as evidence")
 		}
 		f.service.RefreshMachines(named(name))
 		elapse(2 * time.Second)
@@ -704,7 +758,7 @@ func TestAThrottledAccountIsAskedLess(t *testing.T) {
 	})
 }
 
-// TestACloudIsLeftAloneForAsLongAsItAsks has a pause that is longer than any that an account would make by itself.
+// TestACloudIsLeftAloneForAsLongAsItAsks has a cloud that asks for longer pauses than an account makes on its own.
 func TestACloudIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 	a := newAccount("key", nil, time.Now())
 	for _, row := range []struct {
@@ -722,7 +776,7 @@ func TestACloudIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 	}
 }
 
-// TestAFleetIsLookedAtLessOftenThanOneCluster watches clusters every second, as their passes ask for while machines change.
+// TestAFleetIsLookedAtLessOftenThanOneCluster watches clusters every second, as passes do while machines change.
 func TestAFleetIsLookedAtLessOftenThanOneCluster(t *testing.T) {
 	for clusters, most := range map[int]int{1: 21, 200: 11} {
 		runFleet(t, func(t *testing.T, f *fleet) {
@@ -736,13 +790,13 @@ func TestAFleetIsLookedAtLessOftenThanOneCluster(t *testing.T) {
 				}
 			}
 			if looks := f.cloud.countAgain(0); looks > most || looks < most*2/3 {
-				t.Errorf("%d clusters: expected about %d looks in %s, found %d", clusters, most, machineLatency, looks)
+				t.Errorf("%d clusters: expected about %d polls in %s, found %d", clusters, most, machineLatency, looks)
 			}
 		})
 	}
 }
 
-// TestAWatchEndsWithThePassThatWantsNone is about clusters that have fallen asleep: they were watched closely for a while.
+// TestAWatchEndsWithThePassThatWantsNone has clusters that have just stopped: they are watched closely for a while.
 func TestAWatchEndsWithThePassThatWantsNone(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
@@ -751,23 +805,23 @@ func TestAWatchEndsWithThePassThatWantsNone(t *testing.T) {
 		f.service.Watch(named(name), 30*time.Second)
 		elapse(95 * time.Second)
 		if f.cloud.looks != 3 {
-			t.Errorf("expected 3 looks in 95 s, found %d", f.cloud.looks)
+			t.Errorf("expected 3 polls in 95 s, found %d", f.cloud.looks)
 		}
 		f.service.Watch(named(name), 0)
 		elapse(10 * time.Minute)
 		if f.cloud.looks != 3 {
-			t.Errorf("expected no look after the last pass, found %d", f.cloud.looks-3)
+			t.Errorf("expected no poll after the last pass, found %d", f.cloud.looks-3)
 		}
 		f.service.RefreshMachines(named(name))
 		f.service.Watch(named(name), 0)
 		elapse(time.Second)
 		if got := f.take(); !slices.Equal(got, []string{name}) {
-			t.Errorf("expected the pass that waits for a look to be told, found %v", got)
+			t.Errorf("expected the pass that waits for a poll to run, found %v", got)
 		}
 	})
 }
 
-// TestClustersThatAreOffCostAnAccountOneCallAMinute lets a fleet sleep for two hours, after which somebody starts a machine.
+// TestClustersThatAreOffCostAnAccountOneCallAMinute has a fleet that is off for two hours; then a machine is started.
 func TestClustersThatAreOffCostAnAccountOneCallAMinute(t *testing.T) {
 	const clusters = 1000
 	const cycle = clusters * 2 / machinesPerCall * turnInterval
@@ -780,7 +834,7 @@ func TestClustersThatAreOffCostAnAccountOneCallAMinute(t *testing.T) {
 		}
 		elapse(10 * time.Second)
 		for _, name := range names {
-			f.stateOf(name) // A pass reports it, and watches it no longer.
+			f.stateOf(name) // A pass reports the cluster, and no longer watches it.
 			f.service.Watch(named(name), 0)
 		}
 		elapse(time.Minute)
@@ -789,11 +843,11 @@ func TestClustersThatAreOffCostAnAccountOneCallAMinute(t *testing.T) {
 		const sleep = 2 * time.Hour
 		elapse(sleep)
 		if looks := f.cloud.countAgain(0); looks > int(sleep/time.Minute) || looks < int(sleep/(sharedLookAge+cycle))*clusters*2/machinesPerCall/2 {
-			t.Errorf("expected a look a minute at most, and each cluster seen every %s, found %d looks in %s", sharedLookAge+cycle, looks, sleep)
+			t.Errorf("expected at most one poll a minute, and each cluster polled every %s, found %d polls in %s", sharedLookAge+cycle, looks, sleep)
 		}
 		for _, name := range names {
 			if seen, _ := f.look(name, "a"); time.Since(seen.At) > sharedLookAge+2*cycle {
-				t.Errorf("%s was looked at %s ago", name, time.Since(seen.At))
+				t.Errorf("%s was polled %s ago", name, time.Since(seen.At))
 				break
 			}
 		}
@@ -817,11 +871,11 @@ func TestSettledClustersShareALook(t *testing.T) {
 		f.service.RefreshMachines(named(names[7]))
 		elapse(2 * time.Second)
 		if got := f.take(); !slices.Equal(got, []string{names[7]}) || f.cloud.looks != 1 {
-			t.Errorf("enqueued %v by %d looks", got, f.cloud.looks)
+			t.Errorf("enqueued %v by %d polls", got, f.cloud.looks)
 		}
 		for _, name := range names {
 			if seen, _ := f.look(name, "a"); time.Since(seen.At) > SettledLookAge {
-				t.Errorf("%s was looked at %s ago", name, time.Since(seen.At))
+				t.Errorf("%s was polled %s ago", name, time.Since(seen.At))
 			}
 		}
 		f.service.ForgetCluster(named(names[0]))
@@ -834,8 +888,9 @@ func TestSettledClustersShareALook(t *testing.T) {
 	})
 }
 
-// TestFlipsEverySecondStopNothingThatShouldRun flips each of a hundred clusters a hundred times, while the cloud shows what was five
-// seconds ago and passes see a spec that is a third of a second old. The cloud compares each stop with the live spec.
+// TestFlipsEverySecondStopNothingThatShouldRun flips each of a hundred clusters a hundred times. The cloud returns the
+// state of five seconds ago, and passes read a spec that is a third of a second old. The cloud compares each stop with
+// the live spec.
 func TestFlipsEverySecondStopNothingThatShouldRun(t *testing.T) {
 	const clusters, flips, cacheLag = 100, 100, 300 * time.Millisecond
 	runFleet(t, func(t *testing.T, f *fleet) {
@@ -848,7 +903,7 @@ func TestFlipsEverySecondStopNothingThatShouldRun(t *testing.T) {
 			cached := map[string]bool{}
 			for i, name := range names {
 				cached[name] = f.shouldRun(name)
-				// Half of them come to rest as the other half does not.
+				// Half of them come to rest in one state, and half in the other.
 				f.setRunning(name, (flip+i)%2 == 0)
 			}
 			for _, wait := range []time.Duration{cacheLag, time.Second - cacheLag} {
@@ -885,7 +940,7 @@ func TestFlipsEverySecondStopNothingThatShouldRun(t *testing.T) {
 	})
 }
 
-// pass is one of a cluster that should run or hibernate, as far as its cache knows.
+// pass runs a pass of a cluster that should run or hibernate, by its cache.
 func (f *fleet) pass(name string, shouldRun bool) {
 	seen, isKnown := f.look(name, "a")
 	if !isKnown {

@@ -32,7 +32,7 @@ func (c *spotCloud) TerminateAll(_ context.Context, _ actuator.Target, clusters 
 	return make([]error, len(clusters))
 }
 
-// know has the cluster c of another cloud looked at.
+// know polls the cluster c of another cloud.
 func (f *fleet) know(cloud actuator.Actuator) Snapshot {
 	f.t.Helper()
 	const name = "c"
@@ -52,9 +52,9 @@ func TestNothingIsStoppedWithoutTheRightsToTerminateLater(t *testing.T) {
 		cloud func(*batchCloud) actuator.Actuator
 		want  actuator.ErrorClass
 	}{
-		"rights are missing":           {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c, isDenied: true} }, actuator.PermissionDenied},
-		"the cloud does not terminate": {func(c *batchCloud) actuator.Actuator { return c }, actuator.Other},
-		"the rights to both are there": {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c} }, ""},
+		"rights are missing":                    {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c, isDenied: true} }, actuator.PermissionDenied},
+		"the cloud does not terminate":          {func(c *batchCloud) actuator.Actuator { return c }, actuator.Other},
+		"rights to stop and to terminate exist": {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFleet(t, func(t *testing.T, f *fleet) {

@@ -20,9 +20,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
-// act performs the one effect of a plan and does not wait for it: a later pass observes what came of it.
+// act starts the one action of a plan and does not wait for it. A later pass observes its result.
 func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
-	c.pool.Drain(seen.name, targetcluster.Drain{}) // What an earlier pass has wanted may be wrong by now.
+	c.pool.Drain(seen.name, targetcluster.Drain{}) // The drain that an earlier pass wanted may be outdated.
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
 		c.accounts.OrderStop(seen.name, accounts.StopOrder{IDs: do.IDs, StoppedLater: do.StoppedLater, TerminatedLater: do.TerminatedLater}, plan.RetryAfter)
@@ -32,7 +32,7 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 	case hibernation.StartMachines:
 		c.accounts.Order(seen.name, accounts.StartVerb, do.IDs, plan.RetryAfter)
 	case hibernation.ApproveRequests:
-		// Machines that are being started go on.
+		// Machines that are being started continue.
 		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.TerminateVerb)
 		log.FromContext(ctx).Info("Approving certificate requests", "requests", do.Requests)
 		c.approveRequests(seen, do.Requests)
@@ -53,7 +53,7 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 	return nil
 }
 
-// drainWorkers reads the spec once more before pods are evicted, as before a stop.
+// drainWorkers reads the spec again before pods are evicted, as before a stop.
 func (c Controller) drainWorkers(ctx context.Context, seen *clusterObservation, do hibernation.DrainWorkers) error {
 	mayStop, err := c.mayStop(ctx, seen.name)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c Controller) drainWorkers(ctx context.Context, seen *clusterObservation, 
 	return nil
 }
 
-// mayStop reads from the hub itself whether a cluster's machines may still be stopped.
+// mayStop reads from the hub's API server whether a cluster's machines may still be stopped.
 func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -74,13 +74,14 @@ func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (boo
 	if err := c.live.Get(ctx, name, &cd); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	// With Hive's schema the record is there only, and without it a cluster that was resumed has run too long.
+	// With Hive's schema only the annotation holds the record. Without the record, a resumed cluster would seem
+	// to have exceeded its run time.
 	statusannotation.RestoreStatus(&cd)
 	o := c.observeObject(&cd)
 	return hibernation.MayBeStopped(o), nil
 }
 
-// approveRequests hands approvals in; a later pass is told what became of them.
+// approveRequests submits approvals. A later pass gets the results.
 func (c Controller) approveRequests(seen *clusterObservation, names []string) {
 	var requests []certificatesv1.CertificateSigningRequest
 	for _, v := range seen.verdicts {

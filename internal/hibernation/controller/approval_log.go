@@ -15,16 +15,17 @@ import (
 )
 
 const (
-	// maxApprovalsPerPass paces approvals; the next pass comes half a second later.
+	// maxApprovalsPerPass paces approvals. The next pass runs half a second later.
 	maxApprovalsPerPass = 50
-	// maxToldVerdicts bounds what is told of requests that are not approved, in one resume: their number is others' choice.
+	// maxToldVerdicts bounds the number of reported requests that are not approved, in one resume: other
+	// parties choose how many there are.
 	maxToldVerdicts = 500
-	// maxResumeAge is longer than any resume has approvals.
+	// maxResumeAge is longer than the time of approvals of any resume.
 	maxResumeAge = 24 * time.Hour
 )
 
-// approvalLog remembers what was decided of the certificate requests of resuming clusters, whatever the clusters make of it.
-// After a restart the requests themselves tell most of it.
+// approvalLog keeps the decisions on certificate requests of resuming clusters, independent of what the
+// clusters report. After a restart most of it can be read from the requests.
 type approvalLog struct {
 	mu      sync.Mutex
 	resumes map[types.UID]*resumeApprovals
@@ -35,10 +36,10 @@ type resumeApprovals struct {
 	startedAt time.Time
 	sent      map[types.UID]time.Time
 	byNode    map[string]time.Time
-	// pending are handed in, and it is not known yet what became of them.
+	// pending are the submitted approvals without a result.
 	pending map[types.UID]csr.Verdict
 	told    map[toldVerdict]bool
-	// untold are decisions whose events and counts wait for the next save of the status.
+	// untold are decisions whose events and counts wait for the next status update.
 	untold []csr.Verdict
 }
 
@@ -51,7 +52,7 @@ type toldVerdict struct {
 func (l *approvalLog) ofResume(uid types.UID, o hibernation.Observed) *resumeApprovals {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// What is too old goes as well, so that nothing stays of clusters that are gone.
+	// Old entries are dropped as well, so nothing remains of deleted clusters.
 	maps.DeleteFunc(l.resumes, func(_ types.UID, old *resumeApprovals) bool { return o.Now.Sub(old.startedAt) > maxResumeAge })
 	if !o.Now.Before(hibernation.ApprovalsUntil(o.Record)) {
 		delete(l.resumes, uid)
@@ -66,7 +67,7 @@ func (l *approvalLog) ofResume(uid types.UID, o hibernation.Observed) *resumeApp
 	return known
 }
 
-// noteSent remembers an approval before it is made: none is made twice.
+// noteSent records an approval before it is made, so that none is made twice.
 func (r *resumeApprovals) noteSent(v csr.Verdict, at time.Time) {
 	r.sent[v.UID], r.pending[v.UID] = at, v
 	if v.Kind == csr.Client {
@@ -74,7 +75,7 @@ func (r *resumeApprovals) noteSent(v csr.Verdict, at time.Time) {
 	}
 }
 
-// noteAnswers keeps what became of approvals, and returns why one failed.
+// noteAnswers keeps the results of approvals, and returns the error of a failed one.
 func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed string) {
 	for _, a := range answers {
 		if a.Err != nil {
@@ -91,7 +92,7 @@ func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed 
 			r.untold = append(r.untold, v)
 		default:
 			delete(r.sent, v.UID)
-			if v.Kind == csr.Client { // Others began no pause.
+			if v.Kind == csr.Client { // Requests of other kinds began no pause.
 				delete(r.byNode, v.NodeName)
 			}
 		}
@@ -99,7 +100,7 @@ func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed 
 	return failed
 }
 
-// noteRefusals keeps what is new of the requests that were left.
+// noteRefusals keeps new verdicts on requests that were not approved.
 func (r *resumeApprovals) noteRefusals(verdicts []csr.Verdict) {
 	for _, v := range verdicts {
 		told := toldVerdict{v.UID, v.Rule}
@@ -111,7 +112,7 @@ func (r *resumeApprovals) noteRefusals(verdicts []csr.Verdict) {
 	}
 }
 
-// isWorthTelling is false for requests that are decided or nobody's business in this resume.
+// isWorthTelling is false for requests that are decided or do not concern this resume.
 func isWorthTelling(v csr.Verdict) bool {
 	switch v.Rule {
 	case "undecided", "signer", "age", "sent":

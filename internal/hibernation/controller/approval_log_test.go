@@ -15,7 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 )
 
-// TestOnlyARefusedClientApprovalEndsItsPause has a client request of a node approved, and then another request of it answered.
+// TestOnlyARefusedClientApprovalEndsItsPause approves a client request of a node, and then gets the result of
+// another one.
 func TestOnlyARefusedClientApprovalEndsItsPause(t *testing.T) {
 	const node = "worker-0"
 	now := time.Now()

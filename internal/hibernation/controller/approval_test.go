@@ -27,7 +27,8 @@ import (
 // missingNodeName is a node that never reports.
 const missingNodeName = "silent"
 
-// TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation asks a real API server for certificates, as kubelets do that come back.
+// TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation requests certificates from a real API server, as kubelets do
+// after a hibernation.
 func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -44,7 +45,7 @@ func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	if e.isApproved(t, "while-it-runs") {
 		t.Error("a request of a cluster that does not resume was approved")
 	}
-	// It is younger than the clocks may differ, so after so short a hibernation it would count.
+	// The request is more recent than the permitted clock skew, so after such a short hibernation it would count.
 	if err := e.Client.Delete(t.Context(), &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{Name: "while-it-runs"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestApprovesOnlyRecordedNodesAndOnlyAfterHibernation(t *testing.T) {
 	}
 }
 
-// bootstrapClient is a client with the name and the groups of a bootstrap token.
+// bootstrapClient returns a client with the name and the groups of a bootstrap token.
 func (e *env) bootstrapClient(t *testing.T) client.Client {
 	t.Helper()
 	const group = "system:bootstrappers"

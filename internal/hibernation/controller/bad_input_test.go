@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// quietTime is how long nothing may happen to clusters that only a user can mend.
+	// quietTime is how long nothing may happen to clusters that only a user can fix.
 	quietTime = 4 * time.Second
-	// maxLatePasses is how many passes one cluster may have in that time: the one of its retry interval, which asks for a look at the
-	// cloud, and the one with the answer.
+	// maxLatePasses is how many passes one cluster may have in that time: the one of its retry interval, which
+	// polls the cloud, and the one with the answer.
 	maxLatePasses = 2
-	// maxEarlyPasses is how many it may have had before: two, and two for each thing that a test changes. On a busy machine that takes longer
-	// than the shortest retry interval, which adds two each time.
+	// maxEarlyPasses is how many it may have had before: two, and two for each change by a test. On a busy machine
+	// that takes longer than the shortest retry interval, which adds two passes each time.
 	maxEarlyPasses, shortestRetry = 8, time.Minute
 	// maxAttempts is how often the actuator tries a call that fails.
 	maxAttempts = 4
 )
 
-// badInput is a cluster that cannot be handled, and what is said of it.
+// badInput is a cluster that cannot be handled, and its expected conditions.
 type badInput struct {
 	// make spoils a complete cluster that should hibernate.
 	make func(*clusterSetup)
@@ -57,7 +57,7 @@ func unreachableConditions(says ...string) []expectedCondition {
 	}
 }
 
-// incompleteObjects are clusters whose objects alone say that nothing can be done.
+// incompleteObjects are clusters that cannot be handled because of their objects.
 func incompleteObjects() map[string]badInput {
 	const toBeSet = "found empty; set it"
 	annotated := func(name, value string) func(*clusterSetup) {
@@ -87,6 +87,19 @@ func incompleteObjects() map[string]badInput {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.platform.aws.region to be set", toBeSet),
 		},
+		"an override that is not a URL": {
+			make: func(r *clusterSetup) {
+				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "the other one"}
+			},
+			want: unknownConditions(hivev1.InvalidSpecReason, `expected spec.controlPlaneConfig.apiURLOverride to be a URL such as https://api.example.com:6443, or host:port, found "the other one"; correct`),
+		},
+		"an override that is not an address": {
+			make: func(r *clusterSetup) {
+				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "api.example.com"}
+			},
+			want: append(unknownConditions(hivev1.InvalidSpecReason, `expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "api.example.com"; correct`),
+				expectedCondition{hivev1.ClusterUnreachableCondition, "Unknown", hivev1.NotProbedReason, []string{"not dialled"}}),
+		},
 		"no platform": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS = nil },
 			want: unsupportedConditions("Expected one of the platforms aws under spec.platform"),
@@ -106,7 +119,7 @@ func incompleteObjects() map[string]badInput {
 				{hivev1.ClusterReadyCondition, "False", hivev1.APIUnreachableReason, []string{"Expected the Secret " + adminSecret}},
 			},
 		},
-		"a version that is none": {
+		"a malformed version": {
 			make: version("four-point-sixteen"),
 			want: unsupportedConditions(`Expected an OpenShift version such as 4.4.8, found "four-point-sixteen"; correct`),
 		},
@@ -118,8 +131,8 @@ func incompleteObjects() map[string]badInput {
 			make: version("4.4.8-rc.1"),
 			want: unsupportedConditions("Expected OpenShift 4.4.8 or later, found 4.4.8-rc.1; upgrade"),
 		},
-		"everything is paused":  {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to go on")},
-		"hibernation is paused": {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to go on")},
+		"everything is paused":  {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
+		"hibernation is paused": {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
 		"deleted, but still held": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.Installed = false
@@ -137,7 +150,7 @@ func incompleteObjects() map[string]badInput {
 	}
 }
 
-// unobservableClouds are clusters whose cloud does not let itself be asked.
+// unobservableClouds are clusters whose cloud cannot be polled.
 func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort string) map[string]badInput {
 	key := func(name, value string) func(*clusterSetup) {
 		return func(r *clusterSetup) { r.keys[name] = []byte(value) }
@@ -151,11 +164,11 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 			make: func(r *clusterSetup) { r.keys = map[string][]byte{"unrelated": []byte("x")} },
 			want: unknownConditions(hivev1.CredentialsMissingReason, "the credentials Secret has no aws_access_key_id: add it"),
 		},
-		"a key that cannot be one": {
+		"a malformed key": {
 			make: key("aws_secret_access_key", testenv.SecretKey+"\nsecond line"),
 			want: unknownConditions(hivev1.CredentialsInvalidReason, "aws_secret_access_key in the credentials Secret must be printable ASCII", "put the value in again"),
 		},
-		"an access key that the cloud does not know": {
+		"an access key that is unknown to the cloud": {
 			make: key("aws_access_key_id", wrongKey),
 			want: unknownConditions(hivev1.CredentialsInvalidReason, "AuthFailure", "correct the credentials Secret or the region"),
 		},
@@ -163,15 +176,15 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "elsewhere-1" },
 			want: unknownConditions(hivev1.CredentialsInvalidReason, `valid region: this cloud is "local-1", the request is signed for "elsewhere-1"`, "correct the credentials Secret or the region"),
 		},
-		"a region that is none": {
+		"a malformed region": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "Mars Base" },
 			want: unknownConditions(hivev1.CloudErrorReason, `the region must be one such as us-east-1, found "Mars Base": set spec.platform.aws.region`),
 		},
-		"a cloud that is not there": {
+		"a cloud that does not exist": {
 			make: key("endpoint_url", closedPort),
 			want: unknownConditions(hivev1.CloudUnreachableReason, "127.0.0.1 in region local-1: it does not answer; check the region, the endpoint and the network"),
 		},
-		"an endpoint that is none": {
+		"a malformed endpoint": {
 			make: key("endpoint_url", "not a URL"),
 			want: unknownConditions(hivev1.CloudErrorReason, "the endpoint must be a URL", "correct endpoint_url in the credentials Secret"),
 		},
@@ -181,7 +194,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 		},
 		"a cloud that throttles": {
 			make: key("endpoint_url", throttled.URL),
-			want: unknownConditions(hivev1.CloudThrottledReason, "RequestLimitExceeded", "tried again by itself"),
+			want: unknownConditions(hivev1.CloudThrottledReason, "RequestLimitExceeded", "retried automatically"),
 		},
 		"no machines": {
 			make: func(r *clusterSetup) { r.machines = 0 },
@@ -194,7 +207,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 	}
 }
 
-// unreachableClusters are clusters that should run and whose API server cannot be asked.
+// unreachableClusters are clusters that should run and whose API server cannot be probed.
 func unreachableClusters() map[string]badInput {
 	kubeconfig := func(data map[string][]byte) func(*clusterSetup) {
 		return func(r *clusterSetup) { r.kubeconfig, r.cd.Spec.PowerState = data, hivev1.PowerStateRunning }
@@ -202,6 +215,7 @@ func unreachableClusters() map[string]badInput {
 	plugin := `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
 		"clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],
 		"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/false","interactiveMode":"Never"}}}]}`
+	token := map[string][]byte{kubeconfigKey: []byte(strings.Replace(plugin, `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/false","interactiveMode":"Never"}`, `"token":"t"`, 1))}
 	return map[string]badInput{
 		"no Secret for the kubeconfig": {
 			make: kubeconfig(nil),
@@ -211,7 +225,7 @@ func unreachableClusters() map[string]badInput {
 			make: kubeconfig(map[string][]byte{"other": []byte("x")}),
 			want: unreachableConditions("the kubeconfig cannot be read; expected a kubeconfig with"),
 		},
-		"a kubeconfig that is none": {
+		"an unreadable kubeconfig": {
 			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte("{{{ " + testenv.SecretKey)}),
 			want: unreachableConditions("the kubeconfig cannot be read; expected a kubeconfig with"),
 		},
@@ -219,9 +233,22 @@ func unreachableClusters() map[string]badInput {
 			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte(plugin)}),
 			want: unreachableConditions("refers to files, programs or plugins; expected certificates, keys or tokens embedded in it"),
 		},
-		"a kubeconfig of a server that is not there": {
-			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte(strings.Replace(plugin, `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/false","interactiveMode":"Never"}`, `"token":"t"`, 1))}),
+		"a kubeconfig of a server that does not exist": {
+			make: kubeconfig(token),
 			want: unreachableConditions("the connection is refused"),
+		},
+		"an override with a server that does not exist": {
+			make: func(r *clusterSetup) {
+				r.cd.Spec.PowerState, r.cd.Spec.ControlPlaneConfig = hivev1.PowerStateRunning, &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}
+			},
+			want: unreachableConditions("the connection is refused; it is dialled as spec.controlPlaneConfig.apiURLOverride defines"),
+		},
+		"an override with a server that the kubeconfig does not verify": {
+			make: func(r *clusterSetup) {
+				kubeconfig(token)(r)
+				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}
+			},
+			want: unreachableConditions("expected certificate-authority-data or tls-server-name in the kubeconfig"),
 		},
 	}
 }
@@ -263,7 +290,7 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("bad input stopped or started machines %d times", n)
 	}
 	if n, most := calls["DescribeInstances"], len(rows)*maxPasses; n > most {
-		t.Errorf("the cloud was asked %d times for %d clusters, want at most %d", n, len(rows), most)
+		t.Errorf("the cloud was called %d times for %d clusters, want at most %d", n, len(rows), most)
 	}
 	if n, most := throttled.CountCalls(t)["DescribeInstances"], maxAttempts*maxPasses; n > most {
 		t.Errorf("a cloud that throttles was called %d times, want at most %d", n, most)
@@ -274,7 +301,8 @@ func maxPassesSince(began time.Time) int {
 	return maxEarlyPasses + 2*int(time.Since(began)/shortestRetry)
 }
 
-// expectQuiet watches for a while: no cluster may be looked at more than its retry interval allows, and none is written to.
+// expectQuiet watches for a while: no cluster may have more passes than its retry interval allows, and none is
+// written to.
 func (e *env) expectQuiet(t *testing.T, made map[string]*testCluster, began time.Time) {
 	t.Helper()
 	before, maxEarly := e.counts.all(), maxPassesSince(began)
@@ -292,8 +320,8 @@ func (e *env) expectQuiet(t *testing.T, made map[string]*testCluster, began time
 	}
 }
 
-// corrections are mistakes that a user corrects. The retry interval of such mistakes is 5 minutes, far beyond what a test
-// waits, so only a watch can have noticed.
+// corrections are mistakes that a user corrects. The retry interval of such mistakes is 5 minutes, far longer than
+// a test waits, so only a watch can have noticed the correction.
 func corrections() map[string]struct {
 	make    func(*clusterSetup)
 	trouble string
@@ -304,7 +332,7 @@ func corrections() map[string]struct {
 		trouble string
 		correct func(*testing.T, *testCluster)
 	}{
-		"a Secret is made": {
+		"a Secret is created": {
 			func(r *clusterSetup) { r.keys = nil }, hivev1.CredentialsMissingReason,
 			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},

@@ -19,8 +19,8 @@ import (
 // clockSkew is how far the clocks of the hub and the cluster may differ without being compared.
 const clockSkew = 10 * time.Second
 
-// measureClock returns how far a server's clock is ahead that gave a date to a request of this moment: zero if it gave none, or if the
-// difference may be that of the two whole seconds and of the way.
+// measureClock returns how far the server's clock is ahead, by the date of its answer to a request of this
+// moment. It is zero without a date, or if rounding and latency may explain the difference.
 func measureClock(date, asked time.Time) time.Duration {
 	ahead := date.Sub(asked)
 	if date.IsZero() || ahead.Abs() < clockSkew {
@@ -29,8 +29,9 @@ func measureClock(date, asked time.Time) time.Duration {
 	return ahead
 }
 
-// buildInventory returns who may get certificates: for each node OpenShift's Machine where there is one, otherwise the node as
-// it was recorded before the hibernation. Either way a recorded node keeps its identity.
+// buildInventory returns the machines that may get certificates. For each node it uses the OpenShift Machine if
+// there is one, and otherwise the node as recorded before the hibernation. In both cases a recorded node keeps
+// its identity.
 func buildInventory(o hibernation.Observed, machines []csr.KnownMachine, isOpenShift bool) csr.NodeInventory {
 	inv := csr.NodeInventory{Now: o.Now}
 	for _, n := range o.Nodes {
@@ -46,7 +47,7 @@ func buildInventory(o hibernation.Observed, machines []csr.KnownMachine, isOpenS
 	if isOpenShift {
 		inv.Bootstrappers = []csr.BootstrapIdentity{csr.OpenShiftIdentity()}
 	}
-	// Machines may spell DNS names in other ways than their nodes.
+	// Machines and nodes may spell DNS names differently.
 	recorded, withMachine := map[string]types.UID{}, map[string]bool{}
 	for _, n := range o.Record.Nodes {
 		recorded[csr.NormalizeNodeName(n.Name)] = types.UID(n.UID)
@@ -73,16 +74,17 @@ func recordedMachine(n hivev1.RecordedNode, owners machineOwners) csr.KnownMachi
 	return m
 }
 
-// machineOwners tell which machine of the cloud is whose node: a kubelet writes the addresses of its node itself, and could claim another's.
+// machineOwners maps nodes to machines of the cloud. A kubelet writes the addresses of its node itself, and
+// could claim those of another.
 type machineOwners struct {
-	// byAddress and byName find machines; their addresses are names too.
+	// byAddress and byName find machines; their addresses are also names.
 	byAddress, byName map[string][]*claimedMachine
 }
 
 type claimedMachine struct {
-	// isNamed says that a recorded node has its name.
+	// isNamed is whether a recorded node has its name.
 	isNamed bool
-	// claims is how many recorded nodes have an address of it.
+	// claims is how many recorded nodes have one of its addresses.
 	claims int
 }
 
@@ -121,8 +123,8 @@ func (o machineOwners) claimedBy(n hivev1.RecordedNode) map[*claimedMachine]bool
 	return claimed
 }
 
-// ownerOf returns the machine of a node; nil if that is not certain. A node whose name a machine has is that machine's. Where names tell
-// nothing, it is the one machine whose addresses it has and no other node.
+// ownerOf returns the machine of a node; nil if that is uncertain. A machine with the name of the node is its
+// machine. If names do not decide, it is the only machine with addresses of this node and of no other.
 func (o machineOwners) ownerOf(n hivev1.RecordedNode) *claimedMachine {
 	claimed := o.claimedBy(n)
 	named := o.byName[csr.NormalizeNodeName(n.Name)]
@@ -137,8 +139,8 @@ func (o machineOwners) ownerOf(n hivev1.RecordedNode) *claimedMachine {
 	return nil
 }
 
-// confirmedAddresses returns those addresses of a node that its machine has, beside its own name. A cloud that tells no addresses confirms
-// all.
+// confirmedAddresses returns the addresses of a node that its machine has, in addition to its own name. If the
+// cloud lists no addresses, all are confirmed.
 func (o machineOwners) confirmedAddresses(n hivev1.RecordedNode) []hivev1.NodeAddress {
 	if len(o.byAddress) == 0 {
 		return n.Addresses

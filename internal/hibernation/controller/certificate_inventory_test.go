@@ -46,17 +46,17 @@ func TestBuildInventory(t *testing.T) {
 		openShift bool
 		want      csr.NodeInventory
 	}{
-		"a cluster that never hibernated lets no node in":              {nil, nil, false, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
-		"a cluster that still hibernates lets no node in":              {&hivev1.HibernationRecord{Nodes: record.Nodes}, nil, true, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
-		"without OpenShift the recorded nodes come back":               {record, nil, false, inventory(csr.TokenIdentity(), first, second)},
-		"OpenShift without Machines lets the recorded nodes come back": {record, nil, true, inventory(csr.OpenShiftIdentity(), first, second)},
-		"where all nodes have Machines those decide, and recorded nodes keep their identity": {
+		"a cluster that never hibernated admits no node":                  {nil, nil, false, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
+		"a cluster that still hibernates admits no node":                  {&hivev1.HibernationRecord{Nodes: record.Nodes}, nil, true, csr.NodeInventory{Now: o.Now, Nodes: unseen}},
+		"a plain Kubernetes cluster admits the recorded nodes":            {record, nil, false, inventory(csr.TokenIdentity(), first, second)},
+		"an OpenShift cluster without Machines admits the recorded nodes": {record, nil, true, inventory(csr.OpenShiftIdentity(), first, second)},
+		"Machines decide if all nodes have one, and recorded nodes keep their identity": {
 			record,
 			[]csr.KnownMachine{machine("n1"), machine("N2.local."), machine("new")},
 			true,
 			inventory(csr.OpenShiftIdentity(), csr.KnownMachine{NodeName: "n1", NodeUID: "u1"}, csr.KnownMachine{NodeName: "N2.local.", NodeUID: "u2"}, machine("new")),
 		},
-		"where only workers have Machines the record stands for the others": {
+		"the record decides for the other nodes if only workers have Machines": {
 			record, []csr.KnownMachine{machine("n2.local")}, true, inventory(csr.OpenShiftIdentity(), second, first),
 		},
 	} {
@@ -106,21 +106,21 @@ func TestConfirmedAddresses(t *testing.T) {
 		atCloud []actuator.Machine
 		want    []string
 	}{
-		"its own addresses":                                 {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
-		"an address that no machine has":                    {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
-		"the address of another machine beside its":         {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
-		"no address that the cloud knows":                   {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
-		"the address of another machine instead of its own": {[]string{"10.0.0.1"}, []actuator.Machine{worker, master}, nil},
-		"the address of another machine instead of its own, which has the node's name": {
+		"all addresses of the own machine":                       {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
+		"an address that no machine has":                         {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
+		"the address of another machine next to the own address": {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"no address that the cloud lists":                        {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
+		"the address of another machine instead of the own one":  {[]string{"10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"the address of another machine instead of the own one, which has the node's name": {
 			[]string{"10.0.0.1"}, []actuator.Machine{namedWorker, master}, nil,
 		},
-		"the address of a machine that has another node's name":  {[]string{"10.0.0.3"}, []actuator.Machine{{ID: "x", Name: "master", Addresses: []string{"10.0.0.3"}}}, nil},
-		"its own address where machines have the names of nodes": {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
-		"its own address that another node claims too": {
+		"the address of a machine that has another node's name": {[]string{"10.0.0.3"}, []actuator.Machine{{ID: "x", Name: "master", Addresses: []string{"10.0.0.3"}}}, nil},
+		"own address if machines have the names of nodes":       {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
+		"own address that another node also claims": {
 			[]string{"10.0.0.1"}, []actuator.Machine{{ID: "w", Addresses: []string{"10.0.0.1", "worker"}}, namedMaster}, []string{"Worker", "10.0.0.1"},
 		},
-		"a cloud that tells no addresses":             {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}}, []string{"Worker", "10.9.9.9"}},
-		"a cloud that tells them of one machine only": {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}, master}, nil},
+		"a cloud that lists no addresses":                      {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}}, []string{"Worker", "10.9.9.9"}},
+		"a cloud that lists the addresses of one machine only": {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}, master}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

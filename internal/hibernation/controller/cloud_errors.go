@@ -11,7 +11,7 @@ import (
 )
 
 func explainCloudError(err error) *hibernation.ObservationError {
-	// A cloud's own words are shown only where the actuator vouches that they are stable and free of secrets.
+	// The cloud's own message is shown only if the actuator guarantees that it is stable and free of secrets.
 	if e, ok := errors.AsType[*actuator.Error](err); ok {
 		return &hibernation.ObservationError{Class: e.Class, Message: e.Message + adviceFor(e.Class)}
 	}
@@ -21,7 +21,7 @@ func explainCloudError(err error) *hibernation.ObservationError {
 	return &hibernation.ObservationError{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"}
 }
 
-// adviceFor says what to do about errors whose words are the cloud's own.
+// adviceFor returns the remedy for errors that are shown with the cloud's own message.
 func adviceFor(c actuator.ErrorClass) string {
 	switch c {
 	case actuator.CredentialsInvalid:
@@ -29,7 +29,7 @@ func adviceFor(c actuator.ErrorClass) string {
 	case actuator.PermissionDenied:
 		return "; allow it to the user of the credentials Secret"
 	case actuator.Throttled:
-		return "; it is tried again by itself"
+		return "; it is retried automatically"
 	case actuator.CredentialsMissing, actuator.Unreachable, actuator.NoCapacity, actuator.WrongState, actuator.NotFound, actuator.Other:
 		return ""
 	default:

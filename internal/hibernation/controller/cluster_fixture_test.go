@@ -30,27 +30,27 @@ const (
 	machines       = 2
 )
 
-// clusterSetup is what a test changes of a cluster before it is created.
+// clusterSetup holds the parts of a cluster that a test changes before it is created.
 type clusterSetup struct {
 	cd *hivev1.ClusterDeployment
-	// keys and kubeconfig are the two Secrets; nil makes none.
+	// keys and kubeconfig are the data of the two Secrets; nil creates none.
 	keys, kubeconfig map[string][]byte
-	// machines at the cloud, or what those are called after the cluster.
+	// machines is the number of machines in the cloud. named are their names instead, which follow the cluster's name.
 	machines int
 	named    []string
-	// cloud has them; the environment's unless a test disturbs it for all.
+	// cloud has the machines; it is the environment's, unless a test disturbs it for all clusters.
 	cloud *testenv.CloudServer
-	// endpoint is where the manager calls that cloud; its own unless set.
+	// endpoint is the address at which the manager calls that cloud; the cloud's own unless set.
 	endpoint string
-	// platform replaces spec.platform with what Torpor has no fields for.
+	// platform replaces spec.platform with fields that are unknown to Torpor.
 	platform map[string]any
 }
 
-// testCluster is one ClusterDeployment in a namespace of its own, with machines of its own.
+// testCluster is one ClusterDeployment with its own namespace and machines.
 type testCluster struct {
 	env   *env
 	cloud *testenv.CloudServer
-	// cloudDir is the folder of a cloud that is the cluster's alone.
+	// cloudDir is the folder of a cloud that only this cluster uses.
 	cloudDir string
 	key      client.ObjectKey
 	infraID  string
@@ -60,7 +60,7 @@ type testCluster struct {
 	history           *statusHistory
 }
 
-// newCluster makes a cluster that is complete and should run, unless edit says otherwise.
+// newCluster creates a complete cluster that should run, unless edit changes it.
 func (e *env) newCluster(t *testing.T, edit func(*clusterSetup)) *testCluster {
 	t.Helper()
 	namespace := e.CreateNamespace(t)
@@ -123,7 +123,7 @@ func (e *env) adminKubeconfig(t *testing.T) map[string][]byte {
 	return map[string][]byte{kubeconfigKey: data}
 }
 
-// putSecret makes or replaces a Secret; nil leaves it out.
+// putSecret creates or replaces a Secret; nil creates none.
 func (s *testCluster) putSecret(t *testing.T, name string, data map[string][]byte) {
 	t.Helper()
 	if data == nil {
@@ -148,7 +148,7 @@ func (s *testCluster) get(t *testing.T) *hivev1.ClusterDeployment {
 	return &cd
 }
 
-// patch applies a JSON merge patch as a user, whose field manager is no person.
+// patch applies a JSON merge patch as a user; the field manager is a program.
 func (s *testCluster) patch(t *testing.T, who, patch string) {
 	t.Helper()
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
@@ -167,13 +167,13 @@ func (s *testCluster) setPowerState(t *testing.T, state hivev1.PowerState) {
 	s.patch(t, requestingUser, fmt.Sprintf(`{"spec":{"powerState":%q}}`, state))
 }
 
-// touchAnnotation changes an annotation that means nothing, which makes one pass.
+// touchAnnotation changes an unrelated annotation, which triggers one pass.
 func (s *testCluster) touchAnnotation(t *testing.T, value int) {
 	t.Helper()
 	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, value))
 }
 
-// expectedCondition is what a condition should be: its status and reason, and what its message says.
+// expectedCondition is an expected condition: its status, its reason and parts of its message.
 type expectedCondition struct {
 	kind, status, reason string
 	says                 []string
@@ -189,13 +189,13 @@ func (e expectedCondition) check(cd *hivev1.ClusterDeployment) error {
 	}
 	for _, part := range e.says {
 		if !strings.Contains(c.Message, part) {
-			return fmt.Errorf("expected %s to say %q, found %q", e.kind, part, c.Message)
+			return fmt.Errorf("expected the message of %s to contain %q, found %q", e.kind, part, c.Message)
 		}
 	}
 	return nil
 }
 
-// hasCondition checks a condition that was observed for the newest wish: an older one may have had the same.
+// hasCondition checks a condition of the newest generation: an older one may have been equal.
 func (s *testCluster) hasCondition(e expectedCondition) error {
 	cd := s.history.newest()
 	if cd == nil {
@@ -222,7 +222,7 @@ func (s *testCluster) awaitSettled(t *testing.T, state hivev1.PowerState) {
 	s.awaitCondition(t, settledCondition(state))
 	machines := map[hivev1.PowerState]string{hivev1.PowerStateRunning: "running", hivev1.PowerStateHibernating: "stopped"}[state]
 	if err := s.cloud.ExpectState(t, s.infraID, machines); err != nil {
-		t.Errorf("the cluster is said to be %s: %v", state, err)
+		t.Errorf("the cluster is reported as %s: %v", state, err)
 	}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs the decisions of package hibernation: a pass observes a ClusterDeployment, its cloud and its
-// cluster, lets hibernation.Decide decide, acts at most once and reports.
+// Package controller runs the decisions of package hibernation. A pass observes a ClusterDeployment, its cloud
+// and its cluster, calls hibernation.Decide, performs at most one action and reports.
 package controller
 
 import (
@@ -44,9 +44,9 @@ type Controller struct {
 	Dialer targetcluster.Dialer
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard excludes objects that another project writes; nil excludes none.
 	Guard *reconcile.WriterGuard
-	// Metrics is where states and counts are shown.
+	// Metrics exposes states and counts.
 	Metrics *Metrics
 	// Ends are the overdue ends of all controllers; nil for none.
 	Ends *reconcile.OverdueEnds
@@ -58,7 +58,7 @@ type Controller struct {
 	approvalLog *approvalLog
 	firstLooks  *firstLooks
 	surveys     *surveySchedule
-	// machineAccounts knows whose machines the clusters of one infraID are.
+	// machineAccounts holds the owners of machines with the same infraID.
 	machineAccounts *machineAccounts
 }
 
@@ -84,14 +84,15 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.accounts), mgr.Add(c.pool)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
-	// The timeout bounds what the calls of a pass, each with a deadline of its own, add up to.
+	// The timeout bounds the total time of a pass; each call has its own deadline.
 	ends := reconcile.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(specOrVersionChanged())).
 		Watches(&hivev1.ClusterDeployment{}, ends.EnqueueOverdue()).
-		// Secrets are read when needed and not watched: who may watch them may read all of the hub.
+		// Secrets are read on demand and not watched: the permission to watch them is a permission to read all
+		// Secrets of the hub.
 		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsOfSameMachines), builder.WithPredicates(machinesChangeHands())).
 		WatchesRawSource(c.answers()).
 		WithOptions(workers.Options()).
@@ -104,8 +105,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Act:        c.act,
 			Report:     c.report,
 			Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
-			// Upstream's schema drops the record, and may replace this repository's while clusters hibernate. A resume that is forgotten
-			// is begun once more.
+			// Upstream's schema drops the record, and may replace this repository's schema while clusters
+			// hibernate. A resume that is forgotten is begun again.
 			Remember: rememberRecord, RemembersAlways: true, Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt", "hibernationCheck"},
 		}})
 	if err != nil {
@@ -114,7 +115,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// answers has the passes of clusters run that accounts and the pool have answered about.
+// answers triggers passes of clusters that accounts and the pool have results for.
 func (c Controller) answers() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		c.accounts.Enqueue = func(look types.NamespacedName) {
@@ -134,14 +135,20 @@ func (c Controller) answers() source.Source {
 }
 
 func (c Controller) forget(cluster types.NamespacedName) {
-	c.machineAccounts.forget(cluster)
-	c.accounts.ForgetCluster(cluster)
-	c.accounts.ForgetCluster(ownerLook(cluster))
+	c.forgetMachines(cluster)
 	c.pool.Rest(cluster)
 	c.surveys.forget(cluster)
 }
 
-// machinesChangeHands lets through that a ClusterDeployment goes, or no longer means the machines that it did.
+// forgetMachines drops the state and the orders of a cluster's machines.
+func (c Controller) forgetMachines(cluster types.NamespacedName) {
+	c.machineAccounts.forget(cluster)
+	c.accounts.ForgetCluster(cluster)
+	c.accounts.ForgetCluster(ownerLook(cluster))
+}
+
+// machinesChangeHands selects deletions of a ClusterDeployment, and changes after which it refers to other
+// machines.
 func machinesChangeHands() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
@@ -167,7 +174,8 @@ func rememberRecord(cd *hivev1.ClusterDeployment) map[string]any {
 	return remembered
 }
 
-// specOrVersionChanged lets through what can change a decision, Slumbers' stops among it, and not the controller's own reports.
+// specOrVersionChanged selects changes that can change a decision, including stops of Slumbers, and not the
+// controller's own reports.
 func specOrVersionChanged() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.AnnotationChangedByOthers(),

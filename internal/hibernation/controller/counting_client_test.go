@@ -13,7 +13,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// callCount is what the controller did for one ClusterDeployment. Every pass begins with one Get.
+// callCount counts the controller's requests for one ClusterDeployment. Every pass begins with one Get.
 type callCount struct{ passes, writes, conflicts int }
 
 type callCounts struct {
@@ -42,7 +42,7 @@ func (c *callCounts) all() map[client.ObjectKey]callCount {
 	return maps.Clone(c.per)
 }
 
-// countingClient is the manager's client with a meter in it.
+// countingClient is the manager's client with counters.
 type countingClient struct {
 	client.Client
 	counts *callCounts

@@ -24,7 +24,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestWorkersAreDrained has a real API server as the target, which knows PodDisruptionBudgets. Nobody runs its pods.
+// TestWorkersAreDrained has a real API server as the target, which implements PodDisruptionBudgets. Its pods are
+// not run.
 func TestWorkersAreDrained(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -40,7 +41,7 @@ func TestWorkersAreDrained(t *testing.T) {
 	s.forbidEviction(t, guarded)
 
 	s.setPowerState(t, hivev1.PowerStateHibernating)
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.DrainingWorkersReason, []string{"for 1h at the longest"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.DrainingWorkersReason, []string{"for at most 1h"}})
 	for _, gone := range []*corev1.Pod{web, other} {
 		testenv.Eventually(t, gone.Name+" is evicted", func() error { return s.expectGone(t, gone) })
 	}
@@ -49,7 +50,7 @@ func TestWorkersAreDrained(t *testing.T) {
 			t.Errorf("expected %s to stay, found %v", kept.Name, err)
 		}
 	}
-	testenv.ExpectEqual(t, "cordoned nodes", map[string]string{readyNodeName: "for the drain", "by-hand": "by a person", "master": "not"}, e.listCordons(t))
+	testenv.ExpectEqual(t, "cordoned nodes", map[string]string{readyNodeName: "for the drain", "by-hand": "by a user", "master": "not"}, e.listCordons(t))
 	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
 
 	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1ms"}}}`, hivev1.DrainBudgetAnnotation))
@@ -60,14 +61,15 @@ func TestWorkersAreDrained(t *testing.T) {
 			t.Errorf("expected a drain that left %q, found %+v", part, drain)
 		}
 	}
-	s.expectTold(t, "the workers were not drained of everything; left: ")
+	s.expectTold(t, "the workers were not drained completely; left: ")
 
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
-	testenv.ExpectEqual(t, "cordoned nodes", map[string]string{readyNodeName: "not", "by-hand": "by a person", "master": "not"}, e.listCordons(t))
+	testenv.ExpectEqual(t, "cordoned nodes", map[string]string{readyNodeName: "not", "by-hand": "by a user", "master": "not"}, e.listCordons(t))
 }
 
-// TestADrainThatTheClusterRefusesEndsAtOnce has kubeconfigs of users who lack a right, and a budget that no test would wait for.
+// TestADrainThatTheClusterRefusesEndsAtOnce has kubeconfigs of users that lack a right, and a budget that is too
+// long to wait for.
 func TestADrainThatTheClusterRefusesEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -81,11 +83,11 @@ func TestADrainThatTheClusterRefusesEndsAtOnce(t *testing.T) {
 		rules []rbacv1.PolicyRule
 		left  []string
 	}{
-		"who may not evict":     {[]rbacv1.PolicyRule{read, readPods, cordon}, []string{"nodes or pods cannot be changed: " + mayNot, "pods that the cluster lets nobody evict: NAMESPACE/web"}},
-		"who may not cordon":    {[]rbacv1.PolicyRule{read, readPods, evict}, []string{"nodes or pods cannot be changed: " + mayNot, "nodes that the cluster lets nobody cordon: " + readyNodeName, "not evicted yet: NAMESPACE/web"}},
-		"who may not list pods": {[]rbacv1.PolicyRule{read, cordon, evict}, []string{"pods cannot be read: " + mayNot}},
+		"a user that may not evict":     {[]rbacv1.PolicyRule{read, readPods, cordon}, []string{"nodes or pods cannot be changed: " + mayNot, "pods that the cluster refuses to evict: NAMESPACE/web"}},
+		"a user that may not cordon":    {[]rbacv1.PolicyRule{read, readPods, evict}, []string{"nodes or pods cannot be changed: " + mayNot, "nodes that the cluster refuses to cordon: " + readyNodeName, "not evicted yet: NAMESPACE/web"}},
+		"a user that may not list pods": {[]rbacv1.PolicyRule{read, cordon, evict}, []string{"pods cannot be read: " + mayNot}},
 	} {
-		t.Run(name, func(t *testing.T) { // One after the other: they have the node in common.
+		t.Run(name, func(t *testing.T) { // The cases run one after the other, because they share the node.
 			s := e.newCluster(t, func(r *clusterSetup) {
 				r.cd.Annotations = map[string]string{hivev1.DrainBudgetAnnotation: "1h"}
 				r.kubeconfig = e.kubeconfigOf(t, r.cd.Namespace, row.rules)
@@ -101,14 +103,14 @@ func TestADrainThatTheClusterRefusesEndsAtOnce(t *testing.T) {
 					t.Errorf("expected a drain that left %q, found %+v", part, drain)
 				}
 			}
-			s.expectTold(t, "the workers were not drained of everything; left: ")
+			s.expectTold(t, "the workers were not drained completely; left: ")
 			testenv.ExpectNoError(t, e.Client.Delete(t.Context(), web))
 			e.uncordon(t)
 		})
 	}
 }
 
-// uncordon has the node be as before a drain that no resume has followed.
+// uncordon restores the node after a drain without a resume.
 func (e *env) uncordon(t *testing.T) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: readyNodeName}}
@@ -116,7 +118,7 @@ func (e *env) uncordon(t *testing.T) {
 	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
-// kubeconfigOf is the kubeconfig of a service account that is made, with rights everywhere.
+// kubeconfigOf returns the kubeconfig of a new service account with cluster-wide rights.
 func (e *env) kubeconfigOf(t *testing.T, namespace string, rules []rbacv1.PolicyRule) map[string][]byte {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "limited"}}
@@ -127,7 +129,7 @@ func (e *env) kubeconfigOf(t *testing.T, namespace string, rules []rbacv1.Policy
 	return writeKubeconfig(t, e.Config.Host, e.Config.CAData, token.Status.Token)
 }
 
-// writeKubeconfig returns a Secret's data by which a server is asked with a token.
+// writeKubeconfig returns the data of a Secret with a kubeconfig for a server and a token.
 func writeKubeconfig(t *testing.T, server string, authority []byte, token string) map[string][]byte {
 	t.Helper()
 	data, err := clientcmd.Write(clientcmdapi.Config{
@@ -146,7 +148,7 @@ func (e *env) createNode(t *testing.T, name string, edit func(*corev1.Node)) {
 	e.ExpectCreated(t, node)
 }
 
-// listCordons returns by whom nodes were cordoned.
+// listCordons returns for each node why it is cordoned.
 func (e *env) listCordons(t *testing.T) map[string]string {
 	t.Helper()
 	var nodes corev1.NodeList
@@ -158,7 +160,7 @@ func (e *env) listCordons(t *testing.T) map[string]string {
 		case n.Spec.Unschedulable && isMarked:
 			cordons[n.Name] = "for the drain"
 		case n.Spec.Unschedulable:
-			cordons[n.Name] = "by a person"
+			cordons[n.Name] = "by a user"
 		case isMarked:
 			cordons[n.Name] = "marked, and not cordoned"
 		default:
@@ -168,7 +170,7 @@ func (e *env) listCordons(t *testing.T) map[string]string {
 	return cordons
 }
 
-// createPod makes a pod that runs and is ready, and goes as soon as it is told to.
+// createPod creates a running, ready pod that ends as soon as it is deleted.
 func (s *testCluster) createPod(t *testing.T, name, node, owner string) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -187,7 +189,8 @@ func (s *testCluster) createPod(t *testing.T, name, node, owner string) *corev1.
 	return pod
 }
 
-// forbidEviction makes a PodDisruptionBudget that allows none, as its controller would report it.
+// forbidEviction creates a PodDisruptionBudget that allows no eviction, with the status that its controller would
+// write.
 func (s *testCluster) forbidEviction(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
 	budget := &policyv1.PodDisruptionBudget{

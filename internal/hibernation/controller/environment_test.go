@@ -32,16 +32,16 @@ const (
 	readyNodeName = "beating-heart"
 )
 
-// env is a hub, a simulated cloud and a manager with the controller. The hub is the target of its own ClusterDeployments
-// too: it has one node that renews its lease.
+// env is a hub, a simulated cloud and a manager with the controller. The hub is also the target cluster of its
+// ClusterDeployments: it has one node that renews its lease.
 type env struct {
 	*testenv.Environment
 	cloud  *testenv.CloudServer
 	counts *callCounts
 	log    testenv.LogBuffer
-	// metrics are those of the manager that was started last.
+	// metrics are the metrics of the manager that was started last.
 	metrics *Metrics
-	// witness counts wrong stops; nil unless the test wants it.
+	// witness counts wrong stops; nil unless the test needs it.
 	witness *stopWitness
 }
 
@@ -79,7 +79,7 @@ func (e *env) startManager(t *testing.T, actuators map[string]actuator.Actuator)
 	})
 }
 
-// renewLease makes the node and renews its lease until the test ends.
+// renewLease creates the node and renews its lease until the test ends.
 func (e *env) renewLease(t *testing.T) {
 	t.Helper()
 	node := &corev1.Node{
@@ -93,7 +93,7 @@ func (e *env) renewLease(t *testing.T) {
 	testenv.Eventually(t, "a node with a lease", func() error {
 		return errors.Join(client.IgnoreAlreadyExists(e.Client.Create(t.Context(), node.DeepCopy())), client.IgnoreAlreadyExists(e.Client.Create(t.Context(), lease.DeepCopy())))
 	})
-	hub := e.Client // A test may have its own requests counted meanwhile, by another client.
+	hub := e.Client // A test may count its own requests with another client in the meantime.
 	testenv.RunInBackground(t, "the node's lease", func(ctx context.Context) error {
 		tick := time.NewTicker(leaseInterval)
 		defer tick.Stop()
@@ -105,12 +105,12 @@ func (e *env) renewLease(t *testing.T) {
 			}
 			before := lease.DeepCopy()
 			lease.Spec.RenewTime = new(metav1.NowMicro())
-			_ = hub.Patch(ctx, lease, client.MergeFrom(before)) // One that fails is tried again with the next, as a kubelet does.
+			_ = hub.Patch(ctx, lease, client.MergeFrom(before)) // A failed renewal is repeated with the next one, as a kubelet does.
 		}
 	})
 }
 
-// checkSecretsStayHidden looks for secrets in everything that is shown to people.
+// checkSecretsStayHidden searches everything that is shown to users for secrets.
 func (e *env) checkSecretsStayHidden(t *testing.T) {
 	t.Helper()
 	kubeconfig, err := os.ReadFile(e.KubeconfigPath(t))
@@ -126,13 +126,13 @@ func (e *env) checkSecretsStayHidden(t *testing.T) {
 	}
 	const expected = 4
 	if len(secrets) != expected {
-		t.Errorf("expected %d secrets to look for, found %d", expected, len(secrets))
+		t.Errorf("expected %d secrets to search for, found %d", expected, len(secrets))
 	}
 	for place, text := range map[string]string{
 		"the log": e.log.String(), "an event": e.listAsJSON(t, &eventsv1.EventList{}), "a ClusterDeployment": e.listAsJSON(t, &hivev1.ClusterDeploymentList{}),
 	} {
 		if text == "" {
-			t.Errorf("%s: nothing to look at", place)
+			t.Errorf("%s: nothing to search", place)
 		}
 		for i, secret := range secrets {
 			if strings.Contains(text, secret) {

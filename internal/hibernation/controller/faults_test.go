@@ -20,29 +20,29 @@ import (
 )
 
 const (
-	// shownLag is for how long the cloud shows what was before.
+	// shownLag is how long the cloud returns the old state.
 	shownLag = 2 * time.Second
-	// flipInterval is how often a power state changes that comes and goes.
+	// flipInterval is the interval between changes of a power state.
 	flipInterval = time.Second
-	// usualFlips are those of all clusters together, unless TORPOR_FLIPS says more. There are at least minFlipped clusters, and more if
-	// each would change more than maxFlipsEach times.
+	// usualFlips is the number of changes of all clusters together, unless TORPOR_FLIPS sets another. There are at
+	// least minFlipped clusters, and more if each would change more than maxFlipsEach times.
 	usualFlips, minFlipped, maxFlipsEach = 200, 10, 200
 	flipsVariable                        = "TORPOR_FLIPS"
 )
 
-// fault is something that goes wrong while a cluster hibernates and again while it resumes, after which it has to get there.
+// fault is a failure during a hibernation and again during the resume. The cluster must reach the power state after it.
 type fault struct {
-	// cloudFlags make the cloud that is the cluster's alone.
+	// cloudFlags are the flags of a cloud that only this cluster uses.
 	cloudFlags []string
-	// before comes before the power state is asked for, and during after that. Both may be nil.
+	// before runs before the power state is requested, and during runs after that. Both may be nil.
 	before, during func(*testing.T, *testCluster)
-	// shows is what is reported then for each power state that is asked for; nothing is waited for where it is missing.
+	// shows is the condition that is reported for each requested power state; without an entry the test does not wait.
 	shows map[hivev1.PowerState]expectedCondition
-	// end ends the fault; nil if it ends by itself or lasts.
+	// end ends the fault; nil if no action ends it.
 	end func(*testing.T, *testCluster)
 }
 
-// faults are those of the table in docs/testing.md; the others of the table have tests of their own.
+// faults are faults of the table in docs/testing.md; the other rows of the table have separate tests.
 func faults() map[string]fault {
 	inject := func(f testenv.CloudFault) func(*testing.T, *testCluster) {
 		return func(t *testing.T, s *testCluster) { t.Helper(); s.cloud.InjectFault(t, f) }
@@ -81,7 +81,7 @@ func faults() map[string]fault {
 			},
 			shows: ready(hivev1.StoppingMachinesReason, hivev1.StartingMachinesReason), end: restore,
 		},
-		"one machine is refused until there is room": {
+		"one machine is refused until there is capacity": {
 			before: oneMachine(testenv.CloudFault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room."}),
 			shows: map[hivev1.PowerState]expectedCondition{
 				hivev1.PowerStateRunning: {hivev1.ClusterDegradedCondition, "True", hivev1.MachinesMissingReason, nil},
@@ -113,7 +113,7 @@ func faults() map[string]fault {
 				good := string(s.env.adminKubeconfig(t)[kubeconfigKey])
 				s.putSecret(t, adminSecret, map[string][]byte{kubeconfigKey: []byte(strings.ReplaceAll(good, s.env.Config.Host, "https://"+listenSilently(t)))})
 			},
-			// Before it hibernates, its nodes are read by the connection that was there.
+			// Before the hibernation, the nodes are read over the existing connection.
 			shows: map[hivev1.PowerState]expectedCondition{hivev1.PowerStateRunning: {hivev1.ClusterReadyCondition, "False", hivev1.WaitingForAPIReason, nil}},
 			end: func(t *testing.T, s *testCluster) {
 				t.Helper()
@@ -123,8 +123,8 @@ func faults() map[string]fault {
 	}
 }
 
-// TestFaults has each fault strike a cluster with a cloud of its own, all at the same time, and counts the stops that left the manager
-// without a look at the live spec, or against it.
+// TestFaults injects each fault into a cluster with its own cloud, all at the same time. It counts the stops that
+// the manager sent without reading the live spec, or against it.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -169,7 +169,7 @@ func (s *testCluster) meetFault(t *testing.T, f fault, state hivev1.PowerState) 
 		if meta.IsStatusConditionTrue(s.get(t).Status.Conditions, hivev1.ClusterDegradedCondition) {
 			return errors.New("it is degraded")
 		}
-		if state == hivev1.PowerStateRunning { // A machine of a cluster that runs is not missing any more as soon as it starts.
+		if state == hivev1.PowerStateRunning { // A machine of a running cluster no longer counts as missing once it starts.
 			if err := s.cloud.ExpectState(t, s.infraID, "running"); err != nil {
 				return fmt.Errorf("ask the cloud: %w", err)
 			}
@@ -179,7 +179,7 @@ func (s *testCluster) meetFault(t *testing.T, f fault, state hivev1.PowerState) 
 	s.awaitSettled(t, state)
 }
 
-// startCloudAgain starts a cloud that was killed on its folder and port.
+// startCloudAgain restarts a cloud that was killed, on its folder and port.
 func startCloudAgain(t *testing.T, killed *testenv.CloudServer, dir string, flags []string) *testenv.CloudServer {
 	t.Helper()
 	u, err := url.Parse(killed.URL)
@@ -196,8 +196,8 @@ func listenSilently(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// flipPowerStates changes the power states of clusters of one account every second, half of them to the one and half to the other, and
-// has them come to rest.
+// flipPowerStates changes the power states of clusters of one account every second, half of them to one state and
+// half to the other, and then lets them come to rest.
 func (e *env) flipPowerStates(t *testing.T) {
 	t.Helper()
 	flips := usualFlips
@@ -217,7 +217,7 @@ func (e *env) flipPowerStates(t *testing.T) {
 	rounds, tick := flips/len(all), time.NewTicker(flipInterval)
 	defer tick.Stop()
 	for round := range rounds {
-		// The cloud has the manager try again, which must not stop what should run by then.
+		// The cloud makes the manager retry, which must not stop a cluster that should run by then.
 		shared.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "RequestLimitExceeded", Times: 1})
 		for i, s := range all {
 			e.witness.request(t, s, wanted(round, i))
@@ -229,5 +229,5 @@ func (e *env) flipPowerStates(t *testing.T) {
 		s.awaitSettled(t, wanted(rounds-1, i))
 	}
 	stops, raced := e.witness.counts()
-	t.Logf("%d flips; all clusters of the test were stopped %d times, %d of them in the moment in which they were asked to run", rounds*len(all), stops, raced)
+	t.Logf("%d flips; all clusters of the test were stopped %d times, %d of them at the moment at which they were requested to run", rounds*len(all), stops, raced)
 }

@@ -12,24 +12,25 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation"
 )
 
-// firstLooks remember when nodes whose clocks are wrong were seen at the first look of a resume, because only a change is a sign of
-// life of them. After a restart the next look is the first: a kubelet renews its lease every ten seconds.
+// firstLooks keep the last signs of life of nodes with wrong clocks from the first poll of a resume, because
+// for them only a change is a sign of life. After a restart the next poll is the first: a kubelet renews its
+// lease every ten seconds.
 type firstLooks struct {
 	mu      sync.Mutex
 	resumes map[types.UID]*firstLook
 }
 
-// firstLook is that of one resume. Only the pass of its cluster uses it.
+// firstLook is the first poll of one resume. Only the pass of its cluster uses it.
 type firstLook struct {
 	startedAt time.Time
 	lastSeen  map[string]time.Time
 }
 
-// ofResume returns the first look of a cluster's current resume, nil if there is none.
+// ofResume returns the first poll of a cluster's current resume, nil if there is none.
 func (l *firstLooks) ofResume(uid types.UID, o hibernation.Observed) *firstLook {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// What is too old goes as well, so that nothing stays of clusters that are gone.
+	// Old entries are dropped as well, so nothing remains of deleted clusters.
 	maps.DeleteFunc(l.resumes, func(_ types.UID, old *firstLook) bool { return o.Now.Sub(old.startedAt) > maxResumeAge })
 	if o.Record == nil || o.Record.ResumeStartedAt == nil {
 		delete(l.resumes, uid)
@@ -44,7 +45,8 @@ func (l *firstLooks) ofResume(uid types.UID, o hibernation.Observed) *firstLook 
 	return known
 }
 
-// compare fills in what is known of nodes with wrong clocks. A clock that was found to be wrong stays so for this resume.
+// compare fills in the fields of nodes with wrong clocks. A clock that was found to be wrong counts as wrong
+// for the rest of the resume.
 func (l *firstLook) compare(o hibernation.Observed) {
 	if l == nil {
 		return

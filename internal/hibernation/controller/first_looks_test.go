@@ -14,25 +14,27 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation"
 )
 
-// TestClocksOfNodes lets clusters hibernate for three minutes, whose node's clock is wrong, and looks when it counts as back.
+// TestClocksOfNodes hibernates clusters with a wrong clock of a node for three minutes, and checks when the node
+// counts as back.
 func TestClocksOfNodes(t *testing.T) {
 	const slept, renewal = 3 * time.Minute, 10 * time.Second
 	sleep := time.Unix(1_800_000_000, 0)
 	for name, row := range map[string]struct {
-		// before and after are the node's clock less the hub's, before the sleep and after it.
+		// before and after are the node's clock minus the hub's, before the hibernation and after it.
 		before, after time.Duration
-		// isUnread says that the nodes could not be read before the sleep.
+		// isUnread is whether the nodes could not be read before the hibernation.
 		isUnread bool
-		// looks is how many looks it takes until the node counts as back; it comes back before the second and renews before each.
+		// looks is the number of polls until the node counts as back. It is back before the second and renews
+		// before each.
 		looks int
 	}{
 		"a clock that is right":                                  {0, 0, false, 2},
-		"a clock that is ahead for longer than the sleep":        {5 * time.Minute, 5 * time.Minute, false, 2},
+		"a clock that is ahead by more than the hibernation":     {5 * time.Minute, 5 * time.Minute, false, 2},
 		"a clock that is hours ahead":                            {5 * time.Hour, 5 * time.Hour, false, 2},
-		"a clock that is hours ahead, where nobody recorded it":  {5 * time.Hour, 5 * time.Hour, true, 2},
+		"a clock that is hours ahead and was not recorded":       {5 * time.Hour, 5 * time.Hour, true, 2},
 		"a clock that is hours behind":                           {-5 * time.Hour, -5 * time.Hour, false, 2},
-		"a clock that was ahead and is set right at the wake-up": {5 * time.Hour, 0, false, 2},
-		"a clock that was behind and is set at the wake-up":      {-5 * time.Hour, 0, false, 2},
+		"a clock that was ahead and is corrected at the resume":  {5 * time.Hour, 0, false, 2},
+		"a clock that was behind and is corrected at the resume": {-5 * time.Hour, 0, false, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := func(seen time.Time) []hibernation.ObservedNode {
@@ -55,7 +57,7 @@ func TestClocksOfNodes(t *testing.T) {
 				looks.ofResume("cluster", o).compare(o)
 				isReported, isRunning := hibernation.HasReported(o.Record, o.Nodes[0]), hibernation.Decide(o).Ready.Status == metav1.ConditionTrue
 				if isReported != isRunning || isRunning != (look >= row.looks) {
-					t.Errorf("look %d: the node has reported: %t, the cluster runs: %t, want both from look %d on", look, isReported, isRunning, row.looks)
+					t.Errorf("poll %d: the node has reported: %t, the cluster runs: %t, want both from poll %d on", look, isReported, isRunning, row.looks)
 				}
 				if look == row.looks+1 {
 					return

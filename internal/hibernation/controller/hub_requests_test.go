@@ -14,13 +14,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// requestCounter counts what the manager asks of the hub, by method and the end of the path, from its resource on.
+// requestCounter counts the manager's requests to the hub, by method and by the end of the path from its resource on.
 type requestCounter struct {
 	mu     sync.Mutex
 	counts map[string]int
 }
 
-// countRequests has the manager that is started next counted.
+// countRequests counts the requests of the manager that is started next.
 func (e *env) countRequests() *requestCounter {
 	c := &requestCounter{counts: map[string]int{}}
 	e.Environment = e.WithTransport(func(next http.RoundTripper) http.RoundTripper { return countingTransport{next, c} })
@@ -43,7 +43,7 @@ func (c countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// take returns what was counted, and begins anew.
+// take returns the counts, and resets them.
 func (c *requestCounter) take() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,8 +58,9 @@ func (c *requestCounter) of(what string) int {
 	return c.counts[what]
 }
 
-// TestRequestsOfTransitions counts what a fleet makes a thousand times: the annotation that has the record is written as a cluster falls
-// asleep and not as it resumes, and the kubeconfig is read before the first machine runs.
+// TestRequestsOfTransitions counts requests that a fleet makes a thousand times. The annotation with the record is
+// written once a cluster hibernates and not while it resumes, and the kubeconfig is read before the first machine
+// runs.
 func TestRequestsOfTransitions(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -73,7 +74,7 @@ func TestRequestsOfTransitions(t *testing.T) {
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	s.awaitEvents(t, "Stopping", "Hibernating")
 	if seen := hub.take(); seen[annotation] == 0 {
-		t.Errorf("expected the annotation to be written as the cluster falls asleep, found %v", seen)
+		t.Errorf("expected the annotation to be written once the cluster hibernates, found %v", seen)
 	}
 	e.cloud.InjectFault(t, testenv.CloudFault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room.", InstanceIDs: s.ids})
 	s.setPowerState(t, hivev1.PowerStateRunning)
@@ -83,7 +84,7 @@ func TestRequestsOfTransitions(t *testing.T) {
 	e.cloud.ClearFaults(t)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.awaitEvents(t, "Stopping", "Hibernating", "Resuming", hivev1.FailedToStartMachinesReason, "Running")
-	// A resume that takes longer than a minute writes it once.
+	// A resume that takes longer than a minute writes the annotation once.
 	if seen := hub.take(); seen[annotation] > 1 {
 		t.Errorf("expected at most one write of the annotation until the cluster runs, found %v", seen)
 	}

@@ -32,20 +32,22 @@ func addIndexes(mgr manager.Manager) error {
 	return nil
 }
 
-// machineTags is what the machines are found by, in words that all who find them use; nothing while they cannot be found.
+// machineTags returns the keys by which the machines are found, in a form that is common to all
+// ClusterDeployments of them. It is empty if the machines cannot be found, or are not managed.
 func machineTags(cd *hivev1.ClusterDeployment) []string {
 	platform := cd.Spec.PlatformSettings()
-	if platform.Machines == "" {
+	if platform.Machines == "" || isInfraDisabled(cd) {
 		return nil
 	}
 	cloud := platform.Cloud
 	if platform.IsCloudNamedBySecret {
-		cloud = "" // The accounts tell clouds apart.
+		cloud = "" // Accounts distinguish clouds.
 	}
 	return []string{platform.Name + "/" + cloud + platform.Region + "/" + platform.Machines}
 }
 
-// clusterDeploymentsOfSameMachines maps a ClusterDeployment to those that it may have kept from its machines.
+// clusterDeploymentsOfSameMachines maps a ClusterDeployment to those that it may have excluded from its
+// machines.
 func (c Controller) clusterDeploymentsOfSameMachines(ctx context.Context, o client.Object) []ctrl.Request {
 	var requests []ctrl.Request
 	if cd, ok := o.(*hivev1.ClusterDeployment); ok {
@@ -68,9 +70,9 @@ func (c Controller) listRequests(ctx context.Context, which ...client.ListOption
 	return requests
 }
 
-// findMachineOwner returns the oldest ClusterDeployment of the same machines, nil if that is this one: of two with different
-// wishes, each would undo what the other does. What another one only says of itself counts for nothing: its credentials have to
-// show machines of the same account.
+// findMachineOwner returns the oldest ClusterDeployment of the same machines, nil if it is this one. Two
+// ClusterDeployments with different power states would undo each other's actions. The spec of another
+// ClusterDeployment alone does not count: its credentials must list machines of the same account.
 func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDeployment, machines []actuator.Machine) (*hivev1.ClusterDeployment, error) {
 	if len(machines) == 0 {
 		return nil, nil

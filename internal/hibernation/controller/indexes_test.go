@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// refusesSecondOwner has two ClusterDeployments of the same machines, the younger of which wants another power state.
+// refusesSecondOwner has two ClusterDeployments of the same machines; the more recent one wants another power state.
 func refusesSecondOwner(t *testing.T, e *env) {
 	t.Helper()
 	first := e.newCluster(t, nil)
@@ -29,7 +29,7 @@ func refusesSecondOwner(t *testing.T, e *env) {
 	second.awaitSettled(t, hivev1.PowerStateHibernating)
 }
 
-// tellsAccountsApart has two ClusterDeployments of one infraID in different accounts, and each has its own way.
+// tellsAccountsApart has two ClusterDeployments with one infraID in different accounts, which do not affect each other.
 func tellsAccountsApart(t *testing.T, e *env) {
 	t.Helper()
 	first := e.newCluster(t, nil)
@@ -44,7 +44,7 @@ func tellsAccountsApart(t *testing.T, e *env) {
 	first.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
-// ignoresOwnersWithoutMachines has an older ClusterDeployment that names the infraID of somebody else.
+// ignoresOwnersWithoutMachines has an older ClusterDeployment that names the infraID of another owner.
 func ignoresOwnersWithoutMachines(t *testing.T, e *env) {
 	t.Helper()
 	const victim = "victim-x7k2p"
@@ -59,7 +59,7 @@ func ignoresOwnersWithoutMachines(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 }
 
-// asksForRightsFirst takes the right to start one machine away.
+// asksForRightsFirst removes the right to start one machine.
 func asksForRightsFirst(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newCluster(t, nil)
@@ -74,7 +74,8 @@ func asksForRightsFirst(t *testing.T, e *env) {
 	}
 }
 
-// TestSameMachinesAreFoundByWhatAllCallThem has two ClusterDeployments of one cluster, whose owners have names of their own in clouds.yaml.
+// TestSameMachinesAreFoundByWhatAllCallThem has two ClusterDeployments of one cluster, whose owners use different
+// names in clouds.yaml.
 func TestSameMachinesAreFoundByWhatAllCallThem(t *testing.T) {
 	on := func(platform hivev1.Platform) []string {
 		cd := &hivev1.ClusterDeployment{}

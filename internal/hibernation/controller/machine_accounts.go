@@ -19,18 +19,20 @@ import (
 )
 
 const (
-	// accountTTL is how old it may be what is known of another cluster's account, which its own passes find out anew. No event
-	// tells that another cluster has lost its credentials.
+	// accountTTL is the maximum age of the known account of another cluster, which its own passes renew. No
+	// event reports that another cluster has lost its credentials.
 	accountTTL = 15 * time.Minute
-	// unknownAccountTTL is how long a cloud is not asked again that gave no answer to another cluster's credentials.
+	// unknownAccountTTL is how long the manager waits before it calls a cloud again that listed no machines for
+	// another cluster's credentials.
 	unknownAccountTTL = time.Minute
 )
 
-// machineAccounts knows whose machines clusters were seen to have. Losing them costs a call for each two clusters of one infraID.
+// machineAccounts holds the account of each cluster's machines, as last observed. If the manager loses it by a
+// restart, it needs one call for each pair of clusters with the same infraID.
 type machineAccounts struct {
 	mu        sync.Mutex
 	byCluster map[types.NamespacedName]machineAccount
-	// waiting are the clusters whose passes wait for a look by an owner's credentials.
+	// waiting are the clusters whose passes wait for a poll with an owner's credentials.
 	waiting map[types.NamespacedName][]types.NamespacedName
 }
 
@@ -38,8 +40,8 @@ func newMachineAccounts() *machineAccounts {
 	return &machineAccounts{byCluster: map[types.NamespacedName]machineAccount{}, waiting: map[types.NamespacedName][]types.NamespacedName{}}
 }
 
-// ownerLook is the name under which a cluster is looked at for others: what it sees then is none of its own passes' business. No object
-// can have it.
+// ownerLook returns the name under which a cluster is polled on behalf of others. The result does not concern
+// the cluster's own passes. No object can have this name.
 func ownerLook(cluster types.NamespacedName) types.NamespacedName {
 	cluster.Name += "/owner"
 	return cluster
@@ -53,7 +55,8 @@ func (a *machineAccounts) await(look, waiting types.NamespacedName) {
 	}
 }
 
-// takeWaiting returns the clusters whose passes run after a look: the cluster itself, unless the look was for others.
+// takeWaiting returns the clusters whose passes run after a poll: the cluster itself, unless the poll was on
+// behalf of others.
 func (a *machineAccounts) takeWaiting(look types.NamespacedName) []types.NamespacedName {
 	if !strings.Contains(look.Name, "/") {
 		return []types.NamespacedName{look}
@@ -65,7 +68,7 @@ func (a *machineAccounts) takeWaiting(look types.NamespacedName) []types.Namespa
 	return waiting
 }
 
-// machineAccount is what the credentials of a cluster showed; without machines it owns none.
+// machineAccount is what the credentials of a cluster list; without machines it owns none.
 type machineAccount struct {
 	account     string
 	hasMachines bool
@@ -81,7 +84,7 @@ func (a machineAccount) isFresh(now time.Time) bool {
 	return now.Sub(a.at) < unknownAccountTTL
 }
 
-// store keeps what a look has shown; one that shows no machines changes nothing while what is known is fresh.
+// store keeps the result of a poll. A result without machines changes nothing while the known one is fresh.
 func (a *machineAccounts) store(cluster types.NamespacedName, machines []actuator.Machine, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,15 +103,17 @@ func (a *machineAccounts) storeLook(cluster types.NamespacedName, seen accounts.
 	a.store(cluster, seen.Machines, now)
 }
 
-// storeFailure leaves a cluster the machines that it was seen to have, however long ago, until its cloud says something of its credentials or of
-// what its machines are in. Whoever was never seen with machines owns none: an account that nobody reaches must hold up nobody else.
+// storeFailure keeps the machines of a cluster, however long ago they were observed, until its cloud rejects its
+// credentials or does not find what contains its machines. A cluster that was never observed with machines owns
+// none: an account that cannot be reached must not block others.
 func (a *machineAccounts) storeFailure(cluster types.NamespacedName, class actuator.ErrorClass, now time.Time) {
 	if !a.find(cluster).hasMachines || isAnswer(class) {
 		a.store(cluster, nil, now)
 	}
 }
 
-// isAnswer reports whether an error says that no machines are shown, and not that a cloud, or the hub, is silent for a moment.
+// isAnswer reports whether an error means that no machines are listed, and not that a cloud, or the hub, is
+// temporarily unreachable.
 func isAnswer(class actuator.ErrorClass) bool {
 	switch class {
 	case actuator.CredentialsMissing, actuator.CredentialsInvalid, actuator.PermissionDenied, actuator.NotFound:
@@ -133,7 +138,8 @@ func (a *machineAccounts) forget(cluster types.NamespacedName) {
 	delete(a.waiting, ownerLook(cluster))
 }
 
-// accountOf returns whose machines another cluster has, by its own credentials; false while that is found out for the first time.
+// accountOf returns the owner of another cluster's machines, by its own credentials; false while that is
+// determined for the first time.
 func (c Controller) accountOf(ctx context.Context, other *hivev1.ClusterDeployment, waiting types.NamespacedName) (machineAccount, bool) {
 	name, now := client.ObjectKeyFromObject(other), c.Clock.Now()
 	known := c.machineAccounts.find(name)
@@ -141,7 +147,7 @@ func (c Controller) accountOf(ctx context.Context, other *hivev1.ClusterDeployme
 		return known, true
 	}
 	look := &clusterObservation{Observed: hibernation.Observed{Now: now}, name: ownerLook(name)}
-	if missingFields(other) != "" || c.unsupportedPlatform(other) != "" {
+	if len(missingFields(other)) > 0 || c.unsupportedPlatform(other) != "" {
 		c.machineAccounts.store(name, nil, now)
 		return c.machineAccounts.find(name), true
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// TestSilenceChangesNoOwners renews what is known after it has become old, by a look that fails.
+// TestSilenceChangesNoOwners renews an outdated state by a poll that fails.
 func TestSilenceChangesNoOwners(t *testing.T) {
 	now, older := time.Now(), types.NamespacedName{Namespace: "ns", Name: "older"}
 	machine := actuator.Machine{ID: "i-0", Account: "aws/1"}
@@ -19,15 +19,15 @@ func TestSilenceChangesNoOwners(t *testing.T) {
 		failures []actuator.ErrorClass
 		owns     bool
 	}{
-		"it is throttled":                        {[]actuator.ErrorClass{actuator.Throttled}, true},
-		"it does not answer":                     {[]actuator.ErrorClass{actuator.Unreachable}, true},
-		"it says something that nobody knows":    {[]actuator.ErrorClass{actuator.Other}, true},
-		"one failure after the other":            {[]actuator.ErrorClass{actuator.Throttled, actuator.Unreachable, actuator.Throttled}, true},
-		"it does not know the credentials":       {[]actuator.ErrorClass{actuator.CredentialsInvalid}, false},
-		"there are no credentials":               {[]actuator.ErrorClass{actuator.CredentialsMissing}, false},
-		"the credentials may not see machines":   {[]actuator.ErrorClass{actuator.PermissionDenied}, false},
-		"what the machines are in is not there":  {[]actuator.ErrorClass{actuator.NotFound}, false},
-		"credentials that are lost stay unknown": {[]actuator.ErrorClass{actuator.CredentialsInvalid, actuator.Throttled}, false},
+		"cloud throttles":                               {[]actuator.ErrorClass{actuator.Throttled}, true},
+		"cloud does not answer":                         {[]actuator.ErrorClass{actuator.Unreachable}, true},
+		"cloud returns an unknown error":                {[]actuator.ErrorClass{actuator.Other}, true},
+		"several temporary failures":                    {[]actuator.ErrorClass{actuator.Throttled, actuator.Unreachable, actuator.Throttled}, true},
+		"cloud rejects the credentials":                 {[]actuator.ErrorClass{actuator.CredentialsInvalid}, false},
+		"credentials are missing":                       {[]actuator.ErrorClass{actuator.CredentialsMissing}, false},
+		"credentials may not list machines":             {[]actuator.ErrorClass{actuator.PermissionDenied}, false},
+		"resource group of the machines does not exist": {[]actuator.ErrorClass{actuator.NotFound}, false},
+		"credentials that are lost stay lost":           {[]actuator.ErrorClass{actuator.CredentialsInvalid, actuator.Throttled}, false},
 	} {
 		known := newMachineAccounts()
 		known.store(older, []actuator.Machine{machine}, now)
@@ -43,6 +43,6 @@ func TestSilenceChangesNoOwners(t *testing.T) {
 	known := newMachineAccounts()
 	known.storeFailure(older, actuator.Throttled, now)
 	if found := known.find(older); found.has(machine) || !found.isFresh(now) {
-		t.Errorf("expected a cluster that was never seen with machines to own none, found %+v", found)
+		t.Errorf("expected a cluster that was never observed with machines to own none, found %+v", found)
 	}
 }

@@ -30,7 +30,7 @@ func stopsWorkersFirst(t *testing.T, e *env) {
 	for _, last := range controlPlane {
 		for _, first := range workers {
 			if last.AskedAt.Before(first.ChangedAt) {
-				t.Errorf("%s was told to stop at %s, before %s was off at %s", last.Name, last.AskedAt, first.Name, first.ChangedAt)
+				t.Errorf("%s was ordered to stop at %s, before %s was off at %s", last.Name, last.AskedAt, first.Name, first.ChangedAt)
 			}
 		}
 	}
@@ -41,13 +41,13 @@ func stopsWorkersFirst(t *testing.T, e *env) {
 	for _, first := range controlPlane {
 		for _, last := range workers {
 			if last.AskedAt.Before(first.ChangedAt) {
-				t.Errorf("%s was told to start at %s, before %s ran at %s", last.Name, last.AskedAt, first.Name, first.ChangedAt)
+				t.Errorf("%s was ordered to start at %s, before %s ran at %s", last.Name, last.AskedAt, first.Name, first.ChangedAt)
 			}
 		}
 	}
 }
 
-// expectTold expects that Ready has said each of the parts, at any time.
+// expectTold expects each of the parts in a message of Ready, at any time.
 func (s *testCluster) expectTold(t *testing.T, parts ...string) {
 	t.Helper()
 	var told []string
@@ -58,12 +58,12 @@ func (s *testCluster) expectTold(t *testing.T, parts ...string) {
 	}
 	for _, part := range parts {
 		if !slices.ContainsFunc(told, func(message string) bool { return strings.Contains(message, part) }) {
-			t.Errorf("expected Ready to have said %q, found %q", part, told)
+			t.Errorf("expected %q in a message of Ready, found %q", part, told)
 		}
 	}
 }
 
-// machinesByRole returns the machines of the cloud as it sees them, when they are as they were told to be.
+// machinesByRole returns the machines as the cloud lists them, once they are in the ordered state.
 func (s *testCluster) machinesByRole(t *testing.T) (controlPlane, workers []testenv.CloudInstance) {
 	t.Helper()
 	masters := []string{s.infraID + "-master-0", s.infraID + "-master-1"}

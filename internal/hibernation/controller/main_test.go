@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// parallel tests wait for clouds and intervals more than they compute, so there may be far more than processors.
+// parallel is the number of parallel tests. They mostly wait for clouds and intervals, so it may exceed the number
+// of processors.
 const parallel = "32"
 
 func TestMain(m *testing.M) {

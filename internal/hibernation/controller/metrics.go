@@ -19,8 +19,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/stopmetrics"
 )
 
-// Metrics shows the power state of every cluster straight from the cache, so that it is right after a restart and gone
-// with the object, and counts what was done. One lives as long as the process; register it once.
+// Metrics exposes the power state of every cluster straight from the cache, so it is right after a restart and
+// disappears with the object. It also counts actions. One instance lives as long as the process; register it
+// once.
 type Metrics struct {
 	cache       reconcile.ScrapedCache
 	state       *prometheus.Desc
@@ -36,39 +37,39 @@ type Metrics struct {
 	sources     atomic.Pointer[metricSources]
 }
 
-// metricSources are the services of the controller that runs.
+// metricSources are the services of the running controller.
 type metricSources struct {
 	accounts *accounts.Service
 	pool     *targetcluster.Pool
 }
 
-// NewMetrics makes the metrics of this feature.
+// NewMetrics returns the metrics of this feature.
 func NewMetrics() *Metrics {
 	return &Metrics{
 		stops: stopmetrics.NewGauges(hivev1.ClusterDeploymentKind().Kind),
 		state: prometheus.NewDesc("torpor_cluster_power_state",
-			"1 for the power state that a ClusterDeployment is in.", []string{"namespace", "name", "power_state"}, nil),
+			"1 for the power state of a ClusterDeployment.", []string{"namespace", "name", "power_state"}, nil),
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_cluster_transitions_total", Help: "Changes of a cluster that were told by an event, approvals left out, by reason.",
+			Name: "torpor_cluster_transitions_total", Help: "Number of cluster state transitions, by reason.",
 		}, []string{"reason"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_certificate_requests_approved_total", Help: "Certificate requests of nodes approved at a resume, by kind.",
+			Name: "torpor_certificate_requests_approved_total", Help: "Number of certificate requests of nodes that were approved at a resume, by kind.",
 		}, []string{"kind"}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_certificate_requests_total", Help: "Certificate requests judged at a resume, by decision and the rule that decided.",
+			Name: "torpor_certificate_requests_total", Help: "Number of certificate requests that were evaluated at a resume, by decision and rule.",
 		}, []string{"decision", "rule"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "torpor_cluster_transition_seconds", Help: "How long whole hibernations and resumes took, by transition.",
+			Name: "torpor_cluster_transition_seconds", Help: "Duration of complete hibernations and resumes, by transition.",
 			Buckets: []float64{15, 30, 60, 90, 120, 180, 300, 600, 1200, 3600},
 		}, []string{"transition"}),
 		trouble: prometheus.NewDesc("torpor_cluster_trouble",
-			"1 for a ClusterDeployment whose condition Degraded or Stalled is True.", []string{"namespace", "name", "condition"}, nil),
+			"1 if the condition Degraded or Stalled of a ClusterDeployment is True.", []string{"namespace", "name", "condition"}, nil),
 		wakeBy: prometheus.NewDesc("torpor_cluster_wake_by_timestamp_seconds",
-			"When a ClusterDeployment's first certificate expires without which it does not come back by itself, as it was last seen while it ran.", []string{"namespace", "name"}, nil),
+			"Expiry, in Unix time, of the first certificate that a ClusterDeployment needs to resume by itself, as last observed while it ran.", []string{"namespace", "name"}, nil),
 		operations: prometheus.NewDesc("torpor_cloud_operations_total",
-			"Looks at and orders to the clusters of an account, by operation and the class of their error; empty if there was none.", []string{"account", "operation", "error"}, nil),
+			"Number of listings of, and orders to, the machines of an account, by operation and error class; empty without an error.", []string{"account", "operation", "error"}, nil),
 		probes: prometheus.NewDesc("torpor_cluster_probes_total",
-			"Looks at API servers of clusters, by whether they answered.", []string{"answered"}, nil),
+			"Number of probes of clusters' API servers, by whether they answered.", []string{"answered"}, nil),
 	}
 }
 
@@ -115,7 +116,7 @@ func (m *Metrics) counted() []prometheus.Collector {
 	return []prometheus.Collector{m.transitions, m.requests, m.decisions, m.durations}
 }
 
-// collectServices shows what the services of the controller that runs have counted.
+// collectServices collects the counts of the running controller's services.
 func (m *Metrics) collectServices(ch chan<- prometheus.Metric) {
 	from := m.sources.Load()
 	if from == nil {
@@ -129,13 +130,13 @@ func (m *Metrics) collectServices(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(m.probes, prometheus.CounterValue, counts.Silences, "false")
 }
 
-// finishedTransition is a hibernation or a resume that is over, and how long it took.
+// finishedTransition is a completed hibernation or resume, and its duration.
 type finishedTransition struct {
 	name string
 	took time.Duration
 }
 
-// finishedTransitions returns what is over with a new record.
+// finishedTransitions returns the transitions that a new record completes.
 func finishedTransitions(before, after *hivev1.HibernationRecord) []finishedTransition {
 	var finished []finishedTransition
 	if after == nil {

@@ -90,7 +90,8 @@ func (e *env) awaitMetric(t *testing.T, name string, want map[string]string) {
 	})
 }
 
-// TestMetricsTellWhatIsDone has a cluster hibernate while its account throttles for a moment, and resume without one of its machines.
+// TestMetricsTellWhatIsDone hibernates a cluster while its account throttles for a moment, and resumes it without one
+// machine.
 func TestMetricsTellWhatIsDone(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -119,7 +120,7 @@ func TestMetricsTellWhatIsDone(t *testing.T) {
 	)
 }
 
-// awaitSeries waits until series have other values than zero.
+// awaitSeries waits until series have values other than zero.
 func (e *env) awaitSeries(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -130,7 +131,8 @@ func (e *env) awaitSeries(t *testing.T, names ...string) {
 	}
 }
 
-// gatherMetrics returns the values of all series, and the counts of histograms, by names and labels. All accounts are called one.
+// gatherMetrics returns the values of all series, and the counts of histograms, by name and labels. Accounts are
+// named "one".
 func (e *env) gatherMetrics(t *testing.T) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -144,7 +146,7 @@ func (e *env) gatherMetrics(t *testing.T) map[string]float64 {
 			for _, l := range m.GetLabel() {
 				value := l.GetValue()
 				if l.GetName() == "account" && value != "" {
-					value = "one" // The test has no other.
+					value = "one" // The test has a single account.
 				}
 				series += " " + l.GetName() + "=" + value
 			}
@@ -154,7 +156,7 @@ func (e *env) gatherMetrics(t *testing.T) map[string]float64 {
 	return all
 }
 
-// TestTransitionsAreTimed is what records tell of transitions that are over.
+// TestTransitionsAreTimed checks the transitions that new records complete.
 func TestTransitionsAreTimed(t *testing.T) {
 	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }
 	stopping := &hivev1.HibernationRecord{SleepStartedAt: *at(100)}
@@ -167,10 +169,10 @@ func TestTransitionsAreTimed(t *testing.T) {
 	}{
 		"a cluster that never hibernated": {nil, nil, nil},
 		"a hibernation that begins":       {nil, stopping, nil},
-		"a hibernation that is over":      {stopping, asleep, []finishedTransition{{"hibernate", 30 * time.Second}}},
+		"a hibernation that is complete":  {stopping, asleep, []finishedTransition{{"hibernate", 30 * time.Second}}},
 		"a cluster that hibernates":       {asleep, asleep, nil},
 		"a resume that begins":            {asleep, waking, nil},
-		"a resume that is over":           {waking, awake, []finishedTransition{{"resume", 45 * time.Second}}},
+		"a resume that is complete":       {waking, awake, []finishedTransition{{"resume", 45 * time.Second}}},
 		"a cluster that runs":             {awake, awake, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// maxFrequentLook is how long a look may take at a cluster that is looked at often.
+// maxFrequentLook is the maximum duration of a poll of a cluster that is polled often.
 const maxFrequentLook = 3 * time.Second
 
 // readKubeconfig reads a kubeconfig for the pool.
@@ -37,7 +37,7 @@ func (c Controller) readKubeconfig(ctx context.Context, namespace, secret string
 	return data[kubeconfigKey], nil
 }
 
-// clusterObservation is what was observed, with the handles that acting needs.
+// clusterObservation is the result of observing, with the handles that acting needs.
 type clusterObservation struct {
 	hibernation.Observed
 	name     types.NamespacedName
@@ -45,31 +45,35 @@ type clusterObservation struct {
 	target   actuator.Target
 	requests []certificatesv1.CertificateSigningRequest
 	verdicts []csr.Verdict
-	// version is that of the cluster; empty if it was not read or has none.
+	// version is the version of the cluster; empty if it was not read or does not exist.
 	version string
 	// clockAhead is how far the cluster's clock is ahead of the hub's.
 	clockAhead time.Duration
-	// approvals are nil while no certificate request is judged.
+	// approvals is nil while no certificate request is judged.
 	approvals *resumeApprovals
-	// ownerInterval is when a cluster is looked at again whose machines belong to another one; zero otherwise.
+	// ownerInterval is the interval of polling a cluster whose machines belong to another ClusterDeployment;
+	// zero otherwise.
 	ownerInterval time.Duration
 	// replaced are Machines that were deleted since the last pass.
 	replaced []string
-	// firstLook is nil while the cluster does not resume.
+	// firstLook is nil unless the cluster is resuming.
 	firstLook *firstLook
-	// check is what a hibernation may run into; nil if that was not looked for.
+	// check holds the problems that a hibernation may meet; nil if no survey was made.
 	check *hivev1.HibernationCheck
 }
 
-// observe reads everything that the decision may look at, and nothing more. A cloud or cluster that cannot be read is part
+// observe reads exactly the facts that the decision depends on. A cloud or cluster that cannot be read is part
 // of the observation and no error.
 func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*clusterObservation, error) {
 	seen := &clusterObservation{Observed: c.observeObject(cd), name: client.ObjectKeyFromObject(cd)}
 	if !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
-		seen.Incompatible, seen.HasNoVersion = "", true // The gate is one of OpenShift's.
+		seen.Incompatible, seen.HasNoVersion = "", true // The minimum version applies to OpenShift only.
 	}
 	if err := c.observeFirstSync(ctx, cd, seen); err != nil {
 		return nil, err
+	}
+	if seen.IsInfraDisabled {
+		c.forgetMachines(seen.name) // Otherwise its account would continue to list them.
 	}
 	if hibernation.NeedsCloud(seen.Observed) && c.findTarget(ctx, cd, seen) {
 		if err := c.observeCloud(ctx, cd, seen); err != nil {
@@ -82,7 +86,7 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	}
 	if owner != nil {
 		seen.Machines, seen.ownerInterval = nil, accountTTL
-		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the machines of %s, found that they belong to %s/%s, which is older; delete one of both, or correct spec.clusterMetadata",
+		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the machines of %s, found that they belong to %s/%s, which is older; delete one of them, or correct spec.clusterMetadata",
 			cd.Spec.PlatformSettings().Machines, owner.Namespace, owner.Name)
 	}
 	seen.approvals = c.approvalLog.ofResume(cd.UID, seen.Observed)
@@ -98,8 +102,8 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	return seen, nil
 }
 
-// observeFirstSync asks whether the SyncSets of a young cluster have been applied. Where nobody keeps a ClusterSync of it nothing is
-// waited for.
+// observeFirstSync reads whether the SyncSets of a new cluster have been applied. Without a controller that
+// maintains its ClusterSync, the hibernation does not wait.
 func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
 	deadline := hibernation.FirstSyncDeadline(cd)
 	if !seen.Now.Before(deadline) || !hibernation.MayAwaitFirstSync(seen.Observed) {
@@ -110,7 +114,7 @@ func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDepl
 	var sync hiveinternalv1alpha1.ClusterSync
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(cd), &sync)
 	switch {
-	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err), meta.IsNoMatchError(err): // Nobody has a role for it, either.
+	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err), meta.IsNoMatchError(err): // No controller may have a role for it, either.
 		return nil
 	case err != nil:
 		return fmt.Errorf("read the ClusterSync: %w", err)
@@ -121,7 +125,7 @@ func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDepl
 	return nil
 }
 
-// findTarget finds out where the cluster's machines are and with which credentials; false if that is an error to report.
+// findTarget determines the cluster's machines and credentials; false if that fails with an error to report.
 func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
 	platform := cd.Spec.PlatformSettings()
 	seen.actuator = c.Actuators[platform.Name]
@@ -150,15 +154,17 @@ func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment
 }
 
 const (
-	// freshLookAge is how old a look at the cloud may be that a change is decided by, and aftercareLookAge while late changes are
-	// looked for.
+	// freshLookAge is the maximum age of a poll while a cluster is stopping or starting, or after a failed poll.
+	// aftercareLookAge is the maximum age while late changes are expected.
 	freshLookAge     = 10 * time.Second
 	aftercareLookAge = 30 * time.Second
-	// asleepLookAge is without end: an account looks at clusters that are off in turn, and enqueues those that are not any more.
+	// asleepLookAge is unlimited: an account polls clusters that are off in turn, and enqueues those that no
+	// longer are.
 	asleepLookAge = time.Duration(math.MaxInt64)
 )
 
-// observeCloud reads what is known of the machines. What is too old is looked at anew, and the pass waits for that.
+// observeCloud reads the known state of the machines. A result that is too old is renewed, and the pass waits
+// for that.
 func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
 	look, isKnown := c.accounts.Look(ctx, accounts.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target})
 	if !isKnown || !look.IsAnswer && seen.Now.Sub(look.At) > maxLookAge(cd, seen.Observed, look) {
@@ -177,16 +183,16 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 	return nil
 }
 
-// maxLookAge is long for a cluster that is and was as it should be, and for whose pass there is no reason but the time.
+// maxLookAge is long for a settled cluster whose pass runs only by schedule.
 func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look accounts.Snapshot) time.Duration {
 	o.Machines = look.Machines
 	switch {
 	case look.Err == nil && hibernation.IsFollowed(o):
-		return aftercareLookAge // The machines are watched, and the API server answers or not meanwhile.
+		return aftercareLookAge // The machines are watched, and the API server is probed in the meantime.
 	case look.Err != nil || !hibernation.IsPowerSettled(o) || cd.Status.PowerState != string(cmp.Or(o.DesiredPowerState, hivev1.PowerStateRunning)):
 		return freshLookAge
 	case look.IsUsed && !look.IsScheduled:
-		return 0 // Somebody has changed something since, and may want what is wrong to be mended.
+		return 0 // An object has changed, perhaps in order to fix a problem.
 	case hibernation.IsAsleep(o):
 		return asleepLookAge
 	case hibernation.IsInAftercare(o):
@@ -197,14 +203,17 @@ func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look accou
 }
 
 func questionOf(cd *hivev1.ClusterDeployment, seen *clusterObservation) targetcluster.Question {
-	q := targetcluster.Question{Cluster: seen.name, Secret: kubeconfigSecretName(cd), Depth: targetcluster.ReadAPI}
+	q := targetcluster.Question{
+		Cluster: seen.name, Secret: kubeconfigSecretName(cd), Override: hibernation.ReadServerOverride(cd), Depth: targetcluster.ReadAPI,
+	}
 	if seen.Record != nil && seen.Record.ResumeStartedAt != nil {
 		q.WakeUp = seen.Record.ResumeStartedAt.Time
 	}
 	return q
 }
 
-// observeCluster reads what is known of the cluster itself. What is not is looked at, and the pass waits for that.
+// observeCluster reads the known state of the cluster itself. Missing parts are polled, and the pass waits for
+// that.
 func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
 	q := questionOf(cd, seen)
 	switch {
@@ -225,10 +234,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	}
 	seen.ApprovalError = seen.approvals.noteAnswers(look.Approvals)
 	seen.noteReplacement(look)
-	if look.Err != nil {
-		seen.API, seen.APIMessage = hibernation.Unreachable, targetcluster.DescribeError(look.Err)
-		seen.IsAPIProblemLasting, seen.IsAPIForbidden = targetcluster.IsLasting(look.Err), targetcluster.IsRefusedForGood(look.Err)
-		seen.IsAPICostly = targetcluster.IsTooCostly(look.Err) || look.Took > maxFrequentLook
+	if seen.noteSilence(look) {
 		return nil
 	}
 	if look.Survey != nil {
@@ -236,7 +242,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 		c.surveys.noteMade(seen.name, look.Survey.IsCutShort(), seen.Now)
 	}
 	if !seen.HasNoVersion && !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
-		// What this pass has found out decides about the next one.
+		// The findings of this pass decide about the next one.
 		c.pool.Enqueue(seen.name, false)
 		return reconcile.ErrPending
 	}
@@ -257,14 +263,30 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	return c.observeOperators(q, seen, look)
 }
 
-// wereOperatorsMissing reports whether the report before named ClusterOperators, so that they are read with the next look.
+// noteSilence records why a cluster does not answer; false if it does.
+func (s *clusterObservation) noteSilence(look targetcluster.Look) bool {
+	if look.Err == nil {
+		return false
+	}
+	s.API, s.APIMessage = hibernation.Unreachable, targetcluster.DescribeError(look.Err)
+	if !targetcluster.IsKubeconfigRefused(look.Err) {
+		s.APIMessage += look.Override.Note()
+	}
+	s.IsAPIProblemLasting, s.IsAPIForbidden = targetcluster.IsLasting(look.Err), targetcluster.IsRefusedForGood(look.Err)
+	s.IsAPICostly = targetcluster.IsTooCostly(look.Err) || look.Took > maxFrequentLook
+	return true
+}
+
+// wereOperatorsMissing reports whether the previous report named ClusterOperators, so that they are read with
+// the next poll.
 func wereOperatorsMissing(cd *hivev1.ClusterDeployment) bool {
 	ready := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition)
 	degraded := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterDegradedCondition)
 	return ready != nil && ready.Reason == hivev1.WaitingForClusterOperatorsReason || degraded != nil && degraded.Reason == hivev1.ClusterOperatorsNotReadyReason
 }
 
-// observeOperators reads ClusterOperators once a cluster of OpenShift is back but for them, because they cost more than a look at its nodes.
+// observeOperators reads ClusterOperators only once everything else of an OpenShift cluster is back, because
+// they cost more than a poll of its nodes.
 func (c Controller) observeOperators(q targetcluster.Question, seen *clusterObservation, look targetcluster.Look) error {
 	if !look.IsOpenShift || !hibernation.NeedsOperators(seen.Observed) {
 		return nil
@@ -278,14 +300,14 @@ func (c Controller) observeOperators(q targetcluster.Question, seen *clusterObse
 		seen.OperatorsError = targetcluster.DescribeError(look.OperatorsErr)
 	}
 	for i := range seen.Operators {
-		if at := &seen.Operators[i].LastSeen; !at.IsZero() { // They are times of the cluster.
+		if at := &seen.Operators[i].LastSeen; !at.IsZero() { // The times are by the cluster's clock.
 			*at = at.Add(-seen.clockAhead)
 		}
 	}
 	return nil
 }
 
-// replacementRest is how long Machines rest that could not be deleted, so that machines are started meanwhile.
+// replacementRest is how long Machines rest that could not be deleted. Machines are started in the meantime.
 const replacementRest = 15 * time.Second
 
 func (s *clusterObservation) noteReplacement(look targetcluster.Look) {
@@ -296,7 +318,7 @@ func (s *clusterObservation) noteReplacement(look targetcluster.Look) {
 	}
 }
 
-// noteDrain takes what was read of the pods of workers, and what became of the last attempt to change nodes or to evict pods.
+// noteDrain records the pods of workers, and the result of the last attempt to change nodes or to evict pods.
 func (s *clusterObservation) noteDrain(look targetcluster.Look) {
 	s.Pods = look.Pods
 	if look.PodsErr != nil {
@@ -320,7 +342,7 @@ func (s *clusterObservation) noteDrain(look targetcluster.Look) {
 	}
 }
 
-// judgeRequests judges the cluster's certificate requests by the machines that may make them.
+// judgeRequests judges the cluster's certificate requests against the machines that may make them.
 func (s *clusterObservation) judgeRequests(look targetcluster.Look) {
 	if look.RequestsErr != nil {
 		s.Blocked, s.IsAPICostly = []hibernation.BlockedRequest{{Reason: targetcluster.DescribeError(look.RequestsErr)}}, true

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// observeObject returns what the object alone says.
+// observeObject returns the facts that are read from the object alone.
 func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Observed {
 	requestedBy, requestedAt := lastPowerStateWriter(cd)
 	timer, malformed := hibernation.ReadTimer(cd)
@@ -35,7 +34,7 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 	return hibernation.Observed{
 		Now:               now,
 		Deleted:           !cd.DeletionTimestamp.IsZero(),
-		Paused:            parsesAsTrue(cd.Annotations[hivev1.ReconcilePauseAnnotation]) || parsesAsTrue(cd.Annotations[hivev1.PowerStatePauseAnnotation]),
+		Paused:            cd.HasTrueAnnotation(hivev1.ReconcilePauseAnnotation) || cd.HasTrueAnnotation(hivev1.PowerStatePauseAnnotation),
 		Installed:         cd.Spec.Installed,
 		SpecPowerState:    spec,
 		Stops:             stops,
@@ -45,21 +44,22 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 		Options:           hibernation.ReadStopOptions(cd.Annotations),
 		RequestedBy:       requestedBy,
 		RequestedAt:       requestedAt,
-		Invalid:           cmp.Or(missingFields(cd), malformed),
+		Invalid:           cmp.Or(invalidSpec(cd), malformed),
 		NoActuator:        c.unsupportedPlatform(cd),
+		IsInfraDisabled:   isInfraDisabled(cd),
 		Incompatible:      hibernation.IncompatibilityReason(versionSources(cd)...),
-		AwaitsAllMachines: parsesAsTrue(cd.Annotations[hivev1.AwaitAllMachinesAnnotation]),
+		AwaitsAllMachines: cd.HasTrueAnnotation(hivev1.AwaitAllMachinesAnnotation),
 		Record:            cd.Status.Hibernation.DeepCopy(),
 	}
 }
 
-// isEndOverdue reports whether the time of a stop is over and its record does not say so yet.
+// isEndOverdue reports whether the time of a stop has ended and its record does not reflect that yet.
 func (c Controller) isEndOverdue(cd *hivev1.ClusterDeployment) bool {
 	before := stoprecord.Records(cd.Status.Stops)
 	return before.Holds() && stoprecord.NextRecords(before, readStopRequest(cd), c.Clock.Now()).HasExpired()
 }
 
-// readStopRequest reads what the object asks for.
+// readStopRequest reads the stop that the object requests.
 func readStopRequest(cd *hivev1.ClusterDeployment) stoprecord.Request {
 	manager, at := lastPowerStateWriter(cd)
 	asked := stoprecord.Request{
@@ -74,27 +74,48 @@ func readStopRequest(cd *hivev1.ClusterDeployment) stoprecord.Request {
 	return asked
 }
 
-func parsesAsTrue(s string) bool {
-	b, err := strconv.ParseBool(s)
-	return err == nil && b
+// isInfraDisabled reports whether the owner of the machines has opted out of power management.
+func isInfraDisabled(cd *hivev1.ClusterDeployment) bool {
+	return cd.HasTrueAnnotation(hivev1.InfraDisabledAnnotation)
 }
 
-func missingFields(cd *hivev1.ClusterDeployment) string {
+// invalidSpec describes missing or malformed fields of the spec; empty if there are none.
+func invalidSpec(cd *hivev1.ClusterDeployment) string {
+	missing, purpose := missingFields(cd), "the cluster's machines can be found"
+	if isInfraDisabled(cd) {
+		purpose = "the cluster's API server can be found"
+	}
+	if len(missing) > 0 {
+		return fmt.Sprintf("Expected %s to be set, found empty; set it so that %s", strings.Join(missing, ", "), purpose)
+	}
+	if err := hibernation.ReadServerOverride(cd).Check(); err != nil {
+		return "The API server is not dialled: " + err.Error()
+	}
+	return ""
+}
+
+// missingFields returns the required fields that are empty. Machines that are not managed need none.
+func missingFields(cd *hivev1.ClusterDeployment) []string {
 	var missing []string
-	if cd.Spec.ClusterMetadata == nil || cd.Spec.ClusterMetadata.InfraID == "" {
+	isManaged := !isInfraDisabled(cd)
+	if isManaged && (cd.Spec.ClusterMetadata == nil || cd.Spec.ClusterMetadata.InfraID == "") {
 		missing = append(missing, "spec.clusterMetadata.infraID")
 	}
 	if kubeconfigSecretName(cd) == "" {
 		missing = append(missing, "spec.clusterMetadata.adminKubeconfigSecretRef.name")
 	}
-	missing = append(missing, cd.Spec.PlatformSettings().Missing...)
-	if len(missing) == 0 {
-		return ""
+	if isManaged {
+		missing = append(missing, cd.Spec.PlatformSettings().Missing...)
 	}
-	return fmt.Sprintf("Expected %s to be set, found empty; set it so that the cluster's machines can be found", strings.Join(missing, ", "))
+	return missing
 }
 
+// unsupportedPlatform returns why no actuator may be used; empty if one may.
 func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment) string {
+	if isInfraDisabled(cd) {
+		return fmt.Sprintf("The annotation %s is %.40q, so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed",
+			hivev1.InfraDisabledAnnotation, cd.Annotations[hivev1.InfraDisabledAnnotation])
+	}
 	if _, ok := c.Actuators[cd.Spec.PlatformSettings().Name]; ok {
 		return ""
 	}
@@ -102,7 +123,7 @@ func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment) string {
 		strings.Join(slices.Sorted(maps.Keys(c.Actuators)), ", "))
 }
 
-// versionSources returns the sources of the cluster's version, the best first.
+// versionSources returns the sources of the cluster's version, the preferred ones first.
 func versionSources(cd *hivev1.ClusterDeployment) []string {
 	var versions []string
 	if s := cd.Status.ClusterVersionStatus; s != nil {
@@ -125,7 +146,7 @@ func lastPowerStateWriter(cd *hivev1.ClusterDeployment) (manager string, at time
 			Spec map[string]json.RawMessage `json:"f:spec"`
 		}
 		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			// Who asked is told to people only, so an entry of another form is passed over.
+			// The requester is shown for information only, so an entry of another form is skipped.
 			continue
 		}
 		if _, ok := fields.Spec["f:powerState"]; ok {

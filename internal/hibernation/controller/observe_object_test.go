@@ -23,7 +23,7 @@ import (
 
 func fixedTime() time.Time { return time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC) }
 
-// managedFieldsOf is one entry of an object's field management.
+// managedFieldsOf returns one entry of an object's managed fields.
 func managedFieldsOf(name string, at time.Time, fields string) metav1.ManagedFieldsEntry {
 	return metav1.ManagedFieldsEntry{Manager: name, Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(fields)}
 }
@@ -35,7 +35,7 @@ func TestObserveObject(t *testing.T) {
 		want func(*hibernation.Observed)
 	}{
 		"a complete cluster": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
-		"what is wanted": {
+		"the desired power state": {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating },
 			func(o *hibernation.Observed) {
 				o.SpecPowerState, o.DesiredPowerState = hivev1.PowerStateHibernating, hivev1.PowerStateHibernating
@@ -55,7 +55,7 @@ func TestObserveObject(t *testing.T) {
 				o.Timer = hibernation.RunTimer{Limit: 90 * time.Minute, Since: fixedTime().Add(-2 * time.Hour)}
 			},
 		},
-		"a cluster without any time of its installation begins when it was made": {
+		"a cluster without an installation time counts from its creation": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.CreationTimestamp = "8h", metav1.NewTime(fixedTime().Add(-time.Hour))
 			},
@@ -63,7 +63,7 @@ func TestObserveObject(t *testing.T) {
 				o.Timer = hibernation.RunTimer{Limit: 8 * time.Hour, Since: fixedTime().Add(-time.Hour)}
 			},
 		},
-		"a request to resume begins the time anew": {
+		"a request to resume restarts the run time": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.CreationTimestamp = "8h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
 				cd.Annotations = map[string]string{hivev1.ResumeRequestedAtAnnotation: "2026-07-01T11:00:00Z"}
@@ -73,20 +73,20 @@ func TestObserveObject(t *testing.T) {
 				o.Timer = hibernation.RunTimer{Limit: 8 * time.Hour, Since: asked, ResumeRequestedAt: asked}
 			},
 		},
-		"a cluster of a pool that nobody has claimed is left to its pool": {
+		"an unclaimed cluster of a pool is left to its pool": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.CreationTimestamp = "1h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
 				cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "pools", PoolName: "spare"}
 			},
 			func(*hibernation.Observed) {},
 		},
-		"a duration that is none": {
+		"a malformed duration": {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.HibernateAfter = "9999999999999h" },
 			func(o *hibernation.Observed) {
 				o.Invalid = `Expected spec.hibernateAfter to be a duration such as 8h, found "9999999999999h"; correct or remove it`
 			},
 		},
-		"a request to resume at a time that is none": {
+		"a request to resume at a malformed time": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.Annotations = "8h", map[string]string{hivev1.ResumeRequestedAtAnnotation: "now"}
 			},
@@ -98,19 +98,19 @@ func TestObserveObject(t *testing.T) {
 			func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(fixedTime())) },
 			func(o *hibernation.Observed) { o.Deleted = true },
 		},
-		"paused as a boolean is written in many ways": {
+		"a pause in other spellings of a boolean": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "T"}
 			},
 			func(o *hibernation.Observed) { o.Paused = true },
 		},
-		"a pause that says no, and one that says nothing": {
+		"a pause that is false, and an empty one": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "false", hivev1.ReconcilePauseAnnotation: "maybe"}
 			},
 			func(*hibernation.Observed) {},
 		},
-		"the version that runs counts more than the label, and that more than the installed one": {
+		"the running version has precedence over the label, and the label over the installed version": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Status.ClusterVersionStatus = &hivev1.ClusterVersionStatus{Desired: hivev1.Release{Version: "4.4.7"}}
 				cd.Status.InstallVersion = new("4.1.0")
@@ -119,17 +119,17 @@ func TestObserveObject(t *testing.T) {
 				o.Incompatible = "Expected OpenShift 4.4.8 or later, found 4.4.7; upgrade the cluster to hibernate it"
 			},
 		},
-		"the installed version is better than none": {
+		"the installed version is used without another": {
 			func(cd *hivev1.ClusterDeployment) { cd.Labels, cd.Status.InstallVersion = nil, new("4.12.0") },
 			func(*hibernation.Observed) {},
 		},
-		"the short label is better than none": {
+		"the short label is used without another version": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Labels = map[string]string{hivev1.VersionMajorMinorPatchLabel: "4.12.0"}
 			},
 			func(*hibernation.Observed) {},
 		},
-		"who last set the power state, and not who wrote last": {
+		"the requester is the last writer of the power state, not of the object": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.ManagedFields = []metav1.ManagedFieldsEntry{
 					managedFieldsOf("old", fixedTime(), power), managedFieldsOf("alice", fixedTime().Add(time.Hour), power),
@@ -147,6 +147,40 @@ func TestObserveObject(t *testing.T) {
 			func(o *hibernation.Observed) {
 				o.Record = &hivev1.HibernationRecord{RequestedBy: "bob", Nodes: []hivev1.RecordedNode{{Name: "n"}}}
 			},
+		},
+		"an override that is not valid": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "10.0.0.256"}
+			},
+			func(o *hibernation.Observed) {
+				o.Invalid = `The API server is not dialled: expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "10.0.0.256"; correct or remove it`
+			},
+		},
+		"an owner who opted out": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "true"}
+				cd.Spec.Platform, cd.Spec.ClusterMetadata.InfraID = hivev1.Platform{}, ""
+			},
+			func(o *hibernation.Observed) {
+				o.IsInfraDisabled = true
+				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "true", so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed`
+			},
+		},
+		"an owner who opted out of a cluster without kubeconfig": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Annotations, cd.Spec.ClusterMetadata = map[string]string{hivev1.InfraDisabledAnnotation: "1"}, nil
+			},
+			func(o *hibernation.Observed) {
+				o.IsInfraDisabled = true
+				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "1", so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed`
+				o.Invalid = "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, found empty; set it so that the cluster's API server can be found"
+			},
+		},
+		"an opt-out that is not true": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "false"}
+			},
+			func(*hibernation.Observed) {},
 		},
 		"everything is missing": {
 			func(cd *hivev1.ClusterDeployment) { *cd = hivev1.ClusterDeployment{} },
@@ -181,7 +215,7 @@ func TestObserveObject(t *testing.T) {
 	}
 }
 
-// storedCluster answers with one ClusterDeployment.
+// storedCluster is a client that returns one ClusterDeployment.
 type storedCluster struct {
 	client.Reader
 	cd *hivev1.ClusterDeployment
@@ -196,14 +230,14 @@ func (r storedCluster) Get(_ context.Context, _ client.ObjectKey, obj client.Obj
 	return nil
 }
 
-// With Hive's schema only the annotation tells that a cluster was resumed since it was made.
+// With Hive's schema only the annotation holds the record of a resume.
 func TestOrderToStopIsHeldBackByTheRememberedRecord(t *testing.T) {
 	for name, row := range map[string]struct {
 		resumedAt time.Time
 		want      bool
 	}{
-		"a cluster that was resumed a minute ago runs on":        {fixedTime().Add(-time.Minute), false},
-		"a cluster whose time since then is over may be stopped": {fixedTime().Add(-2 * time.Hour), true},
+		"a cluster that was resumed a minute ago keeps running":                {fixedTime().Add(-time.Minute), false},
+		"a cluster whose run time after the resume has elapsed may be stopped": {fixedTime().Add(-2 * time.Hour), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &testCluster{key: client.ObjectKey{Namespace: "n", Name: "c"}, infraID: "x"}
@@ -223,22 +257,22 @@ func TestCloudErrorsHideSecrets(t *testing.T) {
 		err  error
 		want hibernation.ObservationError
 	}{
-		"words of the actuator are shown, with advice": {
+		"an error of the actuator is shown, with advice": {
 			&actuator.Error{Class: actuator.Throttled, Message: "slow down"},
-			hibernation.ObservationError{Class: actuator.Throttled, Message: "slow down; it is tried again by itself"},
+			hibernation.ObservationError{Class: actuator.Throttled, Message: "slow down; it is retried automatically"},
 		},
 		"a timeout": {
 			context.DeadlineExceeded,
 			hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not answer in time"},
 		},
-		"words of anybody else are not shown": {
+		"an error of another origin is not shown": {
 			errors.New("password is hunter2"),
 			hibernation.ObservationError{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, *explainCloudError(fmt.Errorf("call: %w", row.err))); diff != "" {
-				t.Errorf("trouble (-want +got):\n%s", diff)
+				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 		})
 	}

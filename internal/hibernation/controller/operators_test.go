@@ -16,8 +16,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAResumeWaitsForOperatorsThatHaveReportedSince has a cluster of OpenShift whose operator looks ready all the time, because nobody
-// has written its conditions since before the hibernation.
+// TestAResumeWaitsForOperatorsThatHaveReportedSince has an OpenShift cluster whose operator always looks ready,
+// because its conditions have not changed since before the hibernation.
 func TestAResumeWaitsForOperatorsThatHaveReportedSince(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -51,7 +51,7 @@ func TestAResumeWaitsForOperatorsThatHaveReportedSince(t *testing.T) {
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.WaitingForClusterOperatorsReason, []string{"waiting for ClusterOperators"}})
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterUnreachableCondition, "False", hivev1.ClusterReachableReason, nil})
 
-	// It takes its lease, which says nothing of what it operates yet, and holds it on.
+	// The operator acquires its lease, which is no report of its operand yet, and then keeps it.
 	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(time.Second)))
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), lease))
 	s.awaitSettled(t, hivev1.PowerStateRunning)

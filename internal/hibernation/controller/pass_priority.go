@@ -13,18 +13,18 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// goesOnWithin is the longest interval of a pass that goes on with what the last one has written.
+// goesOnWithin is the longest interval of a pass that continues what the last one has saved.
 const goesOnWithin = time.Second
 
-// begunFirst has passes that go on run before those that begin: a cluster that has begun goes on before another one begins, so that its
-// machines change while the others are written down. With all at one priority no machine of a fleet is ordered to change before the last
-// cluster has begun.
+// begunFirst gives passes that continue priority over passes that begin. A cluster that has begun continues
+// before another one begins, so its machines change while other clusters are recorded. With one priority for
+// all, no machine of a fleet would be ordered to change before the last cluster has begun.
 type begunFirst struct{ ctrlreconcile.Reconciler }
 
 // Reconcile implements reconcile.Reconciler.
 func (b begunFirst) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := b.Reconciler.Reconcile(ctx, req)
-	// Without one, a pass has the priority of the last for ever.
+	// Without a priority, a pass would keep that of the previous one forever.
 	result.Priority = new(reconcile.UsualPriority)
 	if result.RequeueAfter > 0 && result.RequeueAfter < goesOnWithin {
 		result.Priority = new(reconcile.UrgentPriority)

@@ -22,10 +22,10 @@ func TestPassesThatGoOnComeFirst(t *testing.T) {
 		err    error
 		want   int
 	}{
-		"what was written down is acted on at once":            {ctrl.Result{RequeueAfter: time.Millisecond}, nil, reconcile.UrgentPriority},
-		"a cluster that is settled has lost its priority":      {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(reconcile.UrgentPriority)}, nil, reconcile.UsualPriority},
-		"so has one that waits for an event":                   {ctrl.Result{}, nil, reconcile.UsualPriority},
-		"and one whose pass fails, so that it holds up nobody": {ctrl.Result{}, errors.New("no hub"), reconcile.UsualPriority},
+		"a saved record is acted on at once":                                            {ctrl.Result{RequeueAfter: time.Millisecond}, nil, reconcile.UrgentPriority},
+		"a cluster that is settled has lost its priority":                               {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(reconcile.UrgentPriority)}, nil, reconcile.UsualPriority},
+		"a cluster that waits for an event has lost its priority":                       {ctrl.Result{}, nil, reconcile.UsualPriority},
+		"a cluster whose pass fails has lost its priority, so it does not delay others": {ctrl.Result{}, errors.New("no hub"), reconcile.UsualPriority},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pass := begunFirst{ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return row.result, row.err })}
@@ -37,7 +37,7 @@ func TestPassesThatGoOnComeFirst(t *testing.T) {
 	}
 }
 
-// TestAnswersOvertakeClustersThatBegin puts a hundred clusters that begin before one that has its answer.
+// TestAnswersOvertakeClustersThatBegin queues a hundred clusters that begin before one that has its result.
 func TestAnswersOvertakeClustersThatBegin(t *testing.T) {
 	queue := priorityqueue.New[ctrl.Request]("test")
 	defer queue.ShutDown()
@@ -47,9 +47,9 @@ func TestAnswersOvertakeClustersThatBegin(t *testing.T) {
 	for i := range 100 {
 		queue.Add(named(string(rune('a' + i))))
 	}
-	reconcile.Enqueue(queue, named("looked after"), reconcile.UsualPriority)
+	reconcile.Enqueue(queue, named("in aftercare"), reconcile.UsualPriority)
 	reconcile.Enqueue(queue, named("answered"), reconcile.UrgentPriority)
 	if first, _, _ := queue.GetWithPriority(); first.Name != "answered" {
-		t.Errorf("expected the cluster that has its answer, found %s", first.Name)
+		t.Errorf("expected the cluster that has its result, found %s", first.Name)
 	}
 }

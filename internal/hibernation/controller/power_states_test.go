@@ -23,13 +23,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// busyServer is what is said of a cluster whose API server is overloaded, as on a busy machine.
+// busyServer is the reported error of an overloaded API server, as on a busy machine.
 const busyServer = "the server answers with 500"
 
 const machineLatency = 300 * time.Millisecond
 
-// TestPowerStates runs every scenario on one hub at the same time; each has a cluster of its own, and the history of every
-// one of them has to make sense.
+// TestPowerStates runs all scenarios on one hub at the same time. Each has its own cluster, whose history must be
+// consistent.
 func TestPowerStates(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -43,7 +43,7 @@ func TestPowerStates(t *testing.T) {
 			})
 		}
 		for name, moment := range moments() {
-			t.Run("Changed its mind: "+name, func(t *testing.T) {
+			t.Run("Reversal: "+name, func(t *testing.T) {
 				t.Parallel()
 				e.changeMindAt(t, moment)
 			})
@@ -58,27 +58,27 @@ func TestPowerStates(t *testing.T) {
 
 func scenarios() map[string]func(*testing.T, *env) {
 	return map[string]func(*testing.T, *env){
-		"a cluster hibernates and resumes, and each step has one event":         hibernatesAndResumes,
-		"a settled cluster is not written to":                                   settledIsNotWritten,
-		"one machine without capacity does not hold back the others":            startsOtherMachines,
-		"a cluster that cannot be stopped whole is not stopped in part":         keepsUnstoppableCluster,
-		"without its kubeconfig a cluster hibernates, and the report warns":     warnsOfUnrecordedNodes,
-		"an API server that stumbles is waited for, and its nodes are recorded": waitsForNodeRecord,
-		"of two ClusterDeployments with one infraID the younger waits":          refusesSecondOwner,
-		"an infraID of another account is another cluster":                      tellsAccountsApart,
-		"an older ClusterDeployment that sees no machines holds nobody up":      ignoresOwnersWithoutMachines,
-		"a cluster that may not be started again is not stopped":                asksForRightsFirst,
-		"a machine that another tool stopped is started again":                  startsStoppedMachine,
-		"a start that the cloud accepts and forgets is repeated":                repeatsLostStarts,
-		"a hibernated cluster resumes although its version is unknown by now":   resumesWithoutVersion,
-		"a cluster of plain Kubernetes hibernates without any version":          hibernatesWithoutVersion,
-		"a paused cluster is left as it is, and goes on after the pause":        pausesAndContinues,
-		"a cluster that is deleted while it hibernates is left as it is":        deletedWhileHibernated,
-		"a cluster whose time is over hibernates, and resumes when it is asked": hibernatesAfterItsTime,
-		"a young cluster hibernates once it has got its SyncSets":               awaitsFirstSync,
-		"workers stop before the control plane, and start after it":             stopsWorkersFirst,
-		"a stop ends at its time, whatever the spec goes on to say":             endsStopAtItsTime,
-		"a stop that was over before anybody looked stops nothing":              ignoresStopThatIsOver,
+		"a cluster hibernates and resumes, and each step has one event":           hibernatesAndResumes,
+		"a settled cluster is not written to":                                     settledIsNotWritten,
+		"a machine without capacity does not delay the others":                    startsOtherMachines,
+		"a cluster that cannot be stopped completely is not stopped in part":      keepsUnstoppableCluster,
+		"a cluster without its kubeconfig hibernates, and the report warns":       warnsOfUnrecordedNodes,
+		"an unreachable API server is awaited, and its nodes are recorded":        waitsForNodeRecord,
+		"the more recent of two ClusterDeployments with one infraID waits":        refusesSecondOwner,
+		"an infraID of another account is another cluster":                        tellsAccountsApart,
+		"an older ClusterDeployment that lists no machines blocks no other":       ignoresOwnersWithoutMachines,
+		"a cluster that may not be started again is not stopped":                  asksForRightsFirst,
+		"a machine that another tool stopped is started again":                    startsStoppedMachine,
+		"a start that the cloud accepts and forgets is repeated":                  repeatsLostStarts,
+		"a hibernated cluster resumes although its version has become unknown":    resumesWithoutVersion,
+		"a plain Kubernetes cluster hibernates without a version":                 hibernatesWithoutVersion,
+		"a paused cluster is left as it is, and continues after the pause":        pausesAndContinues,
+		"a cluster that is deleted while it hibernates is left as it is":          deletedWhileHibernated,
+		"a cluster whose run time has elapsed hibernates, and resumes on request": hibernatesAfterItsTime,
+		"a new cluster hibernates once its SyncSets are applied":                  awaitsFirstSync,
+		"workers stop before the control plane, and start after it":               stopsWorkersFirst,
+		"a stop ends at its time, although the spec still requests it":            endsStopAtItsTime,
+		"a stop that ended before the first pass stops nothing":                   ignoresStopThatIsOver,
 	}
 }
 
@@ -101,7 +101,7 @@ func hibernatesAndResumes(t *testing.T, e *env) {
 	}
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
-	testenv.Eventually(t, "the end of the hibernation is noted", func() error {
+	testenv.Eventually(t, "the end of the hibernation is recorded", func() error {
 		if s.get(t).Status.Hibernation.ResumedAt == nil {
 			return errors.New("no time")
 		}
@@ -138,12 +138,12 @@ func awaitsFirstSync(t *testing.T, e *env) {
 func hibernatesAfterItsTime(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newCluster(t, func(r *clusterSetup) { r.cd.Spec.HibernateAfter = "1h" })
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"it hibernates at"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"spec.hibernateAfter will hibernate it at"}})
 	s.patch(t, requestingUser, `{"spec":{"hibernateAfter":"1s"}}`)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	hibernated := s.get(t)
 	if by := hibernated.Status.Hibernation.RequestedBy; by != "spec.hibernateAfter" || hibernated.Spec.PowerState != "" {
-		t.Errorf("expected spec.hibernateAfter to have asked and spec.powerState to be empty, found %q and %q", by, hibernated.Spec.PowerState)
+		t.Errorf("expected spec.hibernateAfter as the requester and an empty spec.powerState, found %q and %q", by, hibernated.Spec.PowerState)
 	}
 	s.patch(t, requestingUser, `{"spec":{"hibernateAfter":"2h"}}`)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
@@ -167,7 +167,7 @@ func endsStopAtItsTime(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 
 	s.setUntil(t, "1ms")
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"that has ended by torpor.dev/until at 20"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"torpor.dev/until ended that stop at 20"}})
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	ended := s.get(t)
 	testenv.ExpectEqual(t, "spec.powerState", hivev1.PowerStateHibernating, ended.Spec.PowerState)
@@ -188,7 +188,7 @@ func endsStopAtItsTime(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 }
 
-// setUntil writes nothing but when the stop ends.
+// setUntil writes only the end of the stop.
 func (s *testCluster) setUntil(t *testing.T, until string) {
 	t.Helper()
 	s.patch(t, "carol", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, torporv1alpha1.UntilAnnotation, until))
@@ -206,7 +206,7 @@ func ignoresStopThatIsOver(t *testing.T, e *env) {
 	}
 }
 
-// awaitEvents expects one event for each reason, and no other.
+// awaitEvents expects exactly one event for each reason.
 func (s *testCluster) awaitEvents(t *testing.T, reasons ...string) {
 	t.Helper()
 	testenv.Eventually(t, "the events of "+s.infraID, func() error {
@@ -221,7 +221,7 @@ func (s *testCluster) awaitEvents(t *testing.T, reasons ...string) {
 				return fmt.Errorf("%s was repeated %d times", e.Reason, e.Series.Count)
 			}
 			if e.Reason == hivev1.StoppingHibernationReason && !strings.Contains(e.Note, "asked for by "+requestingUser) {
-				return fmt.Errorf("%s does not say who asked: %s", e.Reason, e.Note)
+				return fmt.Errorf("%s does not name the requester: %s", e.Reason, e.Note)
 			}
 		}
 		for _, reason := range reasons {
@@ -247,7 +247,7 @@ func settledIsNotWritten(t *testing.T, e *env) {
 			continue
 		}
 		settledAt := s.get(t).Status
-		testenv.Eventually(t, string(state)+" is not written to", func() error { // On a busy machine what is found out late, or a slow answer, is written first.
+		testenv.Eventually(t, string(state)+" is not written to", func() error { // On a busy machine, a late finding or a slow answer is written first.
 			const touchesInTurn = 4
 			before := e.counts.of(s.key)
 			for range touchesInTurn {
@@ -280,7 +280,7 @@ func startsOtherMachines(t *testing.T, e *env) {
 	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room.", InstanceIDs: s.ids[1:2]})
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterDegradedCondition, "True", hivev1.MachinesMissingReason, []string{s.ids[1], "InsufficientInstanceCapacity for " + s.ids[1], "No room."}})
-	testenv.Eventually(t, "the others run", func() error {
+	testenv.Eventually(t, "the other machines run", func() error {
 		for _, m := range s.cloud.ListInstances(t, s.infraID) {
 			if want := map[bool]string{true: "stopped", false: "running"}[m.ID == s.ids[1]]; m.State != want {
 				return fmt.Errorf("%s is %s, want %s", m.Name, m.State, want)
@@ -295,7 +295,7 @@ func startsOtherMachines(t *testing.T, e *env) {
 
 func keepsUnstoppableCluster(t *testing.T, e *env) {
 	t.Helper()
-	// A cloud of its own, because orders of other clusters would be in the same calls.
+	// The cluster has its own cloud, because orders of other clusters would be in the same calls.
 	s := e.newCluster(t, func(r *clusterSetup) { r.cloud = testenv.StartCloud(t) })
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1]})
@@ -318,7 +318,7 @@ func waitsForNodeRecord(t *testing.T, e *env) {
 	s.putSecret(t, adminSecret, e.adminKubeconfig(t))
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	if len(s.get(t).Status.Hibernation.Nodes) == 0 {
-		t.Error("expected the nodes to be written down before the stop, found none")
+		t.Error("expected the nodes to be recorded before the stop, found none")
 	}
 }
 
@@ -327,7 +327,7 @@ func warnsOfUnrecordedNodes(t *testing.T, e *env) {
 	s := e.newCluster(t, func(r *clusterSetup) { r.kubeconfig = nil })
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.RecordingNodesReason, []string{"Waiting for the API server"}})
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.StoppingMachinesReason, []string{"could not be written down", "by hand at the wake-up"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.StoppingMachinesReason, []string{"could not be recorded", "by hand at the resume"}})
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.WaitingForAPIReason, nil})
@@ -384,7 +384,7 @@ func hibernatesWithoutVersion(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	for _, cd := range s.history.all() {
 		if c := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition); c != nil && c.Status == metav1.ConditionFalse {
-			t.Errorf("a cluster without a version was called %s: %s", c.Reason, c.Message)
+			t.Errorf("a cluster without a version is reported as %s: %s", c.Reason, c.Message)
 		}
 	}
 }
@@ -418,11 +418,11 @@ func deletedWhileHibernated(t *testing.T, e *env) {
 	}
 }
 
-// moment is a state in the middle of a transition in which the wanted power state changes back.
+// moment is a state within a transition at which the desired power state changes back.
 type moment struct {
-	// from is where the cluster comes from: it goes to the other state and back.
+	// from is the initial state of the cluster: it goes to the other state and back.
 	from hivev1.PowerState
-	// reached says nil when the moment has come.
+	// reached returns nil at the moment.
 	reached func(*testing.T, *testCluster) error
 }
 
@@ -431,7 +431,8 @@ func moments() map[string]moment {
 	has := func(e expectedCondition) func(*testing.T, *testCluster) error {
 		return func(_ *testing.T, s *testCluster) error { return s.hasCondition(e) }
 	}
-	// A machine changes its state in a moment, which a busy test may sleep through: one that has left the old state has begun.
+	// A machine changes its state quickly, and a busy test may miss it. A machine that has left the old state has
+	// begun.
 	leave := func(state string) func(*testing.T, *testCluster) error {
 		return func(t *testing.T, s *testCluster) error {
 			t.Helper()
@@ -448,16 +449,16 @@ func moments() map[string]moment {
 	}
 	const running, hibernating = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
 	return map[string]moment{
-		"at once, before the hibernation":                     {running, atOnce},
-		"the hibernation is reported":                         {running, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Stopping", nil})},
-		"machines stop":                                       {running, leave("running")},
-		"machines are stopped and the status does not say so": {running, all("stopped")},
-		"the cluster hibernates":                              {running, has(settledCondition(hibernating))},
-		"at once, before the resume":                          {hibernating, atOnce},
-		"the resume is reported":                              {hibernating, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Resuming", nil})},
-		"machines start":                                      {hibernating, leave("stopped")},
-		"machines run and the status does not say so":         {hibernating, all("running")},
-		"the cluster runs, its record is still fresh":         {hibernating, has(settledCondition(running))},
+		"at once, before the hibernation":                            {running, atOnce},
+		"the hibernation is reported":                                {running, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Stopping", nil})},
+		"machines stop":                                              {running, leave("running")},
+		"machines are stopped and the status does not report it yet": {running, all("stopped")},
+		"the cluster hibernates":                                     {running, has(settledCondition(hibernating))},
+		"at once, before the resume":                                 {hibernating, atOnce},
+		"the resume is reported":                                     {hibernating, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Resuming", nil})},
+		"machines start":                                             {hibernating, leave("stopped")},
+		"machines run and the status does not report it yet":         {hibernating, all("running")},
+		"the cluster runs, its record is still fresh":                {hibernating, has(settledCondition(running))},
 	}
 }
 

@@ -19,9 +19,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// report writes the plan into the status. What becomes of effects is observed by later passes.
+// report writes the plan to the status. Later passes observe the results of actions.
 func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
-	// The pass need not run to find out that nothing has changed.
+	// A watch spares the passes that would only find that nothing has changed.
 	c.accounts.Watch(seen.name, plan.CloudInterval)
 	if plan.ProbeInterval > 0 {
 		c.pool.Watch(seen.name, plan.ProbeInterval)
@@ -69,8 +69,9 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	}
 }
 
-// setPowerState sets the conditions and the power state that follows from them. The time of Ready, which people read as SINCE, is that of
-// the power state, too: Ready is False from the beginning of a hibernation to the end of the next resume.
+// setPowerState sets the conditions and the power state that follows from them. The time of Ready, which
+// kubectl shows as SINCE, is also that of the power state: Ready is False from the start of a hibernation to
+// the end of the next resume.
 func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condition, now clock.PassiveClock) {
 	reconcile.SetConditions(&cd.Status.Conditions, owned, cd.Generation, now)
 	cd.Status.ObservedGeneration = cd.Generation
@@ -81,8 +82,9 @@ func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condi
 	}
 }
 
-// rememberDelay is for how long the status alone knows the beginning or the end of a resume, and of the stop that was before: while a fleet
-// resumes, a write less for each cluster counts. Passes that wait for machines, and those of the aftercare, come after that.
+// rememberDelay is how long only the status holds the start or the end of a resume, and of the stop before it.
+// While a fleet resumes, each saved write per cluster counts. Passes that wait for machines, and those of the
+// aftercare, run after this delay.
 const rememberDelay = time.Minute
 
 func isResumeRecent(r *hivev1.HibernationRecord, now time.Time) bool {
@@ -90,23 +92,24 @@ func isResumeRecent(r *hivev1.HibernationRecord, now time.Time) bool {
 	return r != nil && (isRecent(r.ResumeStartedAt) || isRecent(r.ResumedAt))
 }
 
-// addTrouble adds a condition that most clusters never have. Once one had it, it stays, so that its end can be waited for.
+// addTrouble adds a condition that most clusters never have. Once added, it stays, so that clients can wait for
+// its end.
 func addTrouble(owned map[string]decision.Condition, before []metav1.Condition, kind string, is decision.Condition) {
 	switch {
 	case is.Status == metav1.ConditionTrue:
 		owned[kind] = is
 	case meta.FindStatusCondition(before, kind) != nil:
-		owned[kind] = decision.False(hivev1.AsExpectedReason, "Nothing is missing and nothing hangs")
+		owned[kind] = decision.False(hivev1.AsExpectedReason, "Nothing is missing and nothing is stalled")
 	}
 }
 
-// maxVerdictsPerEvent keeps an event's note within its limit of a kilobyte.
+// maxVerdictsPerEvent keeps an event's note within its limit of one kilobyte.
 const maxVerdictsPerEvent = 8
 
-// maxNamesPerEvent keeps an event's note within its limit: a name has 253 bytes at most.
+// maxNamesPerEvent keeps an event's note within its limit: a name has at most 253 bytes.
 const maxNamesPerEvent = 3
 
-// approvalEvents tell every approval, and the first of the requests that were left.
+// approvalEvents return an event for every approval, and for the first of the requests that were not approved.
 func approvalEvents(decided []csr.Verdict) []decision.Event {
 	var approved, left []string
 	for _, v := range decided {
@@ -121,7 +124,7 @@ func approvalEvents(decided []csr.Verdict) []decision.Event {
 		events = append(events, hibernation.ApprovalEvent("Approved certificate requests: "+strings.Join(some, ", ")))
 	}
 	if len(left) > 0 {
-		note := "Left a certificate request: " + left[0]
+		note := "Did not approve a certificate request: " + left[0]
 		if len(left) > 1 {
 			note = fmt.Sprintf("%s; and %d more", note, len(left)-1)
 		}

@@ -21,18 +21,18 @@ import (
 
 const recordPolicy = "torpor-hibernation-record"
 
-// installRecordPolicies makes the policies of config and waits until the API server follows them.
+// installRecordPolicies creates the policies of config and waits until the API server applies them.
 func (e *env) installRecordPolicies(t *testing.T) {
 	t.Helper()
 	e.ApplyManifest(t, "record/hibernation.yaml")
 	e.ApplyManifest(t, "features/hibernation/record_policy.yaml")
-	testenv.Eventually(t, "requests are noted", func() error {
+	testenv.Eventually(t, "requesters are recorded", func() error {
 		noted, err := e.noteOfCreation(t)
 		return errors.Join(err, testenv.ErrorIf(noted == "", "found no note"))
 	})
 }
 
-// noteOfCreation returns who the API server says would have made a hibernating cluster.
+// noteOfCreation returns the requester that the API server would record for the creation of a hibernating cluster.
 func (e *env) noteOfCreation(t *testing.T) (string, error) {
 	t.Helper()
 	cd := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: "default", Name: "noted"}, cloudSecret, adminSecret)
@@ -43,7 +43,7 @@ func (e *env) noteOfCreation(t *testing.T) (string, error) {
 	return cd.Annotations[torporv1alpha1.RequestedByAnnotation], nil
 }
 
-// clientOf returns a client of a person who may do anything.
+// clientOf returns a client of a user with all rights.
 func (e *env) clientOf(t *testing.T, who string) client.Client {
 	t.Helper()
 	c, err := client.New(e.ImpersonateUser(who, "system:masters"), client.Options{Scheme: e.Client.Scheme(), Mapper: e.Client.RESTMapper()})
@@ -51,7 +51,7 @@ func (e *env) clientOf(t *testing.T, who string) client.Client {
 	return c
 }
 
-// TestRequesterIsRecorded stops a cluster with a forged name, and without the policy that notes the true one.
+// TestRequesterIsRecorded stops a cluster with a forged name, and without the policy that records the true one.
 func TestRequesterIsRecorded(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -80,16 +80,16 @@ func TestRequesterIsRecorded(t *testing.T) {
 
 	e.removeNotingPolicy(t)
 	forged := fmt.Sprintf(`{"metadata":{"annotations":{%q:"the-ceo"}},"spec":{"powerState":"Hibernating"}}`, torporv1alpha1.RequestedByAnnotation)
-	testenv.ExpectRefused(t, e.clientOf(t, "carol").Patch(t.Context(), started, rawMerge(forged)), "expected carol, who sends this, or what it was; found another name")
+	testenv.ExpectRefused(t, e.clientOf(t, "carol").Patch(t.Context(), started, rawMerge(forged)), "expected carol, the user of the request, or the earlier value; found another name")
 	s.patch(t, "carol", `{"spec":{"powerState":"Hibernating"}}`)
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	if stops := s.get(t).Status.Stops; len(stops) != 2 || stops[0].By != "unknown (field manager some-program)" {
-		t.Errorf("expected two stops, the newest of nobody known; found %+v", stops)
+		t.Errorf("expected two stops, the newest without a known requester; found %+v", stops)
 	}
 	e.WaitForEvent(t, s.key.Namespace, stoprecord.EventRequesterUnknown, "found unknown (field manager some-program)")
 }
 
-// TestStopEndsWhileNoManagerRuns has the time of a stop pass during an outage.
+// TestStopEndsWhileNoManagerRuns has a stop that ends during an outage.
 func TestStopEndsWhileNoManagerRuns(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -104,14 +104,14 @@ func TestStopEndsWhileNoManagerRuns(t *testing.T) {
 	found := s.get(t)
 	testenv.ExpectEqual(t, "spec.powerState", hivev1.PowerStateHibernating, found.Spec.PowerState)
 	if stops := found.Status.Stops; len(stops) != 1 || stops[0].By != "alice" || stops[0].StartedBy != torporv1alpha1.UntilAnnotation {
-		t.Errorf("expected one stop by alice that has ended by itself, found %+v", stops)
+		t.Errorf("expected one stop by alice that has expired, found %+v", stops)
 	}
 	if calls := e.cloud.CountCalls(t); calls["StartInstances"] != 1 || calls["StopInstances"] != 1 {
 		t.Errorf("expected the machines to be stopped once and started once, found %v", calls)
 	}
 }
 
-// expectRequester looks for a person everywhere.
+// expectRequester expects a requester in every place that shows it.
 func (s *testCluster) expectRequester(t *testing.T, who string) {
 	t.Helper()
 	cd := s.get(t)
@@ -126,7 +126,7 @@ func (s *testCluster) expectRequester(t *testing.T, who string) {
 	}
 }
 
-// removeNotingPolicy leaves the API server with the policy only that refuses false names.
+// removeNotingPolicy leaves the API server with only the policy that refuses forged names.
 func (e *env) removeNotingPolicy(t *testing.T) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: recordPolicy}
@@ -134,7 +134,7 @@ func (e *env) removeNotingPolicy(t *testing.T) {
 	testenv.ExpectNoError(t, errors.Join(
 		e.Client.Delete(ctx, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: name}), e.Client.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: name}),
 	))
-	testenv.Eventually(t, "requests are not noted", func() error {
+	testenv.Eventually(t, "requesters are not recorded", func() error {
 		noted, err := e.noteOfCreation(t)
 		return errors.Join(err, testenv.ErrorIf(noted != "", "found %q", noted))
 	})

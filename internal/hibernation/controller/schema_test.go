@@ -27,17 +27,23 @@ func TestTheSchemaRefuses(t *testing.T) {
 		value any
 		says  string
 	}{
-		"a power state that does not exist": {[]string{"spec", "powerState"}, "Napping", `spec.powerState: Unsupported value: "Napping": supported values: "", "Running", "Hibernating"`},
-		"a power state that is no text":     {[]string{"spec", "powerState"}, true, "spec.powerState: Invalid value"},
-		"no cluster name":                   {[]string{"spec", "clusterName"}, nil, "spec.clusterName: Required value"},
-		"no base domain":                    {[]string{"spec", "baseDomain"}, nil, "spec.baseDomain: Required value"},
-		"no platform":                       {[]string{"spec", "platform"}, nil, "spec.platform: Required value"},
-		"no region":                         {[]string{"spec", "platform", "aws", "region"}, nil, "spec.platform.aws.region: Required value"},
-		"no infraID":                        {[]string{"spec", "clusterMetadata", "infraID"}, nil, "spec.clusterMetadata.infraID: Required value"},
-		"no cluster id":                     {[]string{"spec", "clusterMetadata", "clusterID"}, nil, "spec.clusterMetadata.clusterID: Required value"},
-		"no reference to the kubeconfig":    {[]string{"spec", "clusterMetadata", "adminKubeconfigSecretRef"}, nil, "adminKubeconfigSecretRef: Required value"},
-		"no spec":                           {[]string{"spec"}, nil, "spec: Required value"},
-		"installed as text":                 {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
+		"a power state that does not exist":  {[]string{"spec", "powerState"}, "Napping", `spec.powerState: Unsupported value: "Napping": supported values: "", "Running", "Hibernating"`},
+		"a power state that is not a string": {[]string{"spec", "powerState"}, true, "spec.powerState: Invalid value"},
+		"no cluster name":                    {[]string{"spec", "clusterName"}, nil, "spec.clusterName: Required value"},
+		"no base domain":                     {[]string{"spec", "baseDomain"}, nil, "spec.baseDomain: Required value"},
+		"no platform":                        {[]string{"spec", "platform"}, nil, "spec.platform: Required value"},
+		"no region":                          {[]string{"spec", "platform", "aws", "region"}, nil, "spec.platform.aws.region: Required value"},
+		"no infraID":                         {[]string{"spec", "clusterMetadata", "infraID"}, nil, "spec.clusterMetadata.infraID: Required value"},
+		"no cluster id":                      {[]string{"spec", "clusterMetadata", "clusterID"}, nil, "spec.clusterMetadata.clusterID: Required value"},
+		"no reference to the kubeconfig":     {[]string{"spec", "clusterMetadata", "adminKubeconfigSecretRef"}, nil, "adminKubeconfigSecretRef: Required value"},
+		"no spec":                            {[]string{"spec"}, nil, "spec: Required value"},
+		"an override of 2,049 characters": {
+			[]string{"spec", "controlPlaneConfig", "apiURLOverride"}, strings.Repeat("a", 2049), "spec.controlPlaneConfig.apiURLOverride: Too long: may not be more than 2048",
+		},
+		"an address of 46 characters": {
+			[]string{"spec", "controlPlaneConfig", "apiServerIPOverride"}, strings.Repeat("1", 46), "spec.controlPlaneConfig.apiServerIPOverride: Too long: may not be more than 45",
+		},
+		"installed as text": {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &testCluster{key: client.ObjectKey{Namespace: "default", Name: "refused"}, infraID: "x"}
@@ -60,7 +66,7 @@ func TestTheSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestTheLargestRecordIsSaved writes down as many nodes as are read of a cluster, near the limit of etcd.
+// TestTheLargestRecordIsSaved records as many nodes as are read from a cluster, near the limit of etcd.
 func TestTheLargestRecordIsSaved(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t)
@@ -77,7 +83,7 @@ func TestTheLargestRecordIsSaved(t *testing.T) {
 				{Type: "Hostname", Address: name},
 			}}
 		}
-		nodes[1] = nodes[0] // As a hostile cluster may list it.
+		nodes[1] = nodes[0] // A hostile cluster may list a node twice.
 		cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(time.Now()), Nodes: nodes}
 		testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), cd))
 	}

@@ -31,7 +31,7 @@ func machineKind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: kind}
 }
 
-// TestSpotMachines has clusters with a spot machine of a MachineSet, at one API server with OpenShift's Machines.
+// TestSpotMachines has clusters with a spot machine of a MachineSet, on one API server with OpenShift's Machines.
 func TestSpotMachines(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -40,12 +40,12 @@ func TestSpotMachines(t *testing.T) {
 	stop := e.startManager(t, clouds())
 	t.Run("rows", func(t *testing.T) {
 		for name, row := range map[string]func(*testing.T, *env){
-			"they are terminated last, and new ones are made at the resume":  terminatesAndReplaces,
-			"one that comes after the record was written is terminated, too": terminatesLateSpotMachine,
-			"a hibernation that is cancelled terminates none":                cancelledTerminatesNone,
-			"one whose Machine does not say so keeps its cluster running":    keepsOtherSpotMachines,
-			"without the right to terminate no machine is stopped":           asksForTerminationFirst,
-			"one that is protected keeps its cluster from hibernating whole": tellsProtectedSpotMachine,
+			"spot machines are terminated last, and replaced at the resume":                  terminatesAndReplaces,
+			"a spot machine that is created after the record was written is terminated, too": terminatesLateSpotMachine,
+			"a hibernation that is cancelled terminates no spot machine":                     cancelledTerminatesNone,
+			"a spot machine without the label of its Machine keeps its cluster running":      keepsOtherSpotMachines,
+			"no machine is stopped without the right to terminate":                           asksForTerminationFirst,
+			"a protected spot machine prevents a complete hibernation":                       tellsProtectedSpotMachine,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -57,25 +57,25 @@ func TestSpotMachines(t *testing.T) {
 	terminatesBesideManagersThatEnd(t, e)
 }
 
-// spotCluster is a cluster with one machine more, of a MachineSet that makes another one when its Machine is deleted.
+// spotCluster is a cluster with one more machine, of a MachineSet that replaces it when its Machine is deleted.
 type spotCluster struct {
 	*testCluster
 	set *unstructured.Unstructured
-	// spot is the machine that it has now, and made are the names of all Machines so far.
+	// spot is the current spot machine, and made are the names of all Machines so far.
 	spot string
 	made []string
-	// withoutDrain says for each Machine that was deleted whether its node was to be drained.
+	// withoutDrain records for each deleted Machine whether the drain of its node was skipped.
 	withoutDrain map[string]bool
 	labels       map[string]string
 }
 
-// newSpotCluster makes one at a cloud of its own, whose calls are counted.
+// newSpotCluster creates a cluster in its own cloud, whose calls are counted.
 func (e *env) newSpotCluster(t *testing.T, labels map[string]string) *spotCluster {
 	t.Helper()
 	s := &spotCluster{labels: labels, withoutDrain: map[string]bool{}, set: &unstructured.Unstructured{}}
 	s.testCluster = e.newCluster(t, func(r *clusterSetup) {
 		r.cloud = testenv.StartCloud(t)
-		// The manager has to have seen the machine before it hibernates the cluster.
+		// The manager must have listed the machine before it hibernates the cluster.
 		s.testCluster = &testCluster{env: e, cloud: r.cloud, infraID: r.cd.Spec.ClusterMetadata.InfraID}
 		s.set.SetGroupVersionKind(machineKind("MachineSet"))
 		s.set.SetNamespace(machineNamespace)
@@ -92,7 +92,7 @@ func interruptible() map[string]string {
 	return map[string]string{"machine.openshift.io/interruptible-instance": ""}
 }
 
-// reconcileMachines does what OpenShift's controllers do: it lets deleted Machines go, and makes one if there is none.
+// reconcileMachines acts as OpenShift's controllers: it finalizes deleted Machines, and creates one if there is none.
 func (s *spotCluster) reconcileMachines(t *testing.T) {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -120,7 +120,7 @@ func (s *spotCluster) reconcileMachines(t *testing.T) {
 	}
 }
 
-// makeMachine makes a spot machine with its Machine.
+// makeMachine creates a spot machine and its Machine.
 func (s *spotCluster) makeMachine(t *testing.T) {
 	t.Helper()
 	name := fmt.Sprintf("%s-%d", s.infraID, len(s.made))
@@ -136,7 +136,7 @@ func (s *spotCluster) makeMachine(t *testing.T) {
 	s.made = append(s.made, name)
 }
 
-// awaitPowerState waits while the MachineSet does its part.
+// awaitPowerState reconciles Machines while it waits.
 func (s *spotCluster) awaitPowerState(t *testing.T, state hivev1.PowerState) {
 	t.Helper()
 	testenv.Eventually(t, s.infraID+" becomes "+string(state), func() error {
@@ -144,12 +144,12 @@ func (s *spotCluster) awaitPowerState(t *testing.T, state hivev1.PowerState) {
 		return s.hasCondition(settledCondition(state))
 	})
 	if state == hivev1.PowerStateRunning {
-		s.awaitRunning(t) // A cluster runs before the machines do that it makes anew.
+		s.awaitRunning(t) // A cluster runs before its replaced machines do.
 	}
 	s.awaitSettled(t, state)
 }
 
-// awaitRunning waits until the spot machine runs, as the MachineSet has made it.
+// awaitRunning waits until the spot machine of the MachineSet runs.
 func (s *spotCluster) awaitRunning(t *testing.T) {
 	t.Helper()
 	testenv.Eventually(t, "all machines run", func() error { return s.cloud.ExpectState(t, s.infraID, "running") })
@@ -202,7 +202,8 @@ func (s *spotCluster) expectReplaced(t *testing.T) {
 	}
 }
 
-// terminatesLateSpotMachine has a machine more come while the others stop, and the cluster not answer before they run again.
+// terminatesLateSpotMachine creates another machine while the others stop. The cluster does not answer before they
+// run again.
 func terminatesLateSpotMachine(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newSpotCluster(t, interruptible())
@@ -295,7 +296,7 @@ func tellsProtectedSpotMachine(t *testing.T, e *env) {
 	s := e.newSpotCluster(t, interruptible())
 	s.cloud.InjectFault(t, testenv.CloudFault{Action: terminations, Code: "OperationNotPermitted", Message: "Termination protection."})
 	s.setPowerState(t, hivev1.PowerStateHibernating)
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{s.spot, "Termination protection.", "others are stopped"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{s.spot, "Termination protection.", "other machines are stopped"}})
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitPowerState(t, hivev1.PowerStateRunning)
 	if s.find(t, s.spot).State != "running" || len(s.made) != 1 {
@@ -303,7 +304,7 @@ func tellsProtectedSpotMachine(t *testing.T, e *env) {
 	}
 }
 
-// terminatesBesideManagersThatEnd has another manager go on wherever one has ended: nothing but the status is handed over.
+// terminatesBesideManagersThatEnd ends managers at any point; the next one continues with the status alone.
 func terminatesBesideManagersThatEnd(t *testing.T, e *env) {
 	t.Helper()
 	stop := e.startManager(t, clouds())

@@ -27,7 +27,7 @@ type statusHistory struct {
 	versions []*hivev1.ClusterDeployment
 }
 
-// watchHistory watches from now on. When the test ends, the whole history has to make sense.
+// watchHistory watches from now on. When the test ends, the whole history must be consistent.
 func (e *env) watchHistory(t *testing.T, key client.ObjectKey) *statusHistory {
 	t.Helper()
 	c, err := client.NewWithWatch(e.Config, client.Options{Scheme: e.Client.Scheme()})
@@ -96,7 +96,7 @@ func (h *statusHistory) awaitNewest(t *testing.T, e *env, key client.ObjectKey) 
 	})
 }
 
-// violations lists every breach of what holds in each version, and between one and the next.
+// violations lists every breach of the invariants of a version, and of those between consecutive versions.
 func (h *statusHistory) violations() []string {
 	var list []string
 	var before *hivev1.ClusterDeployment
@@ -134,7 +134,7 @@ func violationsWithin(cd *hivev1.ClusterDeployment) []string {
 	}
 	derived := hibernation.DisplayedPowerState(decision.Condition{Status: hibernating.Status, Reason: hibernating.Reason})
 	if cd.Status.PowerState != derived {
-		list = append(list, fmt.Sprintf("version %s: powerState is %q, the conditions say %q", cd.ResourceVersion, cd.Status.PowerState, derived))
+		list = append(list, fmt.Sprintf("version %s: powerState is %q, the conditions mean %q", cd.ResourceVersion, cd.Status.PowerState, derived))
 	}
 	return list
 }
@@ -151,19 +151,19 @@ func TestSinceIsThatOfThePowerState(t *testing.T) {
 		want               time.Duration
 	}{
 		{decision.False(hivev1.RunningHibernationReason, "It runs"), decision.True(hivev1.RunningHibernationReason, "It runs"), 0},
-		{decision.False(hivev1.RunningHibernationReason, "It runs"), decision.False(hivev1.APIUnreachableReason, "It is silent"), 0},
+		{decision.False(hivev1.RunningHibernationReason, "It runs"), decision.False(hivev1.APIUnreachableReason, "It does not answer"), 0},
 		{decision.True(hivev1.StoppingHibernationReason, "It stops"), decision.False(hivev1.StoppingMachinesReason, "It stops"), 0},
 		{decision.True(hivev1.StoppingHibernationReason, "It stops"), decision.False(hivev1.FailedToStopReason, "It does not"), time.Hour},
-		{decision.True(hivev1.HibernatingHibernationReason, "It sleeps"), decision.False(hivev1.HibernatingHibernationReason, "It sleeps"), 0},
-		{decision.True(hivev1.HibernatingHibernationReason, "It sleeps"), decision.False(hivev1.HibernatingHibernationReason, "It sleeps"), time.Hour},
-		{decision.True(hivev1.ResumingHibernationReason, "It wakes"), decision.False(hivev1.StartingMachinesReason, "It wakes"), 0},
-		{decision.True(hivev1.ResumingHibernationReason, "It wakes"), decision.False(hivev1.WaitingForAPIReason, "It wakes"), time.Hour},
+		{decision.True(hivev1.HibernatingHibernationReason, "It hibernates"), decision.False(hivev1.HibernatingHibernationReason, "It hibernates"), 0},
+		{decision.True(hivev1.HibernatingHibernationReason, "It hibernates"), decision.False(hivev1.HibernatingHibernationReason, "It hibernates"), time.Hour},
+		{decision.True(hivev1.ResumingHibernationReason, "It resumes"), decision.False(hivev1.StartingMachinesReason, "It resumes"), 0},
+		{decision.True(hivev1.ResumingHibernationReason, "It resumes"), decision.False(hivev1.WaitingForAPIReason, "It resumes"), time.Hour},
 		{decision.False(hivev1.RunningHibernationReason, "It runs"), decision.True(hivev1.RunningHibernationReason, "It runs"), 0},
 	} {
 		now.SetTime(now.Now().Add(time.Hour))
 		setPowerState(cd, map[string]decision.Condition{hivev1.ClusterHibernatingCondition: step.hibernating, hivev1.ClusterReadyCondition: step.ready}, now)
 		if got := since(); got != step.want {
-			t.Errorf("%s, %s: expected it to be so for %s, found %s", cd.Status.PowerState, step.ready.Reason, step.want, got)
+			t.Errorf("%s, %s: expected the time of Ready to be %s ago, found %s", cd.Status.PowerState, step.ready.Reason, step.want, got)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func violationsBetween(before, now *hivev1.ClusterDeployment) []string {
 		case next.ObservedGeneration < c.ObservedGeneration:
 			list = append(list, fmt.Sprintf("version %s: observedGeneration of %s fell from %d to %d",
 				now.ResourceVersion, c.Type, c.ObservedGeneration, next.ObservedGeneration))
-		case c.Type == hivev1.ClusterReadyCondition && now.Status.PowerState != before.Status.PowerState: // It says since when that is so.
+		case c.Type == hivev1.ClusterReadyCondition && now.Status.PowerState != before.Status.PowerState: // The time of Ready is that of the power state.
 		case next.Status == c.Status && !next.LastTransitionTime.Equal(&c.LastTransitionTime):
 			list = append(list, fmt.Sprintf("version %s: %s stayed %s but has a new transition time", now.ResourceVersion, c.Type, c.Status))
 		}

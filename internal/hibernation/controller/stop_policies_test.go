@@ -20,13 +20,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// policyCase is what somebody sends of a cluster that is in a power state, and what the API server says; nothing if it lets it pass.
+// policyCase is a patch of a cluster in a power state, and the API server's refusal; empty if it admits the patch.
 type policyCase struct {
 	from           hivev1.PowerState
 	patch, refusal string
 }
 
-// TestStopPolicies has a real API server follow each of the policies in examples.
+// TestStopPolicies applies each of the policies in examples to a real API server.
 func TestStopPolicies(t *testing.T) {
 	t.Parallel()
 	const running, hibernating = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
@@ -37,8 +37,8 @@ func TestStopPolicies(t *testing.T) {
 	until := func(value string) string { return stopWith(torporv1alpha1.UntilAnnotation, value) }
 	for file, cases := range map[string]map[string]policyCase{
 		"reason-required.yaml": {
-			"a stop without a reason": {running, stop, "expected why the cluster is to hibernate"},
-			"a stop with a blank":     {running, stopWith(torporv1alpha1.ReasonAnnotation, " "), "expected why the cluster is to hibernate"},
+			"a stop without a reason": {running, stop, "expected a reason to hibernate the cluster"},
+			"a stop with a blank":     {running, stopWith(torporv1alpha1.ReasonAnnotation, " "), "expected a reason to hibernate the cluster"},
 			"a stop with a reason":    {running, stopWith(torporv1alpha1.ReasonAnnotation, "holidays"), ""},
 			"a start":                 {hibernating, start, ""},
 			"an unrelated change":     {hibernating, unrelated, ""},
@@ -66,7 +66,7 @@ func TestStopPolicies(t *testing.T) {
 	}
 }
 
-// TestStopVerbs splits stops from starts by roles.
+// TestStopVerbs separates the rights to stop and to start by roles.
 func TestStopVerbs(t *testing.T) {
 	t.Parallel()
 	s := startPolicyServer(t, "verbs.yaml")
@@ -103,7 +103,7 @@ func TestStopVerbs(t *testing.T) {
 	}
 }
 
-// policyServer is a real API server with one cluster for each power state.
+// policyServer is a real API server with one cluster in each power state.
 type policyServer struct {
 	*testenv.Environment
 	namespace string
@@ -127,7 +127,7 @@ func (s *policyServer) clusterIn(state hivev1.PowerState) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.namespace, Name: map[hivev1.PowerState]string{hivev1.PowerStateRunning: "runs", hivev1.PowerStateHibernating: "sleeps"}[state]}
 }
 
-// try asks the API server without changing anything.
+// try sends a dry run to the API server.
 func (s *policyServer) try(t *testing.T, c client.Client, row policyCase) error {
 	t.Helper()
 	key := s.clusterIn(row.from)

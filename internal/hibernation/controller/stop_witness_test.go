@@ -21,24 +21,26 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// stopWitness stands between the manager and its clouds, and compares each stop with the live specs. No cloud can refuse a stop that was
-// asked for a moment before the spec changed, so what counts is whether the user had been answered before the manager has looked.
+// stopWitness is a proxy between the manager and its clouds that compares each stop with the live specs. No cloud
+// can refuse a stop that was requested just before the spec changed. A stop is wrong if the user's change was
+// confirmed before the manager read the spec.
 type stopWitness struct {
 	mu sync.Mutex
-	// clusters are the namespaces of machines.
+	// clusters maps machines to namespaces.
 	clusters map[string]string
-	// runningSince are when users were answered that their clusters are to run; those that are to hibernate are missing.
+	// runningSince are when changes of clusters to Running were confirmed; clusters that are to hibernate are missing.
 	runningSince map[string]time.Time
-	// confirmedAt are when the manager began to read a live spec; a stop uses it up, but for the parts of a call that was refused for one
-	// machine. lastStop is how many machines the last one was about that was confirmed.
+	// confirmedAt are when the manager began to read a live spec. A stop uses the time up, except for parts of a
+	// call that was refused for one machine. lastStop is the number of machines of the last confirmed stop.
 	confirmedAt map[string]time.Time
 	lastStop    map[string]int
-	// stops are clusters in calls, raced are those of them that were to run when the call came, and wrong says what must not be.
+	// stops counts clusters in calls, raced counts those that were to run when the call arrived, and wrong
+	// describes violations.
 	stops, raced int
 	wrong        []string
 }
 
-// newStopWitness has the manager's requests to the hub pass by.
+// newStopWitness observes the manager's requests to the hub.
 func newStopWitness(t *testing.T, e *env) *stopWitness {
 	t.Helper()
 	w := &stopWitness{clusters: map[string]string{}, runningSince: map[string]time.Time{}, confirmedAt: map[string]time.Time{}, lastStop: map[string]int{}}
@@ -54,7 +56,7 @@ type witnessedTransport struct {
 	witness *stopWitness
 }
 
-// RoundTrip implements http.RoundTripper. Reads of one ClusterDeployment do not come from a cache.
+// RoundTrip implements http.RoundTripper. Reads of a single ClusterDeployment bypass the cache.
 func (w witnessedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	_, path, _ := strings.Cut(r.URL.Path, "/namespaces/")
 	if parts := strings.Split(path, "/"); r.Method == http.MethodGet && len(parts) == 3 && parts[1] == "clusterdeployments" {
@@ -65,7 +67,7 @@ func (w witnessedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(r)
 }
 
-// request changes a power state as a user, who knows of it once the hub has answered.
+// request changes a power state as a user. The change is confirmed once the hub has answered.
 func (w *stopWitness) request(t *testing.T, s *testCluster, state hivev1.PowerState) {
 	t.Helper()
 	if state == hivev1.PowerStateHibernating {
@@ -95,7 +97,7 @@ func (w *stopWitness) counts() (stops, raced int) {
 	return w.stops, w.raced
 }
 
-// noteCall notes a call of the manager to a cloud.
+// noteCall records a call of the manager to a cloud.
 func (w *stopWitness) noteCall(form url.Values) {
 	if form.Get("Action") != "StopInstances" || form.Get("DryRun") == "true" {
 		return
@@ -122,21 +124,21 @@ func (w *stopWitness) noteCall(form url.Values) {
 		}
 		switch {
 		case !isConfirmed && !isPart:
-			w.wrong = append(w.wrong, fmt.Sprintf("%q was stopped without a look at its spec since the last stop; it was to run: %t", cluster, isToRun))
+			w.wrong = append(w.wrong, fmt.Sprintf("%q was stopped without reading its spec after the last stop; it was to run: %t", cluster, isToRun))
 		case isConfirmed && isToRun && since.Before(confirmed):
-			w.wrong = append(w.wrong, fmt.Sprintf("%q was stopped %s after it was asked to run", cluster, time.Since(since)))
+			w.wrong = append(w.wrong, fmt.Sprintf("%q was stopped %s after the request to run", cluster, time.Since(since)))
 		}
 	}
 }
 
-// serve returns the endpoint by which the manager is to call a cloud.
+// serve returns the endpoint at which the manager must call a cloud.
 func (w *stopWitness) serve(t *testing.T, cloud string) string {
 	t.Helper()
 	target, err := url.Parse(cloud)
 	testenv.ExpectNoError(t, err)
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		// A cloud that is down does not answer with an error of its own.
+		// A cloud that is down returns no error response.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -153,7 +155,7 @@ func (w *stopWitness) serve(t *testing.T, cloud string) string {
 	return server.URL
 }
 
-// newWitnessedClusters makes clusters that run, at a cloud of their own. Its flags count once they do.
+// newWitnessedClusters creates running clusters in their own cloud. Its flags take effect once they run.
 func (e *env) newWitnessedClusters(t *testing.T, count int, cloudFlags []string) []*testCluster {
 	t.Helper()
 	dir := t.TempDir()

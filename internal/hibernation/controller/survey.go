@@ -17,23 +17,25 @@ import (
 )
 
 const (
-	// surveyInterval is how often a cluster that runs is looked at for what a hibernation may run into, and surveyJitter by what part of it
-	// that may come later. The look is one that is made anyway.
+	// surveyInterval is how often a running cluster is surveyed for problems that a hibernation may meet.
+	// surveyJitter is the fraction by which a survey may be later. A survey is part of a poll that is made
+	// anyway.
 	surveyInterval = time.Hour
 	surveyJitter   = 0.2
-	// firstSurveyRetry is when a cluster is looked at again that did not show everything, and each further one comes after twice the time.
+	// firstSurveyRetry is when an incomplete survey is repeated. Each further repetition waits twice as long.
 	firstSurveyRetry = 15 * time.Second
 	// firstSurveyJitter spreads the surveys of clusters over the interval after a start.
 	firstSurveyDelay, firstSurveyJitter = time.Minute, 59
 )
 
-// surveySchedule knows when clusters are surveyed next.
+// surveySchedule holds when clusters are surveyed next.
 type surveySchedule struct {
 	mu  sync.Mutex
 	due map[types.NamespacedName]surveyDue
 }
 
-// surveyDue is when a cluster is surveyed next. Backoff is what was waited for that because the last was cut short; zero if it was whole.
+// surveyDue is when a cluster is surveyed next. Backoff is the last wait after an incomplete survey; zero if it
+// was complete.
 type surveyDue struct {
 	at      time.Time
 	backoff time.Duration
@@ -43,7 +45,7 @@ func newSurveySchedule() *surveySchedule {
 	return &surveySchedule{due: map[types.NamespacedName]surveyDue{}}
 }
 
-// isDue reports whether a cluster is to be surveyed. One of which nothing is known is, and others in turn.
+// isDue reports whether a cluster is to be surveyed. A cluster without a survey is due, and others are in turn.
 func (s *surveySchedule) isDue(cluster types.NamespacedName, isKnown bool, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +70,8 @@ func (s *surveySchedule) noteMade(cluster types.NamespacedName, wasCutShort bool
 	s.due[cluster] = surveyDue{now.Add(wait.Jitter(interval, surveyJitter)), backoff}
 }
 
-// untilRetry returns when a survey is made again that was cut short; zero if the last was whole, or another is due already.
+// untilRetry returns when an incomplete survey is repeated; zero if the last one was complete, or another one
+// is due already.
 func (s *surveySchedule) untilRetry(cluster types.NamespacedName, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +88,7 @@ func (s *surveySchedule) forget(cluster types.NamespacedName) {
 	delete(s.due, cluster)
 }
 
-// reportCheck adds what a hibernation may run into, by the last look at the cluster, and returns what is new of that.
+// reportCheck adds the findings of the last survey, and returns events for the new ones.
 func reportCheck(cd *hivev1.ClusterDeployment, seen *clusterObservation, owned map[string]decision.Condition) []decision.Event {
 	if seen.check != nil {
 		cd.Status.HibernationCheck = seen.check
@@ -95,10 +98,10 @@ func reportCheck(cd *hivev1.ClusterDeployment, seen *clusterObservation, owned m
 	before := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernationPossibleCondition)
 	object := stopcheck.ObjectFacts{IsBeingDeleted: seen.Deleted, Unsupported: hibernation.UnsupportedReason(seen.Observed)}
 	owned[hivev1.ClusterHibernationPossibleCondition] = stopcheck.Condition(stopcheck.Join(stopcheck.JudgeObject(object), found), check != nil)
-	return stopcheck.Events(before, found) // The other conditions tell of the object.
+	return stopcheck.Events(before, found) // The other conditions describe the object.
 }
 
-// stopOf returns the stop that goes on, or one that would begin now.
+// stopOf returns the stop in progress, or one that would begin now.
 func stopOf(o hibernation.Observed) stopcheck.StopWindow {
 	stop := stopcheck.StopWindow{Now: o.Now, Since: o.Now}
 	switch {

@@ -26,8 +26,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestWhatAHibernationMayRunIntoIsTold has a cluster with a CronJob that starts every minute and a webhook that nodes need. It hibernates
-// all the same.
+// TestWhatAHibernationMayRunIntoIsTold has a cluster with a CronJob that starts every minute and a webhook that
+// nodes need. The cluster hibernates anyway.
 func TestWhatAHibernationMayRunIntoIsTold(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -62,7 +62,7 @@ func TestWhatAHibernationMayRunIntoIsTold(t *testing.T) {
 		t.Error(err)
 	}
 
-	// What is known of certificates goes on to be told while the cluster sleeps.
+	// The findings about certificates are still reported while the cluster hibernates.
 	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, torporv1alpha1.UntilAnnotation, check.WakeBy.Add(time.Hour).UTC().Format(time.RFC3339)))
 	s.awaitCondition(t, expectedCondition{possible, "False", torporv1alpha1.StopOutlastsCertificatesFinding, []string{"WebhookBlocksWakeUp: "}})
 	for _, cluster := range []*testCluster{clean, s} {
@@ -71,8 +71,8 @@ func TestWhatAHibernationMayRunIntoIsTold(t *testing.T) {
 	}
 }
 
-// TestASurveyThatIsCutShortIsMadeAgain has API servers that do not show a list the first time. What is missing is told within minutes, and
-// not with the next pass that is made anyway, ten minutes later.
+// TestASurveyThatIsCutShortIsMadeAgain has API servers that fail to serve a list the first time. The missing
+// findings are reported within minutes, and not only by the next regular pass, ten minutes later.
 func TestASurveyThatIsCutShortIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
@@ -102,7 +102,8 @@ func TestASurveyThatIsCutShortIsMadeAgain(t *testing.T) {
 	}
 }
 
-// serveTargetAPI returns a kubeconfig for an address of the API server whose first list of CronJobs fails, and how many were asked for.
+// serveTargetAPI returns a kubeconfig for an address of the API server whose first list of CronJobs fails, and the
+// number of those lists.
 func (e *env) serveTargetAPI(t *testing.T, failOnce http.HandlerFunc) (kubeconfig map[string][]byte, lists *atomic.Int64) {
 	t.Helper()
 	target, err := url.Parse(e.Config.Host)
@@ -132,29 +133,30 @@ func TestClustersAreSurveyedInTurn(t *testing.T) {
 		isKnown           bool
 		atOnce, afterHour bool
 	}{
-		"one of which nothing is known is surveyed at once":                {false, true, true},
-		"one that was surveyed before a restart is in the hour after that": {true, false, true},
+		"a cluster without a survey is surveyed at once":                          {false, true, true},
+		"a cluster that was surveyed before a restart is surveyed within an hour": {true, false, true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := newSurveySchedule()
 			testenv.ExpectEqual(t, "due at once", row.atOnce, isDue(s, row.isKnown, 0))
 			testenv.ExpectEqual(t, "due in an hour", row.afterHour, isDue(s, row.isKnown, time.Hour))
 			s.noteMade(name, true, now.Add(-time.Hour))
-			testenv.ExpectEqual(t, "due soon after one that was cut short", true, isDue(s, row.isKnown, -time.Hour+2*time.Minute))
+			testenv.ExpectEqual(t, "due soon after an incomplete survey", true, isDue(s, row.isKnown, -time.Hour+2*time.Minute))
 			s.noteMade(name, false, now.Add(time.Hour))
 			testenv.ExpectEqual(t, "due within the hour after that", false, isDue(s, row.isKnown, 2*time.Hour-time.Minute))
 			testenv.ExpectEqual(t, "due later", true, isDue(s, row.isKnown, 2*time.Hour+12*time.Minute))
 			s.forget(name)
-			testenv.ExpectEqual(t, "surveys that are remembered", 0, len(s.due))
+			testenv.ExpectEqual(t, "remembered surveys", 0, len(s.due))
 		})
 	}
 }
 
-// TestAClusterThatNeverShowsAllCostsLittle has surveys that are cut short each time: the next comes after twice the time, up to that of others.
+// TestAClusterThatNeverShowsAllCostsLittle has surveys that are always incomplete: the interval doubles, up to the
+// usual one.
 func TestAClusterThatNeverShowsAllCostsLittle(t *testing.T) {
 	name, now := types.NamespacedName{Namespace: "n", Name: "c"}, fixedTime()
 	s := newSurveySchedule()
-	testenv.ExpectEqual(t, "the wait before any", time.Duration(0), s.untilRetry(name, now))
+	testenv.ExpectEqual(t, "the wait before any survey", time.Duration(0), s.untilRetry(name, now))
 	for _, seconds := range []int{15, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600} {
 		s.noteMade(name, true, now)
 		least := time.Duration(seconds) * time.Second
@@ -162,11 +164,11 @@ func TestAClusterThatNeverShowsAllCostsLittle(t *testing.T) {
 			t.Errorf("expected the next after %s, or up to a fifth later, found %s", least, wait)
 		}
 	}
-	testenv.ExpectEqual(t, "the wait for one that is due", time.Duration(0), s.untilRetry(name, now.Add(2*time.Hour)))
+	testenv.ExpectEqual(t, "the wait for a due survey", time.Duration(0), s.untilRetry(name, now.Add(2*time.Hour)))
 	s.noteMade(name, false, now)
-	testenv.ExpectEqual(t, "the wait after a whole one", time.Duration(0), s.untilRetry(name, now))
+	testenv.ExpectEqual(t, "the wait after a complete survey", time.Duration(0), s.untilRetry(name, now))
 	s.noteMade(name, true, now)
 	if wait := s.untilRetry(name, now); wait > 18*time.Second {
-		t.Errorf("expected the first wait again after a whole one, found %s", wait)
+		t.Errorf("expected the first wait again after a complete survey, found %s", wait)
 	}
 }

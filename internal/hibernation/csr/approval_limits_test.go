@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestClientRequestsOnlyForMissingNodes is every combination of what may keep an otherwise good request from being approved.
-// A serving request is judged alike in all of them.
+// TestClientRequestsOnlyForMissingNodes tests every combination of the reasons not to approve an otherwise good
+// request. A serving request gets the same verdict in all of them.
 func TestClientRequestsOnlyForMissingNodes(t *testing.T) {
 	now := testInventory().Now
 	for _, sleep := range []struct {
@@ -89,7 +89,7 @@ func TestApprovalsOfANode(t *testing.T) {
 		"of two of the same second, one is approved": {
 			2, map[string]func(*testRequest){"a": created(1), "b": created(1)}, map[string]string{"a": "one-per-node", "b": "accepted"},
 		},
-		"nodes do not wait for each other": {
+		"requests of different nodes are independent": {
 			2, map[string]func(*testRequest){"a": created(1), "b": ofNode("n2")}, map[string]string{"a": "accepted", "b": "accepted"},
 		},
 		"the second request of a node waits": {
@@ -110,7 +110,7 @@ func TestApprovalsOfANode(t *testing.T) {
 				a.Status.Conditions[0].LastUpdateTime = metav1.Time{}
 			}, "b": created(1.5)}, map[string]string{"a": "undecided", "b": "one-per-node"},
 		},
-		"an approved serving request says nothing of client requests": {
+		"an approved serving request does not affect client requests": {
 			2,
 			map[string]func(*testRequest){"a": both(approved(1), withSigner(certificatesv1.KubeletServingSignerName)), "b": created(1.5)},
 			map[string]string{"a": "undecided", "b": "accepted"},
@@ -143,7 +143,8 @@ func TestApprovalsOfANode(t *testing.T) {
 	}
 }
 
-// TestFloodOfATokenHoldsUpNobodyElse has one bootstrap token, which all new nodes share, ask for far more than the cluster has machines.
+// TestFloodOfATokenHoldsUpNobodyElse floods the cluster with requests of one bootstrap token, which all new nodes
+// share.
 func TestFloodOfATokenHoldsUpNobodyElse(t *testing.T) {
 	const flood = 500
 	otherNode := func(a *testRequest) { a.renameNode("n2") }
@@ -152,12 +153,12 @@ func TestFloodOfATokenHoldsUpNobodyElse(t *testing.T) {
 		rule   string // of the flood
 		honest string
 	}{
-		"for a node that nobody knows":         {func(a *testRequest) { a.renameNode("stranger") }, "machine", "accepted"},
-		"for a node that is well":              {func(a *testRequest) { a.renameNode("back") }, "missing", "accepted"},
-		"for another missing node":             {otherNode, "pending-cap", "accepted"},
-		"for the node with a broken signature": {rewrittenBy(breakSignature), "signature", "accepted"},
-		"that cannot be read":                  {rewrittenBy(emptied), "request", "accepted"},
-		"for the node, as good as its own":     {func(*testRequest) {}, "pending-cap", "pending-cap"},
+		"for an unknown node":                       {func(a *testRequest) { a.renameNode("stranger") }, "machine", "accepted"},
+		"for a healthy node":                        {func(a *testRequest) { a.renameNode("back") }, "missing", "accepted"},
+		"for another missing node":                  {otherNode, "pending-cap", "accepted"},
+		"for the node with a broken signature":      {rewrittenBy(breakSignature), "signature", "accepted"},
+		"an unreadable request":                     {rewrittenBy(emptied), "request", "accepted"},
+		"for the node, as good as its own requests": {func(*testRequest) {}, "pending-cap", "pending-cap"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bogus := tokenRequest()

@@ -10,8 +10,9 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// clientChecks are for the certificate by which a kubelet authenticates to the API server. Its old one is no longer valid,
-// so a bootstrap identity asks, and only for a node that existed before the hibernation.
+// clientChecks judge requests for the certificate by which a kubelet authenticates to the API server. The old
+// one is no longer valid, so a bootstrap identity makes the request. It may do so only for a node that existed
+// before the hibernation.
 func clientChecks() []namedCheck {
 	return []namedCheck{
 		{"sleep", Leave, requireRecordedSleep},
@@ -42,13 +43,13 @@ func requireRecordedSleep(c judgedRequest) string {
 
 func requireTimeToReport(c judgedRequest) string {
 	if c.inv.Now.Before(c.inv.ClientsFrom) {
-		return "expected nodes whose machines never stopped to have had time to report, found the resume too young"
+		return "expected nodes whose machines never stopped to have had time to report, found a resume that began too recently"
 	}
 	return ""
 }
 
-// requireMissingNode runs after requireExistingNode. A bootstrap identity is known to every machine of a cluster, and must not
-// become the identity of a node that is well.
+// requireMissingNode runs after requireExistingNode. Every machine of a cluster has the bootstrap identity,
+// which must not become the identity of a healthy node.
 func requireMissingNode(c judgedRequest) string {
 	if c.inv.Nodes[c.inv.nodeIndex(c.nodeName)].HasReported {
 		return fmt.Sprintf("expected node %s not to have reported since the resume, found that it has", quoteBounded(c.nodeName))
@@ -79,7 +80,7 @@ func requireBootstrapUser(c judgedRequest) string {
 }
 
 func requireBootstrapGroups(c judgedRequest) string {
-	// The groups of control-plane machines are accepted only where it is certain which machine is meant.
+	// The groups of control-plane machines are accepted only if it is certain which machine is meant.
 	controlPlane := len(c.machines) == 1 && c.machines[0].ControlPlane
 	var expected []string
 	for _, b := range c.identitiesOfUser() {
@@ -98,7 +99,7 @@ func requireNodeCommonName(c judgedRequest) string {
 	return ""
 }
 
-// identitiesOfUser returns those that carry the user name of the request.
+// identitiesOfUser returns the identities with the user name of the request.
 func (c judgedRequest) identitiesOfUser() []BootstrapIdentity {
 	return slices.DeleteFunc(slices.Clone(c.inv.Bootstrappers), func(b BootstrapIdentity) bool {
 		return !b.isUser(c.req.Spec.Username)

@@ -18,7 +18,7 @@ func TestClientRequests(t *testing.T) {
 			a.key = keys().rsa2048
 			a.Spec.Usages = append(a.Spec.Usages, certificatesv1.UsageKeyEncipherment)
 		}, accepted()},
-		"two usages, as an ECDSA kubelet asks": {func(*testRequest) {}, accepted()},
+		"two usages, as requested by an ECDSA kubelet": {func(*testRequest) {}, accepted()},
 		"the usages in another order": {func(a *testRequest) {
 			a.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature}
 		}, accepted()},
@@ -35,13 +35,13 @@ func TestClientRequests(t *testing.T) {
 		"the machine's name differs in case and trailing dot": {func(a *testRequest) {
 			a.machine().NodeName = "N1."
 		}, accepted()},
-		"a machine that is not the asker's is no obstacle": {ofNode("n2"), accepted()},
+		"a machine other than the requester's is accepted": {ofNode("n2"), accepted()},
 		"two machines claim the name":                      {ofNode("twin"), retried("one-machine", `expected one machine for node "twin", found 2`)},
 		"another service account": {
 			withUser("system:serviceaccount:default:default"),
 			left("user", `found "system:serviceaccount:default:default"`),
 		},
-		"a user whose name only starts alike": {func(a *testRequest) { a.Spec.Username += "-2" }, left("user", "expected the user")},
+		"a user with the right prefix only": {func(a *testRequest) { a.Spec.Username += "-2" }, left("user", "expected the user")},
 		"a node asks for itself": {func(a *testRequest) {
 			a.Spec.Username, a.Spec.Groups = "system:node:n1", []string{nodes, authed}
 		}, left("user", `found "system:node:n1"`)},
@@ -58,7 +58,7 @@ func TestClientRequests(t *testing.T) {
 		}, accepted()},
 		"three groups on a control-plane machine": {ofNode("m1"), accepted()},
 		"two groups on a worker":                  {withGroups(mcoGroup, authed), left("groups", `expected the groups "system:authenticated", "system:serviceaccounts", "`+mcoGroup+`", found`)},
-		"two groups in the name of no machine": {func(a *testRequest) {
+		"two groups without a machine of the name": {func(a *testRequest) {
 			a.renameNode("orphan")
 			a.Spec.Groups = []string{mcoGroup, authed}
 		}, left("groups", "expected the groups")},
@@ -87,50 +87,50 @@ func TestClientRequests(t *testing.T) {
 			withCommonName("n1"),
 			left("common-name", `expected the common name "system:node:" and a node name, found "n1"`),
 		},
-		"an empty node name":       {ofNode(""), left("common-name", `found "system:node:"`)},
-		"no common name":           {withCommonName(""), left("subject", `found "2.5.4.10"`)},
-		"bad signature":            {rewrittenBy(breakSignature), left("signature", "does not verify")},
-		"the signer of all":        {withSigner(certificatesv1.KubeAPIServerClientSignerName), left("signer", "expected the signer")},
-		"crossed with serving":     {withSigner(certificatesv1.KubeletServingSignerName), left("user", "expected the user")},
-		"a very long life":         {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
-		"RSA with 1024 bits":       {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
-		"ECDSA P-224":              {signedBy(keys().p224), left("key", "found ECDSA P-224")},
-		"ECDSA P-384 is strong":    {signedBy(keys().p384), accepted()},
-		"ECDSA P-521 is strong":    {signedBy(keys().p521), accepted()},
-		"Ed25519 is strong":        {signedBy(keys().ed25519), accepted()},
-		"RSA with 16384 bits":      {rawRequest{spki: rsaOf(16384)}.applyTo, left("key", "found RSA with 16384 bits")},
-		"RSA with 8192 bits":       {rawRequest{spki: rsaOf(8192)}.applyTo, left("signature", "does not verify")},
-		"RSA with 8193 bits":       {rawRequest{spki: rsaOf(8193)}.applyTo, left("key", "found RSA with 8193 bits")},
-		"a key that cannot sign":   {rawRequest{spki: exchangeKey()}.applyTo, left("key", "found another algorithm")},
-		"a signature over SHA-1":   {func(a *testRequest) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 }, left("signature", "found ECDSA-SHA1")},
-		"the machine is deleted":   {ofNode("leaving"), left("deleting", `expected the machine of node "leaving" to stay`)},
-		"the node was made anew":   {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
-		"the node has no UID":      {func(a *testRequest) { a.inv.Nodes[0].UID = "" }, left("node-uid", `found ""`)},
-		"no UID was recorded":      {func(a *testRequest) { a.machine().NodeUID = types.UID("") }, accepted()},
-		"CA:true":                  {withCA, left("extensions", `expected no extension, found "2.5.29.19"`)},
-		"an unknown extension":     {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1"`)},
-		"two extensions, sorted":   {func(a *testRequest) { withExtension(2, 9, 1)(a); withExtension(1, 9, 1)(a) }, left("extensions", `found "1.9.1", "2.9.1"`)},
-		"a challenge password":     {rawRequest{attributes: [][]byte{challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
-		"bytes after attributes":   {rawRequest{infoTail: []byte{0x05, 0x00}}.applyTo, left("extensions", "found another structure")},
-		"version 2":                {rawRequest{version: []byte{0x02, 0x01, 0x01}}.applyTo, left("extensions", "of version 1")},
-		"an empty list is nothing": {rawRequest{attributes: [][]byte{extensionRequest()}}.applyTo, accepted()},
+		"an empty node name":                    {ofNode(""), left("common-name", `found "system:node:"`)},
+		"no common name":                        {withCommonName(""), left("subject", `found "2.5.4.10"`)},
+		"bad signature":                         {rewrittenBy(breakSignature), left("signature", "does not verify")},
+		"the signer of all client certificates": {withSigner(certificatesv1.KubeAPIServerClientSignerName), left("signer", "expected the signer")},
+		"crossed with serving":                  {withSigner(certificatesv1.KubeletServingSignerName), left("user", "expected the user")},
+		"a very long validity":                  {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
+		"RSA with 1024 bits":                    {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
+		"ECDSA P-224":                           {signedBy(keys().p224), left("key", "found ECDSA P-224")},
+		"ECDSA P-384 is strong":                 {signedBy(keys().p384), accepted()},
+		"ECDSA P-521 is strong":                 {signedBy(keys().p521), accepted()},
+		"Ed25519 is strong":                     {signedBy(keys().ed25519), accepted()},
+		"RSA with 16384 bits":                   {rawRequest{spki: rsaOf(16384)}.applyTo, left("key", "found RSA with 16384 bits")},
+		"RSA with 8192 bits":                    {rawRequest{spki: rsaOf(8192)}.applyTo, left("signature", "does not verify")},
+		"RSA with 8193 bits":                    {rawRequest{spki: rsaOf(8193)}.applyTo, left("key", "found RSA with 8193 bits")},
+		"a key that cannot sign":                {rawRequest{spki: exchangeKey()}.applyTo, left("key", "found another algorithm")},
+		"a signature over SHA-1":                {func(a *testRequest) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 }, left("signature", "found ECDSA-SHA1")},
+		"the machine is deleted":                {ofNode("leaving"), left("deleting", `expected the machine of node "leaving" to stay`)},
+		"the node was created again":            {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
+		"the node has no UID":                   {func(a *testRequest) { a.inv.Nodes[0].UID = "" }, left("node-uid", `found ""`)},
+		"no UID was recorded":                   {func(a *testRequest) { a.machine().NodeUID = types.UID("") }, accepted()},
+		"CA:true":                               {withCA, left("extensions", `expected no extension, found "2.5.29.19"`)},
+		"an unknown extension":                  {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1"`)},
+		"two extensions, sorted":                {func(a *testRequest) { withExtension(2, 9, 1)(a); withExtension(1, 9, 1)(a) }, left("extensions", `found "1.9.1", "2.9.1"`)},
+		"a challenge password":                  {rawRequest{attributes: [][]byte{challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
+		"bytes after attributes":                {rawRequest{infoTail: []byte{0x05, 0x00}}.applyTo, left("extensions", "found another structure")},
+		"version 2":                             {rawRequest{version: []byte{0x02, 0x01, 0x01}}.applyTo, left("extensions", "of version 1")},
+		"an empty list counts as no extension":  {rawRequest{attributes: [][]byte{extensionRequest()}}.applyTo, accepted()},
 	})
 }
 
 func TestTokenRequests(t *testing.T) {
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"as a kubelet of plain Kubernetes asks":     {func(*testRequest) {}, accepted()},
-		"one more bootstrap group":                  {withMoreGroups("system:bootstrappers:workers"), accepted()},
-		"an extra group that is no bootstrap group": {withMoreGroups("system:masters"), left("groups", `found "system:authenticated", "system:bootstrappers", "system:masters"`)},
-		"a bootstrap group without a name":          {withMoreGroups("system:bootstrappers:"), left("groups", `"system:bootstrappers:"`)},
-		"only a bootstrap group on top":             {withGroups("system:bootstrappers:workers", authed), left("groups", "expected the groups")},
-		"the group of the authenticated is missing": {func(a *testRequest) { a.Spec.Groups = a.Spec.Groups[:1] }, left("groups", "expected the groups")},
-		"a token id that is too short":              {withUser("system:bootstrap:abcde"), left("user", `"system:bootstrap:<token id>"`)},
-		"a token id that is too long":               {func(a *testRequest) { a.Spec.Username += "g" }, left("user", "expected the user")},
-		"a token id with a bad letter inside":       {withUser("system:bootstrap:ab:def"), left("user", "expected the user")},
-		"a token id with a capital":                 {withUser("system:bootstrap:Abcdef"), left("user", "expected the user")},
-		"another user with six letters":             {withUser("system:bootstrep:abcdef"), left("user", "expected the user")},
-		"a control-plane machine has no other groups with tokens": {func(a *testRequest) {
+		"as requested by a kubelet of plain Kubernetes": {func(*testRequest) {}, accepted()},
+		"one more bootstrap group":                      {withMoreGroups("system:bootstrappers:workers"), accepted()},
+		"an extra group that is not a bootstrap group":  {withMoreGroups("system:masters"), left("groups", `found "system:authenticated", "system:bootstrappers", "system:masters"`)},
+		"a bootstrap group without a name":              {withMoreGroups("system:bootstrappers:"), left("groups", `"system:bootstrappers:"`)},
+		"only a bootstrap group on top":                 {withGroups("system:bootstrappers:workers", authed), left("groups", "expected the groups")},
+		"the group of the authenticated is missing":     {func(a *testRequest) { a.Spec.Groups = a.Spec.Groups[:1] }, left("groups", "expected the groups")},
+		"a token id that is too short":                  {withUser("system:bootstrap:abcde"), left("user", `"system:bootstrap:<token id>"`)},
+		"a token id that is too long":                   {func(a *testRequest) { a.Spec.Username += "g" }, left("user", "expected the user")},
+		"a token id with a bad letter inside":           {withUser("system:bootstrap:ab:def"), left("user", "expected the user")},
+		"a token id with a capital":                     {withUser("system:bootstrap:Abcdef"), left("user", "expected the user")},
+		"another user with six letters":                 {withUser("system:bootstrep:abcdef"), left("user", "expected the user")},
+		"a token user of a control-plane machine needs the same groups": {func(a *testRequest) {
 			a.renameNode("m1")
 			a.Spec.Groups = []string{authed}
 		}, left("groups", "expected the groups")},

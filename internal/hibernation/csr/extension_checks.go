@@ -47,7 +47,7 @@ func requireOnlySubjectAltName(c judgedRequest) string {
 // requireOnlyNamesAndIPs runs after requireOnlySubjectAltName.
 func requireOnlyNamesAndIPs(c judgedRequest) string {
 	const tagDNS, tagIP = 2, 7
-	// crypto/x509 skips the kinds of general names that it does not know, and a signer may not.
+	// crypto/x509 skips unknown kinds of general names, and a signer may not.
 	names, ok := decodeExactly[[]asn1.RawValue](c.parsed.Extensions[0].Value)
 	if !ok || len(names) == 0 {
 		return "expected a list of DNS names and IP addresses in subjectAltName, found an empty or malformed one"
@@ -60,10 +60,10 @@ func requireOnlyNamesAndIPs(c judgedRequest) string {
 	return ""
 }
 
-// requestedExtensions returns the extensions that a request asks for.
+// requestedExtensions returns the extensions of a request.
 func requestedExtensions(der []byte) (extensions []pkix.Extension, problem string) {
-	// crypto/x509 skips attributes that it does not know, further values of those that it knows, and the version; what it
-	// skips could end up in the certificate.
+	// crypto/x509 skips unknown attributes, further values of known ones, and the version. Skipped parts could
+	// end up in the certificate.
 	info, ok := decodeExactly[requestInfo](der)
 	if !ok || info.Version != 0 {
 		return nil, "expected a PKCS #10 request of version 1, found another structure"

@@ -57,7 +57,7 @@ func FuzzJudgeSigned(f *testing.F) {
 		a.Spec.Username, a.Spec.Groups, a.Spec.Usages = user, splitList(groups), someUsages(a.Spec.Usages, usages)
 		der, err := x509.CreateCertificateRequest(nil, &a.template, keys().ed25519)
 		if err != nil {
-			t.Skip("x509 does not write such a request")
+			t.Skip("x509 cannot create such a request")
 		}
 		a.Spec.Request = toPEM(der)
 		compareWithReference(t, &a.CertificateSigningRequest, a.inv)
@@ -71,7 +71,7 @@ func compareWithReference(t *testing.T, req *certificatesv1.CertificateSigningRe
 		t.Errorf("permitted = %t, but the verdict is %+v", want, v)
 	}
 	if v.Reason == "" || v.Rule == "" || v != JudgeRequest(req, inv) {
-		t.Errorf("the verdict %+v says nothing or is not stable", v)
+		t.Errorf("the verdict %+v is empty or not stable", v)
 	}
 }
 

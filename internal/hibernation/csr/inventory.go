@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// spareRequests is how many undecided requests are tolerated beyond one per machine or node.
+	// spareRequests is how many undecided requests are tolerated in addition to one per machine or node.
 	spareRequests = 100
 	// tokenIDLength is the length of the public part of a bootstrap token.
 	tokenIDLength = 6
 )
 
-// KnownMachine is one machine that may ask for node certificates.
+// KnownMachine is one machine that may request node certificates.
 type KnownMachine struct {
-	// NodeName is the node name that the machine may take: the name of its Node, or its InternalDNS address.
-	// It is compared without regard to case or a trailing dot.
+	// NodeName is the node name that the machine may take: the name of its Node, or its InternalDNS address. It
+	// is compared without regard to case or a trailing dot.
 	NodeName string
 	// Addresses are what a serving certificate may name: Hostname, InternalDNS and ExternalDNS
 	// as DNS names; InternalIP, ExternalIP and a Hostname in IP form as IP addresses.
@@ -30,40 +30,44 @@ type KnownMachine struct {
 	ControlPlane bool
 	// Deleting machines get no certificate.
 	Deleting bool
-	// NodeUID is the UID of the Node as recorded before the sleep; "" if unknown.
+	// NodeUID is the UID of the Node as recorded before the hibernation; "" if unknown.
 	NodeUID types.UID
 }
 
-// ExistingNode is a Node object that exists now.
+// ExistingNode is a Node object that exists at present.
 type ExistingNode struct {
 	Name string
 	UID  types.UID
-	// HasReported says that the node has reported since the resume began, so that it needs no client certificate.
+	// HasReported is whether the node has reported since the resume began, so that it needs no client
+	// certificate.
 	HasReported bool
 }
 
-// NodeInventory holds every fact that a verdict rests on, besides the request itself.
+// NodeInventory holds every fact that a verdict depends on, except the request itself.
 type NodeInventory struct {
 	Machines []KnownMachine
 	Nodes    []ExistingNode
-	// Bootstrappers may ask for client certificates; none means that no client request is approved.
+	// Bootstrappers may request client certificates. Without any, no client request is approved.
 	Bootstrappers []BootstrapIdentity
-	// NotBefore is the start of the resume less the clock skew. Requests created earlier are left alone.
-	// Creation times have whole seconds, so the fraction is ignored. While it is zero nothing is approved.
+	// NotBefore is the start of the resume minus the clock skew. Requests created earlier are left pending.
+	// Creation times have whole seconds, so the fraction is ignored. While it is zero, no request is approved.
 	NotBefore time.Time
 	// NotAfter is the end of the time in which requests are approved.
 	NotAfter time.Time
-	// ClientsFrom is from when on client requests are approved; zero means never in this resume.
+	// ClientsFrom is the time from which client requests are approved; zero means never in this resume.
 	ClientsFrom time.Time
 	// Now is the time of judging.
 	Now time.Time
-	// ClockAhead is how far the cluster's clock, which dates requests and approvals, is ahead of the hub's; negative if it is behind.
+	// ClockAhead is how far the cluster's clock, which dates requests and approvals, is ahead of the hub's;
+	// negative if it is behind.
 	ClockAhead time.Duration
 	// LastApprovals are when client requests were last approved in this resume, by node name.
 	LastApprovals map[string]time.Time
-	// SentApprovals are when this process approved requests, by UID, whatever the cluster made of it.
+	// SentApprovals are when this process approved requests, by UID, whether or not the cluster shows the
+	// approval.
 	SentApprovals map[types.UID]time.Time
-	// MaxPending is how many undecided serving requests, and how many approved client requests, JudgeAll tolerates; 0 means 100 more than machines or nodes.
+	// MaxPending is how many undecided serving requests, and how many approved client requests, JudgeAll
+	// tolerates. Zero means 100 more than there are machines or nodes.
 	MaxPending int
 }
 
@@ -74,22 +78,22 @@ func (inv NodeInventory) maxPending() int {
 	return max(len(inv.Machines), len(inv.Nodes)) + spareRequests
 }
 
-// BootstrapIdentity is an identity that may ask for client certificates in the name of a machine.
+// BootstrapIdentity is an identity that may request client certificates in the name of a machine.
 type BootstrapIdentity struct {
 	// User is the exact user name, or with TokenUser the part before the token id.
 	User string
-	// TokenUser says that User is followed by a bootstrap token id: six characters of a-z and 0-9.
+	// TokenUser is whether User is followed by a bootstrap token id: six characters of a-z and 0-9.
 	TokenUser bool
-	// Groups are exactly the groups that the user must have.
+	// Groups are the exact groups that the user must have.
 	Groups []string
 	// ControlPlaneGroups are accepted instead of Groups for control-plane machines; nil means none.
 	ControlPlaneGroups []string
-	// ExtraGroupPrefix allows further groups that start with it and go on; "" allows none.
+	// ExtraGroupPrefix allows further groups that start with it and are longer; "" allows none.
 	ExtraGroupPrefix string
 }
 
-// OpenShiftIdentity is the service account by which OpenShift's new and returning machines ask.
-// The first control-plane machines get their token without the group of all service accounts.
+// OpenShiftIdentity is the service account with which new and returning machines of OpenShift make requests.
+// The token of the first control-plane machines lacks the group of all service accounts.
 func OpenShiftIdentity() BootstrapIdentity {
 	const namespaceGroup = "system:serviceaccounts:openshift-machine-config-operator"
 	return BootstrapIdentity{

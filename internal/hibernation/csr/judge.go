@@ -16,15 +16,15 @@ import (
 
 const (
 	nodeUserPrefix = "system:node:"
-	// ApprovalPause is how long a node has to come up with a certificate before the next of its requests is approved.
+	// ApprovalPause is the time a node has to come up with a certificate before its next request is approved.
 	ApprovalPause = 5 * time.Minute
-	// maxPendingOfNode is several times what a kubelet asks for in an hour.
+	// maxPendingOfNode is several times the number of requests that a kubelet makes in an hour.
 	maxPendingOfNode = 20
-	// recentlyPending is how old a request may be that counts as pending, as with OpenShift's own approver.
+	// recentlyPending is the age up to which a request counts as pending, as with OpenShift's own approver.
 	recentlyPending = time.Hour
 )
 
-// judgedRequest is one request with everything the checks look at.
+// judgedRequest is one request with all inputs of the checks.
 type judgedRequest struct {
 	req      *certificatesv1.CertificateSigningRequest
 	inv      NodeInventory
@@ -41,10 +41,13 @@ type namedCheck struct {
 	failure   func(judgedRequest) string
 }
 
-// JudgeAll judges every request and returns the verdicts sorted by name. Of a node that floods the cluster none is approved, and of
-// serving requests none while more young ones are undecided than inv.MaxPending allows; each verdict says so. New nodes share the identity
-// of their bootstrap token, so client requests count for the node that they would be approved for, and what nobody would approve holds up
-// none. No client request is approved once more than inv.MaxPending were in this resume. Of several for one node only the newest is approved.
+// JudgeAll judges every request and returns the verdicts sorted by name.
+// No request of a node that floods the cluster is approved. No serving request is approved while more recent
+// ones are undecided than inv.MaxPending. The verdicts contain that reason.
+// New nodes share the identity of their bootstrap token, so client requests are counted for the node that they
+// would be approved for, and requests that fail a check block no others. No client request is approved once
+// more than inv.MaxPending were approved in this resume. Of several requests for one node only the newest is
+// approved.
 func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory) []Verdict {
 	verdicts := make([]Verdict, 0, len(reqs))
 	undecided := make([]judgedRequest, 0, len(reqs))
@@ -71,7 +74,8 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 			reason = fmt.Sprintf("expected at most %d approved client requests, found %d: none is approved", inv.maxPending(), approved)
 		}
 		if reason != "" {
-			// Something floods the cluster. To read the requests would be work that an attacker chooses the amount of.
+			// The cluster is being flooded. Parsing the requests would let an attacker choose the amount of
+			// work.
 			verdicts = append(verdicts, c.newVerdict(Retry, "pending-cap", reason))
 			continue
 		}
@@ -88,10 +92,10 @@ func JudgeAll(reqs []certificatesv1.CertificateSigningRequest, inv NodeInventory
 	return verdicts
 }
 
-// pendingRequests is how many young requests of one kind are undecided, by who asks for them or whom they are for.
+// pendingRequests counts the recent undecided requests of one kind, by their requester or by their node.
 type pendingRequests map[string]int
 
-// sumHonest leaves out nodes that flood the cluster: they must not keep others out.
+// sumHonest leaves out nodes that flood the cluster: they must not block others.
 func (p pendingRequests) sumHonest() (total int) {
 	for _, n := range p {
 		if n <= maxPendingOfNode {
@@ -101,12 +105,12 @@ func (p pendingRequests) sumHonest() (total int) {
 	return total
 }
 
-// overflowReason says why a serving request is not even read; empty if it is.
+// overflowReason returns why a serving request is not parsed; empty if it is.
 func (p pendingRequests) overflowReason(c judgedRequest, total int) string {
 	own, most := p[c.req.Spec.Username], c.inv.maxPending()
 	switch {
 	case own > maxPendingOfNode:
-		return fmt.Sprintf("expected at most %d undecided requests of one node, found %d: none of them is approved", maxPendingOfNode, own)
+		return fmt.Sprintf("expected at most %d undecided requests of one node, found %d: no request is approved", maxPendingOfNode, own)
 	case total > most:
 		return fmt.Sprintf("expected at most %d undecided node requests, found %d: none is approved", most, total)
 	default:
@@ -114,13 +118,13 @@ func (p pendingRequests) overflowReason(c judgedRequest, total int) string {
 	}
 }
 
-// withholdFlooded leaves all client requests of a node for which more would be approved than a kubelet sends.
+// withholdFlooded leaves all client requests of a node pending if more would be approved than a kubelet sends.
 func (p pendingRequests) withholdFlooded(verdicts []Verdict) {
 	for i := range verdicts {
 		v := &verdicts[i]
 		if n := p[v.NodeName]; v.Decision == Approve && v.Kind == Client && n > maxPendingOfNode {
 			v.Decision, v.Rule = Retry, "pending-cap"
-			v.Reason = fmt.Sprintf("expected at most %d undecided requests for node %s, found %d: none of them is approved", maxPendingOfNode, quoteBounded(v.NodeName), n)
+			v.Reason = fmt.Sprintf("expected at most %d undecided requests for node %s, found %d: no request is approved", maxPendingOfNode, quoteBounded(v.NodeName), n)
 		}
 	}
 }
@@ -129,13 +133,13 @@ func (c judgedRequest) isYoung() bool {
 	return c.inv.Now.Sub(c.createdAt()) < recentlyPending
 }
 
-// createdAt is by the hub's clock.
+// createdAt returns the time of creation by the hub's clock.
 func (c judgedRequest) createdAt() time.Time {
 	return c.req.CreationTimestamp.Add(-c.inv.ClockAhead)
 }
 
-// findApprovals returns when client requests were last approved in this resume, by node name, and how many. Requests stay
-// for an hour after their approval, so it is known after a restart of the manager too.
+// findApprovals returns when client requests were last approved in this resume, by node name, and how many.
+// Requests remain for an hour after their approval, so this is known after a restart of the manager, too.
 func (inv NodeInventory) findApprovals(reqs []certificatesv1.CertificateSigningRequest) (map[string]time.Time, int) {
 	last, approved := maps.Clone(inv.LastApprovals), 0
 	if last == nil {
@@ -144,7 +148,7 @@ func (inv NodeInventory) findApprovals(reqs []certificatesv1.CertificateSigningR
 	for i := range reqs {
 		c := newJudgedRequest(&reqs[i], inv)
 		at, ok := c.approvedAt()
-		// What was approved before the machines stopped went to a resume that was cancelled.
+		// An approval from before the machines stopped belonged to a resume that was cancelled.
 		if !ok || c.kind != Client || requireCreatedSinceResume(c) != "" || at.Before(inv.ClientsFrom.Truncate(time.Second)) {
 			continue
 		}
@@ -178,7 +182,8 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// keepNewestOfNode leaves all but the newest of a node's approvable client requests: a kubelet waits for its last one.
+// keepNewestOfNode withholds all but the newest of a node's approvable client requests: a kubelet waits only
+// for its last one.
 func keepNewestOfNode(verdicts []Verdict, reqs []certificatesv1.CertificateSigningRequest) {
 	created := map[string]time.Time{}
 	for i := range reqs {
@@ -203,8 +208,8 @@ func keepNewestOfNode(verdicts []Verdict, reqs []certificatesv1.CertificateSigni
 	}
 }
 
-// JudgeRequest judges one request, which must not be nil. The cap on pending requests is left to JudgeAll, which knows the
-// other requests.
+// JudgeRequest judges one request, which must not be nil. The cap on pending requests is applied by JudgeAll,
+// which has the other requests.
 func JudgeRequest(req *certificatesv1.CertificateSigningRequest, inv NodeInventory) Verdict {
 	c := newJudgedRequest(req, inv)
 	if v, failed := c.firstFailure(standingChecks()); failed {
@@ -217,7 +222,7 @@ func newJudgedRequest(req *certificatesv1.CertificateSigningRequest, inv NodeInv
 	return judgedRequest{req: req, inv: inv, kind: kindOf(req.Spec.SignerName)}
 }
 
-// judgeContent judges a request that is undecided, ours and young enough.
+// judgeContent judges a request that is undecided, of a known signer and recent enough.
 func (c judgedRequest) judgeContent() Verdict {
 	parsed, problem := parseRequest(c.req.Spec.Request)
 	if problem != "" {
@@ -256,7 +261,7 @@ func (c judgedRequest) newVerdict(decision Decision, rule, reason string) Verdic
 	return v
 }
 
-// standingChecks need nothing but the object around the request. What they reject is never parsed.
+// standingChecks use only the object around the request. Requests that they reject are never parsed.
 func standingChecks() []namedCheck {
 	return []namedCheck{
 		{"undecided", Skip, requireUndecided},
@@ -271,7 +276,7 @@ func standingChecks() []namedCheck {
 
 func requireOpenWindow(c judgedRequest) string {
 	if c.inv.Now.After(c.inv.NotAfter) {
-		return "expected the resume to be young enough for approvals, found that their time has ended"
+		return "expected a request within the time of approvals, found that the time has ended"
 	}
 	return ""
 }
@@ -286,7 +291,7 @@ func requireNodeOrBootstrapUser(c judgedRequest) string {
 	return ""
 }
 
-// requireNotSent keeps a cluster that takes approvals and shows none from being approved for ever.
+// requireNotSent prevents endless approvals for a cluster that accepts them and does not show them.
 func requireNotSent(c judgedRequest) string {
 	if at, ok := c.inv.SentApprovals[c.req.UID]; ok && c.inv.Now.Sub(at) < ApprovalPause {
 		return fmt.Sprintf("expected the approval that was sent less than %s ago to show, found the request undecided", ApprovalPause)

@@ -23,7 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// runJudged applies each change to a fresh ask and compares what Judge and JudgeAll make of it.
+// runJudged applies each change to a fresh request and compares the verdicts of Judge and JudgeAll.
 func runJudged(t *testing.T, fresh func() *testRequest, cases map[string]judgeCase) {
 	t.Helper()
 	for name, tc := range cases {
@@ -58,23 +58,23 @@ func TestStanding(t *testing.T) {
 		}
 	}
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"already approved":                       {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
-		"denied":                                 {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
-		"failed":                                 {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
-		"the certificate was issued":             {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
-		"a remark by somebody decides nothing":   {condition("Seen"), accepted()},
-		"created before the resume":              {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
-		"created in the second before":           {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
-		"created in the very second":             {created(resumed().Truncate(time.Second)), accepted()},
-		"never created":                          {created(time.Time{}), left("age", "found an older one")},
-		"the time of approvals has ended":        {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "time has ended")},
-		"the last moment of approvals":           {func(a *testRequest) { a.inv.NotAfter = a.inv.Now }, accepted()},
-		"approved a moment ago, and not shown":   {sent(time.Second), retried("sent", "sent less than 5m0s ago")},
-		"approved minutes ago, and not shown":    {sent(ApprovalPause), accepted()},
-		"another request of its name was sent":   {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
-		"nobody knows when the resume started":   {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "found no time")},
-		"an approved request is skipped unread":  {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
-		"a foreign request is left alone unread": {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
+		"already approved":                               {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
+		"denied":                                         {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
+		"failed":                                         {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
+		"the certificate was issued":                     {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
+		"an unknown condition decides nothing":           {condition("Seen"), accepted()},
+		"created before the resume":                      {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
+		"created in the second before":                   {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
+		"created in the second of the start":             {created(resumed().Truncate(time.Second)), accepted()},
+		"never created":                                  {created(time.Time{}), left("age", "found an older one")},
+		"the time of approvals has ended":                {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "time has ended")},
+		"the last moment of approvals":                   {func(a *testRequest) { a.inv.NotAfter = a.inv.Now }, accepted()},
+		"approved a moment ago, and still undecided":     {sent(time.Second), retried("sent", "sent less than 5m0s ago")},
+		"approved minutes ago, and still undecided":      {sent(ApprovalPause), accepted()},
+		"another request of its name was sent":           {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
+		"the start of the resume is unknown":             {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "found no time")},
+		"an approved request is skipped without parsing": {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
+		"a foreign request is left without parsing":      {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
 	})
 }
 
@@ -162,7 +162,7 @@ func TestCapOnPendingRequests(t *testing.T) {
 	hourOld := func(a *testRequest) {
 		a.inv.NotBefore, a.CreationTimestamp = time.Unix(1, 0), metav1.NewTime(a.inv.Now.Add(-2*time.Hour))
 	}
-	limits := regexp.MustCompile(`^expected at most \d+ undecided (node requests, found \d+: none is|requests (of one node|for node "n1"), found \d+: none of them is) approved$`)
+	limits := regexp.MustCompile(`^expected at most \d+ undecided (node requests, found \d+: none is|requests (of one node|for node "n1"), found \d+: no request is) approved$`)
 	bootstrap := func(a *testRequest) { *a = *tokenRequest() }
 	ofOthers := func(n int) []func(*testRequest) {
 		var changes []func(*testRequest)
@@ -184,15 +184,15 @@ func TestCapOnPendingRequests(t *testing.T) {
 		"one more than machines and 100":                    {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
 		"as many as one node may have":                      {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
 		"one more than one node may have":                   {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
-		"a node that floods holds up itself only":           {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"new nodes that flood hold up no serving request":   {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"a node that floods blocks only itself":             {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"new nodes that flood block no serving request":     {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
 		"bad requests count":                                {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"old ones do not count":                             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
-		"decided ones do not count":                         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
-		"foreign ones do not count":                         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"old requests do not count":                         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
+		"decided requests do not count":                     {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
+		"foreign requests do not count":                     {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
 		"requests that do not count keep their own verdict": {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
-		"those of strangers do not count":                   {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"those that wait for hours do not count":            {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
+		"requests of strangers do not count":                {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that wait for hours do not count":         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
 		"no requests at all":                                {maxPending: 3, want: map[Decision]int{}},
 	}
 	for name, tc := range cases {
@@ -252,8 +252,8 @@ func TestReasonsStayShort(t *testing.T) {
 				a.Spec.Groups = append(a.Spec.Groups, fmt.Sprintf("a%02d", i))
 			}
 		}, `"a08", "a09", 42 more`},
-		"a name of just the limit is whole": {withUser(long[:80]), `found "` + long[:80] + `"`},
-		"groups of just the limit are all named": {func(a *testRequest) {
+		"a name at the limit is not cut": {withUser(long[:80]), `found "` + long[:80] + `"`},
+		"groups at the limit are all named": {func(a *testRequest) {
 			a.Spec.Groups = strings.Split("a0 a1 a2 a3 a4 a5 a6 a7 a8 a9", " ")
 		}, `"a8", "a9"`},
 		"control characters are escaped": {withUser("a\nb"), `found "a\nb"`},
@@ -293,7 +293,7 @@ func breakSignature(finished []byte) []byte {
 	return toPEM(der)
 }
 
-// rsaOf writes a public key of that many bits to which nobody has the private part.
+// rsaOf encodes a public key of that many bits without a private key.
 func rsaOf(bits uint) []byte {
 	n := new(big.Int).Lsh(big.NewInt(1), bits-1)
 	return must(x509.MarshalPKIXPublicKey(&rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537}))

@@ -19,7 +19,8 @@ func requireKnownMachine(c judgedRequest) string {
 }
 
 func requireSingleMachine(c judgedRequest) string {
-	// A name may be passed on to a new machine; until the old one is gone it is unclear which of them asks.
+	// A name may be passed on to a new machine. Until the old one is gone, it is uncertain which of them made
+	// the request.
 	if len(c.machines) > 1 {
 		return fmt.Sprintf("expected one machine for node %s, found %d", quoteBounded(c.nodeName), len(c.machines))
 	}
@@ -42,7 +43,7 @@ func requireExistingNode(c judgedRequest) string {
 
 // requireRecordedNode runs after requireExistingNode.
 func requireRecordedNode(c judgedRequest) string {
-	// A Node that was deleted and made anew during the hibernation may belong to another machine.
+	// A Node that was deleted and created again during the hibernation may belong to another machine.
 	recorded, found := c.machines[0].NodeUID, c.inv.Nodes[c.inv.nodeIndex(c.nodeName)].UID
 	if recorded != "" && recorded != found {
 		return fmt.Sprintf("expected node %s with the recorded UID %q, found %q", quoteBounded(c.nodeName), recorded, found)
@@ -88,7 +89,8 @@ func (inv NodeInventory) machinesFor(nodeName string) []KnownMachine {
 }
 
 func (inv NodeInventory) nodeIndex(name string) int {
-	// Unlike machines, nodes are compared exactly: the certificate carries the name of the Node, not a variant of it.
+	// Unlike machines, nodes are compared exactly: the certificate contains the name of the Node, not a variant
+	// of it.
 	return slices.IndexFunc(inv.Nodes, func(n ExistingNode) bool { return n.Name == name })
 }
 
@@ -119,7 +121,7 @@ func (m KnownMachine) ipAddresses() []netip.Addr {
 	return ips
 }
 
-// NormalizeNodeName makes DNS names comparable that differ in case or a trailing dot only.
+// NormalizeNodeName makes DNS names comparable that differ only in case or a trailing dot.
 func NormalizeNodeName(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }

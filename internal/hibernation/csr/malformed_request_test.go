@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// tlv writes one DER element. The tests write DER by hand where crypto/x509 would refuse to.
+// tlv encodes one DER element. The tests encode DER that crypto/x509 refuses to create.
 func tlv(tag byte, parts ...[]byte) []byte {
 	var body []byte
 	for _, part := range parts {
@@ -34,7 +34,7 @@ const (
 	tagOther, tagEmail, tagDNS, tagDirectory, tagURI, tagIP, tagRegisteredID = 0xa0, 0x81, 0x82, 0xa4, 0x86, 0x87, 0x88
 )
 
-// rawRequest describes a request by its raw parts; a nil part takes an ordinary value.
+// rawRequest describes a request by its raw parts; a nil part gets an ordinary value.
 type rawRequest struct {
 	version    []byte
 	spki       []byte
@@ -82,7 +82,7 @@ func (h rawRequest) rewrite(finished []byte) []byte {
 	return toPEM(tlv(tagSequence, info, ecdsaWithSHA256, tlv(tagBits, []byte{0}, signature), h.outerTail))
 }
 
-// applyTo makes the ask carry the hostile request.
+// applyTo replaces the request with the hostile one.
 func (h rawRequest) applyTo(a *testRequest) { a.rewrite = h.rewrite }
 
 func TestRawRequestsAreOrdinaryByDefault(t *testing.T) {

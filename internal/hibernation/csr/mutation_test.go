@@ -19,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mutation is one change that must cost an acceptable request its approval.
+// mutation is one change after which an acceptable request must not be approved.
 type mutation func(*testRequest)
 
-// commonMutations hold for every kind. The part before the colon is the field that changes.
+// commonMutations apply to every kind. The part before the colon is the field that changes.
 func commonMutations() map[string]mutation {
 	condition := func(kind certificatesv1.RequestConditionType) mutation {
 		return func(a *testRequest) {
@@ -172,7 +172,7 @@ func TestEveryBitOfTheRequestCounts(t *testing.T) {
 	}
 }
 
-// TestEverySpecFieldIsAccountedFor fails when the API grows a field that nobody has thought about.
+// TestEverySpecFieldIsAccountedFor fails when the API gets a field without a mutation.
 func TestEverySpecFieldIsAccountedFor(t *testing.T) {
 	ignored := map[string]mutation{
 		"ExpirationSeconds": func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(600)) },
@@ -213,14 +213,14 @@ func extraName(parts ...int) mutation {
 	}
 }
 
-// numberName is an organisation that is no string, which pkix passes over.
+// numberName is an organisation that is not a string, which pkix skips.
 func numberName(a *testRequest) {
 	rdns := append(a.template.Subject.ToRDNSequence(),
 		pkix.RelativeDistinguishedNameSET{{Type: []int{2, 5, 4, 10}, Value: 7}})
 	a.template.RawSubject = must(asn1.Marshal(rdns))
 }
 
-// anothersKey shows a key that did not sign.
+// anothersKey names a key other than the signing one.
 func anothersKey(a *testRequest) {
 	rawRequest{spki: must(x509.MarshalPKIXPublicKey(keys().p384.Public()))}.applyTo(a)
 }

@@ -15,7 +15,7 @@ type certificationRequest struct {
 }
 
 // parseRequest reads exactly one PEM block with exactly one PKCS #10 request.
-// The problems quote neither the data nor the parser, whose errors may repeat what was sent.
+// The returned problems quote neither the data nor the parser's errors, which may repeat the data.
 func parseRequest(data []byte) (parsed *x509.CertificateRequest, problem string) {
 	const blockType = "CERTIFICATE REQUEST"
 	block, _ := pem.Decode(data)
@@ -25,7 +25,7 @@ func parseRequest(data []byte) (parsed *x509.CertificateRequest, problem string)
 	if block.Type != blockType {
 		return nil, "expected a PEM block of type " + blockType + ", found " + quoteBounded(block.Type)
 	}
-	// encoding/pem skips text around the block and headers in it; writing the block again shows whether it did.
+	// encoding/pem skips text around the block and headers in it. Encoding the block again detects both.
 	again := pem.EncodeToMemory(&pem.Block{Type: blockType, Bytes: block.Bytes})
 	if !bytes.Equal(bytes.TrimSpace(again), bytes.TrimSpace(data)) {
 		return nil, "expected nothing but one PEM block in its usual form, found headers, more data or another form"
@@ -46,7 +46,8 @@ func decodeExactly[T any](der []byte) (T, bool) {
 	if _, err := asn1.Unmarshal(der, &value); err != nil {
 		return value, false
 	}
-	// encoding/asn1 skips additional elements at the end of a sequence, so the value is written again and compared.
+	// encoding/asn1 skips additional elements at the end of a sequence, so the value is encoded again and
+	// compared.
 	again, err := asn1.Marshal(value)
 	return value, err == nil && bytes.Equal(again, der)
 }

@@ -18,7 +18,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// isPermitted decides anew, without any function of the package under test. It relies on its callers
+// isPermitted decides independently, without any function of the package under test. It relies on its callers
 // for an undecided request of the right age, and on the inventory of this test.
 func isPermitted(req *certificatesv1.CertificateSigningRequest, inv NodeInventory) bool {
 	block, _ := pem.Decode(req.Spec.Request)
@@ -144,7 +144,7 @@ func ownsName(machine *KnownMachine, name element) bool {
 	return false
 }
 
-// plainAttributes allows nothing, or one extensionRequest whose every extension has two or three parts.
+// plainAttributes allows no attribute, or one extensionRequest whose extensions have two or three parts each.
 func plainAttributes(csr *x509.CertificateRequest) bool {
 	info := elements(csr.RawTBSCertificateRequest)
 	parts := elements(info[0].body)

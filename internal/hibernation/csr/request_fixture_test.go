@@ -32,7 +32,7 @@ const (
 	tokenGroup = "system:bootstrappers"
 )
 
-// keyring holds one key of each sort; making them is the slow part of these tests.
+// keyring holds one key of each sort, because generating keys is the slow part of these tests.
 type keyring struct {
 	p224, p256, p384, p521 *ecdsa.PrivateKey
 	rsa1024, rsa2048       *rsa.PrivateKey
@@ -56,13 +56,13 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-// testRequest is a request in the making: the object, the template of its PKCS #10 request, and the inventory it meets.
+// testRequest builds a request: the object, the template of its PKCS #10 request, and the inventory for judging it.
 type testRequest struct {
 	certificatesv1.CertificateSigningRequest
 	template x509.CertificateRequest
 	key      crypto.Signer
 	inv      NodeInventory
-	// rewrite changes the finished PEM; nil leaves it.
+	// rewrite changes the finished PEM; nil keeps it.
 	rewrite func([]byte) []byte
 }
 
@@ -99,13 +99,13 @@ func newTestRequest(signer string, auth certificatesv1.KeyUsage, user string, gr
 	return a
 }
 
-// tokenRequest is what a kubelet of plain Kubernetes sends after its certificate ran out.
+// tokenRequest is the request of a kubelet of plain Kubernetes after its certificate has expired.
 func tokenRequest() *testRequest {
 	return newTestRequest(certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth,
 		tokenUser, tokenGroup, authed)
 }
 
-// openShiftRequest is the same on OpenShift.
+// openShiftRequest is the same request on OpenShift.
 func openShiftRequest() *testRequest {
 	return newTestRequest(certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.UsageClientAuth,
 		mcoUser, mcoGroup, allSAs, authed)
@@ -119,7 +119,7 @@ func servingRequest() *testRequest {
 	return a
 }
 
-// renameNode makes the request one of another node, n1's addresses excepted.
+// renameNode changes the node of the request, but keeps n1's addresses.
 func (a *testRequest) renameNode(name string) {
 	a.template.Subject.CommonName = "system:node:" + name
 	if a.Spec.SignerName == certificatesv1.KubeletServingSignerName {
@@ -173,7 +173,7 @@ func rewrittenBy(rewrite func([]byte) []byte) func(*testRequest) {
 	return func(a *testRequest) { a.rewrite = rewrite }
 }
 
-// machine returns the machine of node n1 for changing.
+// machine returns the machine of node n1, for changes.
 func (a *testRequest) machine() *KnownMachine { return &a.inv.Machines[0] }
 
 func address(kind corev1.NodeAddressType, value string) corev1.NodeAddress {
@@ -219,14 +219,14 @@ func testInventory() NodeInventory {
 	}
 }
 
-// judgement is the part of a verdict that a case names. Says is a part of the reason.
+// judgement is the part of a verdict that a case compares. Says is a part of the reason.
 type judgement struct {
 	Decision Decision
 	Rule     string
 	Says     string
 }
 
-// judgeCase is one case: a change to an acceptable ask, and what becomes of it.
+// judgeCase is one case: a change to an acceptable request, and the verdict.
 type judgeCase struct {
 	change func(*testRequest)
 	want   judgement

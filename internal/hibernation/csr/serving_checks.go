@@ -8,8 +8,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 )
 
-// servingChecks are for the certificate that a kubelet serves its own API with. The node asks for itself and may name
-// nothing but the addresses of its own machine.
+// servingChecks judge requests for the certificate of the kubelet's own API. The node makes the request itself
+// and may name only the addresses of its own machine.
 func servingChecks() []namedCheck {
 	return []namedCheck{
 		{"groups", Leave, requireNodeGroups},
@@ -34,7 +34,7 @@ func servingChecks() []namedCheck {
 // requireNodeGroups requires exactly the groups of a kubelet.
 func requireNodeGroups(c judgedRequest) string {
 	expected := []string{nodesGroup, "system:authenticated"}
-	// A superset would do for the signer, but a node with a further group is no plain kubelet.
+	// The signer would accept a superset, but a node with a further group is no plain kubelet.
 	if !sameSet(c.req.Spec.Groups, expected) {
 		return fmt.Sprintf("expected the groups %s, found %s", quoteSorted(expected), quoteSorted(c.req.Spec.Groups))
 	}

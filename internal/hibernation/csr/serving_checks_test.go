@@ -39,13 +39,13 @@ func TestServingRequests(t *testing.T) {
 		"an empty node name":        {ofNode(""), left("common-name", `found "system:node:"`)},
 		"a bad signature":           {rewrittenBy(breakSignature), left("signature", "does not verify")},
 		"crossed with client":       {withSigner(certificatesv1.KubeAPIServerClientKubeletSignerName), left("user", "expected the user")},
-		"a signer of somebody else": {withSigner("example.com/serving"), left("signer", `found "example.com/serving"`)},
+		"a foreign signer":          {withSigner("example.com/serving"), left("signer", `found "example.com/serving"`)},
 		"the user is another node": {
 			withUser("system:node:n2"),
 			left("user", `expected the user "system:node:n1" as in the common name, found "system:node:n2"`),
 		},
 		"the common name is another node": {withCommonName("system:node:n2"), left("user", `found "system:node:n1"`)},
-		"the bootstrapper asks for it":    {withUser(mcoUser), left("user", "expected the user")},
+		"the user is a bootstrapper":      {withUser(mcoUser), left("user", "expected the user")},
 		"one group":                       {withGroups(nodes), left("groups", `found "system:nodes"`)},
 		"not authenticated": {
 			withGroups(nodes, "x"),
@@ -57,7 +57,7 @@ func TestServingRequests(t *testing.T) {
 		"another organisation":  {withOrganizations("x"), left("subject", `found "x"`)},
 		"an e-mail address":     {withEmail, left("names", "found an e-mail address")},
 		"a URI":                 {func(a *testRequest) { a.template.URIs = []*url.URL{{Scheme: "spiffe", Host: "x"}} }, left("names", "found a URI")},
-		"another kind of name, which x509 passes over": {
+		"another kind of name, which x509 skips": {
 			rawRequest{attributes: [][]byte{extensionRequest(
 				altNames(tlv(tagDNS, []byte("n1")), tlv(tagOther, oid(1, 3, 9999), tlv(tagOther, []byte{0x05, 0x00}))))}}.applyTo,
 			left("names", "found a name of kind 0"),
@@ -86,7 +86,7 @@ func TestServingRequests(t *testing.T) {
 		}, left("own-addresses", `found "10.0.0.2", "n2"`)},
 		"a wildcard":                            {withDNSNames("*.example.com"), left("own-addresses", `"*.example.com"`)},
 		"a name that is an internal IP address": {withDNSNames("10.0.0.1"), left("own-addresses", `"10.0.0.1"`)},
-		"an address of a kind that proves nothing": {func(a *testRequest) {
+		"an address of a kind that is no proof": {func(a *testRequest) {
 			a.machine().Addresses = append(a.machine().Addresses, address("Alias", "alias"))
 			a.template.DNSNames = []string{"alias"}
 		}, left("own-addresses", `"alias"`)},
@@ -104,23 +104,23 @@ func TestServingRequests(t *testing.T) {
 		"IPv4 mapped in the machine": {func(a *testRequest) { a.machine().Addresses[3].Address = "::ffff:10.0.0.1" }, accepted()},
 		"IPv4 mapped in the request": {rawRequest{attributes: [][]byte{extensionRequest(
 			altNames(tlv(tagIP, net.ParseIP("10.0.0.1").To16())))}}.applyTo, accepted()},
-		"a lone dot is no name":   {withDNSNames("."), left("own-addresses", `"."`)},
-		"client auth added":       {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "digital signature", "server auth"`)},
-		"client auth instead":     {func(a *testRequest) { a.Spec.Usages[1] = certificatesv1.UsageClientAuth }, left("usages", "expected the usages")},
-		"all four usages":         {withMoreUsages(certificatesv1.UsageClientAuth, certificatesv1.UsageKeyEncipherment), left("usages", "expected the usages")},
-		"a very long life":        {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
-		"RSA with 1024 bits":      {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
-		"RSA with 2048 bits":      {signedBy(keys().rsa2048), accepted()},
-		"the machine is deleted":  {ofNode("leaving"), left("deleting", "found it being deleted")},
-		"the node was made anew":  {ofNode("replaced"), left("node-uid", `found "uid-new"`)},
-		"CA:true":                 {withCA, left("extensions", `found "2.5.29.19", "subjectAltName"`)},
-		"an unknown extension":    {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1", "subjectAltName"`)},
-		"only another extension":  {rawRequest{attributes: [][]byte{extensionRequest(extension(oid(2, 5, 29, 15), []byte{5, 0}))}}.applyTo, left("extensions", `found "2.5.29.15"`)},
-		"a challenge password":    {rawRequest{attributes: [][]byte{goodSAN(), challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
-		"the attribute twice":     {rawRequest{attributes: [][]byte{goodSAN(), extensionRequest()}}.applyTo, left("extensions", "once")},
-		"a second value":          {rawRequest{attributes: [][]byte{twoValues()}}.applyTo, left("extensions", "with one value")},
-		"an attribute of no form": {rawRequest{attributes: [][]byte{{0x05, 0x00}}}.applyTo, left("extensions", "found others")},
-		"no DER in the extension request": {
+		"a lone dot is not a name":   {withDNSNames("."), left("own-addresses", `"."`)},
+		"client auth added":          {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "digital signature", "server auth"`)},
+		"client auth instead":        {func(a *testRequest) { a.Spec.Usages[1] = certificatesv1.UsageClientAuth }, left("usages", "expected the usages")},
+		"all four usages":            {withMoreUsages(certificatesv1.UsageClientAuth, certificatesv1.UsageKeyEncipherment), left("usages", "expected the usages")},
+		"a very long validity":       {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
+		"RSA with 1024 bits":         {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
+		"RSA with 2048 bits":         {signedBy(keys().rsa2048), accepted()},
+		"the machine is deleted":     {ofNode("leaving"), left("deleting", "found it being deleted")},
+		"the node was created again": {ofNode("replaced"), left("node-uid", `found "uid-new"`)},
+		"CA:true":                    {withCA, left("extensions", `found "2.5.29.19", "subjectAltName"`)},
+		"an unknown extension":       {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1", "subjectAltName"`)},
+		"only another extension":     {rawRequest{attributes: [][]byte{extensionRequest(extension(oid(2, 5, 29, 15), []byte{5, 0}))}}.applyTo, left("extensions", `found "2.5.29.15"`)},
+		"a challenge password":       {rawRequest{attributes: [][]byte{goodSAN(), challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
+		"the attribute twice":        {rawRequest{attributes: [][]byte{goodSAN(), extensionRequest()}}.applyTo, left("extensions", "once")},
+		"a second value":             {rawRequest{attributes: [][]byte{twoValues()}}.applyTo, left("extensions", "with one value")},
+		"a malformed attribute":      {rawRequest{attributes: [][]byte{{0x05, 0x00}}}.applyTo, left("extensions", "found others")},
+		"an extension request that is not DER": {
 			rawRequest{attributes: [][]byte{looseExtensions()}}.applyTo,
 			left("extensions", "expected a list of extensions in extensionRequest"),
 		},
@@ -137,14 +137,14 @@ func challengePassword() []byte {
 	return tlv(tagSequence, oid(1, 2, 840, 113549, 1, 9, 7), tlv(tagSet, tlv(0x0c, []byte("word"))))
 }
 
-// twoValues hides further extensions in a second value, which x509 passes over.
+// twoValues hides further extensions in a second value, which x509 skips.
 func twoValues() []byte {
 	san := tlv(tagSequence, altNames(tlv(tagDNS, []byte("n1"))))
 	more := tlv(tagSequence, altNames(tlv(tagDNS, []byte("n2"))))
 	return tlv(tagSequence, oid(1, 2, 840, 113549, 1, 9, 14), tlv(tagSet, san, more))
 }
 
-// looseExtensions has an element after the value of an extension, which encoding/asn1 passes over.
+// looseExtensions has an element after the value of an extension, which encoding/asn1 skips.
 func looseExtensions() []byte {
 	san := tlv(tagSequence, oid(2, 5, 29, 17), tlv(tagOctets, tlv(tagSequence, tlv(tagDNS, []byte("n1")))), []byte{0x05, 0x00})
 	return extensionRequest(san)

@@ -4,22 +4,22 @@ package csr
 
 import "k8s.io/apimachinery/pkg/types"
 
-// Decision is what to do with a request.
+// Decision is the decision on a request.
 type Decision string
 
-// The decisions. There is none for denying.
+// The decisions. Requests are never denied.
 const (
 	// Approve is for a request that passed every check.
 	Approve Decision = "Approve"
-	// Leave is for a request of others, or one that is rejected; it stays pending.
+	// Leave is for a request of another signer, or one that is rejected; it stays pending.
 	Leave Decision = "Leave"
-	// Retry is for a request for which facts are missing; it is judged again with a newer inventory.
+	// Retry is for a request that lacks facts; it is judged again with a newer inventory.
 	Retry Decision = "Retry"
 	// Skip is for a request that is approved, denied, failed or issued.
 	Skip Decision = "Skip"
 )
 
-// CertificateKind is the kind of certificate that a request asks for.
+// CertificateKind is the kind of the requested certificate.
 type CertificateKind string
 
 // The kinds. A request of any other signer has the kind "".
@@ -28,7 +28,7 @@ const (
 	Serving CertificateKind = "serving"
 )
 
-// Verdict is the answer for one request.
+// Verdict is the result for one request.
 type Verdict struct {
 	// Name is the name of the request, and UID its identity.
 	Name     string
@@ -36,10 +36,10 @@ type Verdict struct {
 	Decision Decision
 	// Rule names the check that decided, or "accepted".
 	Rule string
-	// Reason says what was expected and what was found. It is stable and bounded, and holds no key material.
+	// Reason describes what was expected and found. It is stable and bounded, and contains no key material.
 	Reason string
-	// NodeName is the node that the request names, if a machine of the inventory may take it; else "".
-	// Only with Approve has the requester shown any right to it.
+	// NodeName is the node that the request names, if a machine of the inventory may take it; else "". Only
+	// with Approve has the requester proved a right to it.
 	NodeName string
 	Kind     CertificateKind
 }

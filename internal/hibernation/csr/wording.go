@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// A request may be large and is written by whoever asks; a reason stays short.
+	// A request may be large and its author is untrusted; a reason stays short.
 	maxQuotedBytes = 80
 	maxListed      = 10
 )
@@ -37,7 +37,7 @@ func quoteSorted[S ~string](values []S) string {
 	return strings.Join(words, ", ")
 }
 
-// sameSet reports whether both hold the same values, in any order; a value given twice counts twice.
+// sameSet reports whether both hold the same values, in any order. A repeated value counts each time.
 func sameSet[S ~string](a, b []S) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package targetcluster is a client of the API server of a cluster that hibernates or resumes: it probes it, lists nodes and
-// certificate requests, and approves. The server belongs to a user of the hub and may be hostile, so every look has a deadline
-// and budgets of bytes, pages and items. A connection ends with the first error and with each wake-up: after a hibernation nothing of
-// the old ones can be trusted.
+// Package targetcluster is a client of the API server of a cluster that hibernates or resumes. It probes the
+// server, lists nodes and certificate requests, and approves requests.
+// The server belongs to a user of the hub and may be hostile, so every poll has a deadline and budgets of
+// bytes, pages and items. A connection ends with the first error and with each resume: connections from before
+// a hibernation cannot be trusted.
 //
-// Reading order: pool.go (what passes call) → client.go (one connection) → list_items.go (budgets) → nodes.go, requests.go, machines.go,
-// survey.go.
+// Reading order: pool.go (called by passes) → client.go (one connection) → server_override.go → list_items.go
+// (budgets) → nodes.go, requests.go, machines.go, survey.go.
 package targetcluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,43 +29,46 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/stopcheck"
 )
 
 const (
-	// LookTimeout bounds everything that is read from a cluster in one pass.
+	// LookTimeout bounds all reads of a cluster in one pass.
 	LookTimeout    = 10 * time.Second
 	connectTimeout = 4 * time.Second
 	callTimeout    = 5 * time.Second
-	// idleTimeout is how long a connection stays that nobody uses: most clusters that run are looked at every ten minutes.
+	// idleTimeout is how long an unused connection is kept. Most running clusters are polled every ten minutes.
 	idleTimeout = 30 * time.Second
-	// maxPageBytes and maxLookBytes are for 5,000 nodes, the most that Kubernetes supports, of 20 KiB each.
+	// maxPageBytes and maxLookBytes allow for 5,000 nodes, the maximum that Kubernetes supports, of 20 KiB
+	// each.
 	maxPageBytes = 16 << 20
 	maxLookBytes = 128 << 20
-	// maxProbeBytes bounds answers that nobody reads.
+	// maxProbeBytes bounds answers that are discarded.
 	maxProbeBytes = 64 << 10
 )
 
-// Dialer makes connections to clusters by kubeconfigs that users of the hub write.
+// Dialer connects to clusters by kubeconfigs that users of the hub write.
 type Dialer struct {
-	// AllowInsecure takes kubeconfigs with plain http, unverified certificates, a proxy of their own or impersonation.
+	// AllowInsecure permits kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
 	AllowInsecure bool
 	// Endpoints may be dialled although their addresses are link-local.
 	Endpoints egress.Endpoints
 }
 
-// ClusterClient is a connection to one cluster, with the budgets of one look.
+// ClusterClient is a connection to one cluster, with the budgets of one poll.
 type ClusterClient struct {
 	rest      *rest.RESTClient
 	config    *rest.Config
 	transport *http.Transport
 	wrapped   http.RoundTripper
 	date      *firstDate
-	// callTimeout bounds each call with its answer.
+	// callTimeout bounds each request including its answer.
 	callTimeout time.Duration
 }
 
-// firstDate keeps what the server's first answer says the time is, and when the first certificate expires that it was verified by.
+// firstDate keeps the time of the server's first answer, and the earliest expiry of the certificates that
+// verified it.
 type firstDate struct {
 	http.RoundTripper
 	once         sync.Once
@@ -84,17 +89,17 @@ func (d *firstDate) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// FirstDate is the time of the server's first answer by its own clock; zero if it has not said so.
+// FirstDate returns the time of the server's first answer by its own clock; zero if the answer had none.
 func (c *ClusterClient) FirstDate() time.Time { return c.date.date }
 
-// Dial prepares the connection that a kubeconfig describes; nothing is sent yet.
-func (d Dialer) Dial(kubeconfig []byte) (*ClusterClient, error) {
-	cfg, err := d.loadKubeconfig(kubeconfig)
+// Dial prepares the connection that a kubeconfig and an override of its server describe. It sends nothing yet.
+func (d Dialer) Dial(kubeconfig []byte, override hibernation.ServerOverride) (*ClusterClient, error) {
+	cfg, err := d.loadKubeconfig(kubeconfig, override)
 	if err != nil {
 		return nil, err
 	}
-	// A pass makes few calls, and its deadline shall not be spent in a client-side rate limiter. Warnings of the server would
-	// go to the manager's log.
+	// A pass makes few requests, and its deadline must not be spent in a client-side rate limiter. Warnings of
+	// the server would be written to the manager's log.
 	cfg.QPS, cfg.WarningHandler, cfg.UserAgent = -1, rest.NoWarnings{}, buildinfo.UserAgent("torpor")
 	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	tls, err := rest.TLSConfigFor(cfg)
@@ -105,11 +110,16 @@ func (d Dialer) Dial(kubeconfig []byte) (*ClusterClient, error) {
 	if proxy == nil {
 		proxy = utilnet.NewProxierWithNoProxyCIDR(http.ProxyFromEnvironment)
 	}
-	// client-go caches the transports that it makes itself and shares them between clients of the same configuration, so a
-	// connection from before the hibernation could be used again and hang until its timeout.
+	dial := (&net.Dialer{Timeout: connectTimeout, Control: d.Endpoints.ControlDial}).DialContext
+	if override.Address != "" {
+		// A proxy would resolve the name of the URL, and would be dialled at the address of the API server.
+		proxy, dial = nil, dialAddress(dial, override.Address)
+	}
+	// client-go caches its own transports and shares them between clients of the same configuration. A
+	// connection from before the hibernation could then be used again and hang until its timeout.
 	transport := &http.Transport{
 		TLSClientConfig: tls, ForceAttemptHTTP2: true, TLSHandshakeTimeout: connectTimeout, Proxy: proxy,
-		DialContext: (&net.Dialer{Timeout: connectTimeout, Control: d.Endpoints.ControlDial}).DialContext, IdleConnTimeout: idleTimeout,
+		DialContext: dial, IdleConnTimeout: idleTimeout,
 	}
 	egress.BoundTransport(transport)
 	wrapped, err := rest.HTTPWrappersForConfig(cfg, transport)
@@ -119,7 +129,7 @@ func (d Dialer) Dial(kubeconfig []byte) (*ClusterClient, error) {
 	return (&ClusterClient{config: cfg, transport: transport, wrapped: wrapped, callTimeout: callTimeout}).renew()
 }
 
-// renew returns the same connection with budgets of its own.
+// renew returns the same connection with new budgets.
 func (c *ClusterClient) renew() (*ClusterClient, error) {
 	next := *c
 	next.date = &firstDate{RoundTripper: c.wrapped}
@@ -131,14 +141,15 @@ func (c *ClusterClient) renew() (*ClusterClient, error) {
 	return &next, nil
 }
 
-// loadKubeconfig reads a kubeconfig and refuses what would let its author reach more than the cluster.
-func (d Dialer) loadKubeconfig(kubeconfig []byte) (*rest.Config, error) {
+// loadKubeconfig reads a kubeconfig and refuses settings by which its author, or the author of the override,
+// could reach more than the cluster.
+func (d Dialer) loadKubeconfig(kubeconfig []byte, override hibernation.ServerOverride) (*rest.Config, error) {
 	if len(kubeconfig) > maxKubeconfigBytes {
 		return nil, errUnreadable
 	}
 	raw, err := clientcmd.Load(kubeconfig)
 	if err != nil {
-		// The parser's own words may quote the kubeconfig, and with it a key.
+		// The parser's error may quote the kubeconfig, and with it a key.
 		return nil, errUnreadable
 	}
 	if err := refuseForeign(raw); err != nil {
@@ -153,11 +164,14 @@ func (d Dialer) loadKubeconfig(kubeconfig []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, errUnreadable
 	}
+	if err := d.overrideServer(cfg, override); err != nil {
+		return nil, err
+	}
 	server, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
 		return nil, errUnreadable
 	}
-	return cfg, d.Endpoints.CheckHost(server.Hostname())
+	return cfg, d.Endpoints.CheckHost(cmp.Or(override.Address, server.Hostname()))
 }
 
 // Close closes the connections.
@@ -168,17 +182,17 @@ func (c *ClusterClient) Probe(ctx context.Context) error {
 	return c.discardAnswer(ctx, c.rest.Get().AbsPath("/readyz"))
 }
 
-// discardAnswer sends a request of whose answer only the status matters.
+// discardAnswer sends a request, discards the body of the answer, and returns an error unless the request succeeds.
 func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
-	// A server that asks to come back later is asked again by the next pass.
+	// If the server asks to retry later, the next pass retries.
 	body, err := request.MaxRetries(0).Stream(ctx)
 	if err != nil {
 		return fmt.Errorf("ask the server: %w", err)
 	}
 	defer func() { _ = body.Close() }()
-	// An answer of one byte more than allowed is too large.
+	// One byte more than allowed is read to detect a too large answer.
 	n, err := io.Copy(io.Discard, io.LimitReader(body, maxProbeBytes+1))
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
@@ -192,11 +206,11 @@ func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request
 // versionPath is served by OpenShift.
 const versionPath = "/apis/config.openshift.io/v1/clusterversions/version"
 
-// maxVersionBytes is far more than a version needs, because it is written into the status.
+// maxVersionBytes is far more than a version needs. It is bounded because the version is written to the status.
 const maxVersionBytes = 256
 
-// ReadVersion returns the version that an OpenShift cluster is at or goes to; false if the cluster is none. A version that may not be
-// read is empty.
+// ReadVersion returns the current or desired version of an OpenShift cluster; false if the cluster is not an
+// OpenShift cluster. A version that the user may not read is empty.
 func (c *ClusterClient) ReadVersion(ctx context.Context) (version string, isOpenShift bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()

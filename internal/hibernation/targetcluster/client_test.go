@@ -24,9 +24,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/hibernation"
 )
 
-// kubeconfig is a complete one with a token, edited.
+// kubeconfig returns a complete kubeconfig with a token, edited.
 func kubeconfig(t *testing.T, server string, edit func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, *clientcmdapi.Config)) []byte {
 	t.Helper()
 	cluster, user, c := &clientcmdapi.Cluster{Server: server}, &clientcmdapi.AuthInfo{Token: "t0ken"}, clientcmdapi.NewConfig()
@@ -69,7 +70,7 @@ func TestDialRefuses(t *testing.T) {
 		"plain http":                    {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
 		"no scheme":                     {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
 		"a server that is not verified": {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
-		"a proxy of its own":            {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errInsecure},
+		"a proxy":                       {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errInsecure},
 		"impersonation":                 {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
 		"impersonation of a group": {func(_ *cluster, u *user, _ *config) {
 			u.Impersonate, u.ImpersonateGroups = "x", []string{"system:masters"}
@@ -77,15 +78,15 @@ func TestDialRefuses(t *testing.T) {
 		"a metadata service":            {func(c *cluster, _ *user, _ *config) { c.Server = "https://169.254.169.254" }, egress.ErrAddressDenied},
 		"no server":                     {func(c *cluster, _ *user, _ *config) { c.Server = "" }, errUnreadable},
 		"a context that does not exist": {func(_ *cluster, _ *user, c *config) { c.CurrentContext = "y" }, errUnreadable},
-		"an authority that is none":     {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
+		"a malformed authority":         {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
 		"a certificate without its key": {func(_ *cluster, u *user, _ *config) { u.ClientCertificateData = []byte("garbage") }, errUnreadable},
 		"nothing at all":                {func(_ *cluster, _ *user, c *config) { *c = *clientcmdapi.NewConfig() }, errUnreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := (Dialer{}).Dial(kubeconfig(t, server, row.edit)); !errors.Is(err, row.want) {
+			if _, err := (Dialer{}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{}); !errors.Is(err, row.want) {
 				t.Errorf("found %v, want %v", err, row.want)
 			}
-			if c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server, row.edit)); errors.Is(row.want, errInsecure) && err != nil {
+			if c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{}); errors.Is(row.want, errInsecure) && err != nil {
 				t.Errorf("found %v, want it to be allowed on request", err)
 			} else if c != nil {
 				c.Close()
@@ -94,10 +95,10 @@ func TestDialRefuses(t *testing.T) {
 	}
 	for name, data := range map[string]string{
 		"no text": "", "no YAML": "{{{", "another kind": `{"apiVersion":"v1","kind":"Secret"}`,
-		"a kubeconfig larger than any": strings.Repeat("# comment\n", 20_000),
+		"a kubeconfig beyond the size limit": strings.Repeat("# comment\n", 20_000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := (Dialer{}).Dial([]byte(data)); !errors.Is(err, errUnreadable) {
+			if _, err := (Dialer{}).Dial([]byte(data), hibernation.ServerOverride{}); !errors.Is(err, errUnreadable) {
 				t.Errorf("found %v, want %v", err, errUnreadable)
 			}
 		})
@@ -122,7 +123,7 @@ func TestDescribeError(t *testing.T) {
 		"an error of the server":       {k8serrors.NewInternalError(errors.New("etcd is gone")), "the server answers with 500"},
 		"anything else":                {errors.New("read tcp 127.0.0.1:5->127.0.0.1:6: reset"), "the connection fails"},
 		"a kubeconfig that is refused": {errForeign, errForeign.Error()},
-		"a kubeconfig that is none":    {errUnreadable, errUnreadable.Error()},
+		"an unreadable kubeconfig":     {errUnreadable, errUnreadable.Error()},
 		"an answer that is too large":  {egress.ErrAnswerTooLarge, egress.ErrAnswerTooLarge.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +142,7 @@ func (timeoutError) Error() string   { return "i/o timeout" }
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
 
-// TestDescribeErrorOfRealConnections is Describe with the errors of real connections.
+// TestDescribeErrorOfRealConnections describes the errors of real connections.
 func TestDescribeErrorOfRealConnections(t *testing.T) {
 	answer := func(status int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
@@ -153,18 +154,18 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 		server  string
 		want    string
 	}{
-		"a server that is ready":         {handler: answer(http.StatusOK), trust: true},
-		"a server that is not ready":     {handler: answer(http.StatusInternalServerError), trust: true, want: "the server answers with 500"},
-		"a server that refuses":          {handler: answer(http.StatusUnauthorized), trust: true, want: "the server refuses the credentials of the kubeconfig (401)"},
-		"a server that redirects":        {handler: answer(http.StatusFound), trust: true, want: "the server answers with a redirect (302), which is not followed"},
-		"a server of somebody else":      {handler: answer(http.StatusOK), want: "the server's certificate is not signed by the authority in the kubeconfig"},
-		"a server that has gone":         {handler: answer(http.StatusOK), closed: true, want: "the connection is refused"},
-		"a server under another name":    {handler: answer(http.StatusOK), trust: true, server: "another.example", want: "the server's certificate is for another name"},
-		"a server that hangs up at once": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, trust: true, want: "the connection fails"},
+		"a server that is ready":                      {handler: answer(http.StatusOK), trust: true},
+		"a server that is not ready":                  {handler: answer(http.StatusInternalServerError), trust: true, want: "the server answers with 500"},
+		"a server that refuses":                       {handler: answer(http.StatusUnauthorized), trust: true, want: "the server refuses the credentials of the kubeconfig (401)"},
+		"a server that redirects":                     {handler: answer(http.StatusFound), trust: true, want: "the server answers with a redirect (302), which is not followed"},
+		"a server with a foreign certificate":         {handler: answer(http.StatusOK), want: "the server's certificate is not signed by the authority in the kubeconfig"},
+		"a server that has gone":                      {handler: answer(http.StatusOK), closed: true, want: "the connection is refused"},
+		"a server under another name":                 {handler: answer(http.StatusOK), trust: true, server: "another.example", want: "the server's certificate is for another name"},
+		"a server that closes the connection at once": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, trust: true, want: "the connection fails"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(row.handler)
-			server.Config.ErrorLog = log.New(io.Discard, "", 0) // It is meant to be refused.
+			server.Config.ErrorLog = log.New(io.Discard, "", 0) // Clients refuse the connection on purpose.
 			server.StartTLS()
 			defer server.Close()
 			c, err := (Dialer{}).Dial(kubeconfig(t, server.URL, func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo, _ *clientcmdapi.Config) {
@@ -172,7 +173,7 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 				if row.trust {
 					c.CertificateAuthorityData = encodeCertificate(server.Certificate())
 				}
-			}))
+			}), hibernation.ServerOverride{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +192,7 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 	}
 }
 
-// TestListsHaveAllPages gives two pages of everything, as an API server with many objects does.
+// TestListsHaveAllPages serves every list in two pages, as an API server with many objects does.
 func TestListsHaveAllPages(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("limit") == "" {
@@ -217,7 +218,7 @@ func TestListsHaveAllPages(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
+	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil), hibernation.ServerOverride{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,26 +26,28 @@ import (
 const (
 	nodesPath = "/api/v1/nodes"
 	podsPath  = "/api/v1/pods"
-	// podsOfNodes are those that may still run.
+	// podsOfNodes selects scheduled pods that may still run.
 	podsOfNodes = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-	// maxDrainedPods is how many pods are kept of a look; others are seen once those are gone.
+	// maxDrainedPods is the number of pods that are kept from one poll. Further pods are read once those are
+	// gone.
 	maxDrainedPods = 500
-	// drainPause is the least time between two attempts.
+	// drainPause is the shortest time between two attempts.
 	drainPause = 2 * time.Second
-	// drainTime is how much of a look is spent on changing nodes and evicting pods.
+	// drainTime is the part of a poll that is spent on changing nodes and evicting pods.
 	drainTime = 5 * time.Second
-	// maxKeptPods is how many pods are told that budgets have kept.
+	// maxKeptPods is the number of pods kept by budgets that are reported.
 	maxKeptPods = 100
-	// maxRefusals is how many names are kept of what the cluster refuses for good.
+	// maxRefusals is the number of names of permanently refused nodes and pods that are kept.
 	maxRefusals = 2 * maxDrainedPods
-	// refusalMemory is for how long what was refused in one attempt counts in the next ones: not all have their turn in each.
+	// refusalMemory is how long a refusal of one attempt is kept for the next ones, because not every pod is
+	// tried in each attempt.
 	refusalMemory = time.Minute
 )
 
-// errEnoughPods ends a list of which enough was read.
+// errEnoughPods ends a list once enough pods were read.
 var errEnoughPods = errors.New("enough pods were read")
 
-// Drain is what is to be done to nodes and pods of a cluster.
+// Drain holds the changes that are wanted of nodes and pods of a cluster.
 type Drain struct {
 	Cordon, Uncordon []hibernation.NodeVersion
 	Evict            []hibernation.ObservedPod
@@ -53,17 +55,17 @@ type Drain struct {
 
 func (d Drain) isEmpty() bool { return len(d.Cordon)+len(d.Uncordon)+len(d.Evict) == 0 }
 
-// DrainResult is what became of a Drain.
+// DrainResult is the result of a Drain.
 type DrainResult struct {
 	At time.Time
-	// Kept are names of pods that PodDisruptionBudgets have kept.
+	// Kept are the names of pods whose eviction was prevented by PodDisruptionBudgets.
 	Kept []string
-	// Refused are the names of nodes and pods of which the cluster has said for good that these credentials may not change them.
+	// Refused are the names of nodes and pods that these credentials are permanently not allowed to change.
 	Refused map[string]bool
 	Err     error
 }
 
-// noteRefusal keeps a name; of more than so many nothing is kept.
+// noteRefusal keeps a name, up to the limit.
 func (r *DrainResult) noteRefusal(name string) {
 	if r.Refused == nil {
 		r.Refused = map[string]bool{}
@@ -73,7 +75,7 @@ func (r *DrainResult) noteRefusal(name string) {
 	}
 }
 
-// noteEarlier keeps what an attempt a moment ago was refused.
+// noteEarlier keeps the refusals of a recent attempt.
 func (r *DrainResult) noteEarlier(last DrainResult) {
 	if r.At.Sub(last.At) > refusalMemory {
 		return
@@ -83,8 +85,8 @@ func (r *DrainResult) noteEarlier(last DrainResult) {
 	}
 }
 
-// ListWorkerPods returns the pods of nodes that are not of the control plane, without those of DaemonSets and those that only their node
-// knows of.
+// ListWorkerPods returns the pods of nodes outside the control plane, without pods of DaemonSets and static
+// pods.
 func (c *ClusterClient) ListWorkerPods(ctx context.Context, nodes []hibernation.ObservedNode) (hibernation.WorkerPods, error) {
 	isWorker := map[string]bool{}
 	for _, n := range nodes {
@@ -109,7 +111,7 @@ func (c *ClusterClient) ListWorkerPods(ctx context.Context, nodes []hibernation.
 	return found, nil
 }
 
-// decodePod reads the few fields of a Pod that matter; false for one that goes with its node.
+// decodePod reads the few relevant fields of a Pod; false for a pod that stops with its node.
 func decodePod(item []byte) (pod hibernation.ObservedPod, isDrained bool, err error) {
 	var p struct {
 		Metadata struct {
@@ -148,7 +150,8 @@ func decodePod(item []byte) (pod hibernation.ObservedPod, isDrained bool, err er
 
 func isNameOfPath(name string) bool { return len(validation.NameIsDNSSubdomain(name, false)) == 0 }
 
-// drain changes nodes and evicts pods for as long as there is time. Pods are tried in turn, so that those that budgets keep hold up no others.
+// drain changes nodes and evicts pods within its time budget. Pods are tried in turn, so pods that budgets keep
+// do not delay others.
 func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Time) {
 	if j.toDrain.isEmpty() {
 		return
@@ -172,7 +175,7 @@ func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Tim
 	}
 	for _, p := range inTurn(j.toDrain.Evict, j.lastEvicted) {
 		if ctx.Err() != nil {
-			return // The rest has its turn in the next look.
+			return // The rest is tried in the next poll.
 		}
 		err := client.evictPod(ctx, p)
 		j.lastEvicted = NameOfPod(p)
@@ -186,10 +189,10 @@ func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Tim
 	}
 }
 
-// NameOfPod is how a pod is called among the nodes and pods of a DrainResult.
+// NameOfPod returns the name of a pod among the nodes and pods of a DrainResult.
 func NameOfPod(p hibernation.ObservedPod) string { return p.Namespace + "/" + p.Name }
 
-// inTurn returns pods by their names, those first that come after one.
+// inTurn returns the pods sorted by name, beginning after the given one.
 func inTurn(pods []hibernation.ObservedPod, last string) []hibernation.ObservedPod {
 	sorted := slices.SortedFunc(slices.Values(pods), func(a, b hibernation.ObservedPod) int { return cmp.Compare(NameOfPod(a), NameOfPod(b)) })
 	first := slices.IndexFunc(sorted, func(p hibernation.ObservedPod) bool { return strings.Compare(NameOfPod(p), last) > 0 })
@@ -199,8 +202,8 @@ func inTurn(pods []hibernation.ObservedPod, last string) []hibernation.ObservedP
 	return slices.Concat(sorted[first:], sorted[:first])
 }
 
-// setCordon marks a node that it cordons, and unmarks it. With the version that was seen, the API server refuses with a conflict if somebody
-// has changed the node since.
+// setCordon cordons a node and marks it, or removes both. It sends the observed resource version, so the API
+// server refuses with a conflict if the node has changed in between.
 func (c *ClusterClient) setCordon(ctx context.Context, n hibernation.NodeVersion, isCordoned bool) error {
 	if !isNameOfPath(n.Name) {
 		return errMalformed
@@ -222,7 +225,7 @@ func (c *ClusterClient) setCordon(ctx context.Context, n hibernation.NodeVersion
 	return nil
 }
 
-// evictPod asks for an eviction of the pod that was seen; one that is gone is no error.
+// evictPod requests the eviction of the observed pod. It is no error if the pod is gone.
 func (c *ClusterClient) evictPod(ctx context.Context, p hibernation.ObservedPod) error {
 	eviction, err := json.Marshal(policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},

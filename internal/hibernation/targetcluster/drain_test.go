@@ -35,15 +35,15 @@ func TestDecodePod(t *testing.T) {
 		isDrained bool
 		err       error
 	}{
-		"a pod of a ReplicaSet":                {build(ownedBy("ReplicaSet", true)), web, true, nil},
-		"a pod that is being deleted":          {build(ownedBy("ReplicaSet", true) + `,"deletionTimestamp":"2026-01-02T03:04:05Z"`), leaving, true, nil},
-		"a pod of nobody":                      {build(""), bare, true, nil},
-		"a pod that somebody owns but no more": {build(ownedBy("Backup", false)), bare, true, nil},
-		"a pod of a DaemonSet":                 {build(ownedBy("DaemonSet", true)), web, false, nil},
-		"a pod that only its node knows of":    {build(`,"annotations":{"kubernetes.io/config.mirror":"x"}`), bare, false, nil},
-		"a name that is a path":                {`{"metadata":{"namespace":"shop","name":"../../nodes/n1","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
-		"a namespace that is none":             {`{"metadata":{"namespace":"","name":"web-0","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
-		"no pod at all":                        {`7`, hibernation.ObservedPod{}, false, errMalformed},
+		"a pod of a ReplicaSet":                          {build(ownedBy("ReplicaSet", true)), web, true, nil},
+		"a pod that is being deleted":                    {build(ownedBy("ReplicaSet", true) + `,"deletionTimestamp":"2026-01-02T03:04:05Z"`), leaving, true, nil},
+		"a pod without an owner":                         {build(""), bare, true, nil},
+		"a pod with an owner that is not its controller": {build(ownedBy("Backup", false)), bare, true, nil},
+		"a pod of a DaemonSet":                           {build(ownedBy("DaemonSet", true)), web, false, nil},
+		"a static pod":                                   {build(`,"annotations":{"kubernetes.io/config.mirror":"x"}`), bare, false, nil},
+		"a name that is a path":                          {`{"metadata":{"namespace":"shop","name":"../../nodes/n1","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
+		"a malformed namespace":                          {`{"metadata":{"namespace":"","name":"web-0","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
+		"an item that is not a pod":                      {`7`, hibernation.ObservedPod{}, false, errMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, isDrained, err := decodePod([]byte(row.item))
@@ -54,7 +54,7 @@ func TestDecodePod(t *testing.T) {
 	}
 }
 
-// drainServer counts what it is asked for, and keeps pods by a budget or refuses them.
+// drainServer records its requests, and keeps pods by a budget or refuses to evict them.
 func drainServer(t *testing.T, pods int) (client *ClusterClient, asked func() []string) {
 	t.Helper()
 	var requests []string
@@ -86,7 +86,7 @@ func drainServer(t *testing.T, pods int) (client *ClusterClient, asked func() []
 		}
 	}))
 	t.Cleanup(server.Close)
-	client, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
+	client, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil), hibernation.ServerOverride{})
 	must(t, err)
 	t.Cleanup(client.Close)
 	return client, func() []string {
@@ -95,7 +95,8 @@ func drainServer(t *testing.T, pods int) (client *ClusterClient, asked func() []
 	}
 }
 
-// forbidden is what an API server says whose authorizer refuses, or has not read all roles; whose webhook denies; and of a namespace that is being deleted.
+// forbidden returns the message of a refusal: by the authorizer, with incomplete roles, by a webhook, or for a
+// namespace that is being deleted.
 func forbidden(path string) string {
 	message, cause := `pods \"x\" is forbidden: User \"u\" cannot create resource \"pods/eviction\" in API group \"\" in the namespace \"shop\"`, ""
 	switch {
@@ -166,7 +167,7 @@ func TestADrainSaysWhatTheClusterRefusesForGood(t *testing.T) {
 	job.drain(t.Context(), client, time.Unix(1, 0))
 	want := map[string]bool{"refused": true, "shop/refused-0": true, "shop/refused-1": true}
 	if diff := cmp.Diff(want, job.drained.Refused); diff != "" || len(asked()) != 9 {
-		t.Errorf("refused for good (-want +got):\n%s", diff)
+		t.Errorf("refused permanently (-want +got):\n%s", diff)
 	}
 	if text := DescribeError(job.drained.Err); text != "the kubeconfig's user may not do this (403)" {
 		t.Errorf("expected that the user may not, found %q", text)

@@ -19,13 +19,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
-// IsTooCostly reports whether a server used up what one look at it may cost, so that it is looked at less often.
+// IsTooCostly reports whether a server used up the budget of a poll. It is polled less often then.
 func IsTooCostly(err error) bool {
 	return errors.Is(err, egress.ErrAnswerTooLarge) || errors.Is(err, errTooManyItems) || errors.Is(err, errTooManyNodes) ||
 		errors.Is(err, errTooMuchToKeep)
 }
 
-// IsLasting reports whether an error is none of a server that only starts.
+// IsLasting reports whether an error does not come from a server that is merely starting.
 func IsLasting(err error) bool {
 	if _, ok := errors.AsType[*KubeconfigError](err); ok {
 		return true
@@ -35,8 +35,17 @@ func IsLasting(err error) bool {
 	return findOwnError(err) != nil || isUntrusted || k8serrors.IsUnauthorized(err) || ok && isRedirect(status.Status().Code)
 }
 
-// IsRefusedForGood reports whether a server has refused what these credentials may not do, and will. One whose roles are not all there yet
-// names what is missing, a webhook may let the next request pass, and what is in a namespace that is being deleted goes by itself.
+// IsKubeconfigRefused reports whether no connection was made because of the kubeconfig or the override of its
+// server.
+func IsKubeconfigRefused(err error) bool {
+	_, isMissing := errors.AsType[*KubeconfigError](err)
+	return isMissing || errors.Is(err, errUnreadable) || errors.Is(err, errForeign) || errors.Is(err, errInsecure) ||
+		errors.Is(err, errInsecureOverride) || errors.Is(err, errUnverifiedOverride)
+}
+
+// IsRefusedForGood reports whether a server has permanently refused an action of these credentials. A server
+// whose roles are not complete yet names the missing ones, a webhook may accept the next request, and objects
+// in a namespace that is being deleted disappear anyway.
 func IsRefusedForGood(err error) bool {
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
 	if !ok || !k8serrors.IsForbidden(err) || k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
@@ -50,11 +59,12 @@ func isRedirect(code int32) bool {
 	return code >= http.StatusMultipleChoices && code < http.StatusBadRequest
 }
 
-// findOwnError returns the error of this package that says why a server or its kubeconfig is refused, nil if none does.
+// findOwnError returns the error of this package that explains why a server or its kubeconfig is refused; nil
+// if there is none.
 func findOwnError(err error) error {
 	for _, known := range []error{
-		errUnreadable, errForeign, errInsecure, errTooManyItems, errTooManyNodes, errTooMuchToKeep, errMalformed, egress.ErrAnswerTooLarge,
-		egress.ErrAddressDenied,
+		errUnreadable, errForeign, errInsecure, errInsecureOverride, errUnverifiedOverride, errTooManyItems, errTooManyNodes, errTooMuchToKeep,
+		errMalformed, egress.ErrAnswerTooLarge, egress.ErrAddressDenied,
 	} {
 		if errors.Is(err, known) {
 			return known
@@ -63,8 +73,8 @@ func findOwnError(err error) error {
 	return nil
 }
 
-// DescribeError says in stable words why a cluster cannot be reached: no ports, no times, no request ids, because the text
-// is shown in a condition and compared with the last one.
+// DescribeError describes in stable text why a cluster cannot be reached. It contains no ports, times or
+// request ids, because the text is shown in a condition and compared with the previous one.
 func DescribeError(err error) string {
 	if missing, ok := errors.AsType[*KubeconfigError](err); ok {
 		return missing.Message

@@ -21,9 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/hibernation"
 )
 
-// repeatUntilRefused writes a text until the reader has gone or so many bytes are written.
+// repeatUntilRefused writes a text until the reader has gone, or up to a number of bytes.
 func repeatUntilRefused(w io.Writer, text string, atMost int) {
 	text = strings.Repeat(text, 1+(64<<10)/len(text))
 	for sent := 0; sent < atMost; sent += len(text) {
@@ -33,7 +34,7 @@ func repeatUntilRefused(w io.Writer, text string, atMost int) {
 	}
 }
 
-// TestHostileAnswersAreCut asks servers that try to use up the memory or the time of whoever asks.
+// TestHostileAnswersAreCut calls servers that try to use up the memory or the time of the client.
 func TestHostileAnswersAreCut(t *testing.T) {
 	const muchMore, maxHeapGrowth = 400 << 20, 64 << 20
 	var bomb bytes.Buffer
@@ -58,7 +59,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		ask    func(*ClusterClient) error
 		want   error
 	}{
-		"a compressed answer that becomes a thousand times as much": {func(w http.ResponseWriter) {
+		"a compressed answer that grows a thousandfold": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(bomb.Bytes())
 		}, probe, egress.ErrAnswerTooLarge},
@@ -106,7 +107,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"endless pages": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
 		}, listNodes, errTooManyItems},
-		"nodes of many addresses": {func(w http.ResponseWriter) { // As leases they are harmless, and in one page.
+		"nodes of many addresses": {func(w http.ResponseWriter) { // They are decoded as leases, too, which are harmless, and fit into one page.
 			node := `,{"status":{"addresses":[{}` + strings.Repeat(",{}", 20_000) + `]}}`
 			_, _ = io.WriteString(w, `{"items":[{}`+strings.Repeat(node, 250)+`]}`)
 		}, listNodes, errTooManyNodes},
@@ -119,10 +120,10 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			_, _ = io.WriteString(w, `{"items":[`+pod)
 			repeatUntilRefused(w, ","+pod, muchMore)
 		}, listPods, errTooManyItems},
-		"no list at all":       {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
-		"items that are none":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
-		"half a list":          {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},
-		"an item that is none": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[7]}`) }, listNodes, errMalformed},
+		"an answer that is not a list":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
+		"malformed items":               {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
+		"half a list":                   {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},
+		"an item that is not an object": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[7]}`) }, listNodes, errMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialHostile(t, row.answer)
@@ -140,21 +141,21 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}
 }
 
-// dialHostile returns a client of a server that has one answer.
+// dialHostile returns a client of a server that always gives the same answer.
 func dialHostile(t *testing.T, answer func(http.ResponseWriter)) *ClusterClient {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
 	t.Cleanup(server.Close)
-	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
+	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil), hibernation.ServerOverride{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	c.callTimeout = time.Minute // On a busy machine the time of a call ends before its bytes do.
+	c.callTimeout = time.Minute // On a busy machine the timeout of a call would end before its byte budget.
 	return c
 }
 
-// TestHostileListsAreNotKept asks servers whose lists are within the budgets of bytes and become many times as much when they are decoded.
+// TestHostileListsAreNotKept calls servers whose lists are within the byte budgets and grow many times when decoded.
 func TestHostileListsAreNotKept(t *testing.T) {
 	const maxKept = 16 << 20
 	requests := func(c *ClusterClient) (any, error) { return c.ListRequests(t.Context()) }
@@ -175,7 +176,7 @@ func TestHostileListsAreNotKept(t *testing.T) {
 		"requests of many groups":                         {request(`,"groups":`+list(`""`, 21_000), ""), 100, requests, nil},
 		"requests of many usages":                         {request(`,"usages":`+list(`""`, 21_000), ""), 100, requests, nil},
 		"many requests of as many conditions as are kept": {request("", `"conditions":`+list("{}", maxRequestElements)), maxItems, requests, errTooMuchToKeep},
-		"Machines of many addresses":                      {`{"status":{"addresses":` + list("{}", 21_000) + `}}`, 100, machines, nil},
+		"Machines with many addresses":                    {`{"status":{"addresses":` + list("{}", 21_000) + `}}`, 100, machines, nil},
 		"many Machines of as many addresses as are kept":  {`{"status":{"addresses":` + list("{}", maxMachineAddresses) + `}}`, maxItems, machines, errTooMuchToKeep},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +204,7 @@ func TestHostileListsAreNotKept(t *testing.T) {
 	}
 }
 
-// TestCredentialsStayWithTheServer redirects to another host.
+// TestCredentialsStayWithTheServer redirects a client to another host.
 func TestCredentialsStayWithTheServer(t *testing.T) {
 	var strangers atomic.Int32
 	stranger := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strangers.Add(1) }))
@@ -212,7 +213,7 @@ func TestCredentialsStayWithTheServer(t *testing.T) {
 		http.Redirect(w, r, strings.Replace(stranger.URL, "127.0.0.1", "localhost", 1), http.StatusTemporaryRedirect)
 	}))
 	defer server.Close()
-	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
+	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil), hibernation.ServerOverride{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,9 +229,9 @@ func TestCredentialsStayWithTheServer(t *testing.T) {
 	}
 }
 
-// TestResolvedAddressesAreChecked dials a name that leads to a metadata service.
+// TestResolvedAddressesAreChecked dials a name that resolves to a metadata service.
 func TestResolvedAddressesAreChecked(t *testing.T) {
-	c, err := (Dialer{}).Dial(kubeconfig(t, "https://harmless.example.com", nil))
+	c, err := (Dialer{}).Dial(kubeconfig(t, "https://harmless.example.com", nil), hibernation.ServerOverride{})
 	if err != nil {
 		t.Fatal(err)
 	}

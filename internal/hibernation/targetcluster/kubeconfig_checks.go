@@ -17,12 +17,16 @@ var (
 	errForeign    = errors.New("the kubeconfig refers to files, programs or plugins; expected certificates, keys or tokens embedded in it")
 	errInsecure   = errors.New("the kubeconfig uses plain http, insecure-skip-tls-verify, proxy-url or impersonation; " +
 		"expected https with a verified certificate, or a manager with --allow-insecure-target-clusters")
+	errInsecureOverride = errors.New("spec.controlPlaneConfig.apiURLOverride uses plain http; " +
+		"expected https, or a manager with --allow-insecure-target-clusters")
+	errUnverifiedOverride = errors.New("expected certificate-authority-data or tls-server-name in the kubeconfig of a cluster with " +
+		"spec.controlPlaneConfig.apiURLOverride, found neither, so that any public certificate would be accepted; add one of them, or remove the override")
 )
 
-// refuseForeign refuses what would run programs or read files of this machine: the kubeconfig comes from a Secret that a
-// user of the hub may write.
+// refuseForeign refuses settings that would run programs or read files of the manager's host: the kubeconfig
+// comes from a Secret that a user of the hub may write.
 func refuseForeign(c *clientcmdapi.Config) error {
-	// Every entry is looked at, so that what is refused does not depend on the current context.
+	// Every entry is checked, so the result does not depend on the current context.
 	for _, a := range c.AuthInfos {
 		if a.Exec != nil || a.AuthProvider != nil || a.TokenFile != "" || a.ClientCertificate != "" || a.ClientKey != "" {
 			return errForeign
@@ -36,7 +40,8 @@ func refuseForeign(c *clientcmdapi.Config) error {
 	return nil
 }
 
-// refuseInsecure refuses what would show credentials to others on the way, or send them through another server.
+// refuseInsecure refuses settings that would expose credentials on the network, or send them through another
+// server.
 func refuseInsecure(c *clientcmdapi.Config) error {
 	for _, cluster := range c.Clusters {
 		isHTTPS := strings.HasPrefix(strings.ToLower(cluster.Server), "https://")

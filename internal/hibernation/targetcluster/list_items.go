@@ -17,7 +17,7 @@ import (
 
 const (
 	pageSize = 500
-	// maxPages and maxItems bound one list; 5,000 nodes, the most that Kubernetes supports, are ten pages.
+	// maxPages and maxItems bound one list. 5,000 nodes, the maximum that Kubernetes supports, are ten pages.
 	maxPages = 40
 	maxItems = 10_000
 	// maxItemBytes is more than etcd stores of one object, in JSON.
@@ -28,17 +28,17 @@ const (
 
 var (
 	errTooManyItems = errors.New("the server's list has more pages or items than allowed")
-	errTooManyNodes = errors.New("the server has more nodes than can be written down")
-	// errTooMuchToKeep is of lists whose elements grow when they are decoded.
-	errTooMuchToKeep = errors.New("the server's list has more in its items than can be kept")
-	errMalformed     = errors.New("the server's answer is not a list of Kubernetes")
+	errTooManyNodes = errors.New("the server has more nodes than a record can hold")
+	// errTooMuchToKeep is the error of lists whose elements grow when they are decoded.
+	errTooMuchToKeep = errors.New("the items of the server's list need more memory than allowed")
+	errMalformed     = errors.New("the server's answer is not a Kubernetes list")
 )
 
-// listQuery is what is asked for of a list; a selector chooses by labels, and fields do by what the API server compares.
+// listQuery describes a list request: its path, its label selector and its field selector.
 type listQuery struct{ path, selector, fields string }
 
-// listItems calls visit with each item of a list as it arrives. At most one undecoded item is held at any time, so a list
-// costs what visit keeps of it.
+// listItems calls visit with each item of a list as it arrives. It holds at most one undecoded item at any
+// time, so the memory of a list is what visit keeps.
 func (c *ClusterClient) listItems(ctx context.Context, path string, visit func(item []byte) error) error {
 	return c.listSelected(ctx, listQuery{path: path}, visit)
 }
@@ -64,7 +64,7 @@ func (c *ClusterClient) listSelected(ctx context.Context, q listQuery, visit fun
 func (c *ClusterClient) readPage(ctx context.Context, q listQuery, from string, visit func(item []byte) error) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
-	// A server that asks to come back later is asked again by the next pass.
+	// If the server asks to retry later, the next pass retries.
 	request := c.rest.Get().AbsPath(q.path).Param("limit", strconv.Itoa(pageSize)).MaxRetries(0)
 	if q.selector != "" {
 		request = request.Param("labelSelector", q.selector)
@@ -161,7 +161,7 @@ func (p *pageReader) readItems(visit func(item []byte) error) error {
 	return p.expectToken(']')
 }
 
-// hasMore needs a budget too, because it skips white space.
+// hasMore needs a budget, too, because it skips white space.
 func (p *pageReader) hasMore() bool {
 	p.left = maxItemBytes
 	return p.decoder.More()
@@ -182,7 +182,7 @@ func (p *pageReader) expectToken(want json.Delim) error {
 	return malformedUnlessBroken(err)
 }
 
-// malformedUnlessBroken keeps errors of the connection and of budgets, whose causes matter to the user.
+// malformedUnlessBroken keeps errors of the connection and of budgets, because their causes matter to the user.
 func malformedUnlessBroken(err error) error {
 	_, isSyntax := errors.AsType[*json.SyntaxError](err)
 	switch {
@@ -195,7 +195,7 @@ func malformedUnlessBroken(err error) error {
 	}
 }
 
-// objectMetadata is what is read of an object's metadata.
+// objectMetadata holds the fields that are read of an object's metadata.
 type objectMetadata struct {
 	Name              string            `json:"name"`
 	UID               string            `json:"uid"`
@@ -205,7 +205,7 @@ type objectMetadata struct {
 	Labels            map[string]string `json:"labels"`
 }
 
-// decodeInnerList reads a list inside an item; one that is longer than any honest one is an error.
+// decodeInnerList reads a list inside an item. A list that is longer than any plausible one is an error.
 func decodeInnerList[T any](raw json.RawMessage) ([]T, error) {
 	if len(raw) > maxListBytes {
 		return nil, egress.ErrAnswerTooLarge

@@ -22,31 +22,32 @@ import (
 const (
 	machineGroup = "machine.openshift.io"
 	machinesPath = "/apis/" + machineGroup + "/v1beta1/namespaces/openshift-machine-api/machines"
-	// machineConfigPath is served by OpenShift also where it has no Machines.
+	// machineConfigPath is served by OpenShift even without Machines.
 	machineConfigPath = "/apis/machineconfiguration.openshift.io"
 	// roleLabel marks the control-plane Machines of OpenShift.
 	roleLabel  = "machine.openshift.io/cluster-api-machine-role"
 	roleMaster = "master"
 	// interruptibleLabel marks the Machines of spot machines.
 	interruptibleLabel = "machine.openshift.io/interruptible-instance"
-	// withoutDrainAnnotation spares a node that is gone from being drained.
+	// withoutDrainAnnotation skips the drain of a node that is gone.
 	withoutDrainAnnotation = "machine.openshift.io/exclude-node-draining"
-	// maxInstanceIDBytes is what the record of a hibernation allows.
+	// maxInstanceIDBytes is the limit of the record of a hibernation.
 	maxInstanceIDBytes = 64
-	// maxMachineAddresses is several times what clouds tell of a machine; one with more takes no node.
+	// maxMachineAddresses is several times what clouds list for a machine. A Machine with more is not matched
+	// to a node.
 	maxMachineAddresses = 64
-	// maxMachinesBytes bounds what is kept of all Machines: 5,000 of a dozen addresses and more.
+	// maxMachinesBytes bounds the memory of all Machines: 5,000 Machines with at least a dozen addresses each.
 	maxMachinesBytes = 16 << 20
-	// machineOverhead is more than what is of a fixed size in memory.
+	// machineOverhead is more than the fixed size of a Machine in memory.
 	machineOverhead = 256
 )
 
 // Machines are the OpenShift Machines of a cluster.
 type Machines struct {
 	Known []csr.KnownMachine
-	// Replaceable are those of spot machines of which the cluster makes new ones once they are deleted.
+	// Replaceable are the Machines of spot machines that the cluster replaces when they are deleted.
 	Replaceable []hibernation.ReplaceableMachine
-	// IsOpenShift says that the cluster is of OpenShift, with or without Machines.
+	// IsOpenShift is whether the cluster is an OpenShift cluster, with or without Machines.
 	IsOpenShift bool
 }
 
@@ -73,21 +74,21 @@ func (c *ClusterClient) ListMachines(ctx context.Context) (Machines, error) {
 	case err == nil:
 		return Machines{IsOpenShift: true}, nil
 	case !k8serrors.IsNotFound(err):
-		return Machines{}, fmt.Errorf("look for OpenShift: %w", err)
+		return Machines{}, fmt.Errorf("find out whether the cluster runs OpenShift: %w", err)
 	}
 	return Machines{}, nil
 }
 
-// decodedMachine is what matters of a Machine.
+// decodedMachine holds the relevant fields of a Machine.
 type decodedMachine struct {
 	known csr.KnownMachine
-	// instance is the machine at the cloud, by its name there; empty while the Machine has none.
+	// instance is the cloud's name of the machine; empty while the Machine has none.
 	instance string
-	// replaceable is nil if nobody would make a new one.
+	// replaceable is nil if no controller would replace the Machine.
 	replaceable *hibernation.ReplaceableMachine
 }
 
-// sizeOfMachine returns at most how many bytes a Machine takes in memory.
+// sizeOfMachine returns an upper bound of a Machine's memory.
 func sizeOfMachine(m decodedMachine) int {
 	size := machineOverhead + len(m.known.NodeName) + len(m.instance)
 	if m.replaceable != nil {
@@ -107,7 +108,7 @@ func knownMachines(all []decodedMachine) []csr.KnownMachine {
 	return known
 }
 
-// replaceableMachines leaves out what two Machines claim to be.
+// replaceableMachines leaves out machines that two Machines claim.
 func replaceableMachines(all []decodedMachine) []hibernation.ReplaceableMachine {
 	claims := map[string]int{}
 	for _, m := range all {
@@ -122,7 +123,7 @@ func replaceableMachines(all []decodedMachine) []hibernation.ReplaceableMachine 
 	return replaceable
 }
 
-// machineFields are the few fields of a Machine that matter.
+// machineFields are the few relevant fields of a Machine.
 type machineFields struct {
 	Metadata struct {
 		objectMetadata
@@ -140,7 +141,7 @@ type machineFields struct {
 	} `json:"status"`
 }
 
-// decodeMachine reads what matters of a Machine; one that does not look like a Machine takes no node.
+// decodeMachine reads the relevant fields of a Machine. A malformed Machine is not matched to a node.
 func decodeMachine(item []byte) decodedMachine {
 	var fields machineFields
 	if err := json.Unmarshal(item, &fields); err != nil {
@@ -149,7 +150,7 @@ func decodeMachine(item []byte) decodedMachine {
 	return decodedMachine{known: fields.known(), instance: instanceOf(fields.Spec.ProviderID), replaceable: fields.replaceable()}
 }
 
-// instanceOf reads the only form of an id of which machines are terminated.
+// instanceOf reads the only form of an id for which machines are terminated.
 func instanceOf(providerID string) string {
 	place, isAWS := strings.CutPrefix(providerID, "aws:///")
 	_, id, hasZone := strings.Cut(place, "/")
@@ -159,8 +160,8 @@ func instanceOf(providerID string) string {
 	return id
 }
 
-// replaceable returns nil for a Machine whose machine must not be terminated: it is not of a spot machine, of the control plane, not of a
-// MachineSet that makes a new one, or goes already.
+// replaceable returns nil for a Machine whose machine must not be terminated: it is not a spot machine, is part
+// of the control plane, has no MachineSet that would replace it, or is being deleted already.
 func (f machineFields) replaceable() *hibernation.ReplaceableMachine {
 	_, isSpot := f.Metadata.Labels[interruptibleLabel]
 	m := hibernation.ReplaceableMachine{ID: instanceOf(f.Spec.ProviderID), Name: f.Metadata.Name, UID: f.Metadata.UID}
@@ -191,7 +192,8 @@ func (f machineFields) known() csr.KnownMachine {
 		m.NodeName = f.Status.NodeRef.Name
 		return m
 	}
-	// A Machine whose node has not joined yet has no reference; on AWS the node will be named after the internal DNS name.
+	// A Machine whose node has not joined yet has no reference. On AWS the node will be named after the
+	// internal DNS name.
 	for _, a := range addresses {
 		if a.Type == corev1.NodeInternalDNS {
 			m.NodeName = a.Address
@@ -200,9 +202,11 @@ func (f machineFields) known() csr.KnownMachine {
 	return m
 }
 
-// ReplaceMachine deletes a Machine, so that its MachineSet makes a new one. One that is gone, or another one of its name, is no error.
+// ReplaceMachine deletes a Machine, so that its MachineSet creates a new one. It is no error if the Machine is
+// gone or was replaced.
 func (c *ClusterClient) ReplaceMachine(ctx context.Context, m hibernation.ReplaceableMachine) error {
-	// With the UID that was judged, the API server refuses with a conflict if the Machine was replaced since.
+	// With the UID of the judged Machine, the API server refuses with a conflict if the Machine was replaced in
+	// between.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": m.UID, "annotations": map[string]string{withoutDrainAnnotation: "true"}}})
 	if err != nil {
 		return fmt.Errorf("write annotation: %w", err)

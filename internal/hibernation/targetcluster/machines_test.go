@@ -28,7 +28,7 @@ func TestDecodeMachine(t *testing.T) {
 			map[string]any{"status": map[string]any{"nodeRef": map[string]any{"kind": "Node", "name": "worker-0"}, "addresses": []any{internalDNS, internalIP}}},
 			csr.KnownMachine{NodeName: "worker-0", Addresses: both},
 		},
-		"a machine without a node takes the one of its internal name": {
+		"a machine without a node takes the name of its internal DNS name": {
 			map[string]any{"status": map[string]any{"addresses": []any{internalDNS, internalIP}}},
 			csr.KnownMachine{NodeName: "ip-10-0-0-1.ec2.internal", Addresses: both},
 		},
@@ -51,10 +51,10 @@ func TestDecodeMachine(t *testing.T) {
 			csr.KnownMachine{NodeName: "worker-0", Deleting: true},
 		},
 		"a machine without a status takes no node":     {map[string]any{}, csr.KnownMachine{}},
-		"what does not look like one takes no node":    {map[string]any{"status": "fine"}, csr.KnownMachine{}},
-		"a reference that is none takes no node":       {map[string]any{"status": map[string]any{"nodeRef": "worker-0", "addresses": []any{internalDNS}}}, csr.KnownMachine{}},
-		"addresses that are none take no node":         {map[string]any{"status": map[string]any{"addresses": "10.0.0.1"}}, csr.KnownMachine{}},
-		"an external name is no name of a node":        {map[string]any{"status": map[string]any{"addresses": []any{map[string]any{"type": "ExternalDNS", "address": "a.b"}}}}, csr.KnownMachine{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalDNS, Address: "a.b"}}}},
+		"a malformed Machine takes no node":            {map[string]any{"status": "fine"}, csr.KnownMachine{}},
+		"a malformed reference takes no node":          {map[string]any{"status": map[string]any{"nodeRef": "worker-0", "addresses": []any{internalDNS}}}, csr.KnownMachine{}},
+		"malformed addresses take no node":             {map[string]any{"status": map[string]any{"addresses": "10.0.0.1"}}, csr.KnownMachine{}},
+		"an external name is not used as a node name":  {map[string]any{"status": map[string]any{"addresses": []any{map[string]any{"type": "ExternalDNS", "address": "a.b"}}}}, csr.KnownMachine{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalDNS, Address: "a.b"}}}},
 		"an empty reference does not fall back to DNS": {map[string]any{"status": map[string]any{"nodeRef": map[string]any{}, "addresses": []any{internalDNS}}}, csr.KnownMachine{Addresses: both[:1]}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,19 +91,19 @@ func TestOnlyMachinesThatAreMadeAnewAreReplaceable(t *testing.T) {
 		t.Errorf("expected %+v, found %+v", want, got)
 	}
 	for name, change := range map[string]func(metadata, spec map[string]any){
-		"no spot machine":              func(m, _ map[string]any) { m["labels"] = map[string]any{} },
+		"not a spot machine":           func(m, _ map[string]any) { m["labels"] = map[string]any{} },
 		"of the control plane":         func(m, _ map[string]any) { m["labels"] = map[string]any{interruptibleLabel: "", roleLabel: roleMaster} },
 		"being deleted":                func(m, _ map[string]any) { m["deletionTimestamp"] = "2026-07-01T12:00:00Z" },
 		"without an owner":             func(m, _ map[string]any) { delete(m, "ownerReferences") },
 		"of another kind of owner":     func(m, _ map[string]any) { owner(m)["kind"] = "Machine" },
 		"of an owner in another group": func(m, _ map[string]any) { owner(m)["apiVersion"] = "apps/v1" },
 		"of an owner without control":  func(m, _ map[string]any) { owner(m)["controller"] = false },
-		"owners that are none":         func(m, _ map[string]any) { m["ownerReferences"] = "workers" },
+		"malformed owners":             func(m, _ map[string]any) { m["ownerReferences"] = "workers" },
 		"without a machine":            func(_, s map[string]any) { delete(s, "providerID") },
 		"at another cloud":             func(_, s map[string]any) { s["providerID"] = "gce:///eu-central-1a/i-0" },
 		"without a zone":               func(_, s map[string]any) { s["providerID"] = "aws:///i-0" },
 		"with more than an id":         func(_, s map[string]any) { s["providerID"] = "aws:///eu-central-1a/i-0/x" },
-		"with an id longer than any":   func(_, s map[string]any) { s["providerID"] = "aws:///a/" + strings.Repeat("i", maxInstanceIDBytes+1) },
+		"with an id beyond the limit":  func(_, s map[string]any) { s["providerID"] = "aws:///a/" + strings.Repeat("i", maxInstanceIDBytes+1) },
 		"with a name that is a path":   func(m, _ map[string]any) { m["name"] = "../../nodes/worker-0" },
 		"without a UID":                func(m, _ map[string]any) { delete(m, "uid") },
 	} {

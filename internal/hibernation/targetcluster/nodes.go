@@ -17,16 +17,16 @@ import (
 
 const controlPlaneRole = "node-role.kubernetes.io/control-plane"
 
-// masterRole is the same in older releases, OpenShift 4.11 and before among them.
+// masterRole is the label of the role in older releases, up to OpenShift 4.11.
 const masterRole = "node-role.kubernetes.io/master"
 
 const (
-	// maxNodesBytes bounds what is kept of all nodes, about 4,000 of three addresses: they are written into one object, and etcd takes
-	// 1.5 MiB.
+	// maxNodesBytes bounds the memory of all nodes, about 4,000 with three addresses each. They are written to
+	// one object, and etcd accepts 1.5 MiB.
 	maxNodesBytes = 1280 << 10
-	// nodeOverhead and addressOverhead are more than what JSON needs for names of fields and for what is of a fixed size.
+	// nodeOverhead and addressOverhead are more than JSON needs for field names and for values of fixed size.
 	nodeOverhead, addressOverhead = 120, 28
-	// maxNameBytes is that of Kubernetes' own names.
+	// maxNameBytes is the limit of Kubernetes' own names.
 	maxNameBytes = 253
 )
 
@@ -52,7 +52,7 @@ func (c *ClusterClient) ListNodes(ctx context.Context) ([]hibernation.ObservedNo
 	return nodes, nil
 }
 
-// sizeOf returns at most how many bytes a node takes in a record.
+// sizeOf returns an upper bound of a node's size in a record.
 func sizeOf(n hivev1.RecordedNode) int {
 	size := nodeOverhead + len(n.Name) + len(n.UID)
 	for _, a := range n.Addresses {
@@ -87,7 +87,7 @@ func (c *ClusterClient) listLeaseRenewals(ctx context.Context) (map[string]time.
 	return renewed, nil
 }
 
-// decodeNode reads the few fields of a Node that matter.
+// decodeNode reads the few relevant fields of a Node.
 func decodeNode(item []byte, renewed map[string]time.Time) (hibernation.ObservedNode, error) {
 	var n struct {
 		Metadata struct {
@@ -126,8 +126,9 @@ func decodeNode(item []byte, renewed map[string]time.Time) (hibernation.Observed
 		if cond.Type != corev1.NodeReady {
 			continue
 		}
-		// A Node keeps its Ready condition while its machine is off, so only lease and heartbeat are signs of life. By
-		// default kubelets renew the lease every ten seconds and the heartbeat every five minutes; the newer of both counts.
+		// A Node keeps its Ready condition while its machine is off, so only lease and heartbeat are signs of
+		// life. By default kubelets renew the lease every ten seconds and the heartbeat every five minutes. The
+		// newer of both counts.
 		out.Ready = cond.Status == corev1.ConditionTrue
 		if cond.LastHeartbeatTime.After(out.LastSeen) {
 			out.LastSeen = cond.LastHeartbeatTime.Time

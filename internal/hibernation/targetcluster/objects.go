@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// maxDiscoveryBytes is several times what the largest group version of Kubernetes and OpenShift lists. Short elements such as {} grow
-	// most when they are decoded.
+	// maxDiscoveryBytes is several times the size of the largest group version of Kubernetes and OpenShift.
+	// Short elements such as {} grow most when they are decoded.
 	maxDiscoveryBytes = 256 << 10
-	// defaultNamespace is that of objects which name none, as kubectl takes it.
+	// defaultNamespace is the namespace of objects that name none, as in kubectl.
 	defaultNamespace = "default"
 	maxReasonBytes   = 400
 )
 
-// ErrUnknownKind means that a cluster serves no such kind.
-var ErrUnknownKind = errors.New("the cluster serves no such kind; install its CustomResourceDefinition before")
+// ErrUnknownKind means that a cluster does not serve the kind.
+var ErrUnknownKind = errors.New("the cluster serves no such kind; install its CustomResourceDefinition first")
 
 // ObjectName names an object of a cluster.
 type ObjectName struct {
@@ -39,13 +39,13 @@ type ObjectName struct {
 	types.NamespacedName
 }
 
-// servedResource is how a cluster serves a kind.
+// servedResource describes how a cluster serves a kind.
 type servedResource struct {
 	name         string
 	isNamespaced bool
 }
 
-// ObjectWriter writes objects of a cluster. It asks the cluster once how it serves the kinds of a group version.
+// ObjectWriter writes objects of a cluster. It reads once how the cluster serves the kinds of a group version.
 type ObjectWriter struct {
 	client *ClusterClient
 	// owner is the field manager.
@@ -58,12 +58,13 @@ func (c *ClusterClient) NewObjectWriter(owner string) *ObjectWriter {
 	return &ObjectWriter{client: c, owner: owner, served: map[schema.GroupVersion]map[string]servedResource{}}
 }
 
-// Apply makes an object be as the manifest says, by server-side apply; fields that others have set differently are taken over.
+// Apply applies the manifest by server-side apply. It takes over fields that other managers have set
+// differently.
 func (w *ObjectWriter) Apply(ctx context.Context, name ObjectName, manifest []byte) error {
 	return w.patch(ctx, name, types.ApplyPatchType, manifest, true)
 }
 
-// Patch changes an object that is there.
+// Patch changes an existing object.
 func (w *ObjectWriter) Patch(ctx context.Context, name ObjectName, kind types.PatchType, patch []byte) error {
 	return w.patch(ctx, name, kind, patch, false)
 }
@@ -80,7 +81,7 @@ func (w *ObjectWriter) patch(ctx context.Context, name ObjectName, kind types.Pa
 	return w.client.discardObject(ctx, request)
 }
 
-// Delete deletes an object and what depends on it; one that is gone, or whose kind is, is no error.
+// Delete deletes an object and its dependents. It is no error if the object or its kind does not exist.
 func (w *ObjectWriter) Delete(ctx context.Context, name ObjectName) error {
 	address, err := w.addressOf(ctx, name)
 	if errors.Is(err, ErrUnknownKind) {
@@ -108,7 +109,7 @@ func (w *ObjectWriter) addressOf(ctx context.Context, name ObjectName) ([]string
 	}
 	resource, isServed := kinds[name.Kind]
 	if !isServed {
-		return nil, ErrUnknownKind // It may be served soon: what was read is forgotten.
+		return nil, ErrUnknownKind // The kind may be served soon, so the answer is not kept.
 	}
 	w.served[version] = kinds
 	address := groupPath(version)
@@ -154,15 +155,15 @@ func (c *ClusterClient) readServedResources(ctx context.Context, version schema.
 	kinds := map[string]servedResource{}
 	for _, r := range list.Resources {
 		if strings.Contains(r.Name, "/") || r.Name == "" || len(content.IsPathSegmentName(r.Name)) > 0 {
-			continue // A subresource, or nothing that a path may have.
+			continue // A subresource, or a name that is not valid in a path.
 		}
 		kinds[r.Kind] = servedResource{name: r.Name, isNamespaced: r.Namespaced}
 	}
 	return kinds, nil
 }
 
-// ListPage calls visit with each object of a kind in a namespace, in one request: a list of more than one page is an error. A kind that is not
-// served is ErrUnknownKind.
+// ListPage calls visit with each object of a kind in a namespace, in one request. A list of more than one page
+// is an error. A kind that is not served is ErrUnknownKind.
 func (c *ClusterClient) ListPage(ctx context.Context, resource schema.GroupVersionResource, namespace string, visit func(item []byte) error) error {
 	path := append(groupPath(resource.GroupVersion()), "namespaces", namespace, resource.Resource)
 	items := 0
@@ -184,7 +185,7 @@ func (c *ClusterClient) ListPage(ctx context.Context, resource schema.GroupVersi
 	}
 }
 
-// discardObject sends a request whose answer is an object that nobody reads.
+// discardObject sends a request and discards the object in the answer.
 func (c *ClusterClient) discardObject(ctx context.Context, request *rest.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
@@ -203,8 +204,8 @@ func (c *ClusterClient) discardObject(ctx context.Context, request *rest.Request
 	return nil
 }
 
-// DescribeRefusal says why a cluster refused an object; false if it did not answer at all, or refuses everything. Without quotes it
-// leaves out the server's own words, which repeat what was sent.
+// DescribeRefusal describes why a cluster refused an object; false if it did not answer at all, or refuses
+// everything. Without quotes it leaves out the server's own message, which repeats parts of the request.
 func DescribeRefusal(err error, mayQuote bool) (string, bool) {
 	if errors.Is(err, ErrUnknownKind) {
 		return ErrUnknownKind.Error(), true
@@ -221,7 +222,7 @@ func DescribeRefusal(err error, mayQuote bool) (string, bool) {
 	return text, true
 }
 
-// printable is the beginning of a text of a server, in one line.
+// printable returns the beginning of a server's text, in one line.
 func printable(text string) string {
 	text = strings.ToValidUTF8(text[:min(len(text), maxReasonBytes)], "")
 	return strings.Map(func(r rune) rune {

@@ -20,11 +20,11 @@ import (
 const (
 	operatorsPath = "/apis/config.openshift.io/v1/clusteroperators"
 	leasesPath    = "/apis/coordination.k8s.io/v1/leases"
-	// maxOperators is ten times what OpenShift has.
+	// maxOperators is ten times the number of operators of OpenShift.
 	maxOperators = 500
-	// operatorSuffix ends the namespaces in which operators run, but for a few.
+	// operatorSuffix is the suffix of most namespaces in which operators run.
 	operatorSuffix = "-operator"
-	// operatorSyncTime is how long an operator that has just begun takes to look at what it operates, and to say so.
+	// operatorSyncTime is how long a starting operator takes to check its operand and to report.
 	operatorSyncTime = 30 * time.Second
 )
 
@@ -34,8 +34,8 @@ type clusterOperator struct {
 	namespaces []string
 }
 
-// ListOperators returns the ClusterOperators of a cluster of OpenShift, with their signs of life by the cluster's clock. A cluster that
-// serves none, or does not show them, has none.
+// ListOperators returns the ClusterOperators of an OpenShift cluster, with their signs of life by the cluster's
+// clock. The result is empty if the cluster serves none, or does not allow reading them.
 func (c *ClusterClient) ListOperators(ctx context.Context) ([]hibernation.ObservedOperator, error) {
 	var all []clusterOperator
 	err := c.listItems(ctx, operatorsPath, func(item []byte) error {
@@ -68,7 +68,7 @@ func (c *ClusterClient) ListOperators(ctx context.Context) ([]hibernation.Observ
 	return operators, nil
 }
 
-// decodeOperator reads the few fields of a ClusterOperator that matter.
+// decodeOperator reads the few relevant fields of a ClusterOperator.
 func decodeOperator(item []byte) (clusterOperator, error) {
 	var o struct {
 		Metadata struct {
@@ -108,7 +108,7 @@ type operatorCondition struct {
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
 }
 
-// problem says what is not as it should be; empty if nothing is, or if the condition is of another kind.
+// problem describes what is wrong; empty if nothing is, or if the condition is of another type.
 func (c operatorCondition) problem() string {
 	switch {
 	case c.Type == "Available" && c.Status != string(metav1.ConditionTrue):
@@ -127,7 +127,8 @@ type relatedObject struct {
 	Name     string `json:"name"`
 }
 
-// operatorNamespaces returns where the operator itself may run: a lease of what it operates says nothing of it.
+// operatorNamespaces returns the namespaces in which the operator itself may run: a lease of its operand is no
+// sign of life of the operator.
 func operatorNamespaces(related []relatedObject) []string {
 	var all, own []string
 	for _, r := range related {
@@ -145,8 +146,8 @@ func operatorNamespaces(related []relatedObject) []string {
 	return all
 }
 
-// listOperatorLeases returns the newest renewal of a lease in each namespace. One that was taken a moment ago does not count: whoever has it
-// has not said yet how things are.
+// listOperatorLeases returns the newest renewal of a lease in each namespace. A lease that was acquired a
+// moment ago does not count: its holder has not reported yet.
 func (c *ClusterClient) listOperatorLeases(ctx context.Context) (map[string]time.Time, error) {
 	renewed := map[string]time.Time{}
 	err := c.listItems(ctx, leasesPath, func(item []byte) error {

@@ -21,48 +21,50 @@ import (
 )
 
 const (
-	// promptLooks are made at once, and patientLooks at clusters that did not answer in time before: they hold up no others.
+	// promptLooks is the number of parallel polls. patientLooks is the number for clusters that did not answer
+	// in time before, so they do not delay others.
 	promptLooks, patientLooks = 100, 25
-	// kubeconfigAge is for how long a kubeconfig is used that works, before it is read again.
+	// kubeconfigAge is how long a working kubeconfig is used before it is read again.
 	kubeconfigAge = time.Minute
-	// patientAfter is how long a look takes that shows that its cluster is slow.
+	// patientAfter is the duration of a poll from which its cluster counts as slow.
 	patientAfter = 2 * time.Second
-	// prepareDelay keeps kubeconfigs from being read while a fleet is still told to start: no machine runs as soon as that.
+	// prepareDelay delays the read of kubeconfigs while a fleet is still being ordered to start. No machine
+	// runs earlier than that.
 	prepareDelay = 5 * time.Second
-	// calmInterval is that of clusters that are only looked after. While passes wait for others, such a look comes late, by as much as its
-	// own interval or maxDelay, and it is asked for again after delayStep.
+	// calmInterval is the interval of polls that no pass waits for. While other passes wait, such a poll is
+	// late by up to its own interval or maxDelay, and is tried again after delayStep.
 	calmInterval, maxDelay, delayStep = 5 * time.Second, 15 * time.Second, time.Second
-	// surveysPerSecond is enough for 10,000 clusters that are surveyed once an hour each.
+	// surveysPerSecond is enough to survey 10,000 clusters once an hour each.
 	surveysPerSecond, surveysAtOnce = 5, 20
 )
 
-// Pool looks at clusters beside the passes, which read what is known and never wait for a cluster. It keeps a connection for as long
-// as a cluster is awake and answers. Its fields are set before it is used.
+// Pool polls clusters outside the passes. Passes read its results and never wait for a cluster. It keeps a
+// connection as long as a cluster runs and answers. Its fields are set before it is used.
 type Pool struct {
 	Dialer Dialer
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// ReadKubeconfig reads a Secret of a namespace; what is wrong with it is a *KubeconfigError.
+	// ReadKubeconfig reads a Secret of a namespace. A problem with the Secret is a *KubeconfigError.
 	ReadKubeconfig func(ctx context.Context, namespace, secret string) ([]byte, error)
-	// Enqueue has a cluster's pass run soon, and does not block. A calm pass is one that nobody waits for.
+	// Enqueue triggers a pass of the cluster soon, and does not block. A calm pass is one that is not awaited.
 	Enqueue func(cluster types.NamespacedName, isCalm bool)
 
 	prompt, patient workqueue.TypedDelayingInterface[types.NamespacedName]
 	mu              sync.Mutex
 	clusters        map[types.NamespacedName]*pooledCluster
-	// hurried are clusters for which a pass waits, but for those that were slow before.
+	// hurried are clusters that a pass waits for, except clusters that were slow before.
 	hurried map[types.NamespacedName]bool
-	// surveys limits how many there are, so that a fleet which is stopped at once is not read from end to end before.
+	// surveys limits the number of surveys, so that a fleet which is stopped at once is not read completely first.
 	surveys flowcontrol.PassiveRateLimiter
 	counts  PoolCounts
 }
 
-// PoolCounts are looks, by whether the cluster has answered.
+// PoolCounts counts polls by whether the cluster answered.
 type PoolCounts struct {
 	Answers, Silences float64
 }
 
-// NewPool returns a pool that dials nobody before it is started.
+// NewPool returns a pool that dials no cluster before it is started.
 func NewPool(d Dialer, c clock.PassiveClock) *Pool {
 	return &Pool{
 		Dialer: d, Clock: c, clusters: map[types.NamespacedName]*pooledCluster{}, hurried: map[types.NamespacedName]bool{},
@@ -71,16 +73,16 @@ func NewPool(d Dialer, c clock.PassiveClock) *Pool {
 	}
 }
 
-// KubeconfigError says why there is no kubeconfig to dial with.
+// KubeconfigError describes why no kubeconfig is available.
 type KubeconfigError struct{ Message string }
 
 // Error implements error.
 func (e *KubeconfigError) Error() string { return e.Message }
 
-// Depth is how much of a cluster is read.
+// Depth is the amount that is read of a cluster.
 type Depth int
 
-// The depths; each has what the ones before have. The first only prepares the connection and dials nobody.
+// The depths; each includes the ones before. The first one only prepares the connection and dials no cluster.
 const (
 	readNothing Depth = iota
 	ReadAPI
@@ -89,104 +91,114 @@ const (
 	ReadRequests
 )
 
-// Question is what a pass wants to know of a cluster.
+// Question describes what a pass needs to read of a cluster.
 type Question struct {
 	Cluster types.NamespacedName
-	// Secret has the kubeconfig.
-	Secret string
-	// WakeUp is when the cluster's last resume began; a connection from before is of no use.
+	// Secret contains the kubeconfig, and Override replaces its server.
+	Secret   string
+	Override hibernation.ServerOverride
+	// WakeUp is when the cluster's last resume began. A connection from before that is not used.
 	WakeUp time.Time
 	Depth  Depth
-	// WantsOperators asks for the ClusterOperators of a cluster of OpenShift, too; only beside the certificate requests.
+	// WantsOperators requests the ClusterOperators of an OpenShift cluster, too; only together with the
+	// certificate requests.
 	WantsOperators bool
-	// WantsPods asks for the pods of workers, too.
+	// WantsPods requests the pods of workers, too.
 	WantsPods bool
-	// WantsSurvey asks for what a stop may run into, too, if there is room for that now.
+	// WantsSurvey requests a survey, too, if the rate limit permits one now.
 	WantsSurvey bool
 }
 
-// Look is what was found at a cluster.
+// Look is the result of a poll.
 type Look struct {
 	Question
-	// At is when it began, and Took how long it took.
+	// At is when the poll began, and Took is its duration.
 	At   time.Time
 	Took time.Duration
-	// Err is why the cluster does not answer.
+	// Err is the reason why the cluster does not answer.
 	Err error
-	// Date is the time by the cluster's own clock; zero if it has not told.
+	// Date is the time by the cluster's own clock; zero if it is unknown.
 	Date  time.Time
 	Nodes []hibernation.ObservedNode
-	// Requests are certificate requests, and RequestsErr says why there are none to judge.
+	// Requests are certificate requests. RequestsErr is the reason why they could not be read.
 	Requests    []certificatesv1.CertificateSigningRequest
 	RequestsErr error
 	Machines
-	// HasReadMachines says that there are no others.
+	// HasReadMachines is whether the list of Machines is complete.
 	HasReadMachines bool
-	// Version is that of an OpenShift cluster; empty if it is none or its version may not be read. Only looks at the API read it.
+	// Version is the version of an OpenShift cluster; empty for other clusters, or if it may not be read. Only
+	// polls that probe the API read it.
 	Version string
-	// Approvals are what became of those that were handed in before.
+	// Approvals are the results of the approvals that were requested before.
 	Approvals []Approval
-	// Replaced are the names of Machines that were deleted since a pass was told, and Replacement is what became of the last attempt.
+	// Replaced are the names of Machines that were deleted and not yet reported to a pass. Replacement is the
+	// result of the last attempt.
 	Replaced    []string
 	Replacement Replacement
-	// Pods are those of workers, and PodsErr says why there are none to see.
+	// Pods are the pods of workers. PodsErr is the reason why they could not be read.
 	Pods    hibernation.WorkerPods
 	PodsErr error
-	// Drained is what became of the last attempt to cordon, uncordon or evict.
+	// Drained is the result of the last attempt to cordon, uncordon or evict.
 	Drained DrainResult
-	// Operators are ClusterOperators, and OperatorsErr says why there are none to see.
+	// Operators are ClusterOperators. OperatorsErr is the reason why they could not be read.
 	Operators    []hibernation.ObservedOperator
 	OperatorsErr error
-	// Survey is what a stop may run into; nil if that was not looked for.
+	// Survey holds the problems that a stop may meet; nil if no survey was made.
 	Survey *stopcheck.Survey
 }
 
-// Replacement is an attempt to have Machines made anew.
+// Replacement is an attempt to get Machines replaced.
 type Replacement struct {
 	At  time.Time
 	Err error
 }
 
-// Approval is what became of the approval of a certificate request. One that was decided, changed or deleted since is no error.
+// Approval is the result of approving a certificate request. It is no error if the request was decided, changed
+// or deleted in between.
 type Approval struct {
 	Request *certificatesv1.CertificateSigningRequest
 	IsMade  bool
 	Err     error
 }
 
-// pooledCluster is what is known and wanted of one cluster. The lock of its pool guards it.
+// pooledCluster is the state of one cluster. It is guarded by the lock of its pool.
 type pooledCluster struct {
 	Question
-	// look is one that no pass has seen yet; nil if there is none. silence describes the last one if there was no answer.
+	// look is the result that no pass has read yet; nil if there is none. silence describes the last result if
+	// the cluster did not answer.
 	look    *Look
 	silence string
 	isSlow  bool
-	// isPlain says that the cluster is none of OpenShift.
+	// isPlain is whether the cluster is not an OpenShift cluster.
 	isPlain bool
-	// due is when it is looked at next; zero is never. Then interval says when again while it is silent as before.
+	// due is the time of the next poll; zero is never. interval is the time until the poll after that while the
+	// cluster stays unreachable.
 	due      time.Time
 	interval time.Duration
-	// isAwaited says that a pass has ended to wait for the answer, and isLooking that it is being looked for.
+	// isAwaited is whether a pass has ended to wait for the answer. isLooking is whether a poll is in progress.
 	isAwaited, isLooking bool
-	// approvals are to be made before the next look, and made are what became of them.
+	// approvals are made before the next poll. made are the results.
 	approvals []certificatesv1.CertificateSigningRequest
 	made      []Approval
-	// toReplace are Machines to be deleted before the next look, replaced are those that were, and replacement is the last attempt.
+	// toReplace are Machines to delete before the next poll, replaced are the deleted ones, and replacement is
+	// the last attempt.
 	toReplace   []hibernation.ReplaceableMachine
 	replaced    []string
 	replacement Replacement
-	// toDrain is to be done before the next look, drained is the last attempt, and lastEvicted the pod whose turn it was last.
+	// toDrain is done before the next poll, drained is the last attempt, and lastEvicted is the pod that was
+	// tried last.
 	toDrain     Drain
 	drained     DrainResult
 	lastEvicted string
 	connection
 }
 
-// connection is with a cluster that has answered; a look takes it for as long as it lasts.
+// connection is a connection to a cluster that has answered. A poll takes it while it is in progress.
 type connection struct {
 	client       *ClusterClient
 	kubeconfig   []byte
 	kubeconfigAt time.Time
+	override     hibernation.ServerOverride
 	wakeUp       time.Time
 }
 
@@ -197,7 +209,7 @@ func (c *connection) end() {
 	*c = connection{}
 }
 
-// RequestLook returns an answer that no pass has seen yet; false if the pass has to wait for one.
+// RequestLook returns a result that no pass has read yet; false if the pass must wait for one.
 func (p *Pool) RequestLook(q Question) (Look, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,7 +226,8 @@ func (p *Pool) RequestLook(q Question) (Look, bool) {
 	return Look{}, false
 }
 
-// AskFurther asks for what a look has not read. The Machines that it told of are told once more, by the answer: the pass ends without a report.
+// AskFurther requests what a poll has not read. Machines that the poll reported are reported again with the
+// answer, because the pass ends without a report.
 func (p *Pool) AskFurther(q Question, seen Look) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -233,7 +246,7 @@ func (p *Pool) register(q Question) *pooledCluster {
 	return c
 }
 
-// hurry has a cluster looked at now, because a pass waits for it.
+// hurry makes a poll due now, because a pass waits for it.
 func (p *Pool) hurry(c *pooledCluster) {
 	if c.isAwaited = true; !c.isSlow {
 		p.hurried[c.Cluster] = true
@@ -241,23 +254,28 @@ func (p *Pool) hurry(c *pooledCluster) {
 	p.want(c, p.Clock.Now())
 }
 
-// Prepare has the kubeconfig of a cluster read that is going to be asked about, so that this takes no time then.
+// Prepare reads the kubeconfig of a cluster that will be polled, so that the poll does not have to.
 func (p *Pool) Prepare(q Question) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if c := p.clusters[q.Cluster]; c != nil && c.Secret == q.Secret && c.WakeUp.Equal(q.WakeUp) {
-		return // It is prepared, or is about to be.
+	if c := p.clusters[q.Cluster]; c != nil && c.isOfSameServer(q) {
+		return // The connection is prepared, or is being prepared.
 	}
 	q.Depth = readNothing
 	p.want(p.register(q), p.Clock.Now().Add(prepareDelay))
 }
 
+// isOfSameServer reports whether two questions concern the same server after the same resume.
+func (q *Question) isOfSameServer(other Question) bool {
+	return q.Secret == other.Secret && q.Override == other.Override && q.WakeUp.Equal(other.WakeUp)
+}
+
 func (l *Look) answers(q Question) bool {
-	return l.Secret == q.Secret && l.WakeUp.Equal(q.WakeUp) && l.Depth >= q.Depth &&
+	return l.isOfSameServer(q) && l.Depth >= q.Depth &&
 		(l.WantsSurvey || !q.WantsSurvey) && (l.WantsPods || !q.WantsPods) && (l.WantsOperators || !q.WantsOperators)
 }
 
-// IsPlain reports whether a cluster that has answered is none of OpenShift.
+// IsPlain reports whether a cluster that has answered is not an OpenShift cluster.
 func (p *Pool) IsPlain(cluster types.NamespacedName) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -265,7 +283,7 @@ func (p *Pool) IsPlain(cluster types.NamespacedName) bool {
 	return c != nil && c.isPlain
 }
 
-// Watch has a cluster looked at again after an interval, and enqueued unless it is silent as before.
+// Watch polls a cluster again after an interval, and enqueues it unless it stays unreachable.
 func (p *Pool) Watch(cluster types.NamespacedName, interval time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -275,7 +293,7 @@ func (p *Pool) Watch(cluster types.NamespacedName, interval time.Duration) {
 	}
 }
 
-// Approve has certificate requests approved, and the cluster looked at after that.
+// Approve approves certificate requests, and then polls the cluster.
 func (p *Pool) Approve(cluster types.NamespacedName, requests []certificatesv1.CertificateSigningRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -285,7 +303,7 @@ func (p *Pool) Approve(cluster types.NamespacedName, requests []certificatesv1.C
 	}
 }
 
-// Replace has Machines deleted, and the cluster looked at after that.
+// Replace deletes Machines, and then polls the cluster.
 func (p *Pool) Replace(cluster types.NamespacedName, machines []hibernation.ReplaceableMachine) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -295,8 +313,8 @@ func (p *Pool) Replace(cluster types.NamespacedName, machines []hibernation.Repl
 	}
 }
 
-// Drain has nodes cordoned or uncordoned, and pods evicted, and the cluster looked at after that. It takes the place of what was to be done
-// before, and attempts are some time apart: what a budget keeps is asked for again.
+// Drain cordons or uncordons nodes and evicts pods, and then polls the cluster. It replaces the previous Drain.
+// Attempts are some time apart: pods that a budget keeps are evicted again.
 func (p *Pool) Drain(cluster types.NamespacedName, d Drain) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -313,7 +331,7 @@ func (p *Pool) Drain(cluster types.NamespacedName, d Drain) {
 	}
 }
 
-// Rest ends the connection with a cluster that is not to be dialled, or is gone.
+// Rest ends the connection to a cluster that must not be dialled, or is gone.
 func (p *Pool) Rest(cluster types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -324,14 +342,14 @@ func (p *Pool) Rest(cluster types.NamespacedName) {
 	}
 }
 
-// ReadCounts returns how many looks there were so far.
+// ReadCounts returns the number of polls so far.
 func (p *Pool) ReadCounts() PoolCounts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts
 }
 
-// want puts a cluster into the queue of its kind; the earlier of two times counts.
+// want adds a cluster to the queue of its kind. The earlier of two times counts.
 func (p *Pool) want(c *pooledCluster, due time.Time) {
 	if c.due.IsZero() || due.Before(c.due) {
 		c.due = due
@@ -343,7 +361,7 @@ func (p *Pool) want(c *pooledCluster, due time.Time) {
 	queue.AddAfter(c.Cluster, due.Sub(p.Clock.Now()))
 }
 
-// Start implements manager.Runnable. It returns when ctx ends, with all that it has started.
+// Start implements manager.Runnable. It returns when ctx and all goroutines that it started have ended.
 func (p *Pool) Start(ctx context.Context) error {
 	var work sync.WaitGroup
 	for queue, count := range map[workqueue.TypedDelayingInterface[types.NamespacedName]]int{p.prompt: promptLooks, p.patient: patientLooks} {
@@ -376,7 +394,7 @@ func (p *Pool) work(ctx context.Context, queue workqueue.TypedDelayingInterface[
 	}
 }
 
-// lookJob is one look at a cluster, with what it was handed.
+// lookJob is one poll of a cluster, with the actions to take before it.
 type lookJob struct {
 	connection
 	cluster   *pooledCluster
@@ -385,7 +403,7 @@ type lookJob struct {
 	made      []Approval
 	toReplace []hibernation.ReplaceableMachine
 	replaced  []string
-	// replacement is zero if none was tried.
+	// replacement is zero if no replacement was tried.
 	replacement Replacement
 	toDrain     Drain
 	drained     DrainResult
@@ -414,12 +432,12 @@ func (p *Pool) take(name types.NamespacedName) *lookJob {
 	return job
 }
 
-// givesWay reports whether a look that is due comes later, because nobody waits for it and passes wait for others.
+// givesWay reports whether a due poll is delayed, because no pass waits for it and other passes wait for polls.
 func (p *Pool) givesWay(c *pooledCluster, now time.Time) bool {
 	return len(p.hurried) > 0 && !c.isAwaited && !c.isSlow && c.interval >= calmInterval && now.Sub(c.due) < min(c.interval, maxDelay)
 }
 
-// lookAt reads what was asked. Only one look at a cluster is made at any time.
+// lookAt reads what the question requests. Only one poll of a cluster is in progress at any time.
 func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 	ctx, cancel := context.WithTimeout(ctx, LookTimeout)
 	defer cancel()
@@ -445,13 +463,13 @@ func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 		look.Survey = client.ReadSurvey(ctx, look)
 	}
 	if look.Err != nil {
-		// Half of what was to be read is nothing to decide by: a node that is missing in the list would look gone.
+		// A partial result is no basis for a decision: a node that is missing in the list would look deleted.
 		look.Nodes, look.Requests, look.Machines, look.HasReadMachines, look.Pods = nil, nil, Machines{}, false, hibernation.WorkerPods{}
 	}
 	return look
 }
 
-// replace ends with the first error: what is left is tried again by a later pass.
+// replace ends with the first error. A later pass tries the rest again.
 func (j *lookJob) replace(ctx context.Context, client *ClusterClient, now time.Time) {
 	for _, m := range j.toReplace {
 		j.replacement = Replacement{At: now, Err: client.ReplaceMachine(ctx, m)}
@@ -462,7 +480,7 @@ func (j *lookJob) replace(ctx context.Context, client *ClusterClient, now time.T
 	}
 }
 
-// ignoreDecided drops the errors of requests that were decided, changed or deleted since they were judged.
+// ignoreDecided drops the errors of requests that were decided, changed or deleted after they were judged.
 func ignoreDecided(err error) error {
 	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
 		return nil
@@ -470,9 +488,10 @@ func ignoreDecided(err error) error {
 	return err
 }
 
-// connect keeps the connection of a cluster that answers, and makes another one after an error, a wake-up or a new kubeconfig.
+// connect keeps the connection to a cluster that answers. It makes a new one after an error, a resume, a new
+// kubeconfig or another override.
 func (p *Pool) connect(ctx context.Context, job *lookJob, now time.Time) (*ClusterClient, error) {
-	isSame := job.client != nil && job.wakeUp.Equal(job.question.WakeUp)
+	isSame := job.client != nil && job.wakeUp.Equal(job.question.WakeUp) && job.override == job.question.Override
 	if isSame && now.Sub(job.kubeconfigAt) < kubeconfigAge {
 		return job.client.renew()
 	}
@@ -485,15 +504,16 @@ func (p *Pool) connect(ctx context.Context, job *lookJob, now time.Time) (*Clust
 		return job.client.renew()
 	}
 	job.end()
-	client, err := p.Dialer.Dial(kubeconfig)
+	client, err := p.Dialer.Dial(kubeconfig, job.question.Override)
 	if err != nil {
 		return nil, err
 	}
-	job.connection = connection{client: client, kubeconfig: kubeconfig, kubeconfigAt: now, wakeUp: job.question.WakeUp}
+	job.connection = connection{client: client, kubeconfig: kubeconfig, kubeconfigAt: now, override: job.question.Override, wakeUp: job.question.WakeUp}
 	return client, nil
 }
 
-// publish keeps a look, and enqueues the cluster if its pass waits for it or has something new to report.
+// publish keeps a result. It enqueues the cluster if its pass waits for the result or has something new to
+// report.
 func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -501,10 +521,10 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	c.isLooking = false
 	isForgotten := ctx.Err() != nil || p.clusters[job.question.Cluster] != c
 	if look.Err != nil || isForgotten {
-		job.end() // After a hibernation nothing of an old connection can be trusted.
+		job.end() // Connections from before a hibernation cannot be trusted.
 	}
 	switch {
-	case look.Depth == readNothing: // The cluster itself was not asked.
+	case look.Depth == readNothing: // The cluster was not dialled.
 	case look.Err == nil:
 		p.counts.Answers++
 	default:
@@ -515,7 +535,7 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	}
 	c.connection = job.connection
 	if look.Depth == readNothing && c.Depth == readNothing {
-		return // What is wrong with a kubeconfig is told to the pass that asks.
+		return // A problem with a kubeconfig is reported to the next pass that asks.
 	}
 	silence := ""
 	if look.Err != nil {
@@ -529,7 +549,7 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	}
 	switch {
 	case !look.answers(c.Question):
-		p.want(c, p.Clock.Now()) // The pass has asked for more meanwhile.
+		p.want(c, p.Clock.Now()) // The pass has requested more in the meantime.
 	case isAsBefore && !c.isAwaited && c.interval > 0:
 		p.want(c, p.Clock.Now().Add(c.interval))
 	default:
@@ -540,11 +560,11 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 		delete(p.hurried, c.Cluster)
 	}
 	if !c.due.IsZero() {
-		p.want(c, c.due) // It may have been taken from a queue while it was looked at.
+		p.want(c, c.due) // The cluster may have been taken from a queue during the poll.
 	}
 }
 
-// noteDone keeps what a look has done before it.
+// noteDone keeps the results of the actions before a poll.
 func (c *pooledCluster) noteDone(job *lookJob) {
 	c.made, c.replaced = append(c.made, job.made...), append(c.replaced, job.replaced...)
 	c.lastEvicted = job.lastEvicted
@@ -557,7 +577,7 @@ func (c *pooledCluster) noteDone(job *lookJob) {
 	}
 }
 
-// read fills in what the question is about.
+// read fills in what the question requests.
 func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	err := c.Probe(ctx)
 	if err != nil {
@@ -574,7 +594,7 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 		}
 	}
 	if look.WantsPods {
-		// Whoever fills a cluster with pods must not make it look unreachable.
+		// A user who fills a cluster with pods must not make it look unreachable.
 		look.Pods, look.PodsErr = c.ListWorkerPods(ctx, look.Nodes)
 	}
 	switch {
@@ -584,7 +604,7 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 		return c.readMachines(ctx, look)
 	}
 	if look.Requests, err = c.ListRequests(ctx); IsTooCostly(err) {
-		// Whoever fills a cluster with requests must not make it look unreachable.
+		// A user who fills a cluster with requests must not make it look unreachable.
 		look.RequestsErr = err
 		return nil
 	} else if err != nil {
@@ -599,7 +619,8 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	return nil
 }
 
-// readMachines knows of none where the kubeconfig's user may not list them before a hibernation: nothing is terminated then.
+// readMachines returns no Machines if the kubeconfig's user may not list them before a hibernation. No machine
+// is terminated then.
 func (c *ClusterClient) readMachines(ctx context.Context, look *Look) (err error) {
 	look.Machines, err = c.ListMachines(ctx)
 	if look.HasReadMachines = err == nil; k8serrors.IsForbidden(err) && look.Depth == ReadMachines {

@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// poolServer is an API server that counts connections, and answers or not.
+// poolServer is an API server that counts connections, and can be made unresponsive.
 type poolServer struct {
 	*httptest.Server
 	connections, approvals atomic.Int64
@@ -68,7 +68,7 @@ func startPoolServer(t *testing.T) *poolServer {
 	return s
 }
 
-// testPool is a pool with the clusters of a test, by the names of their Secrets.
+// testPool is a pool with the clusters of a test, keyed by the names of their Secrets.
 type testPool struct {
 	*Pool
 	t        *testing.T
@@ -117,7 +117,7 @@ func question(name string, depth Depth) Question {
 	return Question{Cluster: types.NamespacedName{Namespace: "ns", Name: name}, Secret: name, Depth: depth}
 }
 
-// look asks until there is an answer, as passes do.
+// look requests a poll until there is a result, as passes do.
 func (p *testPool) look(q Question) Look {
 	p.t.Helper()
 	for {
@@ -151,13 +151,13 @@ func TestAConnectionLastsAsLongAsItsClusterIsAwake(t *testing.T) {
 			t.Fatal(seen.Err)
 		}
 	}
-	expectConnections(t, s, 1, "several looks")
+	expectConnections(t, s, 1, "several polls")
 	q.WakeUp = time.Unix(1, 0)
 	p.look(q)
-	expectConnections(t, s, 2, "another wake-up")
+	expectConnections(t, s, 2, "another resume")
 	s.isSilent.Store(true)
 	if seen := p.look(q); seen.Err == nil || DescribeError(seen.Err) != "the server answers with 500" {
-		t.Errorf("a silent cluster: %v", seen.Err)
+		t.Errorf("an unreachable cluster: %v", seen.Err)
 	}
 	s.isSilent.Store(false)
 	p.look(q)
@@ -169,7 +169,7 @@ func TestAConnectionLastsAsLongAsItsClusterIsAwake(t *testing.T) {
 
 func (p *testPool) awaitSilences(count float64) {
 	p.t.Helper()
-	testenv.Eventually(p.t, fmt.Sprintf("%v looks had no answer", count), func() error {
+	testenv.Eventually(p.t, fmt.Sprintf("%v polls had no answer", count), func() error {
 		got := p.ReadCounts().Silences
 		return testenv.ErrorIf(got < count, "found %v", got)
 	})
@@ -182,7 +182,7 @@ func expectConnections(t *testing.T, s *poolServer, want int64, after string) {
 	}
 }
 
-// TestAClusterThatIsSilentAsBeforeHasNoPass is watched often, and enqueued only when there is news.
+// TestAClusterThatIsSilentAsBeforeHasNoPass watches an unreachable cluster, which is enqueued only after a change.
 func TestAClusterThatIsSilentAsBeforeHasNoPass(t *testing.T) {
 	p := startPool(t)
 	s := p.add("one")
@@ -202,7 +202,7 @@ func TestAClusterThatIsSilentAsBeforeHasNoPass(t *testing.T) {
 	}
 }
 
-// TestClustersThatHangHoldUpNoOther has more of them than are looked at at once.
+// TestClustersThatHangHoldUpNoOther has more unresponsive clusters than are polled in parallel.
 func TestClustersThatHangHoldUpNoOther(t *testing.T) {
 	p := startPool(t)
 	hung := p.add("hung")
@@ -225,7 +225,7 @@ func TestClustersThatHangHoldUpNoOther(t *testing.T) {
 		t.Error(seen.Err)
 	}
 	if ended := p.ReadCounts().Silences - before; ended >= promptLooks {
-		t.Errorf("the look had to wait for %v others to end", ended)
+		t.Errorf("the poll had to wait for the end of %v others", ended)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestApprovalsThatAreHandedInAreMadeAndTold(t *testing.T) {
 	s.isSilent.Store(true)
 	p.Approve(q.Cluster, requests[:1])
 	if seen := p.look(q); len(seen.Approvals) != 1 || seen.Approvals[0].IsMade || seen.Approvals[0].Err == nil {
-		t.Errorf("a cluster that is silent: %+v", seen.Approvals)
+		t.Errorf("an unreachable cluster: %+v", seen.Approvals)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestTheVersionIsReadWhereThereIsOne(t *testing.T) {
 	}
 }
 
-// TestAKubeconfigIsReadBeforeItIsNeeded counts what a resume takes after its first machine runs.
+// TestAKubeconfigIsReadBeforeItIsNeeded counts the reads of a resume after its first machine runs.
 func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	p := NewPool(Dialer{AllowInsecure: true}, now)
@@ -279,12 +279,12 @@ func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	q := question("one", ReadRequests)
 	q.WakeUp = now.Now()
 	p.Prepare(q)
-	expectNoJob(t, p, q.Cluster, "a fleet is told to start first")
+	expectNoJob(t, p, q.Cluster, "orders to start a fleet come first")
 	now.SetTime(now.Now().Add(prepareDelay))
 	p.Prepare(q)
 	p.lookOnce(t, q.Cluster)
 	if reads != 1 || passes != 0 || s.connections.Load() != 0 || p.ReadCounts() != (PoolCounts{}) {
-		t.Errorf("expected one read, and nobody to be dialled or told, found %d, %d, %d and %+v", reads, s.connections.Load(), passes, p.ReadCounts())
+		t.Errorf("expected one read, no connection and no pass, found %d, %d, %d and %+v", reads, s.connections.Load(), passes, p.ReadCounts())
 	}
 	now.SetTime(now.Now().Add(kubeconfigAge / 2))
 	p.RequestLook(q)
@@ -292,17 +292,17 @@ func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	if seen, isKnown := p.RequestLook(q); !isKnown || seen.Err != nil || reads != 1 || s.connections.Load() != 1 {
 		t.Errorf("expected an answer by one connection and no other read, found %+v, %d and %d", seen, s.connections.Load(), reads)
 	}
-	// Another wake-up has nothing of the last one.
+	// Another resume uses nothing of the last one.
 	q.WakeUp = now.Now()
 	p.Prepare(q)
 	now.SetTime(now.Now().Add(prepareDelay))
 	p.lookOnce(t, q.Cluster)
 	if reads != 2 {
-		t.Errorf("expected the kubeconfig to be read for each wake-up, found %d reads", reads)
+		t.Errorf("expected the kubeconfig to be read for each resume, found %d reads", reads)
 	}
 }
 
-// TestLooksThatNobodyWaitsForGiveWay has one cluster that is looked after and one whose pass waits.
+// TestLooksThatNobodyWaitsForGiveWay has one cluster in aftercare and one whose pass waits.
 func TestLooksThatNobodyWaitsForGiveWay(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	p := NewPool(Dialer{AllowInsecure: true}, now)
@@ -320,28 +320,28 @@ func TestLooksThatNobodyWaitsForGiveWay(t *testing.T) {
 	p.Watch(waking.Cluster, calmInterval/10)
 	p.RequestLook(awaited)
 	now.SetTime(now.Now().Add(calmInterval))
-	expectNoJob(t, p, calm.Cluster, "another one is waited for")
+	expectNoJob(t, p, calm.Cluster, "another pass waits for its cluster")
 	p.lookOnce(t, waking.Cluster)
 	now.SetTime(now.Now().Add(calmInterval))
-	p.lookOnce(t, calm.Cluster) // It has waited for long enough.
+	p.lookOnce(t, calm.Cluster) // The poll was delayed for long enough.
 	p.RequestLook(calm)
 	p.Watch(calm.Cluster, calmInterval)
 	p.lookOnce(t, awaited.Cluster)
 	now.SetTime(now.Now().Add(calmInterval))
 	p.lookOnce(t, calm.Cluster)
 	if !areCalm["calm"] || areCalm["waking"] || areCalm["awaited"] {
-		t.Errorf("expected the pass of calm alone to be one that nobody waits for, found %v", areCalm)
+		t.Errorf("expected only the pass of calm to be a calm one, found %v", areCalm)
 	}
 }
 
 func expectNoJob(t *testing.T, p *Pool, cluster types.NamespacedName, because string) {
 	t.Helper()
 	if p.take(cluster) != nil {
-		t.Errorf("expected no look at %s, because %s", cluster.Name, because)
+		t.Errorf("expected no poll of %s, because %s", cluster.Name, because)
 	}
 }
 
-// lookOnce does what is due at a cluster of a pool that was not started.
+// lookOnce makes a due poll of a cluster, in a pool that was not started.
 func (p *Pool) lookOnce(t *testing.T, cluster types.NamespacedName) {
 	t.Helper()
 	job := p.take(cluster)

@@ -36,14 +36,14 @@ func encodeCertificate(c *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
 }
 
-// TestRealAPIServer reads and approves at a real API server.
+// TestRealAPIServer reads from a real API server and approves requests there.
 func TestRealAPIServer(t *testing.T) {
 	hub := testenv.StartAPIServer(t)
 	data, err := os.ReadFile(hub.KubeconfigPath(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := (Dialer{}).Dial(data)
+	c, err := (Dialer{}).Dial(data, hibernation.ServerOverride{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,17 +60,17 @@ func TestRealAPIServer(t *testing.T) {
 		refused   func(error) bool
 	}{
 		"a request is approved": {func(*testing.T, *certificatesv1.CertificateSigningRequest) {}, nil},
-		"a request that changed since it was judged is not": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
+		"a request that changed after it was judged is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
 			t.Helper()
 			r.Labels = map[string]string{"changed": "yes"}
 			must(t, hub.Client.Update(t.Context(), r))
 		}, k8serrors.IsConflict},
-		"a request that was replaced by another of its name is not": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
+		"a request that was replaced by another of its name is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
 			t.Helper()
 			must(t, hub.Client.Delete(t.Context(), r))
 			must(t, hub.Client.Create(t.Context(), newRequest(t, r.Name)))
 		}, k8serrors.IsConflict},
-		"a request that is gone is not": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
+		"a request that is gone is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
 			t.Helper()
 			must(t, hub.Client.Delete(t.Context(), r))
 		}, k8serrors.IsNotFound},
@@ -189,7 +189,7 @@ func randomName(t *testing.T) string {
 	return "x" + string('a'+b[0]%26) + string('a'+b[1]%26) + string('a'+b[2]%26) + string('a'+b[3]%26)
 }
 
-// newRequest is a real request of a kubelet for a client certificate.
+// newRequest returns a kubelet's real request for a client certificate.
 func newRequest(t *testing.T, name string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

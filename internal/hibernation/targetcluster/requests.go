@@ -18,13 +18,14 @@ const (
 	requestsPath    = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 	approvalReason  = "TorporResumeApprove"
 	approvalMessage = "The request passed every check of Torpor for a node of a cluster that resumes from hibernation"
-	// maxRequestBytes is several times what a kubelet sends; what is larger is not kept and fails the judge's first check.
+	// maxRequestBytes is several times the size of a kubelet's request. A larger one is not kept and fails the
+	// judge's first check.
 	maxRequestBytes = 16 << 10
-	// maxRequestElements bounds each list in a request in the same way: those of kubelets have five elements.
+	// maxRequestElements bounds each list in a request in the same way. Lists of kubelets have five elements.
 	maxRequestElements = 32
-	// maxRequestsBytes bounds what is kept of all requests: two of each of 5,000 nodes.
+	// maxRequestsBytes bounds the memory of all requests: two for each of 5,000 nodes.
 	maxRequestsBytes = 32 << 20
-	// requestOverhead and elementOverhead are more than what is of a fixed size in memory.
+	// requestOverhead and elementOverhead are more than the fixed sizes in memory.
 	requestOverhead, elementOverhead = 640, 128
 )
 
@@ -34,7 +35,7 @@ func (c *ClusterClient) ListRequests(ctx context.Context) ([]certificatesv1.Cert
 	size := 0
 	err := c.listItems(ctx, requestsPath, func(item []byte) error {
 		request, err := decodeRequest(item)
-		// Requests of other signers are nobody's business here, and anybody may fill a cluster with them.
+		// Requests of other signers are ignored, and any user may fill a cluster with them.
 		switch request.Spec.SignerName {
 		case certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName:
 			if size += sizeOfRequest(&request); size > maxRequestsBytes {
@@ -50,7 +51,7 @@ func (c *ClusterClient) ListRequests(ctx context.Context) ([]certificatesv1.Cert
 	return requests, nil
 }
 
-// sizeOfRequest returns at most how many bytes a request takes in memory.
+// sizeOfRequest returns an upper bound of a request's memory.
 func sizeOfRequest(r *certificatesv1.CertificateSigningRequest) int {
 	size := requestOverhead + len(r.Name) + len(r.UID) + len(r.ResourceVersion) + len(r.Spec.Request) + len(r.Spec.Username) +
 		elementOverhead*(len(r.Spec.Usages)+len(r.Spec.Groups)+len(r.Status.Conditions))
@@ -95,7 +96,7 @@ func decodeRequest(item []byte) (certificatesv1.CertificateSigningRequest, error
 		out.Spec.Request = r.Spec.Request
 	}
 	if len(r.Status.Certificate) > 0 {
-		// Only whether there is one matters.
+		// Only the presence of a certificate matters.
 		out.Status.Certificate = []byte{0}
 	}
 	var err error
@@ -119,11 +120,11 @@ func (c *ClusterClient) ApproveRequest(ctx context.Context, r *certificatesv1.Ce
 	conditions := append(slices.Clip(r.Status.Conditions), certificatesv1.CertificateSigningRequestCondition{
 		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: approvalReason, Message: approvalMessage,
 	})
-	// With the resource version and the UID that were judged, the API server refuses with a conflict if the request has
-	// changed or was replaced since.
+	// With the resource version and the UID of the judged request, the API server refuses with a conflict if
+	// the request was changed or replaced in between.
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": r.UID, "resourceVersion": r.ResourceVersion},
-		// The server ignores it; audit logs show what kind of certificate was approved.
+		// The server ignores the spec; audit logs show the kind of the approved certificate.
 		"spec":   map[string]any{"signerName": r.Spec.SignerName},
 		"status": map[string]any{"conditions": conditions},
 	})

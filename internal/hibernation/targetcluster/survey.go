@@ -14,10 +14,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/stopcheck"
 )
 
-// surveyTimeout bounds everything that a survey reads: a stop may wait for it.
+// surveyTimeout bounds all reads of a survey, because a stop may wait for it.
 const surveyTimeout = 3 * time.Second
 
-// ReadSurvey reads what a stop of the cluster may run into, after a look at it. What cannot be read is left out, and the survey says so.
+// ReadSurvey reads the problems that a stop of the cluster may meet, after a poll. Parts that cannot be read
+// are left out, and the survey lists them.
 func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.Survey {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
@@ -32,7 +33,7 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 			s.AddItem(list, item)
 			return nil
 		})
-		if err == nil || k8serrors.IsNotFound(err) { // What is not served has no items.
+		if err == nil || k8serrors.IsNotFound(err) { // A kind that is not served has no items.
 			continue
 		}
 		s.SkipList(list)
@@ -54,7 +55,7 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 	return s
 }
 
-// readObject reads one object, unless it is larger than any that matters.
+// readObject reads one object, unless it is larger than any plausible one.
 func (c *ClusterClient) readObject(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()

@@ -22,10 +22,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// testSurvey makes in a real API server what a stop may run into, and expects it to be found, and how long its certificates last.
+// testSurvey creates the problems that a stop may meet in a real API server. It expects the findings, and the expiry of
+// the certificates.
 func testSurvey(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 	t.Helper()
 	const namespace = "default"
@@ -76,7 +78,7 @@ func testSurvey(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 	}
 }
 
-// blockingWebhook judges what no test here does, so that it stands in nobody's way.
+// blockingWebhook matches no request of these tests, so it blocks none.
 func blockingWebhook(namespace string) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "guard"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 		Name: "guard.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
@@ -88,7 +90,8 @@ func blockingWebhook(namespace string) *admissionregistrationv1.ValidatingWebhoo
 	}}}
 }
 
-// TestASurveyKeepsNobodyWaiting asks a server that refuses one list, has endless pages of another, and never answers a third.
+// TestASurveyKeepsNobodyWaiting surveys a server that refuses one list, has endless pages of another, and never answers
+// a third.
 func TestASurveyKeepsNobodyWaiting(t *testing.T) {
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -110,7 +113,7 @@ func TestASurveyKeepsNobodyWaiting(t *testing.T) {
 	}))
 	defer server.Close()
 	defer close(ended)
-	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
+	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil), hibernation.ServerOverride{})
 	must(t, err)
 	defer c.Close()
 	survey := c.ReadSurvey(t.Context(), &Look{At: time.Now()})
@@ -128,7 +131,7 @@ func TestASurveyKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestAFleetIsNotSurveyedAtOnce asks for many surveys at one moment. Looks are answered with or without.
+// TestAFleetIsNotSurveyedAtOnce requests many surveys at once. Polls are answered with or without a survey.
 func TestAFleetIsNotSurveyedAtOnce(t *testing.T) {
 	p := startPool(t)
 	standstill := clocktesting.NewFakePassiveClock(time.Now())

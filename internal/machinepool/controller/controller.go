@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller has the MachineSets of clusters be as their MachinePools say: a pass observes a pool and its ClusterDeployment, lets
-// machinepool.Decide decide, hands in at most one job and reports. A runner does the jobs beside the passes.
+// Package controller makes the MachineSets of clusters match their MachinePools. A pass observes a pool and its
+// ClusterDeployment, calls machinepool.Decide, submits at most one job and reports. A runner does the jobs outside the
+// passes.
 package controller
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name of the controller, its events and its field manager, on the hub and in clusters.
+// Name is the name of the controller, its events and its field manager, on the hub and in clusters.
 const Name = "torpor-machinepool"
 
 // Controller reconciles MachinePools.
@@ -35,7 +36,7 @@ type Controller struct {
 	// Clock is the source of the current time.
 	Clock   clock.PassiveClock
 	Metrics *Metrics
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard excludes objects that another project writes. If nil, no object is excluded.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
@@ -60,7 +61,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&hivev1.MachinePool{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
-		// Which MachineSets are a pool's depends on the other pools of the cluster.
+		// The MachineSets of a pool depend on the other pools of the cluster.
 		Watches(&hivev1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(c.neighboursOfPool), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(c.poolsOfCluster), builder.WithPredicates(gateChanged())).
 		WatchesRawSource(c.runner.Answers()).
@@ -74,7 +75,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Act:        c.act,
 			Report:     c.report,
 			Conditions: func(pool *hivev1.MachinePool) *[]metav1.Condition { return &pool.Status.Conditions },
-			// Upstream's schema drops these, and without them the cluster would be dialled again and again.
+			// Upstream's schema drops these fields. Without them the cluster would be dialled again and again.
 			Remember: rememberSync,
 		})
 	if err != nil {
@@ -94,10 +95,10 @@ func rememberSync(pool *hivev1.MachinePool) map[string]any {
 	return remembered
 }
 
-// act hands in a job; what becomes of it is observed by a later pass.
+// act submits a job. A later pass observes its answer.
 func (c Controller) act(_ context.Context, seen *poolObservation, plan machinepool.Plan) error {
-	if plan.Job != nil && seen.Answer == nil { // What the last job did is written down before the next.
-		c.runner.Submit(seen.pool, &poolJob{Job: *plan.Job, Cluster: seen.cluster, KubeconfigSecret: seen.kubeconfigSecret})
+	if plan.Job != nil && seen.Answer == nil { // The previous answer is recorded before the next job.
+		c.runner.Submit(seen.pool, &poolJob{Job: *plan.Job, Cluster: seen.cluster, Server: seen.server})
 	}
 	return nil
 }

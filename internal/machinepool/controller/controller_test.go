@@ -30,6 +30,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/clusterjobs"
+	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/machinepool"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -50,7 +51,7 @@ func TestMachineSetsAreAsThePoolSays(t *testing.T) {
 	e := shared.Get(t)
 	c := e.newCluster(t, "a", "b")
 	other := e.newCluster(t, "a")
-	// An upstream manifest has more than Torpor knows.
+	// An upstream manifest has fields that Torpor does not define.
 	manifest := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": hivev1.GroupVersion().String(), "kind": "MachinePool", "metadata": map[string]any{"namespace": c.cd.Namespace, "name": "pool"},
 		"spec": map[string]any{
@@ -69,7 +70,7 @@ func TestMachineSetsAreAsThePoolSays(t *testing.T) {
 		{Name: c.nameOf("a"), Replicas: 3, MinReplicas: 3, MaxReplicas: 3}, {Name: c.nameOf("b"), Replicas: 2, MinReplicas: 2, MaxReplicas: 2},
 	}, pool.Status.MachineSets)
 	if pool.Status.Replicas != 5 || !meta.IsStatusConditionFalse(pool.Status.Conditions, hivev1.UnsupportedConfigurationCondition) || !meta.IsStatusConditionFalse(pool.Status.Conditions, hivev1.NotEnoughReplicasCondition) {
-		t.Errorf("expected 5 replicas and no complaint, found %+v", pool.Status)
+		t.Errorf("expected 5 replicas and no error, found %+v", pool.Status)
 	}
 	if n := c.proxy.Accepted.Load(); n != 1 {
 		t.Errorf("expected one connection, found %d", n)
@@ -77,10 +78,10 @@ func TestMachineSetsAreAsThePoolSays(t *testing.T) {
 	e.WaitForEvent(t, c.cd.Namespace, machinepool.EventMachineSetsChanged, c.nameOf("a")+": replicas from 1 to 3, labels, taints")
 	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKeyFromObject(manifest), manifest))
 	if size, _, _ := unstructured.NestedInt64(manifest.Object, "spec", "platform", "aws", "rootVolume", "size"); size != 120 {
-		t.Errorf("expected what upstream has to stay, found %v", manifest.Object["spec"])
+		t.Errorf("expected upstream's fields to stay, found %v", manifest.Object["spec"])
 	}
 
-	// What leaves the pool leaves the MachineSets, and what is others' stays.
+	// Labels and taints that leave the pool leave the MachineSets; those of others stay.
 	c.changePool(t, pool, func(s *hivev1.MachinePoolSpec) {
 		s.Labels, s.Taints = map[string]string{"tier": "tin"}, nil
 		s.Replicas = new(int64(0))
@@ -92,6 +93,14 @@ func TestMachineSetsAreAsThePoolSays(t *testing.T) {
 	}
 }
 
+func TestThePoolReachesTheServerThatOverridesTheKubeconfigs(t *testing.T) {
+	t.Parallel()
+	c := shared.Get(t).newCluster(t, "a")
+	c.OverrideServer(t, c.cd, c.proxy)
+	c.waitUntilSynced(t, c.newPool(t, "pool", setReplicas(3)))
+	testenv.ExpectEqual(t, "the MachineSet", "3 theirs=stays", c.read(t, "a"))
+}
+
 func TestAutoscalingComesAndGoes(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
@@ -100,7 +109,7 @@ func TestAutoscalingComesAndGoes(t *testing.T) {
 	c.waitUntilSynced(t, pool)
 	testenv.ExpectEqual(t, "MachineAutoscalers", []string{"a: 2-4", "b: 1-3"}, c.autoscalers(t))
 	testenv.ExpectEqual(t, "MachineSets", []string{"2 theirs=stays", "1 theirs=stays"}, c.readAll(t, "a", "b"))
-	// What the autoscaler does within its limits stays.
+	// A number that the autoscaler has set within its limits stays.
 	c.edit(t, "b", `{"spec":{"replicas":3}}`)
 	c.edit(t, "a", `{"spec":{"replicas":4}}`)
 	c.changePool(t, pool, setAutoscaling(3, 6))
@@ -113,7 +122,7 @@ func TestAutoscalingComesAndGoes(t *testing.T) {
 	testenv.ExpectEqual(t, "MachineSets", []string{"1 theirs=stays", "1 theirs=stays"}, c.readAll(t, "a", "b"))
 }
 
-// TestEditsInTheClusterAreUndoneAtTheNextLook has a clock of its own.
+// TestEditsInTheClusterAreUndoneAtTheNextLook has a fake clock.
 func TestEditsInTheClusterAreUndoneAtTheNextLook(t *testing.T) {
 	t.Parallel()
 	now := clocktesting.NewFakePassiveClock(time.Now())
@@ -128,7 +137,7 @@ func TestEditsInTheClusterAreUndoneAtTheNextLook(t *testing.T) {
 	c.edit(t, "a", `{"spec":{"replicas":7,"template":{"spec":{"metadata":{"labels":{"tier":"lead","more":"yes"}},"taints":null}}}}`)
 	c.edit(t, "a", `{"metadata":{"labels":null}}`)
 	before := c.read(t, "a")
-	// No machine ever gets ready here, so the next look is after five minutes.
+	// The machines never become ready here, so the next read is after five minutes.
 	lookAt := func(after time.Duration, annotation string) {
 		now.SetTime(now.Now().Add(after))
 		e.ExpectAnnotated(t, pool, map[string]string{"example.com/look": annotation})
@@ -136,7 +145,7 @@ func TestEditsInTheClusterAreUndoneAtTheNextLook(t *testing.T) {
 	lookAt(4*time.Minute, "early")
 	lookAt(2*time.Minute, "in time")
 	synced := pool.Status.LastSyncTime
-	e.WaitFor(t, "another look", pool, func() error {
+	e.WaitFor(t, "another read", pool, func() error {
 		return testenv.ErrorIf(pool.Status.LastSyncTime.Equal(synced), "found %+v", pool.Status)
 	})
 	if found := c.read(t, "a"); before == want || found != strings.Replace(want, " theirs", " more=yes theirs", 1) {
@@ -155,7 +164,7 @@ func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
 	c.waitUntilSynced(t, pool)
 	witness.waitUntilSynced(t, unchanged)
 	replicas := int64(1)
-	// restart proves that a manager has looked at all pools: it changes those of another cluster.
+	// restart proves that a manager has evaluated all pools: it changes those of another cluster.
 	restart := func() {
 		t.Helper()
 		stop()
@@ -171,7 +180,7 @@ func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
 	restart()
 	e.WaitForCondition(t, pool, hivev1.MachinePoolSyncedCondition, metav1.ConditionFalse, hivev1.MachinePoolWaitingReason)
 	if n := c.proxy.Accepted.Load(); n != 0 {
-		t.Fatalf("expected a sleeping cluster to get no connection, found %d", n)
+		t.Fatalf("expected no connection to a hibernating cluster, found %d", n)
 	}
 	resume := new(metav1.NewTime(time.Now()).Rfc3339Copy())
 	e.WakeCluster(t, c.cd, resume)
@@ -182,11 +191,11 @@ func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
 	if n := c.proxy.Accepted.Load(); n != 1 || !pool.Status.SyncedResume.Equal(resume) {
 		t.Errorf("expected one connection after the resume, found %d and %+v", n, pool.Status)
 	}
-	// A pool that has not changed is looked at once after a resume, too.
+	// An unchanged pool is read once after a resume, too.
 	e.PutClusterToSleep(t, c.cd)
 	again := new(metav1.NewTime(time.Now().Add(time.Minute)).Rfc3339Copy())
 	e.WakeCluster(t, c.cd, again)
-	e.WaitFor(t, "the second resume is written down", pool, func() error {
+	e.WaitFor(t, "the second resume is recorded", pool, func() error {
 		return testenv.ErrorIf(!pool.Status.SyncedResume.Equal(again), "found %+v", pool.Status)
 	})
 	if n := c.proxy.Accepted.Load(); n != 2 {
@@ -194,7 +203,7 @@ func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
 	}
 }
 
-// TestWakeAfterAStopHasExpiredIsNoticed has a cluster whose stop is in its status still, and holds no longer.
+// TestWakeAfterAStopHasExpiredIsNoticed has a cluster whose expired stop is still in its status.
 func TestWakeAfterAStopHasExpiredIsNoticed(t *testing.T) {
 	testenv.ExpectWakeAfterExpiredStop(t, func(cd *hivev1.ClusterDeployment, now time.Time) bool { return readGate(cd, now).MayDial }, gateChanged())
 }
@@ -203,7 +212,7 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, "a", "b", "c")
-	job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), KubeconfigSecret: "admin"}
+	job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), Server: clusterjobs.Server{KubeconfigSecret: "admin"}}
 	job.Spec, job.InfraID = c.buildPool("unused").Spec, c.cd.Spec.ClusterMetadata.InfraID
 	setReplicas(6)(&job.Spec)
 	for allowed, want := range map[int64][]string{
@@ -231,7 +240,7 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 func TestClusterWithoutMachinesSaysSo(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
-	plain := e.newClusterOf(t, e.Environment) // The hub is no OpenShift.
+	plain := e.newClusterOf(t, e.Environment) // The hub is not an OpenShift cluster.
 	pool := plain.newPool(t, "pool", setReplicas(1))
 	e.WaitForCondition(t, pool, hivev1.MachinePoolSyncedCondition, metav1.ConditionFalse, hivev1.NoMachineAPIReason)
 	e.WaitForCondition(t, pool, hivev1.UnsupportedConfigurationCondition, metav1.ConditionTrue, hivev1.NoMachineAPIReason)
@@ -241,16 +250,16 @@ func TestClusterWithoutMachinesSaysSo(t *testing.T) {
 	pool = empty.newPool(t, "pool", setReplicas(1))
 	found := e.WaitForCondition(t, pool, hivev1.UnsupportedConfigurationCondition, metav1.ConditionTrue, hivev1.NoMachineSetsReason)
 	if !strings.Contains(found.Message, empty.nameOf("ZONE")) || !strings.Contains(found.Message, hivev1.MachinePoolNameLabel+": "+empty.pool) {
-		t.Errorf("expected the message to name what MachineSets are called, found %q", found.Message)
+		t.Errorf("expected the message to contain the names of MachineSets, found %q", found.Message)
 	}
 	e.target.ExpectCreated(t, empty.machineSet("a"))
-	empty.waitUntilSynced(t, pool) // It is tried again by itself.
+	empty.waitUntilSynced(t, pool) // The job is retried.
 	e.WaitForEvent(t, empty.cd.Namespace, machinepool.EventMachinePoolRecovered, "")
 	testenv.ExpectNoError(t, e.target.Client.Delete(t.Context(), empty.machineSet("a")))
 	empty.changePool(t, pool, setReplicas(2))
 	e.WaitForCondition(t, pool, hivev1.MachinePoolSyncedCondition, metav1.ConditionFalse, hivev1.NoMachineSetsReason)
 	if pool.Status.Replicas != 0 || len(pool.Status.MachineSets) != 0 {
-		t.Errorf("expected a MachineSet that is gone to leave the status, found %+v", pool.Status)
+		t.Errorf("expected a deleted MachineSet to leave the status, found %+v", pool.Status)
 	}
 }
 
@@ -264,9 +273,9 @@ func TestRefusalOfTheClusterIsTold(t *testing.T) {
 	})
 	found := e.WaitForCondition(t, pool, hivev1.MachinePoolSyncedCondition, metav1.ConditionFalse, hivev1.MachinePoolRefusedReason)
 	if !strings.Contains(found.Message, "apply MachineSet "+c.nameOf("a")) || !strings.Contains(found.Message, "422") {
-		t.Errorf("expected the message to say what is refused, found %q", found.Message)
+		t.Errorf("expected the message to name the refused request, found %q", found.Message)
 	}
-	testenv.ExpectEqual(t, "the replicas that were found", int32(2), pool.Status.Replicas)
+	testenv.ExpectEqual(t, "the observed replicas", int32(2), pool.Status.Replicas)
 	c.changePool(t, pool, func(s *hivev1.MachinePoolSpec) { s.Taints = nil })
 	c.waitUntilSynced(t, pool)
 	testenv.ExpectEqual(t, "the MachineSets", []string{"2 theirs=stays", "2 theirs=stays"}, c.readAll(t, "a", "b"))
@@ -280,7 +289,7 @@ func TestClusterThatDoesNotAnswerIsTold(t *testing.T) {
 	pool := c.newPool(t, "pool", setReplicas(2))
 	found := e.WaitForCondition(t, pool, hivev1.MachinePoolSyncedCondition, metav1.ConditionFalse, hivev1.MachinePoolNoAnswerReason)
 	if !strings.Contains(found.Message, "no answer in time") {
-		t.Errorf("expected the message to say that there is no answer in time, found %q", found.Message)
+		t.Errorf("expected a message about an answer that is late, found %q", found.Message)
 	}
 	c.proxy.IsHung.Store(false)
 	c.waitUntilSynced(t, pool)
@@ -293,7 +302,7 @@ func TestPoolWaitsForItsClusterDeployment(t *testing.T) {
 	pool := c.newPool(t, "pool", func(s *hivev1.MachinePoolSpec) { s.ClusterDeploymentRef.Name = "later" })
 	found := e.WaitForCondition(t, pool, hivev1.MachinePoolSyncedCondition, metav1.ConditionFalse, hivev1.ClusterDeploymentMissingReason)
 	if !strings.Contains(found.Message, "ClusterDeployment later") {
-		t.Errorf("expected the message to name what is missing, found %q", found.Message)
+		t.Errorf("expected the message to name the missing object, found %q", found.Message)
 	}
 	later := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: c.cd.Namespace, Name: "later"}, "none", "admin")
 	later.Spec.ClusterMetadata.InfraID = c.cd.Spec.ClusterMetadata.InfraID
@@ -302,7 +311,7 @@ func TestPoolWaitsForItsClusterDeployment(t *testing.T) {
 	c.waitUntilSynced(t, pool)
 }
 
-// TestDeletedPoolLeavesTheMachines deletes one whose cluster sleeps.
+// TestDeletedPoolLeavesTheMachines deletes a pool whose cluster hibernates.
 func TestDeletedPoolLeavesTheMachines(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
@@ -314,12 +323,12 @@ func TestDeletedPoolLeavesTheMachines(t *testing.T) {
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), pool))
 	e.WaitForDeletion(t, pool)
 	e.WakeCluster(t, c.cd, new(metav1.NewTime(time.Now()).Rfc3339Copy()))
-	next := c.newPool(t, "next", setAutoscaling(2, 3)) // It is looked at after what came before it.
+	next := c.newPool(t, "next", setAutoscaling(2, 3)) // This pool is evaluated after the earlier ones.
 	c.waitUntilSynced(t, next)
 	testenv.ExpectEqual(t, "MachineAutoscalers", []string{"a: 2-3"}, c.autoscalers(t))
 	testenv.ExpectEqual(t, "the MachineSet", "2 theirs=stays", c.read(t, "a"))
 	if n := c.proxy.Accepted.Load(); n != 1 {
-		t.Errorf("expected no connection but that of the next pool, found %d", n)
+		t.Errorf("expected only the connection of the next pool, found %d", n)
 	}
 }
 
@@ -337,14 +346,15 @@ func TestYoungerPoolOfTheSameNameWaits(t *testing.T) {
 	testenv.ExpectEqual(t, "the MachineSet", "5 theirs=stays", c.read(t, "a"))
 }
 
-// TestWhatHasChangedSinceItWasSeenIsNotChanged applies what was planned for MachineSets that are gone, or others, by now.
+// TestWhatHasChangedSinceItWasSeenIsNotChanged applies changes to MachineSets that were deleted, replaced or edited
+// after planning.
 func TestWhatHasChangedSinceItWasSeenIsNotChanged(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, "deleted", "replaced", "edited")
 	job := &machinepool.Job{Spec: c.buildPool("unused").Spec, InfraID: c.cd.Spec.ClusterMetadata.InfraID}
 	setReplicas(9)(&job.Spec)
-	connection, err := targetcluster.Dialer{}.Dial(c.proxy.Kubeconfig)
+	connection, err := targetcluster.Dialer{}.Dial(c.proxy.Kubeconfig, hibernation.ServerOverride{})
 	testenv.ExpectNoError(t, err)
 	defer connection.Close()
 	var sets []machinepool.MachineSet
@@ -389,7 +399,7 @@ func TestSchemaRefusesWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestUpstreamsSchemaCostsNoConnections has a schema that drops when the cluster was looked at, as Hive's does.
+// TestUpstreamsSchemaCostsNoConnections has a schema that drops the time of the last read, as Hive's does.
 func TestUpstreamsSchemaCostsNoConnections(t *testing.T) {
 	t.Parallel()
 	e, stop := shared.Get(t).withManager(t, clock.RealClock{})
@@ -449,12 +459,12 @@ func TestMetricsShowPoolsAndCountJobs(t *testing.T) {
 	})
 }
 
-// TestSlowClusterEndsItsJob has a cluster for which a job's time is over before it begins.
+// TestSlowClusterEndsItsJob has a cluster whose job has no time left at its start.
 func TestSlowClusterEndsItsJob(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, "a")
-	job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), KubeconfigSecret: "admin"}
+	job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), Server: clusterjobs.Server{KubeconfigSecret: "admin"}}
 	job.Spec, job.InfraID = c.buildPool("unused").Spec, c.cd.Spec.ClusterMetadata.InfraID
 	runner := newPoolRunner(clusterjobs.Connector{
 		ReadSecret: clusterjobs.ReadSecretWith(e.Client),
@@ -470,18 +480,18 @@ func TestSlowClusterEndsItsJob(t *testing.T) {
 	defer cancel()
 	answer, outcome := runner.do(over, job)
 	if answer.NoAnswer == "" || !outcome.IsSilent || !outcome.HasFailed {
-		t.Errorf("expected a cluster without an answer, found %+v and %+v", answer, outcome)
+		t.Errorf("expected an answer without a response of the cluster, found %+v and %+v", answer, outcome)
 	}
 	if answer, _ = runner.do(t.Context(), job); !answer.IsComplete {
-		t.Errorf("expected a cluster that is not slow to be as the pool says, found %+v", answer)
+		t.Errorf("expected a cluster that is not slow to match the pool, found %+v", answer)
 	}
 }
 
-// TestHostileMachineSetsAreNotKept asks a server whose list is within the budgets of bytes of an answer, and has more than is kept of a pool: lists
-// of {} in it would become many times as much.
+// TestHostileMachineSetsAreNotKept calls a server whose list is within the byte budgets of an answer, but exceeds the
+// limit for a pool. Lists of {} in it would multiply in size.
 func TestHostileMachineSetsAreNotKept(t *testing.T) {
 	t.Parallel()
-	part := `[{"key":"` + strings.Repeat("k", 60_000) + `"}]` // It takes no time to be decoded.
+	part := `[{"key":"` + strings.Repeat("k", 60_000) + `"}]` // Decoding it is fast.
 	item := `{"metadata":{"name":"a","labels":{"` + hivev1.MachinePoolNameLabel + `":"worker"}},"spec":{"template":{"spec":{"taints":` + part + `}}}}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"items":[`+item+strings.Repeat(","+item, 200)+`]}`)
@@ -493,7 +503,7 @@ func TestHostileMachineSetsAreNotKept(t *testing.T) {
 		CurrentContext: "c",
 	})
 	testenv.ExpectNoError(t, err)
-	target, err := targetcluster.Dialer{AllowInsecure: true}.Dial(kubeconfig)
+	target, err := targetcluster.Dialer{AllowInsecure: true}.Dial(kubeconfig, hibernation.ServerOverride{})
 	testenv.ExpectNoError(t, err)
 	defer target.Close()
 	runner := newPoolRunner(clusterjobs.Connector{MayDial: func(context.Context, types.NamespacedName) bool { return true }}, clock.RealClock{}, NewMetrics())
@@ -501,18 +511,18 @@ func TestHostileMachineSetsAreNotKept(t *testing.T) {
 	job.Spec.Name = "worker"
 	sets, _, _, err := (&poolConnection{runner: runner, job: job, client: target, answer: &machinepool.Answer{}}).list(t.Context())
 	if !errors.Is(err, machinepool.ErrMalformed) || len(sets) > 0 {
-		t.Errorf("expected what is far too large to be refused, found %d MachineSets and %v", len(sets), err)
+		t.Errorf("expected a list that is too large to be refused, found %d MachineSets and %v", len(sets), err)
 	}
 }
 
-// TestMachineSetThatChangesMeanwhileIsLookedAtAgain has somebody change one after it was read, and before it is written, once or always.
+// TestMachineSetThatChangesMeanwhileIsLookedAtAgain edits a MachineSet between its read and its write, once or always.
 func TestMachineSetThatChangesMeanwhileIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	const looks = 3 // Two lists, and one MachineSet.
 	for edits, isComplete := range map[int]bool{1: true, maxLooks: false} {
 		c := e.newCluster(t, "a")
-		job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), KubeconfigSecret: "admin"}
+		job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), Server: clusterjobs.Server{KubeconfigSecret: "admin"}}
 		job.Spec, job.InfraID = c.buildPool("unused").Spec, c.cd.Spec.ClusterMetadata.InfraID
 		setReplicas(5)(&job.Spec)
 		asked := 0
@@ -529,7 +539,7 @@ func TestMachineSetThatChangesMeanwhileIsLookedAtAgain(t *testing.T) {
 		c.proxy.Accepted.Store(0)
 		answer := runner.run(t.Context(), job)
 		if answer.IsComplete != isComplete || (answer.Refusal == nil) != isComplete || c.proxy.Accepted.Load() != 1 {
-			t.Errorf("%d edits: expected one connection that ends well %t, found %d and %+v", edits, isComplete, c.proxy.Accepted.Load(), answer)
+			t.Errorf("%d edits: expected one connection with success %t, found %d and %+v", edits, isComplete, c.proxy.Accepted.Load(), answer)
 		}
 		if want := map[bool]string{true: "5 theirs=stays", false: "13 theirs=stays"}[isComplete]; c.read(t, "a") != want {
 			t.Errorf("%d edits: expected %s, found %s", edits, want, c.read(t, "a"))

@@ -27,7 +27,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// env is a hub with a manager, and the API server of a cluster of OpenShift.
+// env is a hub with a manager, and the API server of an OpenShift cluster.
 type env struct {
 	*testenv.Environment
 	target  *testenv.Environment
@@ -57,14 +57,15 @@ func (e *env) startManager(t testing.TB) (stop func()) {
 	return testenv.StartManager(t, e.Environment, Controller{Clock: e.clock, Metrics: e.metrics}.SetupWithManager, func(o *manager.Options) { o.Logger = e.log.Logger(9) })
 }
 
-// withManager is the same cluster behind a hub and a manager of its own.
+// withManager returns an env with the same cluster, another hub and another manager.
 func (e *env) withManager(t *testing.T, now clock.PassiveClock) (own *env, stop func()) {
 	t.Helper()
 	own = &env{Environment: testenv.Start(t), target: e.target, clock: now, metrics: NewMetrics()}
 	return own, own.startManager(t)
 }
 
-// testCluster is a cluster of the hub, behind a proxy of its own. Clusters share an API server: each has its infraID and its pool.
+// testCluster is a cluster of the hub behind a separate proxy. Clusters share an API server; each has its own infraID
+// and pool.
 type testCluster struct {
 	*env
 	cd    *hivev1.ClusterDeployment
@@ -73,7 +74,7 @@ type testCluster struct {
 	pool string
 }
 
-// newCluster makes a cluster that answers, with MachineSets in these zones, of one machine each.
+// newCluster creates a cluster that answers, with a MachineSet of one machine in each of these zones.
 func (e *env) newCluster(t *testing.T, zones ...string) *testCluster {
 	t.Helper()
 	return e.newClusterOf(t, e.target, zones...)
@@ -82,7 +83,7 @@ func (e *env) newCluster(t *testing.T, zones ...string) *testCluster {
 func (e *env) newClusterOf(t *testing.T, target *testenv.Environment, zones ...string) *testCluster {
 	t.Helper()
 	namespace := e.CreateNamespace(t)
-	// Namespaces of several hubs have different names, by which objects of the one API server are told apart.
+	// Namespaces on several hubs have different names, which distinguish the objects on the one API server.
 	c := &testCluster{env: e, proxy: testenv.StartTargetProxy(t, target), pool: "pool-" + strings.TrimPrefix(namespace, "test-")}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "admin"}, Data: map[string][]byte{"kubeconfig": c.proxy.Kubeconfig}}
 	c.cd = testenv.BuildClusterDeployment(types.NamespacedName{Namespace: namespace, Name: "c" + namespace}, "none", secret.Name)
@@ -94,7 +95,7 @@ func (e *env) newClusterOf(t *testing.T, target *testenv.Environment, zones ...s
 	return c
 }
 
-// machineSet is as the installer makes it, with a label and no taints.
+// machineSet returns a MachineSet as the installer creates it, with a label and no taints.
 func (c *testCluster) machineSet(zone string) *unstructured.Unstructured {
 	u := newObject(machinepool.MachineSetVersion, machinepool.MachineSetKind, c.nameOf(zone))
 	u.Object["spec"] = map[string]any{
@@ -120,7 +121,7 @@ func newObject(version, kind, name string) *unstructured.Unstructured {
 	return u
 }
 
-// read is what a MachineSet has: replicas, labels of nodes and taints; empty if there is none.
+// read returns the replicas, the node labels and the taints of a MachineSet, or "" if it does not exist.
 func (c *testCluster) read(t *testing.T, zone string) string {
 	t.Helper()
 	u := newObject(machinepool.MachineSetVersion, machinepool.MachineSetKind, c.nameOf(zone))
@@ -145,7 +146,7 @@ func (c *testCluster) read(t *testing.T, zone string) string {
 	return strings.Join(parts, " ")
 }
 
-// readAll is read for several zones.
+// readAll calls read for several zones.
 func (c *testCluster) readAll(t *testing.T, zones ...string) []string {
 	t.Helper()
 	var all []string
@@ -155,14 +156,14 @@ func (c *testCluster) readAll(t *testing.T, zones ...string) []string {
 	return all
 }
 
-// edit is what somebody does to a MachineSet by hand.
+// edit simulates a manual change of a MachineSet.
 func (c *testCluster) edit(t *testing.T, zone, patch string) {
 	t.Helper()
 	u := newObject(machinepool.MachineSetVersion, machinepool.MachineSetKind, c.nameOf(zone))
 	testenv.ExpectNoError(t, c.target.Client.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("somebody")))
 }
 
-// autoscalers are the MachineAutoscalers of the cluster as NAME: MIN-MAX.
+// autoscalers returns the MachineAutoscalers of the cluster as NAME: MIN-MAX.
 func (c *testCluster) autoscalers(t *testing.T) []string {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -182,7 +183,7 @@ func (c *testCluster) autoscalers(t *testing.T) []string {
 	return all
 }
 
-// newPool makes the pool of the cluster.
+// newPool creates the pool of the cluster.
 func (c *testCluster) newPool(t *testing.T, name string, change func(*hivev1.MachinePoolSpec)) *hivev1.MachinePool {
 	t.Helper()
 	pool := c.buildPool(name)
@@ -198,11 +199,11 @@ func (c *testCluster) buildPool(name string) *hivev1.MachinePool {
 	return pool
 }
 
-// waitUntilSynced waits until the cluster has the pool at its generation.
+// waitUntilSynced waits until the pool's generation is applied to the cluster.
 func (c *testCluster) waitUntilSynced(t *testing.T, pool *hivev1.MachinePool) {
 	t.Helper()
 	generation := pool.Generation
-	c.WaitFor(t, "the cluster is as the pool says", pool, func() error {
+	c.WaitFor(t, "the cluster matches the pool", pool, func() error {
 		isSynced := meta.IsStatusConditionTrue(pool.Status.Conditions, hivev1.MachinePoolSyncedCondition)
 		return testenv.ErrorIf(!isSynced || pool.Status.ObservedGeneration != generation, "found %+v", pool.Status)
 	})

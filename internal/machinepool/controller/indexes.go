@@ -59,7 +59,7 @@ func (c Controller) requestsFor(ctx context.Context, cluster types.NamespacedNam
 	return requests
 }
 
-// poolGate is what a pass looks at of a ClusterDeployment.
+// poolGate is the part of a ClusterDeployment that a pass reads.
 type poolGate struct {
 	clusterjobs.Gate
 	infraID string
@@ -73,8 +73,8 @@ func readGate(cd *hivev1.ClusterDeployment, now time.Time) poolGate {
 	return gate
 }
 
-// gateChanged lets through what changes whether, how and with what a cluster is dialled. It compares both at the zero time, so that
-// only a change of the object counts, and not that time has passed.
+// gateChanged passes updates that change whether, how and for what a cluster is dialled. It evaluates both objects at
+// the zero time, so that only a change of the object counts, not the passing of time.
 func gateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)

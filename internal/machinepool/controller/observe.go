@@ -11,19 +11,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/clusterjobs"
 	"github.com/torpor-dev/torpor/internal/machinepool"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// poolObservation is what was observed, with what a job needs.
+// poolObservation is the observation, with the data that a job needs.
 type poolObservation struct {
 	machinepool.Observed
-	pool, cluster    types.NamespacedName
-	kubeconfigSecret string
+	pool, cluster types.NamespacedName
+	server        clusterjobs.Server
 }
 
-// observe reads what became of the last job, the ClusterDeployment and its other pools. A pool for which a job is being done is looked at
-// after it.
+// observe reads the answer of the last job, the ClusterDeployment and the other pools of the cluster. While a job for
+// the pool is in progress, the pass waits for its end.
 func (c Controller) observe(ctx context.Context, pool *hivev1.MachinePool) (*poolObservation, error) {
 	seen := &poolObservation{
 		pool:    client.ObjectKeyFromObject(pool),
@@ -45,11 +46,12 @@ func (c Controller) observe(ctx context.Context, pool *hivev1.MachinePool) (*poo
 	}
 	gate := readGate(&cd, c.Clock.Now())
 	seen.HasCluster, seen.MayDial, seen.IsPaused, seen.Resume = true, gate.MayDial, gate.IsPaused, gate.Resume()
-	seen.kubeconfigSecret, seen.InfraID = gate.KubeconfigSecret, gate.infraID
+	seen.server, seen.InfraID = gate.Server, gate.infraID
+	seen.Server = gate.Server.String()
 	return seen, c.observeNeighbours(ctx, pool, seen)
 }
 
-// observeNeighbours reads which other pools the cluster has.
+// observeNeighbours reads the other pools of the cluster.
 func (c Controller) observeNeighbours(ctx context.Context, pool *hivev1.MachinePool, seen *poolObservation) error {
 	all, err := c.listPools(ctx, seen.cluster)
 	if err != nil {
@@ -75,7 +77,7 @@ func isOlder(a, b *hivev1.MachinePool) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// listPools returns the pools of a cluster, in any order. What the cache holds is only read.
+// listPools returns the pools of a cluster, in any order. The result is from the cache and must not be modified.
 func (c Controller) listPools(ctx context.Context, cluster types.NamespacedName) ([]hivev1.MachinePool, error) {
 	var list hivev1.MachinePoolList
 	if err := c.client.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingFields{byCluster: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -84,7 +86,7 @@ func (c Controller) listPools(ctx context.Context, cluster types.NamespacedName)
 	return list.Items, nil
 }
 
-// mayDial asks the gate by what the hub knows now.
+// mayDial evaluates the gate with the current state on the hub.
 func (c Controller) mayDial(ctx context.Context, cluster types.NamespacedName) bool {
 	var cd hivev1.ClusterDeployment
 	if err := c.client.Get(ctx, cluster, &cd); err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// nextJobDelay is when a job is handed in that had to wait until the answer of the one before was written down.
+// nextJobDelay is the delay of a job that must wait until the previous answer is recorded.
 const nextJobDelay = time.Millisecond
 
-// report writes what is known of the pool into the status.
+// report writes the state of the pool into the status.
 func (c Controller) report(pool *hivev1.MachinePool, seen *poolObservation, plan machinepool.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
 	conditions := pool.Status.Conditions
 	pool.Status = plan.Status
@@ -33,7 +33,7 @@ func (c Controller) report(pool *hivev1.MachinePool, seen *poolObservation, plan
 			out.RequeueAfter = nextJobDelay
 		}
 	case plan.Job != nil:
-		out.IsTransient = true // The answer comes soon, and says more.
+		out.IsTransient = true // The answer follows soon, with more details.
 	}
 	return out
 }

@@ -20,16 +20,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/machinepool"
 )
 
-// jobTime bounds a job: a hundred MachineSets of a cluster that answers at once take some seconds.
+// jobTime bounds a job. A hundred MachineSets in a cluster that answers at once take some seconds.
 const jobTime = time.Minute
 
-// maxLooks is how often one job reads MachineSets that change before they are written.
+// maxLooks is the number of times that one job reads MachineSets that change before they are written.
 const maxLooks = 3
 
-// maxKeptBytes is for all MachineSets of a pool and their autoscalers, of 20 KiB each. What is kept of {} is twenty times as large.
+// maxKeptBytes is the limit for all MachineSets of a pool and their autoscalers, at 20 KiB each. Decoding lists of {}
+// takes twenty times as much memory.
 const maxKeptBytes = machinepool.MaxMachineSets * 20 << 10
 
-// poolRunner looks at clusters and changes their MachineSets beside the passes, which never wait for a cluster.
+// poolRunner reads MachineSets in clusters and changes them outside the passes, which never wait for a cluster.
 type poolRunner struct {
 	clusterjobs.Connector
 	*clusterjobs.Runner[poolJob, machinepool.Answer, machinepool.Attempt]
@@ -37,15 +38,14 @@ type poolRunner struct {
 	metrics *Metrics
 }
 
-// poolJob is a job with what is needed to do it.
+// poolJob is a job with the data that it needs.
 type poolJob struct {
 	machinepool.Job
 	Cluster types.NamespacedName
-	// KubeconfigSecret is in the namespace of the cluster.
-	KubeconfigSecret string
+	Server  clusterjobs.Server
 }
 
-// refusal is what is wrong with the pool at a cluster that answers.
+// refusal is an error of the pool at a cluster that answers.
 type refusal struct {
 	machinepool.Refusal
 	cause error
@@ -67,7 +67,8 @@ func newPoolRunner(connector clusterjobs.Connector, now clock.PassiveClock, metr
 	return r
 }
 
-// do does a job, and counts it. A cluster that takes longer counts as one that did not answer, and holds up no others the next time.
+// do does a job and counts it. A cluster that takes longer counts as not answering, and does not delay others the next
+// time.
 func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer, clusterjobs.Outcome) {
 	ctx, cancel := context.WithTimeout(ctx, jobTime)
 	defer cancel()
@@ -77,7 +78,7 @@ func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer,
 	return answer, clusterjobs.Outcome{At: answer.At, HasFailed: answer.NoAnswer != "" || answer.Refusal != nil, IsSilent: answer.NoAnswer != ""}
 }
 
-// run ends with the first request that gets no answer or is refused, and when the cluster may not be dialled any more.
+// run ends with the first request that gets no answer or is refused, or when the cluster may no longer be dialled.
 func (r *poolRunner) run(ctx context.Context, job *poolJob) *machinepool.Answer {
 	answer := &machinepool.Answer{Job: job.Job}
 	err := r.connectAndApply(ctx, job, answer)
@@ -90,14 +91,14 @@ func (r *poolRunner) run(ctx context.Context, job *poolJob) *machinepool.Answer 
 		answer.Refusal = &refused.Refusal
 	case errors.Is(err, clusterjobs.ErrGateClosed):
 	case errors.Is(err, machinepool.ErrMalformed):
-		answer.Refusal = &machinepool.Refusal{Reason: hivev1.MachinePoolRefusedReason, Message: "The cluster lists something else than MachineSets: " + machinepool.ErrMalformed.Error()}
+		answer.Refusal = &machinepool.Refusal{Reason: hivev1.MachinePoolRefusedReason, Message: "The cluster lists other objects than MachineSets: " + machinepool.ErrMalformed.Error()}
 	default:
 		answer.NoAnswer = clusterjobs.DescribeError(err)
 	}
 	return answer
 }
 
-// poolConnection is what one job reads and writes through.
+// poolConnection is the connection of one job.
 type poolConnection struct {
 	runner *poolRunner
 	job    *poolJob
@@ -111,14 +112,14 @@ func (r *poolRunner) connectAndApply(ctx context.Context, job *poolJob, answer *
 	if !r.MayDial(ctx, job.Cluster) {
 		return clusterjobs.ErrGateClosed
 	}
-	client, err := r.Connect(ctx, job.Cluster, job.KubeconfigSecret)
+	client, err := r.Connect(ctx, job.Cluster, job.Server)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer client.Close()
 	c := &poolConnection{runner: r, job: job, client: client, writer: client.NewObjectWriter(Name), answer: answer}
 	for range maxLooks {
-		// The cluster's own controllers write MachineSets too, such as how many machines are ready.
+		// The cluster's own controllers write MachineSets too, for example the number of ready machines.
 		if err = c.lookAndApply(ctx); !k8serrors.IsConflict(err) {
 			return err
 		}
@@ -139,7 +140,7 @@ func (c *poolConnection) lookAndApply(ctx context.Context) error {
 	return c.apply(ctx, &changes)
 }
 
-// list keeps only what may be the pool's.
+// list keeps only objects that may belong to the pool.
 func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSet, autoscalers []machinepool.Autoscaler, hasAutoscalers bool, err error) {
 	size := 0
 	keep := func(item []byte) error {
@@ -186,7 +187,7 @@ func (c *poolConnection) listPage(ctx context.Context, version, resource string,
 	})
 }
 
-// apply notes what it has changed as it goes, because the next request may find that the cluster is gone.
+// apply records each change at once, because the next request may find that the cluster does not answer.
 func (c *poolConnection) apply(ctx context.Context, changes *machinepool.Changes) error {
 	for _, name := range changes.DeleteAutoscalers {
 		object := nameObject(machinepool.AutoscalerVersion, machinepool.AutoscalerKind, name)
@@ -218,7 +219,7 @@ func (c *poolConnection) applyChange(ctx context.Context, version, kind string, 
 	return err
 }
 
-// send asks the gate before each request, and says what a refusal is about.
+// send checks the gate before each request, and adds the object to the error of a refusal.
 func (c *poolConnection) send(ctx context.Context, what string, request func() error) error {
 	err := c.runner.Send(ctx, c.job.Cluster, request)
 	if err == nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accounts is the one list of the MySQL accounts that every instance has: their passwords' places, their rights, and
-// the statements that give them. It is pure.
+// Package accounts lists the MySQL accounts that every instance has: the keys of their passwords, their grants, and
+// the statements that create them. It is pure.
 package accounts
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// The accounts by name.
+// The names of the accounts.
 const (
 	AdminUser       = "moco-admin"
 	AgentUser       = "moco-agent"
@@ -24,24 +24,25 @@ const (
 	WritableUser    = "moco-writable"
 )
 
-// MySQLAccount is an account of every instance.
+// MySQLAccount is an account that every instance has.
 type MySQLAccount struct {
 	Name string
-	// PasswordKey is that of the password in the cluster's Secret.
+	// PasswordKey is the key of the password in the cluster's Secret.
 	PasswordKey string
-	// IsSystem says that Torpor logs in with it, and no client. SYSTEM_USER keeps others from changing it.
+	// IsSystem is true if Torpor uses the account and clients do not. SYSTEM_USER prevents other accounts from
+	// changing it.
 	IsSystem bool
-	// needsTLS says that it logs in over the network, and never without TLS once every server has a certificate.
+	// needsTLS is true if the account logs in over the network. It must use TLS once every server has a certificate.
 	needsTLS bool
-	// grants are privileges on *.*, and grantSuffix follows them.
+	// grants holds privileges on *.*, and grantSuffix follows them in the statement.
 	grants, grantSuffix string
-	// exempt are privileges that it has not in some schemas of the server's own: by writing there it could make itself an
-	// administrator, and by reading there it would see others' passwords.
+	// exempt holds privileges that the account lacks in exemptSchemas. By writing there it could make itself an
+	// administrator, and by reading there it could read other accounts' passwords.
 	exempt        string
 	exemptSchemas []string
 }
 
-// ListAccounts returns the accounts. One of the admin port needs SERVICE_CONNECTION_ADMIN.
+// ListAccounts returns the accounts. An account that uses the admin port needs SERVICE_CONNECTION_ADMIN.
 func ListAccounts() []MySQLAccount {
 	return []MySQLAccount{
 		{Name: AdminUser, PasswordKey: "ADMIN_PASSWORD", IsSystem: true, needsTLS: true, grants: "ALL PRIVILEGES", grantSuffix: " WITH GRANT OPTION"},
@@ -60,7 +61,7 @@ func ListAccounts() []MySQLAccount {
 // writing are the privileges that change a database.
 const writing = "ALTER, ALTER ROUTINE, CREATE, CREATE ROUTINE, CREATE TEMPORARY TABLES, CREATE VIEW, DELETE, DROP, EVENT, INDEX, INSERT, REFERENCES, TRIGGER, UPDATE"
 
-// PasswordKeyOf returns the key of an account's password, empty for a name that is none.
+// PasswordKeyOf returns the key of an account's password; empty if no account has the name.
 func PasswordKeyOf(name string) string {
 	for _, a := range ListAccounts() {
 		if a.Name == name {
@@ -70,7 +71,16 @@ func PasswordKeyOf(name string) string {
 	return ""
 }
 
-// SystemUsers returns the accounts that are no client's: their sessions stay when clients are cut off.
+// Names returns the names of all accounts.
+func Names() []string {
+	var names []string
+	for _, a := range ListAccounts() {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// SystemUsers returns the accounts that clients do not use. Their sessions stay when clients are disconnected.
 func SystemUsers() []string {
 	var names []string
 	for _, a := range ListAccounts() {
@@ -93,24 +103,30 @@ func MissingPasswordKeys(passwords map[string][]byte) []string {
 	return missing
 }
 
-// NeedsTLS reports whether an account logs in over the network, so that it has to use TLS once every server has a certificate.
+// NeedsTLS reports whether an account logs in over the network, so that it must use TLS once every server has a
+// certificate.
 func NeedsTLS(name string) bool {
 	return slices.ContainsFunc(ListAccounts(), func(a MySQLAccount) bool { return a.Name == name && a.needsTLS })
 }
 
-// BuildStatements returns what makes the accounts, or gives those that are there the rights that they lack. An account that is
-// there keeps its password. Each statement is one line, as --init-file demands.
+// BuildStatements returns the statements that create the accounts, or grant missing privileges to existing ones. An
+// existing account keeps its password. Each statement is one line, as --init-file demands.
 func BuildStatements(passwords map[string][]byte, requireTLS bool) []string {
-	// Without this the server has no notion of a right that a schema is exempt from.
+	// Without this setting the server does not support privileges with exempt schemas.
 	statements := []string{"SET GLOBAL partial_revokes = ON"}
+	var users []string
 	for _, a := range ListAccounts() {
+		users = append(users, fmt.Sprintf("'%s'@'%%'", a.Name))
 		statements = append(statements,
 			fmt.Sprintf("CREATE USER IF NOT EXISTS '%s'@'%%' IDENTIFIED BY '%s'", a.Name, EscapePassword(passwords[a.PasswordKey])),
 			fmt.Sprintf("GRANT %s ON *.* TO '%s'@'%%'%s", a.grants, a.Name, a.grantSuffix))
-		for _, schema := range a.exemptSchemas { // A grant on *.* takes earlier exemptions back, so that they come after it.
+		for _, schema := range a.exemptSchemas { // A grant on *.* removes earlier exemptions, so they follow it.
 			statements = append(statements, fmt.Sprintf("REVOKE IF EXISTS %s ON %s.* FROM '%s'@'%%'", a.exempt, schema, a.Name))
 		}
 	}
+	// Only Torpor's rotation replaces the passwords. If default_password_lifetime expired them, Torpor would be locked
+	// out.
+	statements = append(statements, "ALTER USER "+strings.Join(users, ", ")+" PASSWORD EXPIRE NEVER")
 	for _, a := range ListAccounts() {
 		if a.needsTLS {
 			statements = append(statements, fmt.Sprintf("ALTER USER '%s'@'%%' REQUIRE %s", a.Name, map[bool]string{true: "SSL", false: "NONE"}[requireTLS]))
@@ -120,9 +136,10 @@ func BuildStatements(passwords map[string][]byte, requireTLS bool) []string {
 	return append(statements, fmt.Sprintf(`ALTER USER '%s'@'%%' ATTRIBUTE '{"%s": "%s"}'`, AdminUser, VersionAttribute, hashStatements(statements)))
 }
 
-// BuildTakeOverStatements returns what makes the accounts in a copy of another server, which may have accounts of these names: they get
-// the passwords, and no other. They are for --init-file; nothing of them gets to the binary log, or the copy would have transactions of
-// its own. A file ends at its first statement that fails.
+// BuildTakeOverStatements returns the statements that create the accounts in a copy of another server. The copy may
+// already have accounts with these names: they get the cluster's passwords, and their old passwords end. The
+// statements are for --init-file and are not written to the binary log; otherwise the copy would have errant
+// transactions. The server stops reading such a file at the first statement that fails.
 func BuildTakeOverStatements(passwords map[string][]byte, requireTLS bool) []string {
 	statements := []string{"SET SESSION sql_log_bin = OFF"}
 	var users []string
@@ -137,36 +154,51 @@ func BuildTakeOverStatements(passwords map[string][]byte, requireTLS bool) []str
 	return append(statements, BuildStatements(passwords, requireTLS)...)
 }
 
-// VersionAttribute is the attribute of AdminUser with the version of the list by which the accounts were made.
+// BuildRenewalStatements returns the statements that let accounts with expired passwords log in again. They are for
+// --init-file at every start of a server, because an account with an expired password may not even SET, and
+// PASSWORD EXPIRE NEVER does not undo PASSWORD EXPIRE. They contain no passwords and are not written to the binary
+// log. The server's settings may turn autocommit off.
+func BuildRenewalStatements() []string {
+	return []string{
+		"SET SESSION sql_log_bin = OFF, SESSION autocommit = ON",
+		"UPDATE mysql.user SET password_expired = 'N', password_lifetime = 0 WHERE host = '%' AND user IN ('" + strings.Join(Names(), "', '") +
+			"') AND (password_expired = 'Y' OR password_lifetime IS NULL OR password_lifetime <> 0)",
+		"FLUSH LOCAL PRIVILEGES",
+	}
+}
+
+// VersionAttribute is the attribute of AdminUser that holds the version of the list that the accounts were created
+// from.
 const VersionAttribute = "torporAccounts"
 
-// CurrentVersion is the version of the list, in which passwords have no part.
+// CurrentVersion returns the version of the list. It does not depend on passwords.
 func CurrentVersion(requireTLS bool) string {
 	all := BuildStatements(nil, requireTLS)
 	return hashStatements(all[:len(all)-1])
 }
 
-// hashStatements leaves out the statements with passwords, of which the names follow in others.
+// hashStatements leaves out the statements with passwords. Other statements contain the names of the same accounts.
 func hashStatements(statements []string) string {
 	sum := fnv.New64a()
 	for _, s := range statements {
 		if !strings.HasPrefix(s, "CREATE USER") {
-			_, _ = sum.Write([]byte(s + "\n")) // A hash takes everything.
+			_, _ = sum.Write([]byte(s + "\n")) // Writing to a hash never fails.
 		}
 	}
 	return fmt.Sprintf("%016x", sum.Sum64())
 }
 
-// ClientFileOf is the name of the file for the program mysql with the password of an account.
+// ClientFileOf returns the name of the mysql client's option file with the password of an account.
 func ClientFileOf(name string) string { return name + "-my.cnf" }
 
-// RotationAttribute is the attribute of every account that has two passwords: the rotation by which it got the newer one.
+// RotationAttribute is an attribute of every account with two passwords. It names the rotation that set the newer
+// password.
 const RotationAttribute = "torporRotation"
 
-// nextPrefix is before the key of a password that is about to be the account's.
+// nextPrefix precedes the key of a password that is about to become an account's password.
 const nextPrefix = "NEXT_"
 
-// AddNextPasswords returns the passwords with another one for each account beside it.
+// AddNextPasswords returns the passwords with a next password for each account added.
 func AddNextPasswords(passwords map[string][]byte, newPassword func() string) map[string][]byte {
 	all := maps.Clone(passwords)
 	for _, a := range ListAccounts() {
@@ -175,12 +207,12 @@ func AddNextPasswords(passwords map[string][]byte, newPassword func() string) ma
 	return all
 }
 
-// HasNextPasswords reports whether there is one for each account.
+// HasNextPasswords reports whether each account has a next password.
 func HasNextPasswords(passwords map[string][]byte) bool {
 	return !slices.ContainsFunc(ListAccounts(), func(a MySQLAccount) bool { return len(passwords[nextPrefix+a.PasswordKey]) == 0 })
 }
 
-// PromoteNextPasswords returns the passwords with each next one in the place of the one before, if there are any.
+// PromoteNextPasswords returns the passwords with each one replaced by its next password, if there is one.
 func PromoteNextPasswords(passwords map[string][]byte) map[string][]byte {
 	all := maps.Clone(passwords)
 	for _, a := range ListAccounts() {
@@ -192,8 +224,9 @@ func PromoteNextPasswords(passwords map[string][]byte) map[string][]byte {
 	return all
 }
 
-// BuildRetainStatement gives every account its next password and keeps the one before valid. It is one statement, so that it is
-// done or not, and is done only once for a rotation: a second time it would keep the next one, and no other.
+// BuildRetainStatement gives every account its next password and keeps the previous one valid. It is one statement,
+// so that it takes effect completely or not at all. It must run only once per rotation: a second run would retain
+// the next password instead of the previous one.
 func BuildRetainStatement(passwords map[string][]byte, rotation string) string {
 	var users []string
 	for _, a := range ListAccounts() {
@@ -202,7 +235,7 @@ func BuildRetainStatement(passwords map[string][]byte, rotation string) string {
 	return fmt.Sprintf(`ALTER USER %s ATTRIBUTE '{"%s": "%s"}'`, strings.Join(users, ", "), RotationAttribute, rotation)
 }
 
-// BuildDiscardStatement ends the passwords that a rotation kept valid.
+// BuildDiscardStatement ends the passwords that a rotation retained.
 func BuildDiscardStatement() string {
 	var users []string
 	for _, a := range ListAccounts() {
@@ -211,7 +244,7 @@ func BuildDiscardStatement() string {
 	return fmt.Sprintf(`ALTER USER %s ATTRIBUTE '{"%s": null}'`, strings.Join(users, ", "), RotationAttribute)
 }
 
-// EscapePassword returns a password as it stands between quotes, in SQL and in an option file alike.
+// EscapePassword escapes a password for use between quotes, in SQL and in an option file.
 func EscapePassword(password []byte) string {
 	return strings.NewReplacer(`\`, `\\`, `'`, `\'`, `"`, `\"`, "\n", `\n`).Replace(string(password))
 }

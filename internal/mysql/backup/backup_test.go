@@ -35,13 +35,13 @@ func TestChooseBackup(t *testing.T) {
 		want  backup.ObjectKeys
 		err   string
 	}{
-		"the newest backup that is whole is chosen":  {keys: all, point: noon().AddDate(1, 0, 0), want: second},
-		"a backup at the very point is chosen":       {keys: all, point: noon().Add(time.Hour), want: second},
+		"newest complete backup is chosen":           {keys: all, point: noon().AddDate(1, 0, 0), want: second},
+		"backup exactly at the point is chosen":      {keys: all, point: noon().Add(time.Hour), want: second},
 		"a backup after the point is not chosen":     {keys: all, point: noon().Add(time.Hour - time.Second), want: first},
 		"a point may be in another time zone":        {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
 		"a point before the first backup is refused": {keys: all, point: noon().Add(-time.Second), err: "found 2, the first of 2026-11-20T12:00:00Z; choose a later restore point"},
-		"half a backup does not count":               {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; look at the bucket"},
-		"MOCO's own backups are named": {
+		"incomplete backup does not count":           {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; check the bucket"},
+		"MOCO's own backups are mentioned": {
 			keys:  []string{second.Record, "moco/ns/test/20261120-100000/dump.tar", "moco/ns/test/20261120-100000/binlog.tar.zst", "moco/ns/test/20261120-110000/dump.tar", "moco/ns/test/20261120-123000/dump.tar", "moco/ns/test2/20261120-113000/dump.tar"},
 			point: noon(), err: "found 2 that MOCO made, the last of 2026-11-20T11:00:00Z, which only MySQL Shell can load",
 		},
@@ -79,14 +79,14 @@ func TestExpiredKeys(t *testing.T) {
 		backups, want []string
 		cutoff        time.Time
 	}{
-		"the newest backup before the window stays":  {keys(-9, -8, -5, -1), append(keys(-9, -8), segment(-9), segment(-8)), at(-3)},
-		"a backup at its very beginning is enough":   {keys(-9, -3, -1), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
-		"the last good one stays, however old":       {keys(-9), nil, at(-3)},
-		"half a backup keeps nothing alive":          {append(keys(-9, -8), keys(-5)[1:]...), append(keys(-9), segment(-9)), at(-3)},
-		"nothing goes while all are in the window":   {keys(-2, -1), nil, at(-3)},
-		"nothing goes without a whole backup":        {keys(-9)[1:], nil, at(-3)},
-		"what others keep there is not looked at":    {append(keys(-9, -4), "moco/ns/test/20200101-000000/dump.tar", "moco/ns/test/notes"), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
-		"another cluster's are not looked at either": {append(keys(-4), backup.ObjectKeysAt("ns", "test2", at(-9)).Record), []string{segment(-9), segment(-8), segment(-5)}, at(-3)},
+		"the newest backup before the window stays":      {keys(-9, -8, -5, -1), append(keys(-9, -8), segment(-9), segment(-8)), at(-3)},
+		"backup at the start of the window is enough":    {keys(-9, -3, -1), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
+		"last complete backup stays, however old":        {keys(-9), nil, at(-3)},
+		"incomplete backup keeps nothing alive":          {append(keys(-9, -8), keys(-5)[1:]...), append(keys(-9), segment(-9)), at(-3)},
+		"nothing is deleted while all are in the window": {keys(-2, -1), nil, at(-3)},
+		"nothing is deleted without a complete backup":   {keys(-9)[1:], nil, at(-3)},
+		"foreign objects in the folder are ignored":      {append(keys(-9, -4), "moco/ns/test/20200101-000000/dump.tar", "moco/ns/test/notes"), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
+		"backups of another cluster are ignored":         {append(keys(-4), backup.ObjectKeysAt("ns", "test2", at(-9)).Record), []string{segment(-9), segment(-8), segment(-5)}, at(-3)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, backup.ExpiredKeys(row.backups, segments, "ns", "test", row.cutoff)); diff != "" {
@@ -131,13 +131,13 @@ func TestPlanReplay(t *testing.T) {
 		"segments in another order":                        {dump: a + ":1-15", segments: []backup.StoredSegment{chain[2], chain[0], chain[1]}, point: 35, want: []string{a + ":11-20", a + ":21-30", b + ":1-5"}, reached: 35},
 		"a failover is no gap":                             {dump: a + ":1-20", segments: chain, point: 38, want: []string{a + ":21-30", b + ":1-5"}, reached: 38},
 		"a dump at the end of a segment":                   {dump: a + ":1-20", segments: chain, point: 21, want: []string{a + ":21-30"}, reached: 21},
-		"nothing was written since, and that is known":     {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
-		"nothing is known of the point":                    {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},
+		"no commits since, as the shipped state shows":     {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
+		"point is after the shipped state":                 {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},
 		"a gap is refused":                                 {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 35, err: "from the backup of 2026-11-20T12:00:00Z until 2026-11-20T12:00:19Z without a gap"},
-		"everything until a gap, if that was asked for":    {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
-		"a primary that had less is a gap":                 {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
-		"two that shipped the same do no harm":             {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
-		"nothing was shipped since the dump, long ago too": {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
+		"newest point stops at a gap":                      {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
+		"new primary with fewer transactions is a gap":     {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
+		"two shippers of the same transactions do no harm": {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
+		"nothing was shipped since long before the dump":   {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shipped := backup.ShippedState{Until: at(row.shipped), GTIDs: gtids(t, row.gtids)}
@@ -167,14 +167,14 @@ func TestChooseShipStart(t *testing.T) {
 		start             string
 		source, continued int
 	}{
-		"a replica that has everything":                  {[]string{a + "60", a + "30"}, a + "60", 0, 0},
-		"the primary, if the replica has purged some":    {[]string{a + "40"}, a + "40", 1, 0},
-		"the primary, if the replica is behind":          {[]string{a + "95"}, a + "95", 1, 0},
-		"the backup, if what follows was purged":         {[]string{a + "10", a + "70"}, a + "70", 0, 1},
-		"a late one, if all others have purged some":     {[]string{a + "17"}, a + "17", 2, 0},
-		"from now on, if everything was purged":          {[]string{a + "10", a + "5"}, a + "99", 1, -1},
-		"from now on, if the primary lacks what was had": {[]string{a + "100"}, a + "99", 1, -1},
-		"from now on, if there was nothing":              {nil, a + "99", 1, -1},
+		"replica with everything":                                  {[]string{a + "60", a + "30"}, a + "60", 0, 0},
+		"primary, if the replica has purged some":                  {[]string{a + "40"}, a + "40", 1, 0},
+		"primary, if the replica lags":                             {[]string{a + "95"}, a + "95", 1, 0},
+		"newest backup, if later transactions were purged":         {[]string{a + "10", a + "70"}, a + "70", 0, 1},
+		"late replica, if all others have purged some":             {[]string{a + "17"}, a + "17", 2, 0},
+		"present state, if everything was purged":                  {[]string{a + "10", a + "5"}, a + "99", 1, -1},
+		"present state, if the primary lacks shipped transactions": {[]string{a + "100"}, a + "99", 1, -1},
+		"present state, if nothing was shipped":                    {nil, a + "99", 1, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var wanted []gtid.Set
@@ -194,10 +194,10 @@ func TestMissingBeforePoint(t *testing.T) {
 		point, began time.Time
 		want         time.Duration
 	}{
-		"a backup of the night for a point in the afternoon":  {point: noon().Add(11 * time.Hour), began: noon().Add(12 * time.Hour), want: 11 * time.Hour},
-		"a backup shortly before the point":                   {point: noon().Add(5 * time.Minute), began: noon().Add(time.Hour)},
-		"the newest backup, asked for by a point to come":     {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Minute)},
-		"an old backup as the newest, by a point to come too": {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Hour), want: time.Hour},
+		"nightly backup for a point in the afternoon": {point: noon().Add(11 * time.Hour), began: noon().Add(12 * time.Hour), want: 11 * time.Hour},
+		"a backup shortly before the point":           {point: noon().Add(5 * time.Minute), began: noon().Add(time.Hour)},
+		"newest backup, requested by a future point":  {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Minute)},
+		"old backup, requested by a future point":     {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Hour), want: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := backup.MissingBeforePoint(noon(), row.point, row.began); found != row.want {
@@ -223,7 +223,7 @@ func TestChooseSource(t *testing.T) {
 		"a primary alone, without a warning":               {seen: []backup.SourceCandidate{primary}},
 		"the primary, if no replica is in sync":            {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
 		"the primary, if a replica is stopped":             {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
-		"a replica without its primary is not dumped":      {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
+		"an errant replica alone is not dumped":            {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
 		"the primary, if the replicas are busy":            {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}}, warning: "instance 1 is kept busy"},
 		"the other replica, if one is busy":                {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}, lags(1)}, want: 2},
 		"a primary alone that is busy is not dumped":       {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 is kept busy by a transaction"},
@@ -233,7 +233,7 @@ func TestChooseSource(t *testing.T) {
 		"the primary of a copy, if no replica is in sync":  {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(time.Hour)}, warning: "the primary was dumped, because no replica was in sync: instance 1 lags behind"},
 		"the primary of a copy alone":                      {seen: []backup.SourceCandidate{{LeadsCopy: true}}},
 		"replicas without a primary are not called errant": {seen: []backup.SourceCandidate{{Replicating: true, HasNoPrimary: true}}, err: "instance 0 cannot be compared with the primary, because none was found"},
-		"an instance that is down is no primary":           {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
+		"instance that is down is not the primary":         {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := backup.ChooseSource(row.seen, time.Minute)
@@ -254,12 +254,12 @@ func TestFindCopyPrimary(t *testing.T) {
 		sources []string
 		want    int
 	}{
-		"the one that follows a server outside":    {[]string{"b", "outside", "b"}, 1},
-		"also if others do not answer":             {[]string{"", "outside", ""}, 1},
-		"none, if two do":                          {[]string{"outside", "outside", "a"}, -1},
-		"none, if another is followed":             {[]string{"c", "outside", ""}, -1},
-		"none, if nobody follows a server outside": {[]string{"b", "", "b"}, -1},
-		"none, if nobody answers":                  {[]string{"", "", ""}, -1},
+		"only follower of an external server":             {[]string{"b", "outside", "b"}, 1},
+		"only follower, while the others do not answer":   {[]string{"", "outside", ""}, 1},
+		"none, if two instances follow it":                {[]string{"outside", "outside", "a"}, -1},
+		"none, if a replica follows another instance":     {[]string{"c", "outside", ""}, -1},
+		"none, if no instance follows an external server": {[]string{"b", "", "b"}, -1},
+		"none, if no instance answers":                    {[]string{"", "", ""}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := backup.FindCopyPrimary(hosts, row.sources); found != row.want {
@@ -287,11 +287,11 @@ func TestACopyIsBackedUpAsOne(t *testing.T) {
 func TestResult(t *testing.T) {
 	long := strings.Repeat("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5,", 100)
 	for name, row := range map[string]struct{ status, want mocov1beta2.BackupStatus }{
-		"a result that fits is complete": {
+		"short result is complete": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w"}},
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w"}},
 		},
-		"a part that is too long is left out with a warning": {
+		"part that is too long is left out with a warning": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: long, DumpSize: 7, Warnings: []string{"w"}},
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), DumpSize: 7, Warnings: []string{"the GTID set and 1 warnings are too long to be shown; they are in the bucket"}},
 		},
@@ -336,11 +336,11 @@ func TestBadInputIsRefused(t *testing.T) {
 		cluster func(*mocov1beta2.MySQLCluster)
 		err     string
 	}{
-		"neither a bucket nor a volume":  {image: "torpor", err: "expected bucketConfig, the bucket for the backups, or workVolume"},
-		"Google's protocol":              {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
-		"Azure's protocol":               {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
-		"a volume that vanishes":         {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found one that ends with the Pod"},
-		"a volume that cannot be parsed": {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected it as in a Pod"},
+		"a policy without bucket and volume": {image: "torpor", err: "expected bucketConfig, the bucket for the backups, or workVolume"},
+		"Google's protocol":                  {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
+		"Azure's protocol":                   {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
+		"ephemeral volume":                   {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found one that ends with the Pod"},
+		"a volume that cannot be parsed":     {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected it as in a Pod"},
 		"an environment that cannot be parsed": {
 			image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: bucketed.BucketConfig, Env: []mocov1beta2.Kept{keptJSON(`{}`), keptJSON(`{"name": 1}`)}},
 			err: "jobConfig.env[1]: expected it as in a Pod",
@@ -366,6 +366,31 @@ func TestBadInputIsRefused(t *testing.T) {
 			expectError(t, err, row.err)
 		})
 	}
+}
+
+// TestRestoredUsers also accepts upstream's form, one string instead of a list.
+func TestRestoredUsers(t *testing.T) {
+	for text, want := range map[string]string{`"test_user2@%"`: "--user=test_user2@%", `["a", "b@%"]`: "--user=a --user=b@%", `""`: ""} {
+		c := testCluster()
+		c.Spec.Restore = &mocov1beta2.Restore{JobConfig: bucketConfig(), Users: &mocov1beta2.RestoredUsers{Raw: []byte(text)}}
+		job, err := backup.BuildRestoreJob(c, "torpor")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, arg := range job.Spec.Template.Spec.Containers[0].Args {
+			if strings.HasPrefix(arg, "--user=") {
+				found = append(found, arg)
+			}
+		}
+		if got := strings.Join(found, " "); got != want {
+			t.Errorf("%s: expected %q, found %q", text, want, got)
+		}
+	}
+	c := testCluster()
+	c.Spec.Restore = &mocov1beta2.Restore{JobConfig: bucketConfig(), Users: &mocov1beta2.RestoredUsers{Raw: []byte("7")}}
+	_, err := backup.BuildRestoreJob(c, "torpor")
+	expectError(t, err, "spec.restore.users: expected the names of users")
 }
 
 func TestJobs(t *testing.T) {
@@ -409,7 +434,8 @@ func TestJobs(t *testing.T) {
 	expectError(t, err, "pointInTimeRecovery: expected jobConfig.bucketConfig")
 
 	c.Spec.Restore = &mocov1beta2.Restore{
-		SourceNamespace: "other", SourceName: "old", RestorePoint: metav1.NewTime(noon()), Schema: "app", Users: []string{"a", "b@%"},
+		SourceNamespace: "other", SourceName: "old", RestorePoint: metav1.NewTime(noon()), Schema: "app",
+		Users:     &mocov1beta2.RestoredUsers{Raw: []byte(`["a", "b@%"]`)},
 		JobConfig: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"persistentVolumeClaim": {"claimName": "c"}}`))},
 	}
 	filled, err := backup.BuildRestoreJob(c, "torpor")
@@ -451,7 +477,7 @@ func expectPod(t *testing.T, pod corev1.PodTemplateSpec, key, kind string) {
 	if main.Image != "mysql:9" || first.Image != "torpor" || main.Command[0] != first.Args[1] {
 		t.Errorf("expected Torpor's program in MySQL's image, found %+v", main)
 	}
-	// A folder cannot be mounted over the program.
+	// A volume cannot be mounted over the program.
 	if place := first.VolumeMounts[0].MountPath; place == image.ProgramPath {
 		t.Errorf("expected another place for the copy than that of the program in Torpor's image, found %s", place)
 	}
@@ -481,24 +507,24 @@ func TestDecide(t *testing.T) {
 		change func(*backup.Observed)
 		want   string
 	}{
-		"a cluster without backups has no Jobs":              {func(*backup.Observed) {}, ""},
-		"a policy leads to a CronJob":                        {withPolicy, "apply CronJob"},
-		"a CronJob goes with the name of its policy":         {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
-		"a policy that does not exist is an error":           {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
-		"an image that is missing is an error of both":       {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
-		"a new cluster is restored":                          {withRestore, "create Job"},
-		"a restore is not repeated while its Job is there":   {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
-		"a Job of a cluster that had this name is collected": {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},
-		"a Job that nobody owns is in the way":               {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "error of Job"},
-		"a Job that nobody owns and that is being deleted is waited for": {func(o *backup.Observed) {
+		"a cluster without backups has no Jobs":                {func(*backup.Observed) {}, ""},
+		"policy leads to a CronJob":                            {withPolicy, "apply CronJob"},
+		"CronJob is deleted when the policy's name is removed": {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
+		"a policy that does not exist is an error":             {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
+		"missing image is an error of both":                    {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
+		"a new cluster is restored":                            {withRestore, "create Job"},
+		"a restore is not repeated while its Job is there":     {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
+		"a Job of a cluster that had this name is collected":   {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},
+		"Job without an owner is in the way":                   {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "error of Job"},
+		"Job without an owner that is being deleted is waited for": {func(o *backup.Observed) {
 			withRestore(o)
 			o.RestoreJob = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon()}}}
 		}, ""},
-		"a Job in the way of a restore that is over is left alone": {func(o *backup.Observed) {
+		"Job in the way of a finished restore is ignored": {func(o *backup.Observed) {
 			withRestore(o)
 			o.RestoreJob, o.Cluster.Status.RestoredTime = &batchv1.Job{}, &metav1.Time{}
 		}, ""},
-		"a restore that is over is not repeated":            {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
+		"finished restore is not repeated":                  {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
 		"a CronJob and a Job do not depend on each other":   {func(o *backup.Observed) { withPolicy(o); withRestore(o) }, "apply CronJob, create Job"},
 		"a cluster that is being deleted gets no more Jobs": {func(o *backup.Observed) { withPolicy(o); o.Cluster.DeletionTimestamp = &metav1.Time{Time: noon()} }, ""},
 		"a stop of reconciliation keeps the CronJob": {func(o *backup.Observed) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backup decides how a MySQLCluster is backed up and restored: the Jobs that do it, what their objects in the
-// bucket are called, which instance is dumped and which backup is restored. It is pure.
+// Package backup decides how a MySQLCluster is backed up and restored: the Jobs, the names of the objects in the
+// bucket, the instance to dump and the backup to restore. It is pure.
 package backup
 
 import (
@@ -17,57 +17,57 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// Observed is what a decision about the backups of a cluster looks at.
+// Observed holds the input of a decision about the backups of a cluster.
 type Observed struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// Policy is the one that the cluster names; nil if it names none or if there is none of that name.
+	// Policy is the BackupPolicy that the cluster names; nil if it names no policy or the policy does not exist.
 	Policy *mocov1beta2.BackupPolicy
-	// CronJob and RestoreJob are what is there under the names of the cluster's; nil if there is none. A Job may be of a cluster
-	// that had this name before.
+	// CronJob and RestoreJob are the objects that have the names of the cluster's CronJob and Job; nil if they do not
+	// exist. A Job may belong to an earlier cluster with the same name.
 	CronJob    *batchv1.CronJob
 	RestoreJob *batchv1.Job
-	// Shipper is the Deployment that copies binary logs; nil if there is none.
+	// Shipper is the Deployment that copies binary logs; nil if it does not exist.
 	Shipper *appsv1.Deployment
-	// Image is Torpor's own.
+	// Image is Torpor's own image.
 	Image string
 }
 
-// Plan is what follows for the CronJob and for the Job, which do not depend on each other.
+// Plan holds the actions for the CronJob, the shipper and the restore Job, which do not depend on each other.
 type Plan struct {
-	// Rule names the decision, for the log.
+	// Rule is the name of the decision in the log.
 	Rule    string
 	CronJob CronJobPlan
 	Shipper ShipperPlan
 	Restore RestorePlan
 }
 
-// CronJobPlan is one of three: to apply the CronJob, to delete the one that is there, or to do nothing for a reason that is
-// an error, or for none.
+// CronJobPlan applies the CronJob, deletes the existing one, or does nothing. Err is the reason if doing nothing is
+// an error.
 type CronJobPlan struct {
 	Apply, Delete *batchv1.CronJob
 	Err           error
 }
 
-// ShipperPlan is for the Deployment what CronJobPlan is for the CronJob.
+// ShipperPlan is the CronJobPlan of the Deployment.
 type ShipperPlan struct {
 	Apply, Delete *appsv1.Deployment
 	Err           error
 }
 
-// RestorePlan creates the Job, or does nothing for a reason that is an error, or for none.
+// RestorePlan creates the Job or does nothing. Err is the reason if doing nothing is an error.
 type RestorePlan struct {
 	Create *batchv1.Job
 	Err    error
 }
 
-// Rules of Decide that do nothing at all.
+// Rules of Decide that change nothing.
 const (
 	DeletedRule = "the cluster is being deleted"
 	StoppedRule = "reconciliation is stopped"
 )
 
-// Decide says which Jobs a cluster should have. While reconciliation is stopped nothing is written, and a CronJob that
-// exists goes on.
+// Decide returns the Jobs that a cluster should have. While reconciliation is stopped nothing is written, and an
+// existing CronJob keeps running.
 func Decide(seen Observed) Plan {
 	switch {
 	case !seen.Cluster.DeletionTimestamp.IsZero():
@@ -94,7 +94,7 @@ func decideCronJob(seen Observed) CronJobPlan {
 func decideShipper(seen Observed) ShipperPlan {
 	switch {
 	case PolicyName(seen.Cluster) != "" && seen.Policy == nil:
-		return ShipperPlan{} // The CronJob says what is missing.
+		return ShipperPlan{} // The plan of the CronJob reports the missing policy.
 	case PolicyName(seen.Cluster) == "" || seen.Policy.Spec.PointInTimeRecovery == nil:
 		return ShipperPlan{Delete: seen.Shipper}
 	}
@@ -103,7 +103,8 @@ func decideShipper(seen Observed) ShipperPlan {
 }
 
 func decideRestore(seen Observed) RestorePlan {
-	// A Job cannot be changed. It is made once, and made again if it is deleted, which is how a failed restore is repeated.
+	// A Job is immutable. It is created once, and created again after it was deleted; a failed restore is retried that
+	// way.
 	switch {
 	case seen.Cluster.Spec.Restore == nil || seen.Cluster.Status.RestoredTime != nil:
 		return RestorePlan{}
@@ -114,20 +115,21 @@ func decideRestore(seen Observed) RestorePlan {
 	return RestorePlan{Create: job, Err: err}
 }
 
-// findJobInTheWay returns an error for a Job that has the name of the cluster's and that nothing will delete.
+// findJobInTheWay returns an error for a Job that has the name of the cluster's Job, does not belong to it and will
+// not be deleted.
 func findJobInTheWay(cluster *mocov1beta2.MySQLCluster, job *batchv1.Job) error {
 	owner := metav1.GetControllerOf(job)
 	switch {
 	case metav1.IsControlledBy(job, cluster):
 		return nil
 	case job.DeletionTimestamp != nil, owner != nil && owner.Kind == mocov1beta2.MySQLClusterKind().Kind:
-		return nil // Its end is seen. A cluster that had this name before is gone, and what it owned is collected.
+		return nil // Its deletion triggers a pass: a Job of an earlier cluster with this name is garbage-collected.
 	}
-	return fmt.Errorf("spec.restore: expected no Job %s of others, found one that this cluster has not made, so that nothing is restored; if nobody needs it, delete it: kubectl delete job -n %s %s",
+	return fmt.Errorf("spec.restore: expected no Job %s that this cluster does not own, found one; nothing is restored; if the Job is not needed, delete it: kubectl delete job -n %s %s",
 		job.Name, job.Namespace, job.Name)
 }
 
-// PolicyName is the name of the BackupPolicy of a cluster; empty if it has none.
+// PolicyName returns the name of the BackupPolicy of a cluster; empty if it has no policy.
 func PolicyName(cluster *mocov1beta2.MySQLCluster) string {
 	if cluster.Spec.BackupPolicyName == nil {
 		return ""
@@ -135,28 +137,28 @@ func PolicyName(cluster *mocov1beta2.MySQLCluster) string {
 	return *cluster.Spec.BackupPolicyName
 }
 
-// SourceCandidate is what is known of an instance that might be dumped.
+// SourceCandidate holds the facts about an instance that may be dumped.
 type SourceCandidate struct {
-	// Problem is why it did not answer; empty if it did.
+	// Problem is the reason why the instance did not answer; empty if it did.
 	Problem string
-	// Writable instances take writes from clients: the primary.
+	// Writable is true if the instance takes writes from clients, as the primary does.
 	Writable bool
-	// Replicating is true while both threads of the replication run.
+	// Replicating is true if both replication threads run.
 	Replicating bool
-	// Lag is how far it is behind the primary.
+	// Lag is the replication lag behind the primary.
 	Lag time.Duration
-	// Busy is true if its tables could not be locked for the moment of a snapshot without holding up its clients.
+	// Busy is true if its tables could not be locked for the moment of a snapshot without blocking its clients.
 	Busy bool
-	// LeadsCopy is true for the primary of a cluster that copies a server outside, and takes no writes.
+	// LeadsCopy is true for the primary of a cluster that copies an external server and takes no writes.
 	LeadsCopy bool
 	// Errant is true if it has transactions that the primary does not have.
 	Errant bool
-	// HasNoPrimary is true if there was no primary to compare it with.
+	// HasNoPrimary is true if no primary was found to compare the instance with.
 	HasNoPrimary bool
 }
 
-// ChooseSource returns the index of the instance to dump: of the replicas in sync the one that lags least, so that
-// the primary is left alone; else the primary, with a warning.
+// ChooseSource returns the index of the instance to dump: the replica in sync that lags least, to keep load off the
+// primary, otherwise the primary, with a warning.
 func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int, warnings []string, err error) {
 	replica, primary := -1, -1
 	var reasons []string
@@ -165,7 +167,7 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 		isPrimary := s.Problem == "" && (s.Writable || s.LeadsCopy)
 		switch {
 		case isPrimary && primary >= 0:
-			return 0, nil, fmt.Errorf("expected one writable instance, found %d and %d: nobody knows which data are right; make one of them read-only", primary, i)
+			return 0, nil, fmt.Errorf("expected one writable instance, found %d and %d, and it is unknown which data are right; make one of them read-only", primary, i)
 		case isPrimary:
 			primary = i
 			if s.Busy {
@@ -189,9 +191,10 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 	return primary, warnings, nil
 }
 
-// FindCopyPrimary returns the primary of a cluster that copies a server outside, where every instance is read-only: it alone follows a
-// host that is none of the cluster's, and whoever else answers follows it or nobody. -1 means that there is none, or that nobody knows
-// which. sources are the hosts that the instances follow; of one that does not answer it is empty.
+// FindCopyPrimary returns the primary of a cluster that copies an external server and whose instances are all
+// read-only. The primary is the only instance that follows a host outside the cluster; all others follow the
+// primary or do not replicate. It returns -1 if no such instance exists or if it is ambiguous. sources holds the
+// hosts that the instances follow; it is empty for an instance that does not answer.
 func FindCopyPrimary(hosts, sources []string) int {
 	primary := slices.IndexFunc(sources, func(source string) bool { return source != "" && !slices.Contains(hosts, source) })
 	for i, source := range sources {

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// ExpiredKeys returns what may be deleted of a cluster's backups and binary logs, in this order: a backup loses its record first, and is
-// none from then on. What was made since the cutoff stays, and so do the newest whole backup before it and the binary logs after that,
-// because points soon after the cutoff need them. Without a whole backup nothing expires.
+// ExpiredKeys returns the keys of a cluster's backups and binary logs that may be deleted, in order of deletion.
+// The record of a backup is deleted first, so that an incomplete backup never counts as one. Objects made since the
+// cutoff stay. The newest complete backup before it and the binary logs after that backup stay too, because points
+// soon after the cutoff need them. Without a complete backup nothing expires.
 func ExpiredKeys(backups, segments []string, namespace, name string, cutoff time.Time) []string {
 	whole := wholeBackups(backups, namespace, name)
 	base := slices.IndexFunc(whole, cutoff.Before)
 	if base < 0 {
 		base = len(whole)
 	}
-	if base == 0 { // None is as old as the cutoff.
+	if base == 0 { // No backup is as old as the cutoff.
 		return nil
 	}
 	oldest := whole[base-1]

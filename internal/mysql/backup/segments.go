@@ -14,31 +14,33 @@ import (
 )
 
 const (
-	// segmentTimeFormat names segments, in UTC, so that names sort as times do.
+	// segmentTimeFormat is the time in the names of segments, in UTC, so that names sort by time.
 	segmentTimeFormat = "20060102-150405.000000"
 	segmentSuffix     = ".binlog.zst"
-	// MaxSegmentSpan bounds how far the first and the last commit of a segment are apart.
+	// MaxSegmentSpan limits the time between the first and the last commit of a segment.
 	MaxSegmentSpan = 5 * time.Minute
-	// clockTolerance is how far the clocks of servers may be apart without a segment being overlooked.
+	// clockTolerance is how far the clocks of servers may differ without a segment being missed.
 	clockTolerance = time.Hour
 )
 
-// SegmentPrefix begins the names of all pieces of the binary logs of a cluster. It is not that of backups, of which there are far fewer.
+// SegmentPrefix returns the prefix of the keys of a cluster's binary logs. It differs from that of backups, of
+// which there are far fewer.
 func SegmentPrefix(namespace, name string) string {
 	return "moco-binlog/" + namespace + "/" + name + "/"
 }
 
-// ShippedKey names the object that says how far the binary logs of a cluster are in the bucket.
+// ShippedKey returns the key of the object that records how far a cluster's binary logs are in the bucket.
 func ShippedKey(namespace, name string) string {
 	return SegmentPrefix(namespace, name) + "shipped.json"
 }
 
-// SegmentKey names a segment after its first commit. writer is one of a kind, so that two never write the same object.
+// SegmentKey returns the key of a segment, by the time of its first commit. writer is unique, so that two writers
+// never write the same object.
 func SegmentKey(namespace, name string, first time.Time, writer string) string {
 	return SegmentPrefix(namespace, name) + first.UTC().Format(segmentTimeFormat) + "-" + writer + segmentSuffix
 }
 
-// SegmentTime returns the time in the name of a segment; false if it is none.
+// SegmentTime returns the time in the key of a segment; false if the key is not a segment's.
 func SegmentTime(key string) (time.Time, bool) {
 	begin, _, _ := strings.Cut(strings.TrimSuffix(path.Base(key), segmentSuffix), "-")
 	rest := strings.TrimPrefix(path.Base(key), begin+"-")
@@ -47,7 +49,8 @@ func SegmentTime(key string) (time.Time, bool) {
 	return at, err == nil && found && strings.HasSuffix(key, segmentSuffix)
 }
 
-// SegmentKeysBetween returns the keys of the segments that may hold commits between two times, in the order of their first ones.
+// SegmentKeysBetween returns the keys of the segments that may hold commits between two times, ordered by their
+// first commits.
 func SegmentKeysBetween(keys []string, from, to time.Time) []string {
 	var found []string
 	for _, key := range keys {
@@ -59,42 +62,43 @@ func SegmentKeysBetween(keys []string, from, to time.Time) []string {
 	return found
 }
 
-// ShippedState says how far the binary logs of a cluster are in the bucket.
+// ShippedState records how far the binary logs of a cluster are in the bucket.
 type ShippedState struct {
-	// Until is up to when every commit is in the bucket.
+	// Until is the time up to which every commit is in the bucket.
 	Until time.Time `json:"until"`
-	// GTIDs are the transactions before the end of the newest segment.
+	// GTIDs holds the transactions up to the end of the newest segment.
 	GTIDs gtid.Set `json:"gtids"`
-	// Since is from when on nothing is missing: a backup that is not before it can be restored up to Until.
+	// Since is the time after which nothing is missing: a backup made at or after it can be restored up to Until.
 	Since time.Time `json:"since"`
 }
 
-// StoredSegment is one in the bucket.
+// StoredSegment is a segment in the bucket.
 type StoredSegment struct {
 	Key string
 	binlog.SegmentHeader
 }
 
-// ReplayPlan is what follows the dump of a restore.
+// ReplayPlan holds the binary logs that a restore applies after the dump.
 type ReplayPlan struct {
-	// Segments to apply, in this order; only what was committed until Reached is applied of them.
+	// Segments are the segments to apply, in order. Only transactions committed until Reached are applied.
 	Segments []StoredSegment
-	// Reached is the time whose data result.
+	// Reached is the time whose data the restore results in.
 	Reached time.Time
 }
 
-// ReplayRequest is what to replay binary logs onto, and up to when.
+// ReplayRequest holds the backup that binary logs are replayed onto, and the wanted restore point.
 type ReplayRequest struct {
-	// Dump are the transactions of a backup, and Time is that of the backup.
+	// Dump holds the transactions of the backup, and Time is the time of the backup.
 	Dump gtid.Set
 	Time time.Time
-	// Point is the time whose data are wanted; WantsNewest that it is in the future, and so means everything there is.
+	// Point is the restore point. WantsNewest means that it is in the future and therefore asks for everything
+	// available.
 	Point       time.Time
 	WantsNewest bool
 }
 
-// PlanReplay chains segments to the transactions of a dump, up to a point. A point that is not reached is an error, unless everything
-// there is was asked for, or binary logs were not shipped since the dump.
+// PlanReplay chains segments to the transactions of a dump, up to a point. A point that is not reached is an error,
+// unless everything available was requested or binary logs were not shipped since the dump.
 func PlanReplay(want ReplayRequest, segments []StoredSegment, shipped ShippedState) (ReplayPlan, error) {
 	known := shipped.Until
 	for _, s := range segments {
@@ -125,7 +129,7 @@ func chainSegments(want ReplayRequest, segments []StoredSegment, shipped Shipped
 		next := rest[i]
 		rest = slices.Delete(rest, i, i+1)
 		if next.First.After(want.Point) {
-			plan.Reached = want.Point // Nothing else was committed before it.
+			plan.Reached = want.Point // No other transaction was committed before it.
 			return plan
 		}
 		if !executed.Contains(next.GTIDs) {
@@ -142,8 +146,9 @@ func chainSegments(want ReplayRequest, segments []StoredSegment, shipped Shipped
 
 func formatTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// follows says whether a segment goes on where these transactions end: it begins with nothing that they lack, and they have nothing
-// that it does not know of, as they would if the primary was replaced by one that had less.
+// follows reports whether a segment continues the executed transactions. Every transaction before the segment must
+// be executed, and no transaction may be executed that the segment does not know, as happens if a new primary had
+// fewer transactions than the old one.
 func (s StoredSegment) follows(executed gtid.Set) bool {
 	return executed.Contains(s.Previous) && s.Previous.Union(s.GTIDs).Contains(executed)
 }
@@ -158,13 +163,14 @@ func latest(a, b time.Time) time.Time {
 // ShipSource is an instance whose binary logs may be shipped.
 type ShipSource struct{ Executed, Purged gtid.Set }
 
-// ChooseShipStart returns the first of the wanted sets from which on a source still has everything, and the first such source. primary is
-// the index of the source that takes writes: if there is none that has everything, it is shipped from now on, and continued is -1.
+// ChooseShipStart returns the first of the wanted sets after which a source still has all transactions, and the
+// first such source. primary is the index of the source that takes writes. If no source has all transactions,
+// shipping starts at the primary's present state, and continued is -1.
 func ChooseShipStart(wanted []gtid.Set, sources []ShipSource, primary int) (start gtid.Set, source, continued int) {
 	executed := sources[primary].Executed
 	for w, set := range wanted {
 		if !executed.Contains(set) {
-			continue // Another cluster, or one whose primary was replaced by one that had less.
+			continue // Another cluster, or a new primary with fewer transactions.
 		}
 		for i, s := range sources {
 			if s.Executed.Contains(set) && set.Contains(s.Purged) {
@@ -175,19 +181,19 @@ func ChooseShipStart(wanted []gtid.Set, sources []ShipSource, primary int) (star
 	return executed, primary, -1
 }
 
-// ReadyPath is where the Pod that ships says whether it does; StatusPath is where it says how far it is.
+// ReadyPath serves whether the shipping Pod is ready, and StatusPath how far it is.
 const (
 	ReadyPath  = "/ready"
 	StatusPath = "/status"
 )
 
-// ShippingReport is what the Pod that ships says of itself.
+// ShippingReport is the status that the shipping Pod serves.
 type ShippingReport struct {
-	// Until is up to when every commit is in the bucket, and Since from when on nothing is missing.
+	// Until is the time up to which every commit is in the bucket; after Since nothing is missing.
 	Until time.Time `json:"until"`
 	Since time.Time `json:"since"`
 	// SourceIndex is the instance whose binary logs are read.
 	SourceIndex int `json:"sourceIndex"`
-	// Problem is what keeps it from going on; empty if nothing does.
+	// Problem is the error that keeps the Pod from continuing; empty if there is no error.
 	Problem string `json:"problem,omitempty"`
 }

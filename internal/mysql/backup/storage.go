@@ -32,13 +32,13 @@ const (
 var errNoStorage = errors.New("jobConfig: expected bucketConfig, the bucket for the backups, or workVolume, the volume for them, found neither; add one")
 
 type backupStorage struct {
-	// flags are those of the program.
+	// flags are the flags of the program.
 	flags []string
-	// volume for the backups, if they are not in a bucket.
+	// volume holds the backups if they are not in a bucket.
 	volume *corev1.VolumeSource
 }
 
-// parseStorage prefers a bucket. The work volume is not needed then, since everything is streamed.
+// parseStorage prefers a bucket. With a bucket, the work volume is not needed, since everything is streamed.
 func parseStorage(job mocov1beta2.JobConfig) (backupStorage, error) {
 	if b := job.BucketConfig; b != nil {
 		return parseBucket(*b)
@@ -75,7 +75,7 @@ func parseBucket(b mocov1beta2.BucketConfig) (backupStorage, error) {
 	return s, nil
 }
 
-// decodeKept reads an object of another API that was kept as it was written.
+// decodeKept decodes an object of another API that was stored unparsed.
 func decodeKept[T any](kept mocov1beta2.Kept, into *T, field string) error {
 	if err := json.Unmarshal(kept.Raw, into); err != nil {
 		return fmt.Errorf("jobConfig.%s: expected it as in a Pod: %w", field, err)
@@ -96,29 +96,31 @@ func decodeKeptList[T any](kept []mocov1beta2.Kept, field string) ([]T, error) {
 }
 
 const (
-	// timeFormat names backups, in UTC, so that names sort as times do. It is upstream's.
+	// timeFormat is the time in the names of backups, in UTC, so that names sort by time. It is upstream's.
 	timeFormat = "20060102-150405"
 	recordFile = "backup.json"
-	// mocoDumpFile is what MOCO's own backups are, in folders of the same names.
+	// mocoDumpFile is the file of MOCO's own backups, in folders with the same names.
 	mocoDumpFile = "dump.tar"
 )
 
-// ObjectKeys are the names of one backup's objects.
+// ObjectKeys holds the keys of one backup's objects.
 type ObjectKeys struct {
-	// Dump is compressed SQL, and Accounts are the users and their rights. Record exists when the other two are whole.
+	// Dump is compressed SQL, and Accounts holds the users and their grants. Record exists only when the other two are
+	// complete.
 	Dump, Accounts, Record string
 }
 
-// ObjectPrefix begins the names of all backups of a cluster.
+// ObjectPrefix returns the prefix of the keys of all backups of a cluster.
 func ObjectPrefix(namespace, name string) string { return "moco/" + namespace + "/" + name + "/" }
 
-// ObjectKeysAt names the objects of the backup of a time. The record is written last.
+// ObjectKeysAt returns the keys of the backup made at a time. The record is written last.
 func ObjectKeysAt(namespace, name string, at time.Time) ObjectKeys {
 	folder := ObjectPrefix(namespace, name) + at.UTC().Format(timeFormat)
 	return ObjectKeys{Dump: folder + "/dump.sql.zst", Accounts: folder + "/accounts.json", Record: path.Join(folder, recordFile)}
 }
 
-// ChooseBackup returns the newest whole backup that is not after the point. keys are those below Prefix, in any order.
+// ChooseBackup returns the newest complete backup that is not after the point. keys are those below the cluster's
+// prefix, in any order.
 func ChooseBackup(keys []string, namespace, name string, point time.Time) (ObjectKeys, error) {
 	whole := wholeBackups(keys, namespace, name)
 	for _, at := range slices.Backward(whole) {
@@ -126,7 +128,7 @@ func ChooseBackup(keys []string, namespace, name string, point time.Time) (Objec
 			return ObjectKeysAt(namespace, name, at), nil
 		}
 	}
-	found := "none at all; look at the bucket and at spec.restore.sourceNamespace and sourceName"
+	found := "none at all; check the bucket, and spec.restore.sourceNamespace and sourceName"
 	mocos := slices.DeleteFunc(backupsWith(mocoDumpFile, keys, namespace, name), func(at time.Time) bool { return at.After(point) })
 	switch {
 	case len(mocos) > 0:
@@ -141,8 +143,8 @@ func ChooseBackup(keys []string, namespace, name string, point time.Time) (Objec
 // acceptedGap is how far before the restore point a backup may be without a warning.
 const acceptedGap = 5 * time.Minute
 
-// MissingBeforePoint returns for how long before the restore point nothing was restored, 0 if that hardly matters. A restore point after
-// the restore began, which is how people ask for the newest backup, is taken for its beginning.
+// MissingBeforePoint returns the time before the restore point that was not restored; 0 if it is negligible. A
+// restore point after the start of the restore, with which users request the newest backup, counts as the start.
 func MissingBeforePoint(restored, point, began time.Time) time.Duration {
 	if point.After(began) {
 		point = began
@@ -153,11 +155,11 @@ func MissingBeforePoint(restored, point, began time.Time) time.Duration {
 	return 0
 }
 
-// maxMessage is how much of a termination message the kubelet keeps, in bytes.
+// maxMessage is the size of the termination message that the kubelet keeps, in bytes.
 const maxMessage = 4096
 
-// FormatResult returns the termination message of a container that backed up. What does not fit is left out, with a
-// warning; the record in the bucket has all of it.
+// FormatResult returns the termination message of a container that made a backup. Parts that do not fit are left
+// out, with a warning; the record in the bucket is complete.
 func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
 	for _, shrink := range []func(){
 		func() {},
@@ -183,7 +185,7 @@ func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
 func ParseResult(text string) (mocov1beta2.BackupStatus, error) {
 	var status mocov1beta2.BackupStatus
 	if err := json.Unmarshal([]byte(text), &status); err != nil {
-		return status, fmt.Errorf("expected the result of a backup as JSON, found %d bytes that are none: %w", len(text), err)
+		return status, fmt.Errorf("expected the result of a backup as JSON, found %d bytes that cannot be decoded: %w", len(text), err)
 	}
 	if status.Time == nil {
 		return status, fmt.Errorf("expected the result of a backup, found JSON without its time")
@@ -191,16 +193,16 @@ func ParseResult(text string) (mocov1beta2.BackupStatus, error) {
 	return status, nil
 }
 
-// CronJobName is that of the CronJob of a cluster.
+// CronJobName returns the name of a cluster's CronJob.
 func CronJobName(cluster string) string { return "moco-backup-" + cluster }
 
-// RestoreJobName is that of the Job that fills a cluster.
+// RestoreJobName returns the name of the Job that restores a cluster.
 func RestoreJobName(cluster string) string { return "moco-restore-" + cluster }
 
-// ShipperName is that of the Deployment that copies the binary logs of a cluster.
+// ShipperName returns the name of the Deployment that copies a cluster's binary logs.
 func ShipperName(cluster string) string { return "moco-binlog-" + cluster }
 
-// BuildCronJob makes the CronJob that backs a cluster up. image is Torpor's own.
+// BuildCronJob returns the CronJob that backs up a cluster. image is Torpor's own image.
 func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*batchv1.CronJob, error) {
 	args := []string{"backup", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--result=" + messageFile}
 	if lag := cluster.Spec.MaxDelaySeconds; lag != nil {
@@ -245,11 +247,11 @@ func hostFlags(cluster *mocov1beta2.MySQLCluster) []string {
 	return flags
 }
 
-// errFolderShipped is about a volume that the Pods of two workloads would have to share.
+// errFolderShipped rejects a volume, because the Pods of two workloads would have to share it.
 var errFolderShipped = errors.New("pointInTimeRecovery: expected jobConfig.bucketConfig, found backups in a volume; add a bucketConfig")
 
-// BuildShipper makes the Deployment whose Pod copies binary logs into the bucket. Two Pods do no harm, so that a node which is lost does
-// not hold the next one up.
+// BuildShipper returns the Deployment whose Pod copies binary logs into the bucket. Two Pods at a time do no harm,
+// so a replacement need not wait for a Pod on a lost node.
 func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupPolicy, image string) (*appsv1.Deployment, error) {
 	if policy.Spec.JobConfig.BucketConfig == nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, errFolderShipped)
@@ -259,7 +261,7 @@ func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 		"ship-binlogs", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--interval=" + interval.String(),
 		"--spool=" + spoolFolder, fmt.Sprintf("--address=:%d", ShipperPort),
 	}, hostFlags(cluster)...)
-	job := policy.Spec.JobConfig // What a dump needs says nothing about a Pod that is always there.
+	job := policy.Spec.JobConfig // The resources of a dump do not apply to a Pod that always runs.
 	job.CPU, job.MaxCPU, job.Memory, job.MaxMemory = new(resource.MustParse("50m")), nil, new(resource.MustParse("128Mi")), nil
 	pod, err := buildPodTemplate(cluster, job, image, programRun{kind: shipperValue, args: args, key: accounts.PasswordKeyOf(accounts.BackupUser)})
 	if err != nil {
@@ -289,7 +291,7 @@ func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 	}, nil
 }
 
-// atLeastOne keeps the last successful Job, since the result is in its Pod.
+// atLeastOne keeps the last successful Job, since its Pod holds the result.
 func atLeastOne(limit *int32) *int32 {
 	if limit == nil {
 		return nil
@@ -297,7 +299,8 @@ func atLeastOne(limit *int32) *int32 {
 	return new(max(*limit, 1))
 }
 
-// BuildRestoreJob makes the Job that fills instance 0 of a cluster from spec.restore. image is Torpor's own.
+// BuildRestoreJob returns the Job that fills instance 0 of a cluster from spec.restore. image is Torpor's own
+// image.
 func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.Job, error) {
 	r := cluster.Spec.Restore
 	args := []string{
@@ -308,8 +311,12 @@ func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.
 	if r.Schema != "" {
 		args = append(args, "--schema="+r.Schema)
 	}
-	for _, u := range r.Users {
-		args = append(args, "--user="+u)
+	users, err := r.Users.Names()
+	if err != nil {
+		return nil, fmt.Errorf("spec.restore.%w", err)
+	}
+	for _, name := range users {
+		args = append(args, "--user="+name)
 	}
 	pod, err := buildPodTemplate(cluster, r.JobConfig, image, programRun{kind: restoreValue, args: args, key: accounts.PasswordKeyOf(accounts.AdminUser)})
 	if err != nil {
@@ -318,11 +325,19 @@ func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
 		ObjectMeta: childMeta(cluster, RestoreJobName(cluster.Name), JobLabels(cluster.Name, restoreValue)),
-		Spec:       batchv1.JobSpec{Template: pod},
+		Spec: batchv1.JobSpec{Template: pod, PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+			Action: batchv1.PodFailurePolicyActionFailJob,
+			OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+				ContainerName: new(ContainerName), Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{RefusedExitCode},
+			},
+		}}}},
 	}, nil
 }
 
-// childMeta has the cluster as the owner, so that the object is deleted with it.
+// RefusedExitCode is the exit code of a restore that a retry cannot fix.
+const RefusedExitCode = 4
+
+// childMeta makes the cluster the owner, so that the object is deleted with it.
 func childMeta(cluster *mocov1beta2.MySQLCluster, name string, labels map[string]string) metav1.ObjectMeta {
 	kind := mocov1beta2.MySQLClusterKind()
 	return metav1.ObjectMeta{
@@ -333,22 +348,23 @@ func childMeta(cluster *mocov1beta2.MySQLCluster, name string, labels map[string
 	}
 }
 
-// ContainerName is that of the container in the Pods of Jobs whose termination message is the result.
+// ContainerName is the name of the container in the Pods of Jobs whose termination message is the result.
 const ContainerName = "torpor"
 
-// PasswordVariable is the environment variable with the password of the database's user.
+// PasswordVariable is the environment variable with the password of the MySQL user.
 const PasswordVariable = "TORPOR_MYSQL_PASSWORD"
 
-// AuthoritiesVariable is the environment variable with the certificates of the authorities that the servers' are of.
+// AuthoritiesVariable is the environment variable with the certificates of the CAs that signed the servers'
+// certificates.
 const AuthoritiesVariable = "TORPOR_MYSQL_AUTHORITIES"
 
 const (
-	// The folder has another name than the program in Torpor's own image, or it could not be mounted there.
+	// The folder must not have the path of the program in Torpor's own image, or it could not be mounted there.
 	programFolder = "/torpor-program"
 	programPath   = programFolder + "/torpor"
-	// scratchFolder holds the clients' option file, which names the password: it is in memory.
+	// scratchFolder holds the clients' option file, which contains the password, so it is in memory.
 	scratchFolder = "/tmp"
-	// runAsUser is upstream's user of MySQL's Pods.
+	// runAsUser is the user of upstream's MySQL Pods.
 	runAsUser     = 10000
 	programVolume = "torpor-program"
 	scratchVolume = "torpor-scratch"
@@ -359,36 +375,38 @@ const (
 	backupValue   = "mysql-backup"
 	restoreValue  = "mysql-restore"
 	shipperValue  = "mysql-binlog"
-	// spoolFolder is for binary logs on their way; a Pod that has more of them than spoolSize is replaced and begins again.
+	// spoolFolder holds binary logs until they are uploaded. A Pod that holds more than spoolSize is replaced and
+	// starts again.
 	spoolFolder = "/spool"
 	spoolVolume = "torpor-spool"
 	spoolSize   = "16Gi"
-	// ShipperPort is where the Pod that ships serves its status.
+	// ShipperPort is the port on which the shipping Pod serves its status.
 	ShipperPort = 8081
 )
 
-// errNoImage is for administrators of the manager.
+// errNoImage is addressed to administrators of the manager.
 var errNoImage = errors.New("expected the name of Torpor's own image, found none: start the manager with --image or TORPOR_IMAGE")
 
 type programRun struct {
-	// kind is the Pods' label app.kubernetes.io/name. It is not mysql, so that no Service of a cluster selects them.
+	// kind is the Pods' label app.kubernetes.io/name. It is not mysql, so that a cluster's Services do not select
+	// them.
 	kind string
 	// args begin with the subcommand.
 	args []string
-	// key of the password in the cluster's Secret.
+	// key is the key of the password in the cluster's Secret.
 	key string
 }
 
-// JobLabels are those of the Jobs and Pods that back up or restore.
+// JobLabels returns the labels of the Jobs and Pods that back up or restore.
 func JobLabels(cluster, kind string) map[string]string {
 	return map[string]string{mocov1beta2.NameLabel: kind, mocov1beta2.InstanceLabel: cluster, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue}
 }
 
-// JobKinds are the values of the label app.kubernetes.io/name of everything that backs up or restores.
+// JobKinds returns the values of the label app.kubernetes.io/name of all workloads for backups and restores.
 func JobKinds() []string { return []string{backupValue, restoreValue, shipperValue} }
 
-// buildPodTemplate makes the Pod: an init container brings Torpor's program, and the image of the cluster's own servers has the
-// clients of the right version. The Pod needs nothing of Kubernetes.
+// buildPodTemplate builds the Pod: an init container supplies Torpor's program, and the image of the cluster's own
+// servers has clients of the right version. The Pod does not use the Kubernetes API.
 func buildPodTemplate(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfig, image string, t programRun) (corev1.PodTemplateSpec, error) {
 	var none corev1.PodTemplateSpec
 	if image == "" {
@@ -495,7 +513,7 @@ func restrictedSecurityContext() *corev1.SecurityContext {
 	}
 }
 
-// parseServerPodSpec returns the servers' own Pod spec with the container mysqld alone.
+// parseServerPodSpec returns the servers' own Pod spec with the container mysqld only.
 func parseServerPodSpec(cluster *mocov1beta2.MySQLCluster) (corev1.PodSpec, error) {
 	var spec corev1.PodSpec
 	if err := json.Unmarshal(cluster.Spec.PodTemplate.Spec.Raw, &spec); err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificates makes the certificates by which the servers of a cluster are known, and judges when they have to be
-// renewed. Each cluster has a certificate authority of its own, which is trusted for nothing else.
+// Package certificates creates the certificates of a cluster's servers and decides when they must be renewed. Each
+// cluster has its own certificate authority, which is trusted for nothing else.
 package certificates
 
 import (
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// The keys of the Secret. Those but AuthorityKey are what cert-manager calls them, and all that a Pod sees.
+// The keys of the Secret. All except AuthorityKey are cert-manager's, and Pods see only these.
 const (
 	AuthorityFile   = "ca.crt"
 	CertificateFile = "tls.crt"
@@ -31,19 +31,19 @@ const (
 
 const (
 	authorityLife, serverLife = 10 * 365 * 24 * time.Hour, 90 * 24 * time.Hour
-	// authorityOverlap is for how long a new authority is trusted beside the old one before that ends.
+	// authorityOverlap is how long a new CA is trusted in addition to the old one before the old one expires.
 	authorityOverlap = 365 * 24 * time.Hour
 	// clockSkew is how far another clock may be behind.
 	clockSkew = time.Hour
 )
 
-// IsAging reports whether two thirds of a certificate's life are over, so that it should have been renewed.
+// IsAging reports whether two thirds of a certificate's lifetime are over, so that it should have been renewed.
 func IsAging(notBefore, notAfter, now time.Time) bool {
 	return now.After(notBefore.Add(notAfter.Sub(notBefore) / 3 * 2))
 }
 
-// RenewFiles returns the files as they should be, and whether that is a change: the authority is made first, then a certificate
-// for the hosts, which are names, with a * in the first place of some, or addresses.
+// RenewFiles returns the renewed files and whether they changed. The CA is renewed first, then the certificate for
+// the hosts. A host is an address or a name, which may begin with the wildcard label *.
 func RenewFiles(files map[string][]byte, hosts []string, now time.Time) (renewed map[string][]byte, changed bool, err error) {
 	authorities, key, err := readAuthorities(files)
 	if err != nil || now.After(authorities[0].NotAfter.Add(-authorityOverlap)) {
@@ -56,12 +56,13 @@ func RenewFiles(files map[string][]byte, hosts []string, now time.Time) (renewed
 	return renewed, true, err
 }
 
-// ListMissing returns the keys of a Secret of somebody else's that are empty.
+// ListMissing returns the keys that are empty in a Secret that the user supplies.
 func ListMissing(files map[string][]byte) []string {
 	return slices.DeleteFunc([]string{AuthorityFile, CertificateFile, KeyFile}, func(name string) bool { return len(files[name]) > 0 })
 }
 
-// BuildClientConfig trusts the cluster's authorities alone, and the server with that name alone.
+// BuildClientConfig accepts only a server with that host name whose certificate is signed by one of the cluster's
+// CAs.
 func BuildClientConfig(authorities []byte, host string) (*tls.Config, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(authorities) {
@@ -70,7 +71,8 @@ func BuildClientConfig(authorities []byte, host string) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: host}, nil
 }
 
-// newAuthority keeps trusting the ones before: the servers' certificates are theirs until they are renewed.
+// newAuthority keeps the previous CAs trusted, because they have signed the servers' certificates until those are
+// renewed.
 func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []string, now time.Time) (map[string][]byte, bool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -100,7 +102,7 @@ func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []s
 	}
 	renewed := map[string][]byte{AuthorityFile: text, AuthorityKey: encoded, CertificateFile: files[CertificateFile], KeyFile: files[KeyFile]}
 	if leaf, err := readServer(files); err == nil && now.Before(leaf.NotAfter) && isIssued(leaf, before) {
-		return renewed, true, nil // Every Pod has to trust the new authority before a server shows a certificate of it.
+		return renewed, true, nil // Every Pod must trust the new CA before a server uses a certificate signed by it.
 	}
 	renewed, err = newServer(renewed, authority, key, hosts, now)
 	return renewed, true, err
@@ -135,8 +137,8 @@ func newServer(files map[string][]byte, authority *x509.Certificate, authorityKe
 	}, nil
 }
 
-// readAuthorities returns the trusted authorities, of which the first is that of the key. With an error it returns those that are trusted
-// without a key for the first.
+// readAuthorities returns the trusted CAs, the first of which belongs to the key. With an error it returns CAs that
+// are trusted although the first one has no key.
 func readAuthorities(files map[string][]byte) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
 	var all []*x509.Certificate
 	for rest := files[AuthorityFile]; ; {
@@ -188,7 +190,7 @@ func coversHosts(leaf *x509.Certificate, hosts []string) bool {
 func randomSerial() *big.Int {
 	const size = 16
 	var number [size]byte
-	_, _ = rand.Read(number[:]) // It never fails.
+	_, _ = rand.Read(number[:]) // Read never fails.
 	return new(big.Int).SetBytes(append([]byte{1}, number[1:]...))
 }
 

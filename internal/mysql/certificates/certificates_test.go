@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestRenewFiles follows the files of one cluster through eleven years.
+// TestRenewFiles renews the files of one cluster for eleven years.
 func TestRenewFiles(t *testing.T) {
 	born := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	hosts := []string{"*.moco-test.db.svc", "127.0.0.1"}
@@ -51,7 +51,7 @@ func TestRenewFiles(t *testing.T) {
 			t.Fatalf("%s: expected changes of %v, found %v (%v)", step.name, step.changes, found, changed)
 		}
 		expectTrusted(t, step.name, after[AuthorityFile], after[CertificateFile], now)
-		if len(files) > 0 && step.damage != AuthorityFile { // A server that has the files from before trusts one that has the new.
+		if len(files) > 0 && step.damage != AuthorityFile { // A server with the previous files trusts a server with the new ones.
 			expectTrusted(t, step.name+", by an older Pod", files[AuthorityFile], after[CertificateFile], now)
 		}
 		files = after

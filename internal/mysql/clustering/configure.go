@@ -10,14 +10,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// What makes an instance the primary, and another one its replica, step by step.
+// These steps turn one instance into the primary and the others into its replicas.
 
-// primaryStillReplicates reports whether the primary receives from another instance.
+// primaryStillReplicates reports whether the primary still receives from another instance.
 func primaryStillReplicates(d *derivedFacts) bool {
 	return d.primary.MayActNow && d.primary.Channel.Present && d.primary.Channel.IO != Stopped && !receivesFromOutside(d)
 }
 
-// primaryHasBacklog reports whether the primary has received transactions of another instance that it must not forget.
+// primaryHasBacklog reports whether the primary has received transactions from another instance that it has not
+// applied and must not lose.
 func primaryHasBacklog(d *derivedFacts) bool {
 	return d.primary.Reachable && d.primary.HasUnappliedRelayLog && !receivesFromOutside(d)
 }
@@ -28,25 +29,31 @@ func primaryCanApplyBacklog(d *derivedFacts) bool {
 
 func hasWeakenedDurability(i *instanceFacts) bool { return i.MayActNow && len(i.Weakened) > 0 }
 
-// hasOldAccounts reports whether the accounts are to be made anew. They wait for a healthy cluster: a GRANT that waits for a
-// replica holds up every login. Each statement then looks once more whether a replica is there.
+// hasOldAccounts reports whether accounts have to be updated, or their expired passwords renewed. Both wait for a
+// healthy cluster, because a GRANT that waits for a replica blocks every login. Each statement checks again that a
+// replica is connected.
 func hasOldAccounts(d *derivedFacts) bool {
 	return d.state == StateHealthy && d.primary.MayActNow && d.primary.IsWritable && d.primary.HasOldAccounts && !d.StopAsked
 }
 
 func renewAccounts(_ *derivedFacts, p *instanceFacts) Plan {
-	return Plan{Do: RenewAccounts{Index: p.Index}, Why: fmt.Sprintf("the accounts are made as today's list has them, in instance %d", p.Index)}
+	return Plan{
+		Do:  RenewAccounts{Index: p.Index},
+		Why: fmt.Sprintf("the accounts are updated to the current list, in instance %d", p.Index),
+	}
 }
 
-// hasUnverifiedChannel reports whether a replica could follow a server that only claims to be the primary. It waits for a healthy
-// cluster, because the replica does not acknowledge for a moment.
+// hasUnverifiedChannel reports whether a replica would accept a server that only claims to be the primary. The change
+// waits for a healthy cluster, because the replica does not acknowledge for a moment.
 func hasUnverifiedChannel(i *instanceFacts) bool {
 	d := i.cluster
-	return d.state == StateHealthy && !d.StopAsked && i.MayActNow && i.FollowsPrimary && i.TLSSecret != "" && i.TLSSecret == d.primary.TLSSecret && !i.Channel.IsVerified
+	return d.state == StateHealthy && !d.StopAsked && i.MayActNow && i.FollowsPrimary && i.TLSSecret != "" &&
+		i.TLSSecret == d.primary.TLSSecret && !i.Channel.IsVerified
 }
 
-// knowsNoLongerThePrimary reports whether a replica trusts in the authority of another Secret than the primary's Pod has, as while one
-// after another gets the certificates of another authority: it would never connect.
+// knowsNoLongerThePrimary reports whether a replica verifies its source with the CA of another Secret than the
+// primary's Pod has. This happens while the Pods get certificates of another CA one after another. The replica would
+// never connect.
 func knowsNoLongerThePrimary(i *instanceFacts) bool {
 	p := i.cluster.primary
 	return i.MayActNow && i.FollowsPrimary && i.TLSSecret != "" && p.TLSSecret != "" && i.TLSSecret != p.TLSSecret && i.Channel.IsVerified
@@ -60,27 +67,28 @@ func primaryNeedsConfiguration(d *derivedFacts) bool {
 	return d.primary.MayActNow && !d.primaryIsConfigured && !d.staysReadOnly()
 }
 
-// shouldMakeWritable reports whether the primary should take writes and does not.
+// shouldMakeWritable reports whether the primary is read-only and should be writable.
 func shouldMakeWritable(d *derivedFacts) bool {
 	p := d.primary
 	isOpen := !p.ReadOnly && !p.SuperReadOnly
-	if !p.MayActNow || isOpen || !d.primaryIsConfigured || d.staysReadOnly() || d.primaryMayHaveLostData || d.any(canAcknowledgeBesidePrimary) {
+	if !p.MayActNow || isOpen || !d.primaryIsConfigured || d.staysReadOnly() || d.primaryMayHaveLostData ||
+		d.any(canAcknowledgeBesidePrimary) {
 		return false
 	}
-	// Without replicas the primary's clients would only hang, so it waits for those that are on their way. A stop does not
-	// wait for them: it must not leave the primary read-only.
+	// Without replicas the primary's clients would only hang, so it waits for those that are about to follow. A stop
+	// does not wait for them, because it must not leave the primary read-only.
 	followers := d.count(func(i *instanceFacts) bool { return i.FollowsPrimary })
 	return d.StopAsked || followers >= d.requiredAcks || !d.any(mayStartFollowing) && !d.any(awaitsClone)
 }
 
-// canAcknowledgeBesidePrimary reports whether a client can still get something acknowledged by an instance that is not the
-// primary.
+// canAcknowledgeBesidePrimary reports whether an instance that is not the primary can still acknowledge a client's
+// commit.
 func canAcknowledgeBesidePrimary(i *instanceFacts) bool {
 	return i.IsUnexpectedlyWritable && (!i.SemiSync.Source || len(i.Connected) >= i.SemiSync.WaitFor)
 }
 
-// awaitsClone reports whether an instance is empty and becomes a clone of the primary. CLONE waits for commits that are
-// under way, so that the primary must not have clients that wait for a replica which only the clone can bring.
+// awaitsClone reports whether an instance is empty and becomes a clone of the primary. CLONE waits for commits in
+// progress. Therefore the primary must not have clients that wait for a replica which only the clone can provide.
 func awaitsClone(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.Stopped && (i.IsEmptyReplica || i.Clone == Cloning)
 }
@@ -91,22 +99,22 @@ func awaitsMissingAcks(d *derivedFacts) bool {
 	return p.SemiSync.Waiting > 0 && !d.StopAsked && !p.Stopped && d.count(acknowledges) < p.SemiSync.awaited()
 }
 
-// awaitsImpossibleAck reports whether the primary's clients wait for replicas that can only be clones, while the clones
-// wait for the clients' commits.
+// awaitsImpossibleAck reports whether there is a deadlock: the primary's clients wait for replicas that can only be
+// clones, and the clones wait for the clients' commits.
 func awaitsImpossibleAck(d *derivedFacts) bool { return awaitsMissingAcks(d) && d.any(awaitsClone) }
 
-// isPrimaryLabelled reports whether the primary's clients find it.
+// isPrimaryLabelled reports whether clients find the primary.
 func isPrimaryLabelled(d *derivedFacts) bool {
 	return d.primary.Pod.Role == RolePrimary || !d.primary.Pod.Exists
 }
 
-// primaryNeedsLabel reports whether the primary is in service and its clients do not find it.
+// primaryNeedsLabel reports whether the primary is in service and clients do not find it.
 func primaryNeedsLabel(d *derivedFacts) bool {
 	inService := d.primary.IsWritable || d.staysReadOnly() && d.primary.IsReadOnly
 	return d.primary.MayActNow && d.primaryIsConfigured && inService && !isPrimaryLabelled(d)
 }
 
-// hasStalePrimaryLabel reports whether the label of an instance leads the primary's clients to it.
+// hasStalePrimaryLabel reports whether an instance that is not the primary has the primary's label.
 func hasStalePrimaryLabel(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Pod.Exists && i.Pod.Role == RolePrimary && !i.Stopped && !i.InActionBackoff
 }
@@ -119,8 +127,8 @@ func isErrantAndAcknowledging(i *instanceFacts) bool {
 	return i.IsErrant && i.MayAct && i.Channel.IO != Stopped
 }
 
-// hasHungClients reports whether sessions of a replica's clients await replicas that it has no more, or keep it from
-// becoming read-only. They have to be ended before anything lets them go on, since that would tell them that their
+// hasHungClients reports whether sessions of a replica's clients wait for replicas that it no longer has, or prevent
+// it from becoming read-only. They have to be ended first: if their waits ended, the clients would believe that their
 // transactions are safe.
 func hasHungClients(i *instanceFacts) bool {
 	blocksReadOnly := i.IsUnexpectedlyWritable && i.Pending && i.PendingFor >= killClientsAfter
@@ -134,8 +142,8 @@ func mayStartFollowing(i *instanceFacts) bool {
 	return i.MayFollow && !i.FollowsPrimary && !isStuckOnOldSource(i)
 }
 
-// isStuckOnOldSource reports whether a replica cannot apply what it received of another source, which only a person can
-// mend.
+// isStuckOnOldSource reports whether a replica cannot apply what it received from another source. Only a user can fix
+// that.
 func isStuckOnOldSource(i *instanceFacts) bool {
 	return i.HasWrongSource && i.HasUnappliedRelayLog && i.Channel.SQLErrno != 0
 }
@@ -151,8 +159,8 @@ func sqlThreadStopped(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && canStartSQLThread(i) && matters
 }
 
-// needsReplicaConfiguration reports whether an instance does not follow the primary as a replica should, and loses nothing
-// when it is configured.
+// needsReplicaConfiguration reports whether an instance does not follow the primary as a replica should, and can be
+// configured without losing anything.
 func needsReplicaConfiguration(i *instanceFacts) bool {
 	if i.HasWrongSource {
 		return i.MayActNow && i.MayFollow && !i.HasUnappliedRelayLog // Another source drops the relay log.
@@ -160,25 +168,25 @@ func needsReplicaConfiguration(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && i.HasWrongSemiSync
 }
 
-// ioThreadStopped reports whether a replica of the primary does not receive.
+// ioThreadStopped reports whether a replica has the right source and does not receive.
 func ioThreadStopped(i *instanceFacts) bool {
 	return i.MayActNow && i.MayFollow && !i.HasWrongSource && !i.HasWrongSemiSync && i.Channel.IO == Stopped && !restsAfterRefusal(i)
 }
 
-// restsAfterRefusal reports whether the source has just refused a replica that had been started for this before. Every start costs
-// the source a search in its binary logs, and an error in both servers' logs.
+// restsAfterRefusal reports whether the source has just refused a replica that had been started again because of an
+// earlier refusal. Every start costs the source a search in its binary logs, and both servers an error in their logs.
 func restsAfterRefusal(i *instanceFacts) bool {
 	return i.Channel.wasRejectedBySource() && !i.Past.FailedAt.IsZero() && i.cluster.Now.Sub(i.Past.FailedAt) < refusalBackoff
 }
 
-// needsClone reports whether an instance is empty, the primary is not, and no clone is under way: a donor serves one at a
-// time.
+// needsClone reports whether an instance is empty, the primary is not, and no clone is in progress. A donor serves
+// one clone at a time.
 func needsClone(i *instanceFacts) bool {
 	isCloning := func(other *instanceFacts) bool { return other.Clone == Cloning }
 	return !i.IsPrimary && i.cluster.primary.Reachable && i.MayActNow && i.IsEmptyReplica && i.IsReadOnly && !i.cluster.any(isCloning)
 }
 
-// mayBeRecloned reports whether an instance is wanted to be a new copy of the primary, and enough others acknowledge: a copy waits
+// mayBeRecloned reports whether a re-clone of an instance is requested, and enough others acknowledge. A clone waits
 // for the commits of the primary's clients.
 func mayBeRecloned(i *instanceFacts) bool {
 	d, p := i.cluster, i.cluster.primary
@@ -189,7 +197,8 @@ func mayBeRecloned(i *instanceFacts) bool {
 		(p.IsWritable || d.staysReadOnly()) && d.primaryIsConfigured && !d.commitsAreStalled && !isBusy && isSpare
 }
 
-// needsDiscardRecord reports whether the status has yet to name what only this instance has, which outlives the instance's data.
+// needsDiscardRecord reports whether the status does not list yet what only this instance has. The list outlives the
+// instance's data.
 func needsDiscardRecord(i *instanceFacts) bool {
 	return i.MayBeRecloned && !i.Discarded.Contains(i.Errant)
 }
@@ -200,23 +209,27 @@ func isLabelledBeforeReclone(i *instanceFacts) bool {
 
 func mayBeEmptied(i *instanceFacts) bool { return i.MayBeRecloned }
 
-// wasRecloned reports whether an instance has nothing any more, so that it becomes a copy as any empty one does.
+// wasRecloned reports whether an instance with a re-clone request is empty. It then becomes a copy of the primary
+// like any empty instance.
 func wasRecloned(i *instanceFacts) bool {
 	return i.Pod.Reclone && i.Pod.Exists && !i.Stopped && !i.InActionBackoff && (i.IsPrimary || i.Reachable && i.Held.IsEmpty())
 }
 
 func recordDiscard(_ *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
-		Why: fmt.Sprintf("instance %d is to be cloned anew, and the status names what only it has", i.Index), After: immediately,
+		Why: fmt.Sprintf("instance %d is about to be re-cloned, and the status lists the transactions that only it has", i.Index), After: immediately,
 		RecordsDiscard: true,
 	}
 }
 
 func discardData(d *derivedFacts, i *instanceFacts) Plan {
-	plan := Plan{Do: DiscardData{Index: i.Index}, Why: fmt.Sprintf("instance %d is emptied, to become a copy of the primary", i.Index)}
-	note := fmt.Sprintf("Instance %d is cloned anew from instance %d", i.Index, d.primary.Index)
+	plan := Plan{
+		Do:  DiscardData{Index: i.Index},
+		Why: fmt.Sprintf("instance %d is emptied to become a copy of the primary", i.Index),
+	}
+	note := fmt.Sprintf("Instance %d is re-cloned from instance %d", i.Index, d.primary.Index)
 	if !i.Errant.IsEmpty() {
-		note += "; it had " + abbreviateSet(i.Errant) + ", which no other instance has and nobody was told to be safe: status.instances names them"
+		note += "; it had " + abbreviateSet(i.Errant) + ", which no other instance has and which was never acknowledged; status.instances lists them"
 	}
 	plan.Events = []decision.Event{warningEvent(EventRecloned, note)}
 	return plan
@@ -227,47 +240,50 @@ func needsReplicaLabel(i *instanceFacts) bool {
 	return i.MayActNow && i.FollowsPrimary && i.IsReadOnly && i.Pod.Exists && i.Pod.Role != RoleReplica && !lagsTooFar(i) && !hasStaleData(i)
 }
 
-// lagsTooFar reports whether a replica is too far behind for clients.
+// lagsTooFar reports whether a replica lags too far behind for clients.
 func lagsTooFar(i *instanceFacts) bool {
 	limit := i.cluster.MaxDelay
 	if i.Pod.Role != RoleReplica {
-		limit /= 2 // A replica without a label catches up by half, so that labels do not flap.
+		limit /= 2 // A replica without a label has to catch up to half the limit, so that labels do not flap.
 	}
 	return !i.IsPrimary && i.cluster.MaxDelay > 0 && i.Channel.Lag > limit
 }
 
-// hasStaleData reports whether a replica will not catch up by itself, or has tried to for too long, so that its clients read
-// what is ever older. While a failover goes on, replicas are stopped, and nothing is newer than what they have.
+// hasStaleData reports whether a replica cannot catch up without help, or has tried to for too long, so that its
+// clients read ever older data. During a failover the replicas are stopped, and no instance has newer data than they
+// do.
 func hasStaleData(i *instanceFacts) bool {
 	d, c := i.cluster, i.Channel
 	if i.IsPrimary || !i.Reachable || !d.hasPrimary() || d.primaryFailed {
 		return false
 	}
-	hasFailed := c.SQL == Stopped && c.SQLErrno != 0 || c.IO == Stopped && c.wasRejectedBySource() || isComparable(i) && !i.MissingPurged.IsEmpty()
-	// A source that refuses a login is asked again and again.
+	hasFailed := c.SQL == Stopped && c.SQLErrno != 0 || c.IO == Stopped && c.wasRejectedBySource() ||
+		isComparable(i) && !i.MissingPurged.IsEmpty()
+	// A replica retries a login that its source refuses.
 	isStopped := c.IO == Stopped || c.SQL == Stopped || c.IO == Connecting && c.wasRejectedBySource()
 	isLate := d.MaxDelay > 0 && (hasNotFollowedFor(i, d.MaxDelay+1) || hasLasted(i.Past.StalledSince, d.MaxDelay+1, d.Now))
 	return hasFailed || isLate || isStopped && hasNotFollowedFor(i, stoppedThreadTimeout)
 }
 
-// hasNotFollowedFor goes by the earlier looks, and by when the replica heard of its source last, which may have been soon after a look.
+// hasNotFollowedFor uses the history, and the time since the replica last heard from its source. Replication may have
+// ended soon after a pass, which the history shows only in the next one.
 func hasNotFollowedFor(i *instanceFacts, long time.Duration) bool {
 	return hasLasted(i.Past.NotReplicatingSince, long, i.cluster.Now) || i.Channel.IO != Running && i.Channel.HeardAgo >= long
 }
 
-// isLabelledAndStale reports whether clients read old data in a replica. The label goes also while an action on its server
-// rests that did not help.
+// isLabelledAndStale reports whether clients read old data in a replica. The label is removed even during the
+// back-off of an action on its server.
 func isLabelledAndStale(i *instanceFacts) bool {
 	isResting := i.InActionBackoff && strings.HasPrefix(i.Past.LastAction, fmt.Sprintf("%T", SetRole{}))
 	return i.Pod.Exists && i.Pod.Role == RoleReplica && i.Reachable && !i.Stopped && !isResting && (lagsTooFar(i) || hasStaleData(i))
 }
 
-// isHidden reports whether clients do not find a replica, which gets its label as soon as it has caught up.
+// isHidden reports whether a replica has no label, so that clients do not find it until it has caught up.
 func isHidden(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Pod.Exists && i.Pod.Role == RoleNone && !i.Stopped
 }
 
-// hasSteppedDown reports whether an instance was asked to step down and is no primary.
+// hasSteppedDown reports whether an instance was asked to step down and is no longer the primary.
 func hasSteppedDown(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Pod.Demote && i.Pod.Exists && !i.Stopped && !i.InActionBackoff
 }
@@ -278,35 +294,43 @@ func makePrimaryWritable(d *derivedFacts, p *instanceFacts) Plan {
 		Why:    fmt.Sprintf("the primary, instance %d, is made writable", p.Index),
 		Events: []decision.Event{normalEvent(EventWritable, fmt.Sprintf("The primary, instance %d, is made writable", p.Index))},
 	}
-	if d.switchoverRequested && d.switchoverGaveUp { // This is the way back of a switchover that took too long.
+	if d.switchoverRequested && d.switchoverGaveUp { // A switchover that took too long is taken back.
 		plan.Events = append(plan.Events, warningEvent(EventSwitchOverFailed,
-			fmt.Sprintf("No replica of instance %d had everything within %s; it stays the primary", p.Index, switchoverTimeout)))
+			fmt.Sprintf("No replica of instance %d caught up within %s; it stays the primary", p.Index, switchoverTimeout)))
 	}
 	return plan
 }
 
 func configurePrimary(d *derivedFacts, p *instanceFacts) Plan {
-	return Plan{Do: ConfigurePrimary{Index: p.Index, WaitFor: d.requiredAcks}, Why: fmt.Sprintf("instance %d is configured as the primary", p.Index)}
+	return Plan{
+		Do:  ConfigurePrimary{Index: p.Index, WaitFor: d.requiredAcks},
+		Why: fmt.Sprintf("instance %d is configured as the primary", p.Index),
+	}
 }
 
 func configureReplica(d *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
 		Do:  ConfigureReplica{Index: i.Index, Source: d.primary.Index},
-		Why: fmt.Sprintf("instance %d is told to follow the primary, instance %d", i.Index, d.primary.Index),
+		Why: fmt.Sprintf("instance %d is configured to follow the primary, instance %d", i.Index, d.primary.Index),
 	}
 }
 
 func waitForBacklog(_ *derivedFacts, p *instanceFacts) Plan {
 	if errno := p.Channel.SQLErrno; errno != 0 && p.Channel.SQL == Stopped {
-		return Plan{Why: fmt.Sprintf("the primary, instance %d, stopped applying its relay log with error %d", p.Index, errno), After: degradedInterval}
+		return Plan{Why: fmt.Sprintf("the primary, instance %d, stopped applying its relay log with error %d", p.Index,
+			errno), After: degradedInterval}
 	}
 	return Plan{Why: fmt.Sprintf("the primary, instance %d, applies its relay log", p.Index), After: operationInterval}
 }
 
 func cloneReplica(d *derivedFacts, i *instanceFacts) Plan {
-	plan := Plan{Do: CloneFrom{Index: i.Index, Donor: d.primary.Index}, Why: fmt.Sprintf("instance %d is empty and becomes a copy of the primary", i.Index)}
+	plan := Plan{
+		Do:  CloneFrom{Index: i.Index, Donor: d.primary.Index},
+		Why: fmt.Sprintf("instance %d is empty and becomes a copy of the primary", i.Index),
+	}
 	if i.Clone == CloneFailed {
-		plan.Events = []decision.Event{warningEvent(EventCloneFailed, fmt.Sprintf("The copy of instance %d failed and is begun anew", i.Index))}
+		plan.Events = []decision.Event{warningEvent(EventCloneFailed,
+			fmt.Sprintf("The copy of instance %d failed and starts again", i.Index))}
 	}
 	return plan
 }

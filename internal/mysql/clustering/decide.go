@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clustering decides what happens to a MySQL cluster: who is its primary, who follows it, and what a stop of
-// clustering has to finish first. It is pure: Decide turns what was Observed into a Plan, and the order of its rules is
-// the documentation. What is stored: the index of the primary in the status, which every act follows from together with
-// the spec and the observation, how many replicas have every commit that a client was told of, and the record of a stop that
-// was reached. History is only clocks and what was seen of that number since, and may be lost.
+// Package clustering decides which instance of a MySQL cluster is the primary, which ones replicate from it, and what
+// a stop of clustering finishes first. The package is pure: Decide turns an Observed into a Plan, and the order of
+// its rules is the documentation.
+//
+// The status stores three things: the index of the primary, the number of replicas that have every acknowledged
+// commit, and the record of a stop that was reached. Every action follows from these, the spec and the observation.
+// The History holds only clocks and earlier observations of that number, and may be lost.
 package clustering
 
 import (
@@ -17,11 +19,11 @@ import (
 
 type rule = decision.Rule[*derivedFacts, Plan]
 
-// rules returns the whole decision in its order: the first that matches wins, and the last always does. A stop finishes
-// what stands above the rule "quiescing" and leaves alone what stands below it.
+// rules returns all rules in their order. The first rule that matches wins, and the last one always matches. A stop
+// finishes the operations above the rule "quiescing" and does not begin those below it.
 func rules() []rule { return slices.Concat(urgentRules(), repairRules(), upkeepRules()) }
 
-// urgentRules are those of a stop, a failover and a switchover.
+// urgentRules handle stops, failovers and switchovers.
 func urgentRules() []rule {
 	return []rule{
 		when("being deleted", isBeingDeleted, wait("the cluster is being deleted", stoppedInterval)),
@@ -30,55 +32,67 @@ func urgentRules() []rule {
 		when("stopped", isStopped, stayStopped),
 		when("started", isStopWithdrawn, startAgain),
 		when("stop reached", isStopReached, recordStop),
-		when("offline", isOffline, wait("no instance is wanted", healthyInterval)),
+		when("offline", isOffline, wait("the cluster is offline", healthyInterval)),
 		when("restoring", isRestoring, wait("the restore is under way", degradedInterval)),
 		forFound("choose the first primary", findFirstPrimary, chooseFirstPrimary),
-		forFirst("a pretender", isWritableWithoutPrimary, act("lacks what others have and is made read-only", setReadOnly)),
+		forFirst("writable instance without a primary", isWritableWithoutPrimary,
+			act("lacks transactions that others have and is made read-only", setReadOnly)),
 		when("no primary", lacksPrimary, waitForFirstPrimary),
-		when("copied from outside", isCopiedFromOutside, finishCopyFromOutside),
-		when("copy from outside", needsCopyFromOutside, copyFromOutside),
-		when("copying from outside", isCopyOutstanding, waitForCopyFromOutside),
+		when("copied from the external server", isCopiedFromOutside, finishCopyFromOutside),
+		when("copy from the external server", needsCopyFromOutside, copyFromOutside),
+		when("copying from the external server", isCopyOutstanding, waitForCopyFromOutside),
 
 		forFirst("a second writable instance", isSecondWritable, act("is not the primary and is made read-only", setReadOnly)),
-		forFirst("hung clients of a replica", hasHungClients, act("has clients that hang; they are cut off", endClients)),
+		forFirst("hung clients of a replica", hasHungClients,
+			act("has clients that hang; their sessions are ended", endClients)),
 		forFirst("isolate an errant replica", isErrantAndAcknowledging, act("is errant and is isolated", stopIO)),
 		forFirst("hide an errant replica", isErrantAndLabelled, act("is errant and loses its label", removeLabel)),
 
 		when("fence for a failover", needsFence, fenceReplicas),
 		forFound("fail over", findFailoverTarget, promoteFailoverTarget),
-		forFirst("take a fence back", shouldUnfence, act("was fenced for a failover that cannot go on", startIO)),
-		forFound("the top runner does not apply", findIdleFailoverCandidate, act("has to apply its relay log", restartSQL)),
+		forFirst("withdraw the fence", shouldUnfence, act("was fenced for a failover that cannot continue", startIO)),
+		forFound("failover candidate has its SQL thread stopped", findIdleFailoverCandidate,
+			act("has to apply its relay log", restartSQL)),
 		when("failed", hasFailed, waitForFailover),
 		when("the primary does not answer", isPrimarySilent, waitForSecondMiss),
 
-		when("commits await nobody", shouldReleaseCommits, releaseCommits),
+		when("commits wait for replicas that cannot connect", shouldReleaseCommits, releaseCommits),
 		when("cancel a hanging statement", shouldCancelPending, act("runs a statement that is no longer wanted", cancelPending)),
-		when("cut off the clients", primaryStuckInReadOnly, act("does not become read-only; its clients are cut off", killConnections)),
+		when("cut off the clients", primaryStuckInReadOnly,
+			act("does not become read-only; its clients' sessions are ended", killConnections)),
 		when("a statement runs in the primary", hasPendingStatement, wait("a statement runs in the primary", operationInterval)),
 		when("begin a switchover", shouldBeginSwitchover, beginSwitchover),
-		when("begin a switchover of a copy", shouldStopCopy, act("is the primary and stops receiving, for another to take its place", stopIO)),
+		when("begin a switchover of a copy", shouldStopCopy,
+			act("is the primary and stops receiving, so that a replica can replace it", stopIO)),
 		forFound("switch over", findSwitchoverTarget, promoteSwitchoverTarget),
-		when("the heir catches up", awaitsSwitchoverTarget, wait("the primary is read-only until a replica has everything", operationInterval)),
+		when("the switchover target is catching up", awaitsSwitchoverTarget,
+			wait("the primary is read-only until a replica has all its transactions", operationInterval)),
 	}
 }
 
-// repairRules make a primary and its replicas of the instances.
+// repairRules turn the instances into a primary and its replicas.
 func repairRules() []rule {
 	return []rule{
-		when("fewer acknowledgements", awaitsFewerThanGuaranteed, wait("the primary's commits await fewer replicas, which is written down first", operationInterval)),
+		when("fewer acknowledgements", awaitsFewerThanGuaranteed,
+			wait("the primary's commits wait for fewer replicas, which is recorded first", operationInterval)),
 		forFirst("a second label of the primary", hasStalePrimaryLabel, act("is not the primary and loses its label", removeLabel)),
-		when("the primary receives", primaryStillReplicates, act("is the primary and stops receiving", stopIO)),
-		when("the primary does not apply", primaryCanApplyBacklog, act("has to apply its relay log", restartSQL)),
-		when("the primary applies", primaryHasBacklog, waitForBacklog),
-		forFirst("weakened durability", hasWeakenedDurability, act("has settings by which it may lose commits; they are set back", restoreDurability)),
+		when("the primary still replicates", primaryStillReplicates, act("is the primary and stops receiving", stopIO)),
+		when("the SQL thread of the primary is stopped", primaryCanApplyBacklog,
+			act("has to apply its relay log", restartSQL)),
+		when("the primary applies its relay log", primaryHasBacklog, waitForBacklog),
+		forFirst("weakened durability", hasWeakenedDurability,
+			act("has settings that may lose commits; they are reset", restoreDurability)),
 		when("configure the primary", primaryNeedsConfiguration, configurePrimary),
-		when("a copy that can be written to", isCopyWritable, act("is a copy of the source outside and is made read-only", setReadOnly)),
-		when("follow the source outside", needsSourceOutside, followSourceOutside),
+		when("a copy is writable", isCopyWritable,
+			act("is a copy of the external server and is made read-only", setReadOnly)),
+		when("follow the external server", needsSourceOutside, followSourceOutside),
 		when("accounts of a copy", needsAccountsOfCopy, takeOverAccounts),
-		when("the copy does not receive", isCopyIdle, act("is the primary and stopped receiving from the source outside", startIO)),
+		when("the copy does not receive", isCopyIdle,
+			act("is the primary and stopped receiving from the external server", startIO)),
 		when("make the primary writable", shouldMakeWritable, makePrimaryWritable),
 		when("label the primary", primaryNeedsLabel, act("is the primary and gets its label", labelAs(RolePrimary))),
-		forFirst("a replica receives from another", replicatesFromWrongSource, act("stops receiving from another than the primary", stopIO)),
+		forFirst("a replica has another source", replicatesFromWrongSource,
+			act("stops receiving from a source that is not the primary", stopIO)),
 		forFirst("a replica does not apply", sqlThreadStopped, act("stopped applying without an error", restartSQL)),
 		forFirst("configure a replica", needsReplicaConfiguration, configureReplica),
 		forFirst("a replica does not receive", ioThreadStopped, act("stopped receiving", startIO)),
@@ -87,30 +101,39 @@ func repairRules() []rule {
 	}
 }
 
-// upkeepRules are for what waits while clustering is stopped.
+// upkeepRules handle work that is suspended while clustering is stopped.
 func upkeepRules() []rule {
 	return []rule{
-		forFirst("name what a copy will discard", needsDiscardRecord, recordDiscard),
-		forFirst("hide one that is cloned anew", isLabelledBeforeReclone, act("is to be cloned anew and loses its label", removeLabel)),
-		forFirst("empty one that is cloned anew", mayBeEmptied, discardData),
-		forFirst("the request for a copy is done", wasRecloned, act("is empty, as was asked", clearReclone)),
+		forFirst("record transactions that a re-clone discards", needsDiscardRecord, recordDiscard),
+		forFirst("hide an instance before its re-clone", isLabelledBeforeReclone,
+			act("is about to be re-cloned and loses its label", removeLabel)),
+		forFirst("empty an instance for its re-clone", mayBeEmptied, discardData),
+		forFirst("clear a re-clone request", wasRecloned, act("is empty, as requested", clearReclone)),
 		forFirst("clone a replica", needsClone, cloneReplica),
-		forFirst("hide a replica with old data", isLabelledAndStale, act("does not follow, or is too far behind, and loses its label", removeLabel)),
+		forFirst("hide a replica with old data", isLabelledAndStale,
+			act("does not follow, or is too far behind, and loses its label", removeLabel)),
 		forFirst("label a replica", needsReplicaLabel, act("follows and gets its label", labelAs(RoleReplica))),
-		forFirst("the demotion is done", hasSteppedDown, act("has stepped down", clearDemote)),
-		when("accounts of an older list", hasOldAccounts, renewAccounts),
-		forFirst("a channel that trusts nobody", knowsNoLongerThePrimary, act("has a certificate of another Secret than the primary; its channel is renewed", renewChannel)),
-		forFirst("a channel that trusts anybody", hasUnverifiedChannel, act("follows without knowing the primary's certificate; its channel is renewed", renewChannel)),
-		forFirst("an ageing certificate", needsReload, act("shows a certificate that should have been renewed; it looks for a newer one", reloadCertificate)),
-		when("new passwords", needsNextPasswords, act("is the primary; new passwords are made", prepareRotation)),
-		when("two passwords", needsSecondPasswords, act("gives every account its new password beside the old one", retainPasswords)),
-		when("replicas learn passwords", areReplicasBehindRotation, wait("the replicas have yet to learn the passwords", operationInterval)),
-		forFirst("a channel with an old password", hasOldChannelPassword, act("logs in with an old password; its channel is renewed", renewChannel)),
-		when("passwords in force", mayPromotePasswords, promotePasswords),
-		when("old passwords in files", arePasswordsUnknown, wait("files with the old passwords are still there", degradedInterval)),
-		when("one password", mayDiscardPasswords, act("forgets the old passwords", discardPasswords)),
-		when("rotated", isRotationDone, endRotation),
-		when("left over from a stop", hasLeftovers, removeLeftovers),
+		forFirst("clear a demotion request", hasSteppedDown, act("has stepped down", clearDemote)),
+		when("outdated accounts", hasOldAccounts, renewAccounts),
+		forFirst("replication channel has another CA than the primary", knowsNoLongerThePrimary,
+			act("has a certificate from another Secret than the primary; its channel is renewed", renewChannel)),
+		forFirst("replication channel does not verify the primary", hasUnverifiedChannel,
+			act("follows without verifying the primary's certificate; its channel is renewed", renewChannel)),
+		forFirst("an ageing certificate", needsReload,
+			act("presents a certificate that should have been renewed; it reloads its files", reloadCertificate)),
+		when("make new passwords", needsNextPasswords, act("is the primary; new passwords are generated", prepareRotation)),
+		when("give accounts two passwords", needsSecondPasswords,
+			act("gives every account a new password and keeps the old one", retainPasswords)),
+		when("replicas lack the new passwords", areReplicasBehindRotation,
+			wait("replicas have not executed the password change yet", operationInterval)),
+		forFirst("a channel with an old password", hasOldChannelPassword,
+			act("logs in with an old password; its channel is renewed", renewChannel)),
+		when("promote the new passwords", mayPromotePasswords, promotePasswords),
+		when("old passwords are still in files", arePasswordsUnknown,
+			wait("files with the old passwords are still there", degradedInterval)),
+		when("discard the old passwords", mayDiscardPasswords, act("discards the old passwords", discardPasswords)),
+		when("rotation is complete", isRotationDone, endRotation),
+		when("remove leftovers of a stop", hasLeftovers, removeLeftovers),
 		when("settled", decision.Always, settle),
 	}
 }
@@ -144,7 +167,7 @@ func forFirst(name string, holds func(*instanceFacts) bool, then func(*derivedFa
 	return forFound(name, func(d *derivedFacts) *instanceFacts { return d.findFirst(holds) }, then)
 }
 
-// act plans an effect on the instance that was found.
+// act plans an action on the instance that the rule found.
 func act(why string, do func(int) Action) func(*derivedFacts, *instanceFacts) Plan {
 	return func(_ *derivedFacts, i *instanceFacts) Plan {
 		return Plan{Do: do(i.Index), Why: fmt.Sprintf("instance %d %s", i.Index, why)}
@@ -189,53 +212,58 @@ func isPrimarySilent(d *derivedFacts) bool { return !d.primary.Reachable }
 func waitForSecondMiss(d *derivedFacts, p *instanceFacts) Plan {
 	if d.primaryIsHeard {
 		after := min(max(d.Now.Sub(p.Past.UnreachableSince)/2, recheckInterval), degradedInterval)
-		return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer, and its replicas receive from it", p.Index), After: after}
+		return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer, but its replicas receive from it",
+			p.Index), After: after}
 	}
 	return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer", p.Index), After: suspicionInterval}
 }
 
-// settle is the plan when nothing is to be done by clustering.
+// settle is the plan when there is nothing to do.
 func settle(d *derivedFacts, _ *instanceFacts) Plan {
-	plan := Plan{Why: "nothing is to be done", After: healthyInterval}
+	plan := Plan{Why: "nothing to do", After: healthyInterval}
 	isUnwatched := d.any(func(i *instanceFacts) bool { return i.IsUnwatched })
-	if d.state != StateHealthy || d.switchoverRequested || !d.primary.Past.StalledSince.IsZero() || d.any(isHidden) || isUnwatched || isGuaranteeDue(d) {
+	if d.state != StateHealthy || d.switchoverRequested || !d.primary.Past.StalledSince.IsZero() ||
+		d.any(isHidden) || isUnwatched || isGuaranteeDue(d) {
 		plan.After = degradedInterval
 	}
 	for _, i := range d.instances {
-		if isLagging := !i.IsPrimary && d.MaxDelay > 0 && i.Channel.Lag > 0; isLagging { // It is looked at when it may be too far behind.
+		if isLagging := !i.IsPrimary && d.MaxDelay > 0 && i.Channel.Lag > 0; isLagging { // The next pass comes when the lag may be too large.
 			plan.After = min(plan.After, max(d.MaxDelay-i.Channel.Lag, degradedInterval))
 		}
 	}
 	return plan
 }
 
-// Plan is what Decide returns: at most one effect, and what to report.
+// Plan is the result of Decide: at most one action, and the report.
 type Plan struct {
-	// Rule is the name of the rule that matched, Why what it waits for or does, for logs.
+	// Rule is the name of the rule that matched, and Why describes the action or the reason to wait. Both are for
+	// logs.
 	Rule, Why string
-	// Do is the effect.
+	// Do is the action.
 	Do Action
-	// State is the cluster's.
+	// State is the state of the cluster.
 	State ClusterState
-	// The owned conditions, all of them in every plan.
+	// The owned conditions, which every plan sets.
 	Initialized, Available, Healthy, ClusteringActive decision.Condition
-	// Instances are the findings by index; Synced counts the replicas that follow, Errant lists those that must not.
+	// Instances are the reports by index. Synced counts the replicas in sync, and Errant lists the errant instances.
 	Instances []InstanceReport
 	Synced    int
 	Errant    []int
-	// GuaranteedAcks is how many replicas have every commit that a client was told of; nil before there was a primary that takes any.
+	// GuaranteedAcks is the number of replicas that have every acknowledged commit. It is nil until a primary takes
+	// commits.
 	GuaranteedAcks *int
-	// RecordsDiscard says that the status is to name what the instances that are cloned anew will lose.
+	// RecordsDiscard is true if the status has to list the transactions that instances lose when they are re-cloned.
 	RecordsDiscard bool
-	// Stop replaces the record of the stop; SourceDone is to be written down once the effect has succeeded.
+	// Stop replaces the record of the stop. SourceDone is stored once the action has succeeded.
 	Stop       *StopRecord
 	SourceDone bool
-	// StartFindings are what a start would meet while clustering is stopped, and StartRefused says that it was refused.
+	// StartFindings are the problems that a start would meet while clustering is stopped. StartRefused is true if the
+	// start was refused.
 	StartFindings []Finding
 	StartRefused  bool
-	// Events are emitted once the effect has succeeded and the status is saved.
+	// Events are emitted once the action has succeeded and the status is saved.
 	Events []decision.Event
-	// After is when to look again, unless something happens before.
+	// After is the time until the next pass, unless an event triggers one earlier.
 	After time.Duration
 }
 
@@ -254,7 +282,7 @@ const (
 	StateOffline    ClusterState = "Offline"
 )
 
-// Reasons of conditions beside the names of the states.
+// Reasons of conditions, in addition to the names of the states.
 const (
 	ReasonInitialized       = "Initialized"
 	ReasonActive            = "ClusteringActive"
@@ -265,7 +293,7 @@ const (
 	ReasonPrimaryUnanswered = "PrimaryUnanswered"
 )
 
-// eventAction is what was tried, as events of a plan name it.
+// eventAction is the action field of the events of a plan.
 const eventAction = "Cluster"
 
 func normalEvent(reason, note string) decision.Event {
@@ -276,67 +304,73 @@ func warningEvent(reason, note string) decision.Event {
 	return decision.Event{Warning: true, Reason: reason, Action: eventAction, Note: note}
 }
 
-// Action is one effect on the world. The set is closed. Every action may be repeated, returns soon, and is one session in
-// one server or one write to the API server; what it waits for is observed by later passes.
+// Action is one effect on the world. The set is closed. Every action may be repeated, returns soon, and is one
+// session in one server or one write to the API server. Later passes observe whether it has taken effect.
 //
 //sumtype:decl
 type Action interface{ targets() []int }
 
-// Nothing leaves the world as it is.
+// Nothing changes nothing.
 type Nothing struct{}
 
 // PromoteInStatus writes the new primary into the status, if the status still names the old one.
 type PromoteInStatus struct{ Index, From int }
 
-// SetReadOnly sets super_read_only and ends the clients' sessions once it holds. The statement may hang behind clients:
-// then it stays pending, and the action has returned.
+// SetReadOnly sets super_read_only and ends the clients' sessions once the server is read-only. The statement may
+// wait for clients. It then stays pending after the action has returned.
 type SetReadOnly struct{ Index int }
 
-// MakeWritable turns semi-synchronous replication on for WaitFor replicas, if any, and then read_only off. One session does
-// both, since a server that restarts in between has forgotten the former.
+// MakeWritable turns on semi-synchronous replication for WaitFor replicas, if any, and then turns read_only off. Both
+// happen in one session, because a server that restarts in between loses the former setting.
 type MakeWritable struct{ Index, WaitFor int }
 
-// KillConnections ends the sessions of clients. With EndWaits, in a server that is read-only or about to be, it then ends their
-// waits for acknowledgements too: with the sessions gone, no client takes the end of the wait for an acknowledgement.
+// KillConnections ends the sessions of clients. With EndWaits it then also ends their waits for acknowledgements, in
+// a server that is read-only or about to be.
+//
+// Invariant: a session ends before its wait does, so that no client mistakes the end of its wait for an
+// acknowledgement. The model of KillConnections in model_state_test.go keeps the order;
+// TestNoSessionIsToldOfUnacknowledgedCommit checks it with real servers.
 type KillConnections struct {
 	Index    int
 	EndWaits bool
 }
 
-// CancelPending ends our own sessions in which a statement still runs.
+// CancelPending ends Torpor's own sessions in which a statement still runs.
 type CancelPending struct{ Index int }
 
-// StopIO is the fence: it ends our own sessions in which a statement still runs and stops the receiving thread.
+// StopIO is the fence: it ends Torpor's own sessions in which a statement still runs, and stops the IO thread.
 type StopIO struct{ Indexes []int }
 
-// StartIO starts the receiving thread.
+// StartIO starts the IO thread, which receives.
 type StartIO struct{ Index int }
 
-// RestartSQL starts the applying thread.
+// RestartSQL starts the SQL thread, which applies.
 type RestartSQL struct{ Index int }
 
 // ConfigurePrimary removes the replication channel with RESET REPLICA ALL and makes commits await WaitFor replicas.
 type ConfigurePrimary struct{ Index, WaitFor int }
 
-// ConfigureReplica makes an instance follow another: semi-synchronous as a replica and not as a source, both threads
-// running. Only another source is changed, since that drops the relay log.
+// ConfigureReplica makes an instance replicate from another: semi-synchronous as a replica and not as a source, with
+// both threads running. The source is changed only if it differs, because a change drops the relay log.
 type ConfigureReplica struct{ Index, Source int }
 
-// CloneFrom starts to copy another instance into an empty one; the Donor None is the source outside. It makes sure in its
-// own session that nothing was executed or received there.
+// CloneFrom starts to copy another instance into an empty one. The Donor NoInstance is the external server. The
+// session checks first that the instance has neither executed nor received a transaction.
 type CloneFrom struct{ Index, Donor int }
 
-// FinishCopy runs what the user wants to be run in a copy of the source outside, without a trace in its binary log.
+// FinishCopy runs the user's SQL in a copy of the external server, without writing it to the binary log.
 type FinishCopy struct{ Index int }
 
-// TakeOverAccounts makes the accounts in a copy of the source outside, and gives those that came from there their own passwords, without
-// a trace in its binary log.
+// TakeOverAccounts creates the accounts in a copy of the external server, and gives accounts that came from there the
+// cluster's own passwords. It writes nothing to the binary log.
 type TakeOverAccounts struct{ Index int }
 
-// FollowOutside makes an instance follow the source outside, to which it does not acknowledge. It stays read-only.
+// FollowOutside makes an instance replicate from the external server, without acknowledging to it. The instance stays
+// read-only.
 type FollowOutside struct{ Index int }
 
-// SetRole labels the pod. Before a label is added, clients' sessions that came under another are ended.
+// SetRole sets the label of the Pod. Before it adds a label, it ends the sessions of clients that connected under
+// another one.
 type SetRole struct {
 	Index int
 	Role  PodRole
@@ -345,49 +379,49 @@ type SetRole struct {
 // ClearDemote removes the request for another primary.
 type ClearDemote struct{ Index int }
 
-// ClearReclone removes the request for a copy.
+// ClearReclone removes the request for a re-clone.
 type ClearReclone struct{ Index int }
 
-// DiscardData makes an instance forget its transactions, whatever it has, so that it is as empty as a new one and becomes a copy
-// of the primary. Its rows stay until the copy begins, and its binary logs go.
+// DiscardData makes an instance forget all its transactions, so that it counts as empty and becomes a copy of the
+// primary. Its rows stay until the copy begins. Its binary logs are deleted.
 type DiscardData struct{ Index int }
 
-// RestoreDurability sets back what somebody has changed in a running server and acknowledgements depend on.
+// RestoreDurability resets settings that acknowledgements depend on and that were changed in a running server.
 type RestoreDurability struct{ Index int }
 
-// RenewAccounts makes accounts that are missing and gives the others their rights.
+// RenewAccounts creates missing accounts and updates the privileges of the others.
 type RenewAccounts struct{ Index int }
 
-// RenewChannel lets a replica take from a source with a certificate of its own Secret alone, unless the source has another Secret, and log
-// in with the newest password.
+// RenewChannel makes a replica verify its source with the certificate of its own Secret, unless the source has
+// another Secret. It also makes the replica log in with the newest password.
 type RenewChannel struct{ Index int }
 
-// ReloadCertificate lets a server take the certificate that is in its files now.
+// ReloadCertificate makes a server load the certificate that is in its files now.
 type ReloadCertificate struct{ Index int }
 
-// PrepareRotation writes new passwords beside the old ones into the cluster's Secret.
+// PrepareRotation writes new passwords to the cluster's Secret, next to the old ones.
 type PrepareRotation struct{}
 
 // RetainPasswords gives every account its new password and keeps the old one valid.
 type RetainPasswords struct{ Index int }
 
-// PromotePasswords puts the new passwords into the place of the old ones in the cluster's Secret.
+// PromotePasswords replaces the old passwords in the cluster's Secret with the new ones.
 type PromotePasswords struct{}
 
-// DiscardPasswords ends the old passwords.
+// DiscardPasswords makes the old passwords invalid.
 type DiscardPasswords struct{ Index int }
 
-// EndRotation removes the wish for a rotation. Discarded says that accounts have one password again.
+// EndRotation removes the request for a rotation. Discarded is true if the accounts have one password again.
 type EndRotation struct{ Discarded bool }
 
-// EndStop removes the annotations of a stop whose time is over.
+// EndStop removes the annotations of a stop whose end time has passed.
 type EndStop struct{}
 
-// RemoveLeftovers removes the annotations that say more of a stop than that, after it is over.
+// RemoveLeftovers removes annotations that describe a stop, such as its reason, after the stop itself is gone.
 type RemoveLeftovers struct{}
 
-// TargetInstances returns the indexes of the instances that an action touches; a write to the cluster's own object touches
-// none.
+// TargetInstances returns the indexes of the instances that an action touches. A write to the cluster's own object
+// touches none.
 func TargetInstances(do Action) []int { return do.targets() }
 
 func (Nothing) targets() []int             { return nil }

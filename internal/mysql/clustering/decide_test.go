@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// healthyCluster is a healthy cluster of three whose primary is instance 0, changed.
+// healthyCluster returns a healthy cluster of three with instance 0 as the primary, after the changes.
 func healthyCluster(changes ...func(*Observed)) Observed {
 	o := Observed{Now: modelTime(), Replicas: 3, GuaranteedAcks: new(1), History: History{Instances: make([]InstanceHistory, 3)}}
 	for i := range 3 {
@@ -41,7 +41,7 @@ func healthyCluster(changes ...func(*Observed)) Observed {
 	return o
 }
 
-// parseTestSet reads sets in which a server is only its index.
+// parseTestSet parses sets in which the UUID of a server is written as its index.
 func parseTestSet(text string) gtid.Set {
 	var all gtid.Set
 	for part := range splitTestSet(text) {
@@ -89,7 +89,8 @@ func rotating(id string, promoted bool) func(*Observed) {
 	return func(o *Observed) { o.Rotation = PasswordRotation{Asked: true, ID: id, IsPromoted: promoted} }
 }
 
-// discarding is with files that have the new passwords for so long, or 0 if they have not.
+// discarding requests the end of the old passwords. The files have had the new ones for the given time; 0 means that
+// they do not have them.
 func discarding(known time.Duration) func(*Observed) {
 	return func(o *Observed) {
 		o.Rotation = PasswordRotation{DiscardAsked: true, ID: "r", IsPromoted: true}
@@ -137,7 +138,7 @@ func executed(text string) func(*Instance) {
 	return func(s *Instance) { s.Executed = parseTestSet(text) }
 }
 
-// withUnappliedRelayLog has received something that it has not applied.
+// withUnappliedRelayLog makes the instance hold a received transaction that it has not applied.
 func withUnappliedRelayLog(s *Instance) { s.Channel.Retrieved = parseTestSet("0:10") }
 
 func statementPending(since time.Duration) func(*Instance) {
@@ -164,13 +165,13 @@ func actionFailedBefore(i int, ago time.Duration) func(*Observed) {
 	return func(o *Observed) { o.History.Instances[i].FailedAt = o.Now.Add(-ago) }
 }
 
-// promotedInStatus is the moment after instance 1 became the primary in the status.
+// promotedInStatus is the moment after the status named instance 1 as the primary.
 func promotedInStatus(o *Observed) {
 	o.Primary = 1
 	readOnly(&o.Instances[0])
 }
 
-// promotedAndConfigured is the moment after a switch-over to instance 1, ready to be written to.
+// promotedAndConfigured is the moment after a switchover to instance 1, when it can be made writable.
 func promotedAndConfigured(o *Observed) {
 	promotedInStatus(o)
 	o.Instances[0].SemiSync = SemiSync{Replica: true, ReplicaActive: true}
@@ -199,7 +200,7 @@ func TestDecide(t *testing.T) {
 	}
 	nothing := Nothing{}
 	hidden := decision{"hide a replica with old data", SetRole{1, RoleNone}, StateDegraded}
-	copying := decision{"copying from outside", nothing, StateCloning}
+	copying := decision{"copying from the external server", nothing, StateCloning}
 	settledAs := func(s ClusterState) decision { return decision{"settled", nothing, s} }
 	used := map[string]bool{}
 	for name, row := range map[string]struct {
@@ -207,38 +208,38 @@ func TestDecide(t *testing.T) {
 		want decision
 	}{
 		"a healthy cluster is left alone":                                           {healthyCluster(), settledAs(StateHealthy)},
-		"one look that the primary misses is not a failure":                         {healthyCluster(withInstance(0, doesNotAnswer)), decision{"the primary does not answer", nothing, StateIncomplete}},
+		"one pass without an answer of the primary is not a failure":                {healthyCluster(withInstance(0, doesNotAnswer)), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a primary that refuses connections and has lost a replica is a failure":    {healthyCluster(withInstance(0, refusesConnections), withInstance(1, connecting)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
-		"a primary that refuses the manager alone is no failure":                    {healthyCluster(withInstance(0, refusesConnections), hearThePrimary, missedLooks(99, time.Hour)), decision{"the primary does not answer", nothing, StateIncomplete}},
-		"one refusal is no failure while no replica can tell":                       {healthyCluster(withInstance(0, refusesConnections)), decision{"the primary does not answer", nothing, StateIncomplete}},
+		"a primary that refuses only the manager is no failure":                     {healthyCluster(withInstance(0, refusesConnections), hearThePrimary, missedLooks(99, time.Hour)), decision{"the primary does not answer", nothing, StateIncomplete}},
+		"one refusal is no failure while no replica has lost its connection":        {healthyCluster(withInstance(0, refusesConnections)), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a primary that one replica of five hears is a failure":                     {healthyCluster(fiveInstances, withInstance(0, doesNotAnswer), withInstance(1, hears), missedLooks(2, primaryDownAfter)), decision{"fence for a failover", StopIO{[]int{1, 2, 3, 4}}, StateFailed}},
 		"a primary that replicas hear is no failure, however long it is unseen":     {healthyCluster(withInstance(0, doesNotAnswer), hearThePrimary, missedLooks(99, time.Hour)), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a primary that replicas hear is no failure, whatever its pod":              {healthyCluster(withInstance(0, podNotReady), hearThePrimary), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a primary that replicas hear and that is unseen for too long is replaced":  {healthyCluster(withInstance(0, doesNotAnswer), hearThePrimary, missedLooks(99, time.Minute), unseenLimit), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"a primary that replicas heard three seconds ago is a failure":              {healthyCluster(withInstance(0, doesNotAnswer), hearThePrimary, withInstance(1, heardAgo(heardTimeout+1)), withInstance(2, heardAgo(heardTimeout+1)), missedLooks(2, primaryDownAfter)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"a primary that was down stays so while its replicas are fenced":            {healthyCluster(withInstance(0, refusesConnections), withInstance(1, ioStopped), withInstance(2, ioStopped), wasDown), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
-		"a silent primary is waited for as long as is wanted":                       {healthyCluster(withInstance(0, doesNotAnswer), missedLooks(9, 5*time.Second), func(o *Observed) { o.Waits.Silent = 5*time.Second + 1 }), decision{"the primary does not answer", nothing, StateIncomplete}},
+		"a silent primary is waited for as long as configured":                      {healthyCluster(withInstance(0, doesNotAnswer), missedLooks(9, 5*time.Second), func(o *Observed) { o.Waits.Silent = 5*time.Second + 1 }), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a primary whose pod is not ready is a failure":                             {healthyCluster(withInstance(0, podNotReady)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
-		"a primary that misses two looks in half a second is a failure":             {healthyCluster(withInstance(0, doesNotAnswer), missedLooks(2, primaryDownAfter)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
-		"two missed looks within half a second are no failure":                      {healthyCluster(withInstance(0, doesNotAnswer), missedLooks(2, primaryDownAfter-1)), decision{"the primary does not answer", nothing, StateIncomplete}},
+		"a primary without an answer in two passes of half a second is a failure":   {healthyCluster(withInstance(0, doesNotAnswer), missedLooks(2, primaryDownAfter)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
+		"two passes without an answer within half a second are no failure":          {healthyCluster(withInstance(0, doesNotAnswer), missedLooks(2, primaryDownAfter-1)), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a failover fences only replicas that are not fenced yet":                   {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped)), decision{"fence for a failover", StopIO{[]int{2}}, StateFailed}},
-		"a statement of ours that hangs is no fence":                                {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, statementPending(0)), withInstance(2, ioStopped)), decision{"fence for a failover", StopIO{[]int{1}}, StateFailed}},
-		"one replica alone knows too little":                                        {healthyCluster(withInstance(0, podNotReady), withInstance(2, podNotReady)), decision{"failed", nothing, StateLost}},
+		"a hanging statement of the manager is no fence":                            {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, statementPending(0)), withInstance(2, ioStopped)), decision{"fence for a failover", StopIO{[]int{1}}, StateFailed}},
+		"one replica alone is no quorum":                                            {healthyCluster(withInstance(0, podNotReady), withInstance(2, podNotReady)), decision{"failed", nothing, StateLost}},
 		"an errant replica is no witness":                                           {healthyCluster(withInstance(0, podNotReady), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"failed", nothing, StateLost}},
 		"an empty replica is no witness":                                            {healthyCluster(withInstance(0, podNotReady), withInstance(2, withoutData)), decision{"failed", nothing, StateLost}},
 		"an empty cluster does not fail over":                                       {healthyCluster(withInstance(0, podNotReady), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"failed", nothing, StateLost}},
-		"of replicas that are equal the first is promoted":                          {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
-		"of replicas that differ the one with more is promoted":                     {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped, executed("0:1-10"))), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
+		"the first of equal replicas is promoted":                                   {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
+		"the replica with the most transactions is promoted":                        {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped, executed("0:1-10"))), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
 		"a failover waits for received transactions to be applied":                  {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped, withUnappliedRelayLog)), decision{"failed", nothing, StateFailed}},
 		"a replica that has applied everything is promoted before one that has not": {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, withUnappliedRelayLog), withInstance(2, ioStopped, executed("0:1-10"))), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
 		"a replica whose pod is terminating is promoted last":                       {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, terminating), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
 		"a replica of the oldest release series is promoted first":                  {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, func(s *Instance) { s.Series = ReleaseSeries{9, 7} }), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{2, 0}, StateFailed}},
-		"a top runner that does not apply is started":                               {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, withUnappliedRelayLog, sqlStopped), withInstance(2, ioStopped)), decision{"the top runner does not apply", RestartSQL{1}, StateFailed}},
-		"a top runner that an error stopped is not started":                         {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, withUnappliedRelayLog, sqlFailed), withInstance(2, ioStopped)), decision{"failed", nothing, StateFailed}},
-		"of replicas with different transactions none is promoted":                  {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, executed("0:1-9,1:1")), withInstance(2, ioStopped, executed("0:1-10"))), decision{"failed", nothing, StateFailed}},
-		"a fence that is in vain is taken back":                                     {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, podNotReady)), decision{"take a fence back", StartIO{1}, StateLost}},
-		"a fence in vain is taken back after a lost connection":                     {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(2003)), withInstance(2, podNotReady)), decision{"take a fence back", StartIO{1}, StateLost}},
-		"a fence in vain stays where the source refused":                            {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(1236)), withInstance(2, podNotReady)), decision{"failed", nothing, StateLost}},
+		"the stopped SQL thread of the failover candidate is started":               {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, withUnappliedRelayLog, sqlStopped), withInstance(2, ioStopped)), decision{"failover candidate has its SQL thread stopped", RestartSQL{1}, StateFailed}},
+		"the failed SQL thread of the failover candidate is not started":            {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, withUnappliedRelayLog, sqlFailed), withInstance(2, ioStopped)), decision{"failed", nothing, StateFailed}},
+		"no replica is promoted when each has other transactions":                   {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, executed("0:1-9,1:1")), withInstance(2, ioStopped, executed("0:1-10"))), decision{"failed", nothing, StateFailed}},
+		"a fence without a failover is withdrawn":                                   {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, podNotReady)), decision{"withdraw the fence", StartIO{1}, StateLost}},
+		"a fence without a failover is withdrawn after a lost connection":           {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(2003)), withInstance(2, podNotReady)), decision{"withdraw the fence", StartIO{1}, StateLost}},
+		"a fence without a failover stays where the source refused":                 {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(1236)), withInstance(2, podNotReady)), decision{"failed", nothing, StateLost}},
 		"a primary that lost its volume has failed":                                 {healthyCluster(withInstance(0, serverRestarted, withoutData)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"a primary that lost its last transactions has failed":                      {healthyCluster(withInstance(0, serverRestarted, withoutChannel, executed("0:1-8"))), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"servers that all have just started wait for their primary":                 {healthyCluster(withInstance(0, podNotReady), withInstance(1, serverRestarted), withInstance(2, serverRestarted), missedLooks(9, time.Second)), decision{"the primary does not answer", nothing, StateIncomplete}},
@@ -247,212 +248,212 @@ func TestDecide(t *testing.T) {
 		"servers that have just started do not wait for a terminating primary":      {healthyCluster(withInstance(0, podNotReady, terminating), withInstance(1, serverRestarted), withInstance(2, serverRestarted)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
 		"a primary that is left alone is not replaced":                              {healthyCluster(withInstance(0, podNotReady, stoppedInstance)), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a replica that is left alone is no witness":                                {healthyCluster(withInstance(0, podNotReady), withInstance(1, stoppedInstance)), decision{"failed", nothing, StateLost}},
-		"a single instance has no replica to take its place":                        {healthyCluster(singleInstance, withInstance(0, podNotReady)), decision{"failed", nothing, StateLost}},
-		"a replica whose fence failed is left a moment":                             {healthyCluster(withInstance(0, podNotReady), actionFailed(1), actionFailed(2)), decision{"failed", nothing, StateFailed}},
+		"a single instance has no replica to replace it":                            {healthyCluster(singleInstance, withInstance(0, podNotReady)), decision{"failed", nothing, StateLost}},
+		"a replica whose fence failed is left alone for a moment":                   {healthyCluster(withInstance(0, podNotReady), actionFailed(1), actionFailed(2)), decision{"failed", nothing, StateFailed}},
 
-		"a primary asked to step down becomes read-only":                          {healthyCluster(withInstance(0, askedToStepDown)), decision{"begin a switchover", SetReadOnly{0}, StateHealthy}},
-		"a primary whose pod is terminating becomes read-only":                    {healthyCluster(withInstance(0, terminating)), decision{"begin a switchover", SetReadOnly{0}, StateHealthy}},
-		"a switchover does not begin while all replicas lag":                      {healthyCluster(withInstance(0, askedToStepDown), withInstance(1, laggingByAMinute), withInstance(2, laggingByAMinute)), settledAs(StateHealthy)},
-		"a switchover does not begin soon after one that gave up":                 {healthyCluster(withInstance(0, askedToStepDown), switchoverGaveUp), settledAs(StateHealthy)},
-		"a primary that is left alone does not step down":                         {healthyCluster(withInstance(0, askedToStepDown, stoppedInstance)), settledAs(StateHealthy)},
-		"a primary that is read-only waits for a replica to catch up":             {healthyCluster(withInstance(0, askedToStepDown, readOnly, executed("0:1-12"))), decision{"the heir catches up", nothing, StateIncomplete}},
-		"a replica that has everything is promoted by a switchover":               {healthyCluster(withInstance(0, askedToStepDown, readOnly, executed("0:1-12")), withInstance(2, executed("0:1-12"))), decision{"switch over", PromoteInStatus{2, 0}, StateIncomplete}},
-		"no replica is promoted while clients of the primary hang":                {healthyCluster(withInstance(0, askedToStepDown, readOnly, commitWaiting)), decision{"the heir catches up", nothing, StateIncomplete}},
-		"a primary without a switchover target is made writable again":            {healthyCluster(withInstance(0, askedToStepDown, readOnly, executed("0:1-12")), withInstance(1, sqlFailed), withInstance(2, sqlFailed)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
-		"a primary whose switchover takes too long is made writable again":        {healthyCluster(withInstance(0, askedToStepDown, readOnly, executed("0:1-12")), switchoverGaveUp), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
-		"a read-only statement is given time before clients are cut off":          {healthyCluster(withInstance(0, askedToStepDown, statementPending(killClientsAfter-1))), decision{"a statement runs in the primary", nothing, StateHealthy}},
-		"clients are cut off while only super_read_only holds":                    {healthyCluster(withInstance(0, askedToStepDown, statementPending(killClientsAfter), func(s *Instance) { s.SuperReadOnly = true })), decision{"cut off the clients", KillConnections{0, false}, StateHealthy}},
-		"clients are cut off when the primary does not become read-only":          {healthyCluster(withInstance(0, askedToStepDown, statementPending(killClientsAfter))), decision{"cut off the clients", KillConnections{0, false}, StateHealthy}},
-		"the read-only statement is cancelled when the switchover gives up":       {healthyCluster(withInstance(0, askedToStepDown, statementPending(switchoverTimeout)), switchoverGaveUp), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
-		"commits that nobody acknowledges are given time":                         {healthyCluster(withInstance(0, commitWaiting), replicasCannotLogIn(stallTimeout-1)), decision{"settled", nothing, StateIncomplete}},
-		"a primary whose commits nobody can acknowledge becomes read-only":        {healthyCluster(withInstance(0, commitWaiting), replicasCannotLogIn(stallTimeout)), decision{"commits await nobody", SetReadOnly{0}, StateIncomplete}},
-		"it does so beside a statement of the manager that is the one that waits": {healthyCluster(withInstance(0, commitWaiting, statementPending(stallTimeout)), replicasCannotLogIn(stallTimeout)), decision{"commits await nobody", SetReadOnly{0}, StateIncomplete}},
-		"clients whose commits nobody can acknowledge are given time to end":      {healthyCluster(withInstance(0, commitWaiting, superReadOnly, statementPending(killClientsAfter-1)), replicasCannotLogIn(stallTimeout)), decision{"a statement runs in the primary", nothing, StateIncomplete}},
-		"clients whose commits nobody can acknowledge are cut off":                {healthyCluster(withInstance(0, commitWaiting, superReadOnly, statementPending(killClientsAfter)), replicasCannotLogIn(stallTimeout)), decision{"commits await nobody", KillConnections{0, true}, StateIncomplete}},
-		"a primary whose commits await a copy becomes read-only":                  {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"commits await nobody", SetReadOnly{0}, StateIncomplete}},
-		"commits that await a copy are given time":                                {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout-1), withInstance(1, withoutData), withInstance(2, podNotReady)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
-		"commits that a replica acknowledges do not await a copy":                 {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(1, withoutData)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
-		"a stop leaves commits that nobody can acknowledge":                       {healthyCluster(stopAsked, withInstance(0, commitWaiting), replicasCannotLogIn(stallTimeout)), decision{"stop reached", nothing, StateIncomplete}},
-		"a primary whose commits do not get through is not in service":            {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout)), settledAs(StateIncomplete)},
-		"a primary whose commits have just begun to wait is in service":           {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout-1)), settledAs(StateHealthy)},
-		"a replica that is connected and receives nothing is unhealthy":           {healthyCluster(stalledFor(1, stallTimeout)), settledAs(StateDegraded)},
-		"a replica that receives nothing for too long loses its label":            {healthyCluster(stalledFor(1, time.Minute+1), maxDelay), hidden},
-		"a replica that connected before it was to acknowledge is configured":     {healthyCluster(withInstance(1, func(s *Instance) { s.SemiSync.ReplicaActive = false })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
-		"a demotion that is done is taken back":                                   {healthyCluster(withInstance(1, askedToStepDown)), decision{"the demotion is done", ClearDemote{1}, StateHealthy}},
+		"a primary asked to step down becomes read-only":                           {healthyCluster(withInstance(0, askedToStepDown)), decision{"begin a switchover", SetReadOnly{0}, StateHealthy}},
+		"a primary whose pod is terminating becomes read-only":                     {healthyCluster(withInstance(0, terminating)), decision{"begin a switchover", SetReadOnly{0}, StateHealthy}},
+		"a switchover does not begin while all replicas lag":                       {healthyCluster(withInstance(0, askedToStepDown), withInstance(1, laggingByAMinute), withInstance(2, laggingByAMinute)), settledAs(StateHealthy)},
+		"a switchover does not begin soon after one that gave up":                  {healthyCluster(withInstance(0, askedToStepDown), switchoverGaveUp), settledAs(StateHealthy)},
+		"a primary that is left alone does not step down":                          {healthyCluster(withInstance(0, askedToStepDown, stoppedInstance)), settledAs(StateHealthy)},
+		"a primary that is read-only waits for a replica to catch up":              {healthyCluster(withInstance(0, askedToStepDown, readOnly, executed("0:1-12"))), decision{"the switchover target is catching up", nothing, StateIncomplete}},
+		"a replica that has everything is promoted by a switchover":                {healthyCluster(withInstance(0, askedToStepDown, readOnly, executed("0:1-12")), withInstance(2, executed("0:1-12"))), decision{"switch over", PromoteInStatus{2, 0}, StateIncomplete}},
+		"no replica is promoted while clients of the primary hang":                 {healthyCluster(withInstance(0, askedToStepDown, readOnly, commitWaiting)), decision{"the switchover target is catching up", nothing, StateIncomplete}},
+		"a primary without a switchover target is made writable again":             {healthyCluster(withInstance(0, askedToStepDown, readOnly, executed("0:1-12")), withInstance(1, sqlFailed), withInstance(2, sqlFailed)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
+		"a primary with an overdue switchover is made writable again":              {healthyCluster(withInstance(0, askedToStepDown, readOnly, executed("0:1-12")), switchoverGaveUp), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
+		"a read-only statement gets time before clients are cut off":               {healthyCluster(withInstance(0, askedToStepDown, statementPending(killClientsAfter-1))), decision{"a statement runs in the primary", nothing, StateHealthy}},
+		"clients are cut off while only super_read_only holds":                     {healthyCluster(withInstance(0, askedToStepDown, statementPending(killClientsAfter), func(s *Instance) { s.SuperReadOnly = true })), decision{"cut off the clients", KillConnections{0, false}, StateHealthy}},
+		"clients are cut off when the primary does not become read-only":           {healthyCluster(withInstance(0, askedToStepDown, statementPending(killClientsAfter))), decision{"cut off the clients", KillConnections{0, false}, StateHealthy}},
+		"the read-only statement is cancelled when the switchover gives up":        {healthyCluster(withInstance(0, askedToStepDown, statementPending(switchoverTimeout)), switchoverGaveUp), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
+		"commits without acknowledgements get time":                                {healthyCluster(withInstance(0, commitWaiting), replicasCannotLogIn(stallTimeout-1)), decision{"settled", nothing, StateIncomplete}},
+		"a primary with commits that no replica can acknowledge becomes read-only": {healthyCluster(withInstance(0, commitWaiting), replicasCannotLogIn(stallTimeout)), decision{"commits wait for replicas that cannot connect", SetReadOnly{0}, StateIncomplete}},
+		"a waiting statement of the manager does not keep that primary writable":   {healthyCluster(withInstance(0, commitWaiting, statementPending(stallTimeout)), replicasCannotLogIn(stallTimeout)), decision{"commits wait for replicas that cannot connect", SetReadOnly{0}, StateIncomplete}},
+		"clients with commits that no replica can acknowledge get time to end":     {healthyCluster(withInstance(0, commitWaiting, superReadOnly, statementPending(killClientsAfter-1)), replicasCannotLogIn(stallTimeout)), decision{"a statement runs in the primary", nothing, StateIncomplete}},
+		"clients with commits that no replica can acknowledge are cut off":         {healthyCluster(withInstance(0, commitWaiting, superReadOnly, statementPending(killClientsAfter)), replicasCannotLogIn(stallTimeout)), decision{"commits wait for replicas that cannot connect", KillConnections{0, true}, StateIncomplete}},
+		"a primary whose commits await a copy becomes read-only":                   {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"commits wait for replicas that cannot connect", SetReadOnly{0}, StateIncomplete}},
+		"commits that await a copy get time":                                       {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout-1), withInstance(1, withoutData), withInstance(2, podNotReady)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
+		"commits that a replica acknowledges do not await a copy":                  {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(1, withoutData)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
+		"a stop leaves commits that no replica can acknowledge":                    {healthyCluster(stopAsked, withInstance(0, commitWaiting), replicasCannotLogIn(stallTimeout)), decision{"stop reached", nothing, StateIncomplete}},
+		"a primary with stalled commits is not in service":                         {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout)), settledAs(StateIncomplete)},
+		"a primary with commits that have just begun to wait is in service":        {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout-1)), settledAs(StateHealthy)},
+		"a replica that is connected and receives nothing is unhealthy":            {healthyCluster(stalledFor(1, stallTimeout)), settledAs(StateDegraded)},
+		"a replica that receives nothing for too long loses its label":             {healthyCluster(stalledFor(1, time.Minute+1), maxDelay), hidden},
+		"a replica that connected before it was to acknowledge is configured":      {healthyCluster(withInstance(1, func(s *Instance) { s.SemiSync.ReplicaActive = false })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
+		"a completed demotion request is cleared":                                  {healthyCluster(withInstance(1, askedToStepDown)), decision{"clear a demotion request", ClearDemote{1}, StateHealthy}},
 
 		"the old primary loses its label first":                                  {healthyCluster(promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
-		"a new primary stops receiving":                                          {healthyCluster(promotedInStatus, withInstance(0, unlabelled)), decision{"the primary receives", StopIO{[]int{1}}, StateIncomplete}},
-		"a new primary applies its relay log":                                    {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped, withUnappliedRelayLog)), decision{"the primary applies", nothing, StateIncomplete}},
-		"a new primary that does not apply has its SQL thread started":           {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped, sqlStopped, withUnappliedRelayLog)), decision{"the primary does not apply", RestartSQL{1}, StateIncomplete}},
+		"a new primary stops receiving":                                          {healthyCluster(promotedInStatus, withInstance(0, unlabelled)), decision{"the primary still replicates", StopIO{[]int{1}}, StateIncomplete}},
+		"a new primary applies its relay log":                                    {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped, withUnappliedRelayLog)), decision{"the primary applies its relay log", nothing, StateIncomplete}},
+		"a new primary that does not apply has its SQL thread started":           {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped, sqlStopped, withUnappliedRelayLog)), decision{"the SQL thread of the primary is stopped", RestartSQL{1}, StateIncomplete}},
 		"a new primary is configured":                                            {healthyCluster(promotedInStatus, withInstance(0, unlabelled), withInstance(1, ioStopped)), decision{"configure the primary", ConfigurePrimary{1, 1}, StateIncomplete}},
 		"a new primary is made writable when it has a replica":                   {healthyCluster(promotedAndConfigured), decision{"make the primary writable", MakeWritable{1, 1}, StateIncomplete}},
-		"a new primary waits for a replica, so that no client hangs":             {healthyCluster(promotedAndConfigured, withInstance(0, replicatesFrom(2)), withInstance(2, replicatesFrom(0))), decision{"a replica receives from another", StopIO{[]int{0}}, StateIncomplete}},
+		"a new primary waits for a replica, so that no client hangs":             {healthyCluster(promotedAndConfigured, withInstance(0, replicatesFrom(2)), withInstance(2, replicatesFrom(0))), decision{"a replica has another source", StopIO{[]int{0}}, StateIncomplete}},
 		"a new primary without reachable replicas is made writable":              {healthyCluster(promotedAndConfigured, withInstance(0, podNotReady), withInstance(2, podNotReady)), decision{"make the primary writable", MakeWritable{1, 1}, StateIncomplete}},
-		"a new primary stays read-only beside another that can acknowledge":      {healthyCluster(promotedAndConfigured, withInstance(0, writable, stoppedInstance)), settledAs(StateIncomplete)},
+		"a new primary stays read-only while another instance can acknowledge":   {healthyCluster(promotedAndConfigured, withInstance(0, writable, stoppedInstance)), settledAs(StateIncomplete)},
 		"a new primary that is empty waits for all instances":                    {healthyCluster(promotedAndConfigured, withInstance(0, withoutData, podNotReady), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"configure a replica", ConfigureReplica{2, 1}, StateIncomplete}},
 		"a new primary gets its label when it is writable":                       {healthyCluster(promotedAndConfigured, withInstance(1, writable)), decision{"label the primary", SetRole{1, RolePrimary}, StateIncomplete}},
-		"wrong settings of a primary are set right while it serves":              {healthyCluster(withInstance(0, func(s *Instance) { s.SemiSync.WaitFor = 2 })), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
-		"a primary that somebody has changed is set back after that is known":    {healthyCluster(withInstance(0, awaitsNobody)), decision{"fewer acknowledgements", Nothing{}, StateIncomplete}},
-		"a primary that serves alone awaits no replica that is not there yet":    {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody), withInstance(1, withoutPod), withInstance(2, withoutPod)), settledAs(StateDegraded)},
+		"wrong settings of a primary are corrected while it serves":              {healthyCluster(withInstance(0, func(s *Instance) { s.SemiSync.WaitFor = 2 })), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
+		"a changed setting of a primary is reset after it was recorded":          {healthyCluster(withInstance(0, awaitsNobody)), decision{"fewer acknowledgements", Nothing{}, StateIncomplete}},
+		"a primary that serves alone awaits no absent replica":                   {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody), withInstance(1, withoutPod), withInstance(2, withoutPod)), settledAs(StateDegraded)},
 		"a primary that serves alone is copied before it awaits a replica":       {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody), withInstance(1, withoutData, unlabelled), withInstance(2, withoutPod)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
 		"a primary that served alone awaits a replica that follows":              {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody), withInstance(2, withoutData, unlabelled)), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
 		"a primary that served alone awaits no replica that has much to receive": {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody, executed("0:1-2000")), withInstance(2, withoutData, unlabelled)), decision{"clone a replica", CloneFrom{2, 0}, StateDegraded}},
 		"clients that wait in an old primary are cut off":                        {healthyCluster(promotedAndConfigured, withInstance(0, commitWaiting)), decision{"hung clients of a replica", KillConnections{0, true}, StateIncomplete}},
 
-		"a second writable instance is closed":                                        {healthyCluster(withInstance(2, writable)), decision{"a second writable instance", SetReadOnly{2}, StateDegraded}},
-		"clients of a second writable instance are cut off if it does not close":      {healthyCluster(withInstance(2, writable, statementPending(killClientsAfter))), decision{"hung clients of a replica", KillConnections{2, true}, StateDegraded}},
-		"a second writable instance that is left alone stays writable":                {healthyCluster(withInstance(2, writable, stoppedInstance)), settledAs(StateDegraded)},
-		"an errant replica is isolated":                                               {healthyCluster(withInstance(2, executed("0:1-9,2:1"))), decision{"isolate an errant replica", StopIO{[]int{2}}, StateDegraded}},
-		"an errant replica that is isolated loses its label":                          {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped)), decision{"hide an errant replica", SetRole{2, RoleNone}, StateDegraded}},
-		"an errant replica that is isolated and hidden is left so":                    {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), settledAs(StateDegraded)},
-		"a replica that has what the primary is committing is not ahead":              {healthyCluster(withInstance(0, commitWaiting), withInstance(2, executed("0:1-10"))), settledAs(StateHealthy)},
-		"an errant replica whose transactions are not named yet has them named":       {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), decision{"name what a copy will discard", nothing, StateDegraded}},
-		"an errant replica whose transactions are named is emptied":                   {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"empty one that is cloned anew", DiscardData{2}, StateDegraded}},
-		"an errant replica is kept while the other does not acknowledge":              {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded), withInstance(1, podNotReady)), settledAs(StateIncomplete)},
-		"an errant replica is kept while commits do not get through":                  {healthyCluster(reclonesErrant, withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), settledAs(StateIncomplete)},
-		"an errant replica is kept while a stop is asked for":                         {healthyCluster(stopAsked, reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"stop reached", nothing, StateDegraded}},
-		"an errant replica that nobody can compare is kept":                           {healthyCluster(reclonesErrant, withInstance(0, doesNotAnswer), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"the primary does not answer", nothing, StateIncomplete}},
-		"a replica that is to be cloned anew loses its label":                         {healthyCluster(withInstance(1, askedToReclone)), decision{"hide one that is cloned anew", SetRole{1, RoleNone}, StateHealthy}},
-		"a replica that is to be cloned anew is emptied":                              {healthyCluster(withInstance(1, askedToReclone, unlabelled)), decision{"empty one that is cloned anew", DiscardData{1}, StateHealthy}},
-		"a replica that is empty is not asked for a copy any more":                    {healthyCluster(withInstance(1, askedToReclone, withoutData, unlabelled)), decision{"the request for a copy is done", ClearReclone{1}, StateDegraded}},
-		"a primary is not cloned anew":                                                {healthyCluster(withInstance(0, askedToReclone)), decision{"the request for a copy is done", ClearReclone{0}, StateHealthy}},
-		"a replica that is ahead is unhealthy":                                        {healthyCluster(withInstance(2, executed("0:1-10"))), settledAs(StateDegraded)},
-		"an SQL thread that was stopped by hand is started":                           {healthyCluster(withInstance(1, sqlStopped)), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
-		"an SQL thread that an error stopped is reported":                             {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
-		"an SQL thread that a full volume stopped is started":                         {healthyCluster(withInstance(1, sqlFailed, func(s *Instance) { s.Channel.SQLErrno = 1114 })), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
-		"a replica that does not receive has its IO thread started":                   {healthyCluster(withInstance(1, ioStopped)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
-		"a replica that its source refused has its IO thread started":                 {healthyCluster(withInstance(1, ioStopped, ioError(1236))), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
-		"a replica that its source refused again is left alone":                       {healthyCluster(withInstance(1, ioStopped, unlabelled, ioError(1236)), actionFailedBefore(1, refusalBackoff-1)), settledAs(StateDegraded)},
-		"a replica that its source refused is started after a while":                  {healthyCluster(withInstance(1, ioStopped, unlabelled, ioError(1236)), actionFailedBefore(1, refusalBackoff)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
-		"a replica that lost its source is started after a moment":                    {healthyCluster(withInstance(1, ioStopped, unlabelled, ioError(2003)), actionFailedBefore(1, actionBackoff)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
-		"a replica that is connecting is left to it":                                  {healthyCluster(withInstance(1, func(s *Instance) { s.Channel.IO = Connecting })), settledAs(StateDegraded)},
-		"a replica of another server of the primary's host stops receiving":           {healthyCluster(withInstance(1, receivesFromOtherPort)), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
-		"a replica of another stops receiving":                                        {healthyCluster(withInstance(1, replicatesFrom(2))), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
-		"a replica of another keeps its relay log until that is applied":              {healthyCluster(withInstance(1, replicatesFrom(2), ioStopped, withUnappliedRelayLog)), settledAs(StateDegraded)},
-		"a replica of another that has applied its relay log follows the primary":     {healthyCluster(withInstance(1, replicatesFrom(2), ioStopped)), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
-		"a replica that does not acknowledge is configured":                           {healthyCluster(withInstance(1, func(s *Instance) { s.SemiSync = SemiSync{} })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
-		"an empty replica is cloned":                                                  {healthyCluster(withInstance(1, withoutData, unlabelled)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
-		"an empty replica is not cloned twice":                                        {healthyCluster(withInstance(1, withoutData, unlabelled, func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
-		"a replica that needs deleted binary logs is reported":                        {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, serverRestarted, executed("0:1-5"), unlabelled)), settledAs(StateDegraded)},
-		"a read-only primary is not made writable before there is a clone":            {healthyCluster(withInstance(0, readOnly), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
-		"a read-only primary is made writable once a replica follows":                 {healthyCluster(withInstance(0, readOnly), withInstance(2, withoutData)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
-		"a replica gets its label":                                                    {healthyCluster(withInstance(1, unlabelled)), decision{"label a replica", SetRole{1, RoleReplica}, StateHealthy}},
-		"a replica that is far behind gets no label":                                  {healthyCluster(withInstance(1, unlabelled, laggingBy(31*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
-		"a replica that has caught up by half gets its label":                         {healthyCluster(withInstance(1, unlabelled, laggingBy(30*time.Second)), maxDelay), decision{"label a replica", SetRole{1, RoleReplica}, StateHealthy}},
-		"a replica that falls far behind loses its label":                             {healthyCluster(withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"hide a replica with old data", SetRole{1, RoleNone}, StateHealthy}},
-		"a replica whose SQL thread failed loses its label":                           {healthyCluster(withInstance(1, sqlFailed)), hidden},
-		"a replica that its source refused loses its label":                           {healthyCluster(withInstance(1, ioStopped, ioError(1236)), actionFailed(1)), hidden},
-		"a replica that needs deleted binary logs loses its label":                    {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, executed("0:1-5"), ioStopped)), hidden},
-		"a replica whose thread does not start loses its label":                       {healthyCluster(withInstance(1, ioStopped), actionFailed(1), notReplicatingFor(stoppedThreadTimeout)), hidden},
-		"a replica whose thread has just stopped keeps its label":                     {healthyCluster(withInstance(1, ioStopped), actionFailed(1), notReplicatingFor(stoppedThreadTimeout-1)), settledAs(StateDegraded)},
-		"a replica that connects for too long loses its label":                        {healthyCluster(withInstance(1, connecting), maxDelay, notReplicatingFor(time.Minute+1)), hidden},
-		"a replica that connects for as long as allowed keeps its label":              {healthyCluster(withInstance(1, connecting), maxDelay, notReplicatingFor(time.Minute)), settledAs(StateDegraded)},
-		"a replica that its source has refused for too long loses its label":          {healthyCluster(withInstance(1, connecting, ioError(1045)), maxDelay, notReplicatingFor(stoppedThreadTimeout)), hidden},
-		"a replica that its source has just refused keeps its label":                  {healthyCluster(withInstance(1, connecting, ioError(1045)), maxDelay, notReplicatingFor(stoppedThreadTimeout-1)), settledAs(StateDegraded)},
-		"a replica that its source refused soon after a look loses its label":         {healthyCluster(withInstance(1, connecting, ioError(1045), heardAgo(stoppedThreadTimeout)), maxDelay, notReplicatingFor(0)), hidden},
-		"a replica that lost its source soon after a look loses its label":            {healthyCluster(withInstance(1, connecting, ioError(2003), heardAgo(time.Minute+1)), maxDelay, notReplicatingFor(0)), hidden},
-		"a replica that has heard of its source as lately as allowed keeps its label": {healthyCluster(withInstance(1, connecting, ioError(2003), heardAgo(time.Minute)), maxDelay, notReplicatingFor(0)), settledAs(StateDegraded)},
-		"a replica that does not reach its source keeps its label":                    {healthyCluster(withInstance(1, connecting, ioError(2003)), maxDelay, notReplicatingFor(stoppedThreadTimeout)), settledAs(StateDegraded)},
-		"a replica whose SQL thread failed gets no label":                             {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
-		"a replica that is as far behind as allowed keeps its label":                  {healthyCluster(withInstance(1, laggingBy(60*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
-		"a replica keeps its label without a limit":                                   {healthyCluster(withInstance(1, laggingBy(time.Hour))), decision{"settled", nothing, StateHealthy}},
-		"a stop lets a replica that is far behind keep its label":                     {healthyCluster(stopAsked, withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"stop reached", nothing, StateHealthy}},
-		"a replica that is left alone gets no label":                                  {healthyCluster(withInstance(1, unlabelled, stoppedInstance)), settledAs(StateHealthy)},
-		"an act that did not help is repeated after a moment":                         {healthyCluster(withInstance(1, ioStopped), actionFailed(1)), settledAs(StateDegraded)},
+		"a second writable instance is closed":                                             {healthyCluster(withInstance(2, writable)), decision{"a second writable instance", SetReadOnly{2}, StateDegraded}},
+		"clients of a second writable instance are cut off if it does not close":           {healthyCluster(withInstance(2, writable, statementPending(killClientsAfter))), decision{"hung clients of a replica", KillConnections{2, true}, StateDegraded}},
+		"a second writable instance that is left alone stays writable":                     {healthyCluster(withInstance(2, writable, stoppedInstance)), settledAs(StateDegraded)},
+		"an errant replica is isolated":                                                    {healthyCluster(withInstance(2, executed("0:1-9,2:1"))), decision{"isolate an errant replica", StopIO{[]int{2}}, StateDegraded}},
+		"an errant replica that is isolated loses its label":                               {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped)), decision{"hide an errant replica", SetRole{2, RoleNone}, StateDegraded}},
+		"an errant replica that is isolated and hidden is left so":                         {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), settledAs(StateDegraded)},
+		"a replica that has what the primary is committing is not ahead":                   {healthyCluster(withInstance(0, commitWaiting), withInstance(2, executed("0:1-10"))), settledAs(StateHealthy)},
+		"an errant replica's transactions are recorded":                                    {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), decision{"record transactions that a re-clone discards", nothing, StateDegraded}},
+		"an errant replica with recorded transactions is emptied":                          {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"empty an instance for its re-clone", DiscardData{2}, StateDegraded}},
+		"an errant replica is kept while the other does not acknowledge":                   {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded), withInstance(1, podNotReady)), settledAs(StateIncomplete)},
+		"an errant replica is kept while commits are stalled":                              {healthyCluster(reclonesErrant, withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), settledAs(StateIncomplete)},
+		"an errant replica is kept while a stop is requested":                              {healthyCluster(stopAsked, reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"stop reached", nothing, StateDegraded}},
+		"an errant replica that cannot be compared is kept":                                {healthyCluster(reclonesErrant, withInstance(0, doesNotAnswer), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"the primary does not answer", nothing, StateIncomplete}},
+		"a replica with a re-clone request loses its label":                                {healthyCluster(withInstance(1, askedToReclone)), decision{"hide an instance before its re-clone", SetRole{1, RoleNone}, StateHealthy}},
+		"a replica with a re-clone request is emptied":                                     {healthyCluster(withInstance(1, askedToReclone, unlabelled)), decision{"empty an instance for its re-clone", DiscardData{1}, StateHealthy}},
+		"a re-clone request of an empty replica is cleared":                                {healthyCluster(withInstance(1, askedToReclone, withoutData, unlabelled)), decision{"clear a re-clone request", ClearReclone{1}, StateDegraded}},
+		"a primary is not re-cloned":                                                       {healthyCluster(withInstance(0, askedToReclone)), decision{"clear a re-clone request", ClearReclone{0}, StateHealthy}},
+		"a replica that is ahead is unhealthy":                                             {healthyCluster(withInstance(2, executed("0:1-10"))), settledAs(StateDegraded)},
+		"an SQL thread that was stopped by hand is started":                                {healthyCluster(withInstance(1, sqlStopped)), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
+		"an SQL thread that an error stopped is reported":                                  {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
+		"an SQL thread that a full volume stopped is started":                              {healthyCluster(withInstance(1, sqlFailed, func(s *Instance) { s.Channel.SQLErrno = 1114 })), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
+		"a replica that does not receive has its IO thread started":                        {healthyCluster(withInstance(1, ioStopped)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
+		"a replica that its source refused has its IO thread started":                      {healthyCluster(withInstance(1, ioStopped, ioError(1236))), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
+		"a replica that its source refused again is left alone":                            {healthyCluster(withInstance(1, ioStopped, unlabelled, ioError(1236)), actionFailedBefore(1, refusalBackoff-1)), settledAs(StateDegraded)},
+		"a replica that its source refused is started after a while":                       {healthyCluster(withInstance(1, ioStopped, unlabelled, ioError(1236)), actionFailedBefore(1, refusalBackoff)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
+		"a replica that lost its source is started after a moment":                         {healthyCluster(withInstance(1, ioStopped, unlabelled, ioError(2003)), actionFailedBefore(1, actionBackoff)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
+		"a connecting replica is left alone":                                               {healthyCluster(withInstance(1, func(s *Instance) { s.Channel.IO = Connecting })), settledAs(StateDegraded)},
+		"a replica of another server of the primary's host stops receiving":                {healthyCluster(withInstance(1, receivesFromOtherPort)), decision{"a replica has another source", StopIO{[]int{1}}, StateDegraded}},
+		"a replica of another instance stops receiving":                                    {healthyCluster(withInstance(1, replicatesFrom(2))), decision{"a replica has another source", StopIO{[]int{1}}, StateDegraded}},
+		"a replica of another instance keeps its relay log until it is applied":            {healthyCluster(withInstance(1, replicatesFrom(2), ioStopped, withUnappliedRelayLog)), settledAs(StateDegraded)},
+		"a replica of another instance that has applied its relay log follows the primary": {healthyCluster(withInstance(1, replicatesFrom(2), ioStopped)), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
+		"a replica that does not acknowledge is configured":                                {healthyCluster(withInstance(1, func(s *Instance) { s.SemiSync = SemiSync{} })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
+		"an empty replica is cloned":                                                       {healthyCluster(withInstance(1, withoutData, unlabelled)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
+		"an empty replica is not cloned twice":                                             {healthyCluster(withInstance(1, withoutData, unlabelled, func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
+		"a replica that needs deleted binary logs is reported":                             {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, serverRestarted, executed("0:1-5"), unlabelled)), settledAs(StateDegraded)},
+		"a read-only primary is not made writable before there is a clone":                 {healthyCluster(withInstance(0, readOnly), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
+		"a read-only primary is made writable once a replica follows":                      {healthyCluster(withInstance(0, readOnly), withInstance(2, withoutData)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
+		"a replica gets its label":                                                         {healthyCluster(withInstance(1, unlabelled)), decision{"label a replica", SetRole{1, RoleReplica}, StateHealthy}},
+		"a replica that is far behind gets no label":                                       {healthyCluster(withInstance(1, unlabelled, laggingBy(31*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
+		"a replica that has caught up by half gets its label":                              {healthyCluster(withInstance(1, unlabelled, laggingBy(30*time.Second)), maxDelay), decision{"label a replica", SetRole{1, RoleReplica}, StateHealthy}},
+		"a replica that falls far behind loses its label":                                  {healthyCluster(withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"hide a replica with old data", SetRole{1, RoleNone}, StateHealthy}},
+		"a replica whose SQL thread failed loses its label":                                {healthyCluster(withInstance(1, sqlFailed)), hidden},
+		"a replica that its source refused loses its label":                                {healthyCluster(withInstance(1, ioStopped, ioError(1236)), actionFailed(1)), hidden},
+		"a replica that needs deleted binary logs loses its label":                         {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, executed("0:1-5"), ioStopped)), hidden},
+		"a replica whose thread does not start loses its label":                            {healthyCluster(withInstance(1, ioStopped), actionFailed(1), notReplicatingFor(stoppedThreadTimeout)), hidden},
+		"a replica whose thread has just stopped keeps its label":                          {healthyCluster(withInstance(1, ioStopped), actionFailed(1), notReplicatingFor(stoppedThreadTimeout-1)), settledAs(StateDegraded)},
+		"a replica that connects for too long loses its label":                             {healthyCluster(withInstance(1, connecting), maxDelay, notReplicatingFor(time.Minute+1)), hidden},
+		"a replica that connects for as long as allowed keeps its label":                   {healthyCluster(withInstance(1, connecting), maxDelay, notReplicatingFor(time.Minute)), settledAs(StateDegraded)},
+		"a replica that its source has refused for too long loses its label":               {healthyCluster(withInstance(1, connecting, ioError(1045)), maxDelay, notReplicatingFor(stoppedThreadTimeout)), hidden},
+		"a replica that its source has just refused keeps its label":                       {healthyCluster(withInstance(1, connecting, ioError(1045)), maxDelay, notReplicatingFor(stoppedThreadTimeout-1)), settledAs(StateDegraded)},
+		"a replica that its source refused soon after a pass loses its label":              {healthyCluster(withInstance(1, connecting, ioError(1045), heardAgo(stoppedThreadTimeout)), maxDelay, notReplicatingFor(0)), hidden},
+		"a replica that lost its source soon after a pass loses its label":                 {healthyCluster(withInstance(1, connecting, ioError(2003), heardAgo(time.Minute+1)), maxDelay, notReplicatingFor(0)), hidden},
+		"a replica that has heard of its source as lately as allowed keeps its label":      {healthyCluster(withInstance(1, connecting, ioError(2003), heardAgo(time.Minute)), maxDelay, notReplicatingFor(0)), settledAs(StateDegraded)},
+		"a replica that does not reach its source keeps its label":                         {healthyCluster(withInstance(1, connecting, ioError(2003)), maxDelay, notReplicatingFor(stoppedThreadTimeout)), settledAs(StateDegraded)},
+		"a replica whose SQL thread failed gets no label":                                  {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
+		"a replica that is as far behind as allowed keeps its label":                       {healthyCluster(withInstance(1, laggingBy(60*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
+		"a replica keeps its label without a limit":                                        {healthyCluster(withInstance(1, laggingBy(time.Hour))), decision{"settled", nothing, StateHealthy}},
+		"a stop lets a replica that is far behind keep its label":                          {healthyCluster(stopAsked, withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"stop reached", nothing, StateHealthy}},
+		"a replica that is left alone gets no label":                                       {healthyCluster(withInstance(1, unlabelled, stoppedInstance)), settledAs(StateHealthy)},
+		"an action that did not help is repeated after a moment":                           {healthyCluster(withInstance(1, ioStopped), actionFailed(1)), settledAs(StateDegraded)},
 
-		"a new cluster takes its first instance":                                         {healthyCluster(newCluster), decision{"choose the first primary", PromoteInStatus{0, NoInstance}, StateIncomplete}},
-		"a new cluster waits until all instances answer":                                 {healthyCluster(newCluster, withInstance(2, podNotReady)), decision{"no primary", nothing, StateIncomplete}},
-		"a lost status takes the instance that serves":                                   {healthyCluster(func(o *Observed) { o.Primary = NoInstance }, withInstance(1, executed("0:1-9,1:1"))), decision{"choose the first primary", PromoteInStatus{0, NoInstance}, StateIncomplete}},
-		"a lost status takes the instance that has most":                                 {healthyCluster(newCluster, withInstance(2, executed("0:1")), withInstance(1, executed("0:1-2"))), decision{"choose the first primary", PromoteInStatus{1, NoInstance}, StateIncomplete}},
-		"an instance that is written to without a primary and lacks something is closed": {healthyCluster(newCluster, withInstance(0, writable), withInstance(1, executed("1:1-2"))), decision{"a pretender", SetReadOnly{0}, StateIncomplete}},
-		"a copy from outside comes first":                                                {healthyCluster(newCluster, primaryChosen, copiedFromOutside), decision{"copy from outside", CloneFrom{0, NoInstance}, StateCloning}},
-		"a copy from outside is waited for":                                              {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, func(s *Instance) { s.Clone = Cloning })), copying},
-		"a copy from outside is noted when it is complete":                               {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, executed("9:1-5"), func(s *Instance) { s.Clone = Cloned })), decision{"copied from outside", FinishCopy{0}, StateCloning}},
-		"one that follows outside already is no less a copy":                             {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, executed("9:1-5"), followsOutside)), decision{"copied from outside", FinishCopy{0}, StateCloning}},
-		"data of its own are no copy":                                                    {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, executed("0:1-5"))), copying},
-		"a copy waits for its Secret":                                                    {healthyCluster(newCluster, primaryChosen, copiedFromOutside, sourceUnknown), copying},
-		"a copy that failed is begun anew after a while":                                 {healthyCluster(newCluster, primaryChosen, copiedFromOutside, actionFailedBefore(0, refusalBackoff)), decision{"copy from outside", CloneFrom{0, NoInstance}, StateCloning}},
-		"a source that refused is not asked again at once":                               {healthyCluster(newCluster, primaryChosen, copiedFromOutside, actionFailedBefore(0, refusalBackoff-1)), copying},
-		"a stop begins no copy":                                                          {healthyCluster(newCluster, primaryChosen, copiedFromOutside, stopAsked), copying},
-		"a copy that follows is left alone":                                              {copyCluster(), settledAs(StateHealthy)},
-		"a copy is told to follow":                                                       {copyCluster(withInstance(0, withoutChannel)), decision{"follow the source outside", FollowOutside{0}, StateIncomplete}},
-		"a copy learns a new address or password":                                        {copyCluster(withInstance(0, func(s *Instance) { s.Channel.IsOutside = false })), decision{"follow the source outside", FollowOutside{0}, StateIncomplete}},
-		"a copy acknowledges to nobody":                                                  {copyCluster(withInstance(0, func(s *Instance) { s.SemiSync.Replica = true })), decision{"follow the source outside", FollowOutside{0}, StateIncomplete}},
-		"a copy whose Secret is lost follows on":                                         {copyCluster(sourceUnknown, withInstance(0, func(s *Instance) { s.Channel.IsOutside = false })), settledAs(StateDegraded)},
-		"a new primary of a copy stops receiving from the old one":                       {copyCluster(withInstance(0, replicatesFrom(1), notOutside)), decision{"the primary receives", StopIO{[]int{0}}, StateIncomplete}},
-		"a new primary of a copy applies before it follows":                              {copyCluster(withInstance(0, replicatesFrom(1), notOutside, ioStopped, withUnappliedRelayLog)), decision{"the primary applies", nothing, StateIncomplete}},
-		"a new primary of a copy follows":                                                {copyCluster(withInstance(0, replicatesFrom(1), notOutside, ioStopped)), decision{"follow the source outside", FollowOutside{0}, StateIncomplete}},
-		"what a copy has yet to apply keeps nobody waiting":                              {copyCluster(withInstance(0, withUnappliedRelayLog)), settledAs(StateHealthy)},
-		"a copy that stopped receiving starts":                                           {copyCluster(withInstance(0, ioStopped)), decision{"the copy does not receive", StartIO{0}, StateDegraded}},
-		"a copy that its source refused again is left alone":                             {copyCluster(withInstance(0, ioStopped, ioError(1236)), actionFailedBefore(0, refusalBackoff-1)), settledAs(StateDegraded)},
-		"a copy that does not reach its source is unhealthy":                             {copyCluster(withInstance(0, connecting)), settledAs(StateDegraded)},
-		"a copy that stopped applying starts":                                            {copyCluster(withInstance(0, sqlStopped)), decision{"the primary does not apply", RestartSQL{0}, StateDegraded}},
-		"a copy that cannot apply is unhealthy":                                          {copyCluster(withInstance(0, sqlFailed)), settledAs(StateDegraded)},
-		"a copy is not written to":                                                       {copyCluster(withInstance(0, writable)), decision{"a copy that can be written to", SetReadOnly{0}, StateIncomplete}},
-		"a replica that has more of the source outside is not errant":                    {copyCluster(withInstance(1, executed("9:1-7"))), settledAs(StateHealthy)},
-		"a replica of a copy that was written to is errant":                              {copyCluster(withInstance(1, executed("9:1-5,1:1"))), decision{"isolate an errant replica", StopIO{[]int{1}}, StateDegraded}},
-		"a replica of a copy need not acknowledge":                                       {copyCluster(withInstance(1, awaitsNobody)), settledAs(StateHealthy)},
-		"a copy that is asked to step down stops receiving":                              {copyCluster(withInstance(0, askedToStepDown)), decision{"begin a switchover of a copy", StopIO{[]int{0}}, StateHealthy}},
-		"a copy that steps down waits for its heir":                                      {copyCluster(withInstance(0, askedToStepDown, ioStopped, executed("9:1-6"))), decision{"the heir catches up", nothing, StateDegraded}},
-		"a copy steps down":                                                              {copyCluster(withInstance(0, askedToStepDown, ioStopped)), decision{"switch over", PromoteInStatus{1, 0}, StateDegraded}},
-		"a copy that gave up to step down receives again":                                {copyCluster(withInstance(0, askedToStepDown, ioStopped), switchoverGaveUp), decision{"the copy does not receive", StartIO{0}, StateDegraded}},
-		"a copy whose source changed its accounts gets them back":                        {copyCluster(withInstance(1, connecting, ioError(1045))), decision{"accounts of a copy", TakeOverAccounts{0}, StateDegraded}},
-		"a copy gets the accounts of today's list":                                       {copyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true })), decision{"accounts of a copy", TakeOverAccounts{0}, StateHealthy}},
-		"a copy fails over":                                                              {copyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
-		"a copy whose field is removed stops receiving":                                  {copyCluster(onItsOwn), decision{"the primary receives", StopIO{[]int{0}}, StateIncomplete}},
-		"a copy whose field is removed applies the rest":                                 {copyCluster(onItsOwn, withInstance(0, ioStopped, withUnappliedRelayLog)), decision{"the primary applies", nothing, StateIncomplete}},
-		"a copy whose field is removed forgets its source":                               {copyCluster(onItsOwn, withInstance(0, ioStopped)), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
-		"a restore is left alone":                                                        {healthyCluster(func(o *Observed) { o.Restore.Wanted = true }, withInstance(0, readOnly)), decision{"restoring", nothing, StateRestoring}},
-		"a cluster that is offline is left alone":                                        {healthyCluster(func(o *Observed) { o.Offline = true }, withInstance(0, podNotReady)), decision{"offline", nothing, StateOffline}},
+		"a new cluster takes its first instance":                                  {healthyCluster(newCluster), decision{"choose the first primary", PromoteInStatus{0, NoInstance}, StateIncomplete}},
+		"a new cluster waits until all instances answer":                          {healthyCluster(newCluster, withInstance(2, podNotReady)), decision{"no primary", nothing, StateIncomplete}},
+		"a lost status takes the instance that serves":                            {healthyCluster(func(o *Observed) { o.Primary = NoInstance }, withInstance(1, executed("0:1-9,1:1"))), decision{"choose the first primary", PromoteInStatus{0, NoInstance}, StateIncomplete}},
+		"a lost status takes the instance with the most transactions":             {healthyCluster(newCluster, withInstance(2, executed("0:1")), withInstance(1, executed("0:1-2"))), decision{"choose the first primary", PromoteInStatus{1, NoInstance}, StateIncomplete}},
+		"a writable instance that lacks transactions is closed without a primary": {healthyCluster(newCluster, withInstance(0, writable), withInstance(1, executed("1:1-2"))), decision{"writable instance without a primary", SetReadOnly{0}, StateIncomplete}},
+		"a copy of the external server comes first":                               {healthyCluster(newCluster, primaryChosen, copiedFromOutside), decision{"copy from the external server", CloneFrom{0, NoInstance}, StateCloning}},
+		"a copy of the external server is waited for":                             {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, func(s *Instance) { s.Clone = Cloning })), copying},
+		"a complete copy of the external server is recorded":                      {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, executed("9:1-5"), func(s *Instance) { s.Clone = Cloned })), decision{"copied from the external server", FinishCopy{0}, StateCloning}},
+		"a primary that already follows the external server is a copy":            {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, executed("9:1-5"), followsOutside)), decision{"copied from the external server", FinishCopy{0}, StateCloning}},
+		"data of the instance itself are no copy":                                 {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, executed("0:1-5"))), copying},
+		"a copy waits for its Secret":                                             {healthyCluster(newCluster, primaryChosen, copiedFromOutside, sourceUnknown), copying},
+		"a failed copy starts again after a while":                                {healthyCluster(newCluster, primaryChosen, copiedFromOutside, actionFailedBefore(0, refusalBackoff)), decision{"copy from the external server", CloneFrom{0, NoInstance}, StateCloning}},
+		"a source that refused is not contacted again at once":                    {healthyCluster(newCluster, primaryChosen, copiedFromOutside, actionFailedBefore(0, refusalBackoff-1)), copying},
+		"a stop begins no copy":                                                   {healthyCluster(newCluster, primaryChosen, copiedFromOutside, stopAsked), copying},
+		"a copy that follows is left alone":                                       {copyCluster(), settledAs(StateHealthy)},
+		"a copy is configured to follow":                                          {copyCluster(withInstance(0, withoutChannel)), decision{"follow the external server", FollowOutside{0}, StateIncomplete}},
+		"a copy gets a new address or password":                                   {copyCluster(withInstance(0, func(s *Instance) { s.Channel.IsOutside = false })), decision{"follow the external server", FollowOutside{0}, StateIncomplete}},
+		"a copy does not acknowledge":                                             {copyCluster(withInstance(0, func(s *Instance) { s.SemiSync.Replica = true })), decision{"follow the external server", FollowOutside{0}, StateIncomplete}},
+		"a copy with a lost Secret still follows":                                 {copyCluster(sourceUnknown, withInstance(0, func(s *Instance) { s.Channel.IsOutside = false })), settledAs(StateDegraded)},
+		"a new primary of a copy stops receiving from the old one":                {copyCluster(withInstance(0, replicatesFrom(1), notOutside)), decision{"the primary still replicates", StopIO{[]int{0}}, StateIncomplete}},
+		"a new primary of a copy applies before it follows":                       {copyCluster(withInstance(0, replicatesFrom(1), notOutside, ioStopped, withUnappliedRelayLog)), decision{"the primary applies its relay log", nothing, StateIncomplete}},
+		"a new primary of a copy follows":                                         {copyCluster(withInstance(0, replicatesFrom(1), notOutside, ioStopped)), decision{"follow the external server", FollowOutside{0}, StateIncomplete}},
+		"the unapplied relay log of a copy delays nothing":                        {copyCluster(withInstance(0, withUnappliedRelayLog)), settledAs(StateHealthy)},
+		"a copy that stopped receiving starts":                                    {copyCluster(withInstance(0, ioStopped)), decision{"the copy does not receive", StartIO{0}, StateDegraded}},
+		"a copy that its source refused again is left alone":                      {copyCluster(withInstance(0, ioStopped, ioError(1236)), actionFailedBefore(0, refusalBackoff-1)), settledAs(StateDegraded)},
+		"a copy that does not reach its source is unhealthy":                      {copyCluster(withInstance(0, connecting)), settledAs(StateDegraded)},
+		"a copy that stopped applying starts":                                     {copyCluster(withInstance(0, sqlStopped)), decision{"the SQL thread of the primary is stopped", RestartSQL{0}, StateDegraded}},
+		"a copy that cannot apply is unhealthy":                                   {copyCluster(withInstance(0, sqlFailed)), settledAs(StateDegraded)},
+		"a copy is made read-only":                                                {copyCluster(withInstance(0, writable)), decision{"a copy is writable", SetReadOnly{0}, StateIncomplete}},
+		"a replica with more of the external server's transactions is not errant": {copyCluster(withInstance(1, executed("9:1-7"))), settledAs(StateHealthy)},
+		"a replica of a copy that was written to is errant":                       {copyCluster(withInstance(1, executed("9:1-5,1:1"))), decision{"isolate an errant replica", StopIO{[]int{1}}, StateDegraded}},
+		"a replica of a copy need not acknowledge":                                {copyCluster(withInstance(1, awaitsNobody)), settledAs(StateHealthy)},
+		"a copy that is asked to step down stops receiving":                       {copyCluster(withInstance(0, askedToStepDown)), decision{"begin a switchover of a copy", StopIO{[]int{0}}, StateHealthy}},
+		"a copy that steps down waits for the switchover target":                  {copyCluster(withInstance(0, askedToStepDown, ioStopped, executed("9:1-6"))), decision{"the switchover target is catching up", nothing, StateDegraded}},
+		"a copy steps down":                                                       {copyCluster(withInstance(0, askedToStepDown, ioStopped)), decision{"switch over", PromoteInStatus{1, 0}, StateDegraded}},
+		"a copy whose switchover gave up receives again":                          {copyCluster(withInstance(0, askedToStepDown, ioStopped), switchoverGaveUp), decision{"the copy does not receive", StartIO{0}, StateDegraded}},
+		"a copy whose source changed its accounts gets them back":                 {copyCluster(withInstance(1, connecting, ioError(1045))), decision{"accounts of a copy", TakeOverAccounts{0}, StateDegraded}},
+		"a copy gets the accounts of the current list":                            {copyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true })), decision{"accounts of a copy", TakeOverAccounts{0}, StateHealthy}},
+		"a copy fails over":                                                       {copyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
+		"a copy whose field is removed stops receiving":                           {copyCluster(onItsOwn), decision{"the primary still replicates", StopIO{[]int{0}}, StateIncomplete}},
+		"a copy whose field is removed applies the rest":                          {copyCluster(onItsOwn, withInstance(0, ioStopped, withUnappliedRelayLog)), decision{"the primary applies its relay log", nothing, StateIncomplete}},
+		"a copy whose field is removed forgets its source":                        {copyCluster(onItsOwn, withInstance(0, ioStopped)), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
+		"a restore is left alone":                                                 {healthyCluster(func(o *Observed) { o.Restore.Wanted = true }, withInstance(0, readOnly)), decision{"restoring", nothing, StateRestoring}},
+		"a cluster that is offline is left alone":                                 {healthyCluster(func(o *Observed) { o.Offline = true }, withInstance(0, podNotReady)), decision{"offline", nothing, StateOffline}},
 
-		"a cluster that is being deleted is left alone":                   {healthyCluster(func(o *Observed) { o.IsBeingDeleted = true }), decision{"being deleted", nothing, StateHealthy}},
-		"a stop ends at the time that it names":                           {healthyCluster(stopAsked, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
-		"a stop that was reached ends at the time that it names":          {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
-		"the end of another stop is no start that could lose rows":        {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue, o.IsOtherStopOverdue = true, true }, withInstance(1, executed("0:1-10"))), decision{"the stop is over", EndStop{}, StateDegraded}},
-		"a stop does not end by itself where a start would lose rows":     {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
-		"a start that would lose rows is refused":                         {healthyCluster(stopReached, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
-		"a start that would isolate an instance is refused":               {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"))), decision{"a start is refused", nothing, StateDegraded}},
-		"a start is not refused for an instance that is isolated already": {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"), ioStopped, unlabelled)), decision{"started", nothing, StateDegraded}},
-		"a start is not refused for an empty instance":                    {healthyCluster(stopReached, withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), decision{"started", nothing, StateDegraded}},
-		"a start that is forced is not refused":                           {healthyCluster(stopReached, func(o *Observed) { o.StartForced = true }, withInstance(1, executed("0:1-10"))), decision{"started", nothing, StateDegraded}},
-		"durability that somebody weakened is restored":                   {healthyCluster(withInstance(1, func(s *Instance) { s.Weakened = []string{"sync_binlog"} })), decision{"weakened durability", RestoreDurability{1}, StateDegraded}},
-		"accounts of an older list are renewed":                           {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true })), decision{"accounts of an older list", RenewAccounts{0}, StateHealthy}},
-		"accounts wait for a healthy cluster":                             {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true }), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
-		"a channel is renewed once both servers have certificates":        {healthyCluster(certified(0), certified(2)), decision{"a channel that trusts anybody", RenewChannel{2}, StateHealthy}},
-		"a channel stays while the primary has no certificate":            {healthyCluster(certified(1), certified(2)), settledAs(StateHealthy)},
-		"a channel stays while its certificate is of another Secret":      {healthyCluster(certified(0), certifiedBy(2, "other")), settledAs(StateHealthy)},
-		"a channel that cannot know the primary any more is renewed":      {healthyCluster(certified(0), certifiedBy(2, "other"), withInstance(2, verified, connecting)), decision{"a channel that trusts nobody", RenewChannel{2}, StateDegraded}},
-		"a channel goes on to trust a primary whose Pod is gone":          {healthyCluster(certifiedBy(2, "other"), withInstance(2, verified)), settledAs(StateHealthy)},
-		"an ageing certificate is reloaded":                               {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true })), decision{"an ageing certificate", ReloadCertificate{1}, StateHealthy}},
+		"a cluster that is being deleted is left alone":                        {healthyCluster(func(o *Observed) { o.IsBeingDeleted = true }), decision{"being deleted", nothing, StateHealthy}},
+		"a stop ends at its end time":                                          {healthyCluster(stopAsked, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
+		"a reached stop ends at its end time":                                  {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
+		"the end of another stop is not refused where a start would lose rows": {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue, o.IsOtherStopOverdue = true, true }, withInstance(1, executed("0:1-10"))), decision{"the stop is over", EndStop{}, StateDegraded}},
+		"a stop does not end where a start would lose rows":                    {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
+		"a start that would lose rows is refused":                              {healthyCluster(stopReached, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
+		"a start that would isolate an instance is refused":                    {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"))), decision{"a start is refused", nothing, StateDegraded}},
+		"a start is not refused for an isolated errant instance":               {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"), ioStopped, unlabelled)), decision{"started", nothing, StateDegraded}},
+		"a start is not refused for an empty instance":                         {healthyCluster(stopReached, withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), decision{"started", nothing, StateDegraded}},
+		"a start that is forced is not refused":                                {healthyCluster(stopReached, func(o *Observed) { o.StartForced = true }, withInstance(1, executed("0:1-10"))), decision{"started", nothing, StateDegraded}},
+		"weakened durability is restored":                                      {healthyCluster(withInstance(1, func(s *Instance) { s.Weakened = []string{"sync_binlog"} })), decision{"weakened durability", RestoreDurability{1}, StateDegraded}},
+		"outdated accounts are renewed":                                        {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true })), decision{"outdated accounts", RenewAccounts{0}, StateHealthy}},
+		"accounts wait for a healthy cluster":                                  {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true }), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
+		"a channel is renewed once both servers have certificates":             {healthyCluster(certified(0), certified(2)), decision{"replication channel does not verify the primary", RenewChannel{2}, StateHealthy}},
+		"a channel stays while the primary has no certificate":                 {healthyCluster(certified(1), certified(2)), settledAs(StateHealthy)},
+		"a channel stays while its certificate is of another Secret":           {healthyCluster(certified(0), certifiedBy(2, "other")), settledAs(StateHealthy)},
+		"a channel that can no longer verify the primary is renewed":           {healthyCluster(certified(0), certifiedBy(2, "other"), withInstance(2, verified, connecting)), decision{"replication channel has another CA than the primary", RenewChannel{2}, StateDegraded}},
+		"a channel is kept while the primary's Pod is gone":                    {healthyCluster(certifiedBy(2, "other"), withInstance(2, verified)), settledAs(StateHealthy)},
+		"an ageing certificate is reloaded":                                    {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true })), decision{"an ageing certificate", ReloadCertificate{1}, StateHealthy}},
 		"an ageing certificate that stays rests for a while": {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true }), func(o *Observed) {
 			o.History = o.History.WithResult(ReloadCertificate{1}, o.Now.Add(-time.Minute), "")
 		}), settledAs(StateHealthy)},
-		"a rotation begins with new passwords":           {healthyCluster(rotating("", false)), decision{"new passwords", PrepareRotation{}, StateHealthy}},
-		"a rotation waits for a healthy cluster":         {healthyCluster(rotating("", false), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
-		"the primary gets second passwords":              {healthyCluster(rotating("r", false), knowing(1)), decision{"two passwords", RetainPasswords{0}, StateHealthy}},
-		"replicas have to have heard of the passwords":   {healthyCluster(rotating("r", false), knowing(0), knowing(1)), decision{"replicas learn passwords", Nothing{}, StateHealthy}},
-		"channels get the new password":                  {healthyCluster(rotating("r", false), knowingAll(), withInstance(2, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{2}, StateHealthy}},
-		"then the new passwords are in force":            {healthyCluster(rotating("r", false), knowingAll()), decision{"passwords in force", PromotePasswords{}, StateHealthy}},
-		"and the rotation is done":                       {healthyCluster(rotating("r", true), knowingAll()), decision{"rotated", EndRotation{}, StateHealthy}},
-		"old passwords stay while files have them":       {healthyCluster(discarding(0), knowingAll()), decision{"old passwords in files", Nothing{}, StateHealthy}},
-		"and while the kubelet may not have read them":   {healthyCluster(discarding(time.Minute), knowingAll()), decision{"old passwords in files", Nothing{}, StateHealthy}},
-		"and while a channel has one":                    {healthyCluster(discarding(time.Hour), knowingAll(), withInstance(1, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{1}, StateHealthy}},
-		"then they end":                                  {healthyCluster(discarding(time.Hour), knowingAll()), decision{"one password", DiscardPasswords{0}, StateHealthy}},
-		"a replica may be behind with their end":         {healthyCluster(discarding(time.Hour), knowing(2)), settledAs(StateHealthy)},
-		"and the end is done":                            {healthyCluster(discarding(time.Hour)), decision{"rotated", EndRotation{true}, StateHealthy}},
-		"what is left over from a stop is removed":       {healthyCluster(func(o *Observed) { o.HasLeftovers = true }), decision{"left over from a stop", RemoveLeftovers{}, StateHealthy}},
-		"a stop of a healthy cluster is reached at once": {healthyCluster(stopAsked), decision{"stop reached", nothing, StateHealthy}},
-		"a cluster whose stop is reached is not touched": {healthyCluster(stopAsked, stopReached, withInstance(0, podNotReady)), decision{"stopped", nothing, StateFailed}},
-		"a start forgets the stop before anything else":  {healthyCluster(stopReached, withInstance(0, podNotReady)), decision{"started", nothing, StateFailed}},
-		"a stop takes a switchover back":                 {healthyCluster(stopAsked, withInstance(0, readOnly, askedToStepDown)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
-		"a stop cancels the statement of a switchover":   {healthyCluster(stopAsked, withInstance(0, statementPending(0), askedToStepDown)), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
-		"a stop finishes what was agreed on":             {healthyCluster(stopAsked, promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
-		"a stop fences no replica":                       {healthyCluster(stopAsked, withInstance(0, podNotReady)), decision{"failed", nothing, StateFailed}},
-		"a stop takes a fence back":                      {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped)), decision{"take a fence back", StartIO{1}, StateFailed}},
-		"a stop finishes a failover that is ready":       {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
-		"a stop waits for a clone":                       {healthyCluster(stopAsked, withInstance(1, withoutData, func(s *Instance) { s.Clone = Cloning })), decision{"quiescing", nothing, StateDegraded}},
-		"a stop begins no clone":                         {healthyCluster(stopAsked, withInstance(1, withoutData)), decision{"stop reached", nothing, StateDegraded}},
-		"a stop that takes too long is reached":          {healthyCluster(stopAsked, withInstance(0, podNotReady), stopAskedSince(stopTimeout)), decision{"stop reached", nothing, StateFailed}},
+		"a rotation begins with new passwords":                             {healthyCluster(rotating("", false)), decision{"make new passwords", PrepareRotation{}, StateHealthy}},
+		"a rotation waits for a healthy cluster":                           {healthyCluster(rotating("", false), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
+		"the primary gets second passwords":                                {healthyCluster(rotating("r", false), knowing(1)), decision{"give accounts two passwords", RetainPasswords{0}, StateHealthy}},
+		"replicas have to execute the password change first":               {healthyCluster(rotating("r", false), knowing(0), knowing(1)), decision{"replicas lack the new passwords", Nothing{}, StateHealthy}},
+		"channels get the new password":                                    {healthyCluster(rotating("r", false), knowingAll(), withInstance(2, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{2}, StateHealthy}},
+		"new passwords are promoted":                                       {healthyCluster(rotating("r", false), knowingAll()), decision{"promote the new passwords", PromotePasswords{}, StateHealthy}},
+		"a rotation ends after the promotion":                              {healthyCluster(rotating("r", true), knowingAll()), decision{"rotation is complete", EndRotation{}, StateHealthy}},
+		"old passwords stay while files have them":                         {healthyCluster(discarding(0), knowingAll()), decision{"old passwords are still in files", Nothing{}, StateHealthy}},
+		"old passwords stay while the kubelet may not have read the files": {healthyCluster(discarding(time.Minute), knowingAll()), decision{"old passwords are still in files", Nothing{}, StateHealthy}},
+		"old passwords stay while a channel has one":                       {healthyCluster(discarding(time.Hour), knowingAll(), withInstance(1, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{1}, StateHealthy}},
+		"old passwords are discarded":                                      {healthyCluster(discarding(time.Hour), knowingAll()), decision{"discard the old passwords", DiscardPasswords{0}, StateHealthy}},
+		"a replica may lag behind the end of the old passwords":            {healthyCluster(discarding(time.Hour), knowing(2)), settledAs(StateHealthy)},
+		"a rotation ends after the discard":                                {healthyCluster(discarding(time.Hour)), decision{"rotation is complete", EndRotation{true}, StateHealthy}},
+		"leftovers of a stop are removed":                                  {healthyCluster(func(o *Observed) { o.HasLeftovers = true }), decision{"remove leftovers of a stop", RemoveLeftovers{}, StateHealthy}},
+		"a stop of a healthy cluster is reached at once":                   {healthyCluster(stopAsked), decision{"stop reached", nothing, StateHealthy}},
+		"a cluster whose stop is reached is not touched":                   {healthyCluster(stopAsked, stopReached, withInstance(0, podNotReady)), decision{"stopped", nothing, StateFailed}},
+		"a start forgets the stop before anything else":                    {healthyCluster(stopReached, withInstance(0, podNotReady)), decision{"started", nothing, StateFailed}},
+		"a stop withdraws a switchover":                                    {healthyCluster(stopAsked, withInstance(0, readOnly, askedToStepDown)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
+		"a stop cancels the statement of a switchover":                     {healthyCluster(stopAsked, withInstance(0, statementPending(0), askedToStepDown)), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
+		"a stop finishes a recorded promotion":                             {healthyCluster(stopAsked, promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
+		"a stop fences no replica":                                         {healthyCluster(stopAsked, withInstance(0, podNotReady)), decision{"failed", nothing, StateFailed}},
+		"a stop withdraws a fence":                                         {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped)), decision{"withdraw the fence", StartIO{1}, StateFailed}},
+		"a stop finishes a failover that is ready":                         {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
+		"a stop waits for a clone":                                         {healthyCluster(stopAsked, withInstance(1, withoutData, func(s *Instance) { s.Clone = Cloning })), decision{"quiescing", nothing, StateDegraded}},
+		"a stop begins no clone":                                           {healthyCluster(stopAsked, withInstance(1, withoutData)), decision{"stop reached", nothing, StateDegraded}},
+		"a stop that takes too long is reached":                            {healthyCluster(stopAsked, withInstance(0, podNotReady), stopAskedSince(stopTimeout)), decision{"stop reached", nothing, StateFailed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
@@ -474,14 +475,14 @@ func TestSettledClustersAreLookedAtInTime(t *testing.T) {
 		in   Observed
 		want time.Duration
 	}{
-		"a healthy one after a while":                          {healthyCluster(maxDelay), healthyInterval},
-		"one with a replica that clients do not find soon":     {healthyCluster(maxDelay, withInstance(1, unlabelled, laggingBy(31*time.Second))), degradedInterval},
-		"one with a replica that is left alone after a while":  {healthyCluster(withInstance(1, unlabelled, stoppedInstance)), healthyInterval},
-		"one with a replica that is almost too late just then": {healthyCluster(maxDelay, withInstance(2, laggingBy(57*time.Second))), 3 * time.Second},
-		"one with a replica that is late without a limit":      {healthyCluster(withInstance(2, laggingBy(57*time.Second))), healthyInterval},
-		"one with a replica that is a little late":             {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Second))), healthyInterval},
-		"one with a replica that nobody watches soon":          {healthyCluster(withInstance(1, unwatched)), degradedInterval},
-		"one with a replica at the limit soon":                 {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Minute))), degradedInterval},
+		"a healthy cluster after a while":                                  {healthyCluster(maxDelay), healthyInterval},
+		"a cluster with a hidden replica soon":                             {healthyCluster(maxDelay, withInstance(1, unlabelled, laggingBy(31*time.Second))), degradedInterval},
+		"a cluster with a replica that is left alone after a while":        {healthyCluster(withInstance(1, unlabelled, stoppedInstance)), healthyInterval},
+		"a cluster with a replica close to the limit when it reaches that": {healthyCluster(maxDelay, withInstance(2, laggingBy(57*time.Second))), 3 * time.Second},
+		"a cluster with a lagging replica without a limit":                 {healthyCluster(withInstance(2, laggingBy(57*time.Second))), healthyInterval},
+		"a cluster with a slightly lagging replica":                        {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Second))), healthyInterval},
+		"a cluster with an unwatched replica soon":                         {healthyCluster(withInstance(1, unwatched)), degradedInterval},
+		"a cluster with a replica at the limit soon":                       {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Minute))), degradedInterval},
 	} {
 		if p := Decide(row.in); p.Rule != "settled" || p.After != row.want {
 			t.Errorf("%s: expected to settle for %s, found %q for %s", name, row.want, p.Rule, p.After)
@@ -494,14 +495,14 @@ func TestReplicasThatAreWatched(t *testing.T) {
 		in   Observed
 		want []int
 	}{
-		"replicas that apply, and not the primary":  {healthyCluster(), []int{1, 2}},
-		"not one whose SQL thread is stopped":       {healthyCluster(withInstance(1, sqlStopped)), []int{2}},
-		"also one that does not receive":            {healthyCluster(withInstance(1, ioStopped)), []int{1, 2}},
-		"not one that does not answer":              {healthyCluster(withInstance(1, doesNotAnswer), withInstance(1, func(s *Instance) { s.Reachable = false })), []int{2}},
-		"not one that is left alone":                {healthyCluster(withInstance(2, stoppedInstance)), []int{1}},
-		"none while a stop is asked for":            {healthyCluster(stopAsked), nil},
-		"none before a stop that is withdrawn ends": {healthyCluster(stopReached), nil},
-		"none without a primary":                    {healthyCluster(newCluster), nil},
+		"replicas that apply, but not the primary":           {healthyCluster(), []int{1, 2}},
+		"a stopped SQL thread is not watched":                {healthyCluster(withInstance(1, sqlStopped)), []int{2}},
+		"a replica that does not receive is watched":         {healthyCluster(withInstance(1, ioStopped)), []int{1, 2}},
+		"an unreachable replica is not watched":              {healthyCluster(withInstance(1, doesNotAnswer), withInstance(1, func(s *Instance) { s.Reachable = false })), []int{2}},
+		"a replica that is left alone is not watched":        {healthyCluster(withInstance(2, stoppedInstance)), []int{1}},
+		"no replica is watched while a stop is requested":    {healthyCluster(stopAsked), nil},
+		"no replica is watched before a withdrawn stop ends": {healthyCluster(stopReached), nil},
+		"no replica is watched without a primary":            {healthyCluster(newCluster), nil},
 	} {
 		var got []int
 		for i := range row.in.Instances {
@@ -540,7 +541,7 @@ func hearThePrimary(o *Observed) {
 	}
 }
 
-// fiveInstances has two more replicas like the others.
+// fiveInstances adds two replicas that equal the others.
 func fiveInstances(o *Observed) {
 	o.Replicas = 5
 	o.Instances = append(o.Instances, o.Instances[1], o.Instances[2])
@@ -556,7 +557,7 @@ func stalledFor(i int, d time.Duration) func(*Observed) {
 	return func(o *Observed) { o.History.Instances[i].StalledSince = o.Now.Add(-d) }
 }
 
-// replicasCannotLogIn has tried to connect for as long as the primary's commits wait.
+// replicasCannotLogIn makes the replicas try to connect for as long as the primary's commits wait.
 func replicasCannotLogIn(d time.Duration) func(*Observed) {
 	return func(o *Observed) {
 		stalledFor(0, d)(o)
@@ -587,7 +588,7 @@ func followsOutside(s *Instance) {
 	s.Channel = ReplicationChannel{Present: true, SourceHost: "outside", SourcePort: 3306, IsOutside: true, IO: Running, SQL: Running, HeardAgo: -1}
 }
 
-// copyCluster is a healthy cluster whose primary, instance 0, follows a source outside, changed.
+// copyCluster returns a healthy cluster whose primary, instance 0, follows an external server, after the changes.
 func copyCluster(changes ...func(*Observed)) Observed {
 	return healthyCluster(slices.Concat([]func(*Observed){func(o *Observed) {
 		o.Source = OneTimeOperation{Wanted: true, Done: true}
@@ -601,6 +602,14 @@ func copyCluster(changes ...func(*Observed)) Observed {
 }
 func stopReached(o *Observed) { o.Stop = &StopRecord{Since: o.Now} }
 
+func refusesAdmin(s *Instance) { s.ExpiredAccounts = []string{"moco-admin"} }
+
+// refusal returns the text of a condition about accounts whose passwords have expired.
+func refusal(accounts string) string {
+	return "refuses " + accounts + ", whose password has expired (MySQL error 1862 or 1820); its server renews the accounts when it starts: " +
+		"delete its pod, unless the kubelet restarts it"
+}
+
 func TestConditions(t *testing.T) {
 	type reported struct{ Initialized, Available, Healthy, Active string }
 	format := func(c decision.Condition) string { return string(c.Status) + " " + c.Reason + ": " + c.Message }
@@ -612,35 +621,58 @@ func TestConditions(t *testing.T) {
 		"a healthy cluster": {healthyCluster(), reported{
 			up, "True Healthy: The primary, instance 0, is in service", "True Healthy: Every replica follows the primary, instance 0", active,
 		}},
-		"a stopped cluster is unknown, and says what is seen": {healthyCluster(stopAsked, stopReached), reported{
-			up, "Unknown ClusteringStopped: Clustering is stopped; what is seen looks Healthy",
-			"Unknown ClusteringStopped: Clustering is stopped; what is seen looks Healthy", "False ClusteringInactive: Clustering is stopped",
+		"a stopped cluster is unknown and reports the observed state": {healthyCluster(stopAsked, stopReached), reported{
+			up, "Unknown ClusteringStopped: Clustering is stopped; the observed state is Healthy",
+			"Unknown ClusteringStopped: Clustering is stopped; the observed state is Healthy", "False ClusteringInactive: Clustering is stopped",
 		}},
-		"a stop says what it finishes": {healthyCluster(stopAsked, withInstance(0, readOnly)), reported{
+		"a stop lists its unfinished work": {healthyCluster(stopAsked, withInstance(0, readOnly)), reported{
 			"True Initialized: The cluster has a primary", "False Incomplete: instance 0 is the primary and read-only",
 			"False Incomplete: instance 0 is the primary and read-only",
-			"True Quiescing: Clustering is asked to stop and finishes: the primary, instance 0, is read-only",
+			"True Quiescing: Clustering is about to stop and finishes first: the primary, instance 0, is read-only",
 		}},
-		"a primary that misses a look is unknown": {healthyCluster(withInstance(0, doesNotAnswer)), reported{
+		"a primary that does not answer once is unknown": {healthyCluster(withInstance(0, doesNotAnswer)), reported{
 			"True Initialized: The cluster has a primary", "Unknown PrimaryUnanswered: The primary, instance 0, did not answer",
 			"False Incomplete: instance 0 does not answer", active,
 		}},
 		"a replica that is ahead is unhealthy": {healthyCluster(withInstance(2, executed("0:1-9:11"))), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
-			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11, so that it will skip what the primary numbers so; have it cloned anew by kubectl moco reclone NAME --index 2", active,
+			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11 and will skip the transactions to which the primary gives these numbers; re-clone it with kubectl moco reclone NAME --index 2", active,
 		}},
-		"a failed thread is named by its number": {healthyCluster(withInstance(1, sqlFailed)), reported{
+		"a primary that refuses the manager names the account": {healthyCluster(withInstance(0, doesNotAnswer, refusesAdmin)), reported{
+			up, "Unknown PrimaryUnanswered: The primary, instance 0, did not answer; it " + refusal("moco-admin"),
+			"False Incomplete: instance 0 " + refusal("moco-admin"), active,
+		}},
+		"a replica that refuses the manager names the account": {healthyCluster(withInstance(1, doesNotAnswer, refusesAdmin)), reported{
+			up, "True Degraded: The primary, instance 0, is in service", "False Degraded: instance 1 " + refusal("moco-admin"), active,
+		}},
+		"an account that keeps a pod from being ready is named": {
+			healthyCluster(withInstance(0, func(s *Instance) { s.Pod.Ready, s.ExpiredAccounts = false, []string{"moco-agent", "moco-backup"} })), reported{
+				up, "False Incomplete: instance 0 is the primary and " + refusal("moco-agent, moco-backup"),
+				"False Incomplete: instance 0 is the primary and " + refusal("moco-agent, moco-backup"), active,
+			},
+		},
+		"accounts of a healthy cluster are renewed at once": {healthyCluster(withInstance(0, func(s *Instance) {
+			s.HasOldAccounts, s.ExpiredAccounts = true, []string{"moco-backup"}
+		})), reported{
+			up, "True Healthy: The primary, instance 0, is in service", "True Healthy: Every replica follows the primary, instance 0", active,
+		}},
+		"a replica that cannot log in names the account": {healthyCluster(withInstance(1, connecting, ioError(1862))), reported{
+			up, "True Degraded: The primary, instance 0, is in service",
+			"False Degraded: instance 1 is refused by the primary with MySQL error 1862, because the password of the replication account has expired; " +
+				"the primary's server renews the account when it starts: delete the primary's pod", active,
+		}},
+		"a failed thread is reported with its error number": {healthyCluster(withInstance(1, sqlFailed)), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
-			"False Degraded: instance 1 stopped applying with error 1062; SHOW REPLICA STATUS in it says more", active,
+			"False Degraded: instance 1 stopped applying with error 1062; see SHOW REPLICA STATUS in it", active,
 		}},
 		"a cluster without a primary is not initialized": {healthyCluster(newCluster, withInstance(2, podNotReady)), reported{
 			"False Incomplete: the first primary is chosen once every instance answers; instance 2 does not",
 			"False Incomplete: instance 2 does not answer", "False Incomplete: instance 2 does not answer", active,
 		}},
-		"a switchover that cannot begin says so": {healthyCluster(withInstance(0, askedToStepDown), withInstance(1, sqlFailed), withInstance(2, sqlFailed)), reported{
+		"a switchover that cannot begin is reported": {healthyCluster(withInstance(0, askedToStepDown), withInstance(1, sqlFailed), withInstance(2, sqlFailed)), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
-			"False Degraded: instance 1 stopped applying with error 1062; SHOW REPLICA STATUS in it says more; instance 2 stopped applying with error 1062; " +
-				"SHOW REPLICA STATUS in it says more; the switchover from instance 0 waits for a replica that is in sync and ready", active,
+			"False Degraded: instance 1 stopped applying with error 1062; see SHOW REPLICA STATUS in it; instance 2 stopped applying with error 1062; " +
+				"see SHOW REPLICA STATUS in it; the switchover from instance 0 waits for a replica that is in sync and ready", active,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -689,7 +721,7 @@ func TestReportsOfInstances(t *testing.T) {
 	}
 }
 
-// TestDecideIsTotal shows that whatever is observed, possible or not, has one complete plan.
+// TestDecideIsTotal checks that every observation, possible or not, has exactly one complete plan.
 func TestDecideIsTotal(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	rulesUsed := map[string]bool{}
@@ -728,7 +760,7 @@ func findIncompleteness(o Observed, p Plan) string {
 	case p.Rule == "" || p.Do == nil || p.Why == "" || p.State == "":
 		return "no rule, action, reason or state"
 	case p.After <= 0 || p.After > stoppedInterval || !idle && p.After != immediately:
-		return "looks again at a wrong time"
+		return "plans the next pass for a wrong time"
 	case !idle && !mayAct:
 		return "acts although it is stopped"
 	case len(p.Instances) != max(o.Replicas, 0):
@@ -736,7 +768,7 @@ func findIncompleteness(o Observed, p Plan) string {
 	}
 	for _, i := range TargetInstances(p.Do) {
 		if i < 0 || i >= o.Replicas || o.Instances[i].Stopped {
-			return "touches an instance that is not there or is left alone"
+			return "touches an instance that does not exist or is left alone"
 		}
 	}
 	return ""
@@ -785,7 +817,7 @@ func randomObserved(rng *rand.Rand) Observed {
 	return o
 }
 
-// TestPageListsTheRules shows that docs/clustering.md has the rules in their order.
+// TestPageListsTheRules checks that docs/clustering.md lists the rules in their order.
 func TestPageListsTheRules(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/clustering.md")
 	if err != nil {
@@ -851,7 +883,7 @@ func TestFailoverStepByStep(t *testing.T) {
 	}
 }
 
-// TestStopAtEveryStepOfASwitchover covers defect 3 of the list in docs/clustering.md at every step.
+// TestStopAtEveryStepOfASwitchover stops clustering at every step of a switchover, also while clients hang.
 func TestStopAtEveryStepOfASwitchover(t *testing.T) {
 	for _, hanging := range []bool{false, true} {
 		a, s := healthyModel(t)
@@ -869,9 +901,9 @@ func TestStopAtEveryStepOfASwitchover(t *testing.T) {
 func TestSwitchoverThatCannotFinishIsTakenBack(t *testing.T) {
 	a, s := healthyModel(t)
 	s.servers[0].demote = true
-	s, _ = a.runPass(s, undisturbed(0)) // It is read-only now.
+	s, _ = a.runPass(s, undisturbed(0)) // The primary is read-only now.
 	s.servers[1].slow, s.servers[2].slow = true, true
-	s.commitDirectly(0) // Something the replicas are slow to apply.
+	s.commitDirectly(0) // The replicas are slow to apply this commit.
 	readOnly := time.Duration(0)
 	for range maxPasses {
 		var p Plan
@@ -896,15 +928,15 @@ func TestStopStartStopLosesNothing(t *testing.T) {
 	s, _ = a.runPass(s, undisturbed(0))
 	s.stopAsked = false
 	s.removePod(2)
-	s.stopAsked = true // Before anybody looked.
+	s.stopAsked = true // No pass has run in between.
 	s, p := a.runPass(s, undisturbed(0))
 	if p.Rule != "stopped" || !s.stop.reached {
-		t.Errorf("expected it to be stopped still, found %q", p.Rule)
+		t.Errorf("expected clustering to be stopped still, found %q", p.Rule)
 	}
 	s.stopAsked = false
 	s, p = a.runPass(s, undisturbed(0))
 	if p.Rule != "started" || s.stop.reached {
-		t.Errorf("expected it to be started, found %q", p.Rule)
+		t.Errorf("expected clustering to be started, found %q", p.Rule)
 	}
 }
 
@@ -912,7 +944,7 @@ func TestManagerThatRestartsWhileStoppedTouchesNothing(t *testing.T) {
 	a, s := healthyModel(t)
 	s.stopAsked = true
 	s, _ = a.runPass(s, undisturbed(0))
-	s.servers[0].readOnly = true // Somebody keeps the cluster read-only.
+	s.servers[0].readOnly = true // A user keeps the cluster read-only.
 	s.servers[1].io, s.servers[2].sql = false, false
 	s.history = modelHistory{}
 	way, _ := a.runUntilQuiet(s)
@@ -935,12 +967,12 @@ func TestFindStartRisks(t *testing.T) {
 			{Refuse, "instance 2 has " + uuid(2) + ":1-2, which the primary lacks; a start isolates it"},
 		}},
 		"numbers ahead of the primary refuse": {healthyCluster(withInstance(1, executed("0:1-9:12"))), []finding{
-			{Refuse, "instance 1 has " + uuid(0) + ":12, which the primary has yet to number so; it will skip what the primary writes then"},
+			{Refuse, "instance 1 has " + uuid(0) + ":12; the primary will give these numbers to other transactions, which this instance will skip"},
 		}},
 		"two writable instances refuse": {healthyCluster(withInstance(1, writable)), []finding{
-			{Refuse, "instance 1 can be written to beside the primary; a start makes it read-only"},
+			{Refuse, "instance 1 is writable in addition to the primary; a start makes it read-only"},
 		}},
-		"a primary that lacks something refuses": {healthyCluster(withInstance(0, readOnly, executed("0:1-8"))), []finding{
+		"a primary that lacks transactions refuses": {healthyCluster(withInstance(0, readOnly, executed("0:1-8"))), []finding{
 			{Refuse, "instance 0, the primary, lacks transactions that replicas have; a start fails over"},
 		}},
 		"a primary that does not answer refuses": {healthyCluster(withInstance(0, podNotReady)), []finding{
@@ -950,17 +982,17 @@ func TestFindStartRisks(t *testing.T) {
 			{Warn, "instance 0, the primary, is read-only; a start makes it writable"},
 		}},
 		"deleted binary logs refuse": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, executed("0:1-5"))), []finding{
-			{Refuse, "instance 1 lacks " + parseTestSet("0:6-7").String() + ", which the primary has deleted; it cannot follow, and a start leaves it so"},
+			{Refuse, "instance 1 lacks " + parseTestSet("0:6-7").String() + ", which the primary has purged; it cannot follow, and a start does not change that"},
 		}},
-		"threads that are stopped warn, after what refuses": {healthyCluster(withInstance(1, sqlFailed), withInstance(2, sqlStopped, executed("0:1-9,2:1"))), []finding{
+		"stopped threads warn, after refusals": {healthyCluster(withInstance(1, sqlFailed), withInstance(2, sqlStopped, executed("0:1-9,2:1"))), []finding{
 			{Refuse, "instance 2 has " + uuid(2) + ":1, which the primary lacks; a start isolates it"},
-			{Warn, "instance 1 stopped applying with error 1062; a start leaves it so"},
-			{Warn, "instance 2 has its SQL thread stopped; a start lets it go on"},
+			{Warn, "instance 1 stopped applying with error 1062; a start does not change that"},
+			{Warn, "instance 2 has its SQL thread stopped; a start starts it"},
 		}},
 		"an empty instance warns": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), []finding{
 			{Warn, "instance 1 is empty; a start makes it a copy of the primary"},
 		}},
-		"foreign transactions of an instance that is isolated warn": {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), []finding{
+		"foreign transactions of an isolated instance warn": {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), []finding{
 			{Warn, "instance 2 has " + uuid(2) + ":1, which the primary lacks; it is isolated already"},
 		}},
 		"an instance that does not answer warns": {healthyCluster(withInstance(1, podNotReady)), []finding{{Warn, "instance 1 does not answer and could not be checked"}}},
@@ -981,7 +1013,7 @@ func TestFindStartRisks(t *testing.T) {
 	}
 }
 
-// splitTestSet turns 0:1-3,1:5 into sets of the UUIDs with these indexes.
+// splitTestSet turns 0:1-3,1:5 into sets with the UUIDs of these indexes.
 func splitTestSet(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for part := range strings.SplitSeq(text, ",") {
@@ -993,7 +1025,7 @@ func splitTestSet(text string) iter.Seq[string] {
 	}
 }
 
-// counted has seen so many transactions in the primary and in its replicas.
+// counted is a history with these numbers of transactions in the primary and in its replicas.
 func counted(primary, replicas int64) History {
 	return History{Instances: []InstanceHistory{{Count: primary}, {Count: replicas}, {Count: replicas}}}
 }
@@ -1007,26 +1039,26 @@ func TestUpdateHistory(t *testing.T) {
 		want   History
 	}{
 		"a healthy cluster has no history":                        {History{StopAskedSince: earlier, ReadOnlySince: earlier}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
-		"a wish to stop begins":                                   {History{}, healthyCluster(stopAsked), History{StopAskedSince: modelTime(), Instances: make([]InstanceHistory, 3)}},
-		"a wish to stop goes on":                                  {History{StopAskedSince: earlier}, healthyCluster(stopAsked), History{StopAskedSince: earlier, Instances: make([]InstanceHistory, 3)}},
+		"a stop request begins":                                   {History{}, healthyCluster(stopAsked), History{StopAskedSince: modelTime(), Instances: make([]InstanceHistory, 3)}},
+		"a stop request continues":                                {History{StopAskedSince: earlier}, healthyCluster(stopAsked), History{StopAskedSince: earlier, Instances: make([]InstanceHistory, 3)}},
 		"a switchover begins":                                     {History{}, healthyCluster(withInstance(0, askedToStepDown, readOnly)), History{ReadOnlySince: modelTime(), Instances: make([]InstanceHistory, 3)}},
 		"a read-only primary alone is no switchover":              {History{}, healthyCluster(withInstance(0, readOnly)), History{Instances: make([]InstanceHistory, 3)}},
 		"a switchover takes too long":                             {History{ReadOnlySince: long}, healthyCluster(withInstance(0, askedToStepDown, readOnly)), History{ReadOnlySince: long, GaveUpAt: modelTime(), Instances: make([]InstanceHistory, 3)}},
 		"a statement that hangs makes a switchover take too long": {History{}, healthyCluster(withInstance(0, askedToStepDown, statementPending(switchoverTimeout))), History{GaveUpAt: modelTime(), Instances: make([]InstanceHistory, 3)}},
-		"a primary misses a look":                                 {History{}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: modelTime(), Misses: 1}, {}, {}}}},
-		"a primary misses another look":                           {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 1}}}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}, {}, {}}}},
+		"a primary does not answer":                               {History{}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: modelTime(), Misses: 1}, {}, {}}}},
+		"a primary does not answer again":                         {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 1}}}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}, {}, {}}}},
 		"a primary is found to be down":                           {History{}, healthyCluster(withInstance(0, refusesConnections), withInstance(1, connecting)), History{Instances: []InstanceHistory{{UnreachableSince: modelTime(), Misses: 1, DownSince: modelTime()}, {NotReplicatingSince: modelTime(), ConnectingSince: modelTime()}, {}}}},
 		"a primary stays down while its replicas are fenced":      {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 1, DownSince: earlier}}}, healthyCluster(withInstance(0, refusesConnections)), History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2, DownSince: earlier}, {}, {}}}},
 		"a primary that was down is heard again":                  {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 1, DownSince: earlier}}}, healthyCluster(withInstance(0, refusesConnections), hearThePrimary), History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}, {}, {}}}},
-		"a look that fails forgets no stall":                      {History{Instances: []InstanceHistory{{StalledSince: earlier}}}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: modelTime(), Misses: 1, StalledSince: earlier}, {}, {}}}},
-		"a primary is back after missed looks":                    {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}}}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
+		"a pass without an answer keeps the stall":                {History{Instances: []InstanceHistory{{StalledSince: earlier}}}, healthyCluster(withInstance(0, doesNotAnswer)), History{Instances: []InstanceHistory{{UnreachableSince: modelTime(), Misses: 1, StalledSince: earlier}, {}, {}}}},
+		"a primary answers again":                                 {History{Instances: []InstanceHistory{{UnreachableSince: earlier, Misses: 2}}}, healthyCluster(), History{Instances: make([]InstanceHistory, 3)}},
 		"a commit begins to wait":                                 {counted(9, 9), healthyCluster(withInstance(0, commitWaiting)), History{Instances: []InstanceHistory{{StalledSince: modelTime()}, {}, {}}}},
-		"a commit waits where another got through":                {counted(8, 9), healthyCluster(withInstance(0, commitWaiting)), History{Instances: make([]InstanceHistory, 3)}},
+		"a commit waits after another one completed":              {counted(8, 9), healthyCluster(withInstance(0, commitWaiting)), History{Instances: make([]InstanceHistory, 3)}},
 		"a commit waits that is not in the semi-sync wait":        {counted(9, 9), healthyCluster(withInstance(0, func(s *Instance) { s.Owned = parseTestSet("0:10") })), History{Instances: []InstanceHistory{{StalledSince: modelTime()}, {}, {}}}},
 		"a replica lacks something and receives nothing":          {counted(12, 9), healthyCluster(withInstance(0, executed("0:1-12"))), History{Instances: []InstanceHistory{{}, {StalledSince: modelTime()}, {StalledSince: modelTime()}}}},
 		"a replica lacks something and receives":                  {counted(12, 8), healthyCluster(withInstance(0, executed("0:1-12"))), History{Instances: make([]InstanceHistory, 3)}},
 		"a replica begins to connect":                             {counted(9, 9), healthyCluster(withInstance(1, connecting)), History{Instances: []InstanceHistory{{}, {NotReplicatingSince: modelTime(), ConnectingSince: modelTime()}, {}}}},
-		"what failed is kept for a while":                         {History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}}}, healthyCluster(), History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}, {}, {}}}},
+		"a failure is kept for a while":                           {History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}}}, healthyCluster(), History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}, {}, {}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, UpdateHistory(row.before, row.in), cmpopts.IgnoreFields(InstanceHistory{}, "Count"), cmpopts.IgnoreFields(History{}, "Acks")); diff != "" {
@@ -1036,14 +1068,15 @@ func TestUpdateHistory(t *testing.T) {
 	}
 }
 
-// guaranteed is with a status by which so many replicas have every commit.
+// guaranteed sets the number of replicas that, by the status, have every acknowledged commit.
 func guaranteed(acks int) func(*Observed) {
 	return func(o *Observed) { o.GuaranteedAcks = &acks }
 }
 
 func neverWrittenDown(o *Observed) { o.GuaranteedAcks = nil }
 
-// awaited remembers that commits of instance 0 await so many replicas since it had these transactions.
+// awaited sets the history: commits of instance 0 have waited for this number of replicas since it had these
+// transactions.
 func awaited(acks int, before string) func(*Observed) {
 	return func(o *Observed) { o.History.Acks = AcksRecord{acks, uuid(0), parseTestSet(before)} }
 }
@@ -1060,24 +1093,24 @@ func TestAcksAreGuaranteedOnceReplicasHaveWhatWasBefore(t *testing.T) {
 		in   Observed
 		want *int
 	}{
-		"before a primary takes commits nothing is known":        {healthyCluster(neverWrittenDown, withInstance(0, readOnly)), nil},
-		"the first primary alone may have what it has":           {healthyCluster(neverWrittenDown, withoutPrimary), new(0)},
-		"a cluster of an older version is well":                  {healthyCluster(neverWrittenDown, awaited(1, "0:1-9")), new(1)},
-		"a cluster of an older version may have grown":           {healthyCluster(neverWrittenDown, withInstance(0, awaitsNobody)), new(0)},
-		"a cluster of an older version is busy":                  {healthyCluster(neverWrittenDown, awaited(1, "0:1-10"), withInstance(0, executed("0:1-10"))), nil},
-		"replicas have what was before":                          {healthyCluster(guaranteed(0), awaited(1, "0:1-9")), new(1)},
-		"replicas lack what was before":                          {healthyCluster(guaranteed(0), awaited(1, "0:1-10"), withInstance(0, executed("0:1-10"))), new(0)},
-		"a replica has received what was before":                 {healthyCluster(guaranteed(0), awaited(1, "0:1-10"), withInstance(0, executed("0:1-10")), withInstance(2, withUnappliedRelayLog)), new(1)},
-		"what was about to be committed never was":               {healthyCluster(guaranteed(0), commitsNever), new(1)},
-		"the manager has just started":                           {healthyCluster(guaranteed(0)), new(0)},
-		"the manager has just started, and it was known":         {healthyCluster(guaranteed(1)), new(1)},
-		"commits await nobody any more":                          {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody)), new(0)},
-		"commits have been awaited for too long":                 {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, givesUpWaiting)), new(0)},
-		"commits await replicas for a while only":                {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsForAMinute)), new(0)},
-		"a primary that becomes read-only takes no commits":      {healthyCluster(guaranteed(1), withInstance(0, becomesReadOnly, awaitsNobody)), new(1)},
-		"a primary that starts again takes no commits":           {healthyCluster(guaranteed(1), withInstance(0, serverRestarted)), new(1)},
-		"a primary that does not answer says nothing":            {healthyCluster(guaranteed(1), withInstance(0, doesNotAnswer)), new(1)},
-		"what a copy has of the source outside, others may lack": {healthyCluster(guaranteed(1), copiesOutside), new(0)},
+		"no number is known before a primary takes commits":                     {healthyCluster(neverWrittenDown, withInstance(0, readOnly)), nil},
+		"the first primary alone may have its transactions":                     {healthyCluster(neverWrittenDown, withoutPrimary), new(0)},
+		"a cluster of an older version is well":                                 {healthyCluster(neverWrittenDown, awaited(1, "0:1-9")), new(1)},
+		"a cluster of an older version may have grown":                          {healthyCluster(neverWrittenDown, withInstance(0, awaitsNobody)), new(0)},
+		"a cluster of an older version is busy":                                 {healthyCluster(neverWrittenDown, awaited(1, "0:1-10"), withInstance(0, executed("0:1-10"))), nil},
+		"replicas have the earlier transactions":                                {healthyCluster(guaranteed(0), awaited(1, "0:1-9")), new(1)},
+		"replicas lack earlier transactions":                                    {healthyCluster(guaranteed(0), awaited(1, "0:1-10"), withInstance(0, executed("0:1-10"))), new(0)},
+		"a replica has received the earlier transactions":                       {healthyCluster(guaranteed(0), awaited(1, "0:1-10"), withInstance(0, executed("0:1-10")), withInstance(2, withUnappliedRelayLog)), new(1)},
+		"transactions about to be committed never were":                         {healthyCluster(guaranteed(0), commitsNever), new(1)},
+		"the manager has just started":                                          {healthyCluster(guaranteed(0)), new(0)},
+		"the manager has just started and finds the number in the status":       {healthyCluster(guaranteed(1)), new(1)},
+		"commits no longer wait":                                                {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody)), new(0)},
+		"a wait for acknowledgements has timed out":                             {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, givesUpWaiting)), new(0)},
+		"commits wait for a limited time":                                       {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsForAMinute)), new(0)},
+		"a primary that becomes read-only takes no commits":                     {healthyCluster(guaranteed(1), withInstance(0, becomesReadOnly, awaitsNobody)), new(1)},
+		"a primary that starts again takes no commits":                          {healthyCluster(guaranteed(1), withInstance(0, serverRestarted)), new(1)},
+		"a primary that does not answer confirms nothing":                       {healthyCluster(guaranteed(1), withInstance(0, doesNotAnswer)), new(1)},
+		"a copy's transactions of the external server may be missing in others": {healthyCluster(guaranteed(1), copiesOutside), new(0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, Decide(row.in).GuaranteedAcks); diff != "" {
@@ -1087,12 +1120,13 @@ func TestAcksAreGuaranteedOnceReplicasHaveWhatWasBefore(t *testing.T) {
 	}
 }
 
-// TestFewerAcksAreWrittenDownFirst has a primary that somebody has changed, and a manager that may end after each pass.
+// TestFewerAcksAreWrittenDownFirst has a primary whose setting a user changed, and a manager that may end after each
+// pass.
 func TestFewerAcksAreWrittenDownFirst(t *testing.T) {
 	in := healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody))
 	first := Decide(in)
 	if _, idle := first.Do.(Nothing); !idle || first.Rule != "fewer acknowledgements" {
-		t.Errorf("expected nothing to be done before it is written down, found %q: %v", first.Rule, first.Do)
+		t.Errorf("expected no action before the number is recorded, found %q: %v", first.Rule, first.Do)
 	}
 	in.GuaranteedAcks = first.GuaranteedAcks
 	if then := Decide(in); then.Do != Action(ConfigurePrimary{Index: 0, WaitFor: 1}) {
@@ -1106,13 +1140,13 @@ func TestSinceWhenCommitsAwaitReplicasIsRemembered(t *testing.T) {
 		wantAcks   int
 		wantBefore string
 	}{
-		"commits are first seen to await a replica":      {healthyCluster(), 1, "0:1-9"},
-		"one is just being committed":                    {healthyCluster(withInstance(0, commitWaiting)), 1, "0:1-10"},
-		"they have awaited it before":                    {healthyCluster(awaited(1, "0:1-5")), 1, "0:1-5"},
-		"they await none any more":                       {healthyCluster(awaited(1, "0:1-5"), withInstance(0, awaitsNobody)), 0, "0:1-9"},
-		"a primary that nobody writes to is seen anew":   {healthyCluster(awaited(1, "0:1-5"), withInstance(0, readOnly)), 0, "0:1-9"},
-		"one that does not answer is seen anew after it": {healthyCluster(awaited(1, "0:1-5"), withInstance(0, doesNotAnswer)), 0, ""},
-		"one whose volume was lost is another":           {healthyCluster(awaited(1, "0:1-5"), withInstance(0, func(s *Instance) { s.UUID = uuid(7) })), 1, "0:1-9"},
+		"commits are first seen to await a replica":        {healthyCluster(), 1, "0:1-9"},
+		"a commit is in progress":                          {healthyCluster(withInstance(0, commitWaiting)), 1, "0:1-10"},
+		"commits have waited before":                       {healthyCluster(awaited(1, "0:1-5")), 1, "0:1-5"},
+		"commits no longer wait":                           {healthyCluster(awaited(1, "0:1-5"), withInstance(0, awaitsNobody)), 0, "0:1-9"},
+		"a read-only primary resets the record":            {healthyCluster(awaited(1, "0:1-5"), withInstance(0, readOnly)), 0, "0:1-9"},
+		"a primary that does not answer resets the record": {healthyCluster(awaited(1, "0:1-5"), withInstance(0, doesNotAnswer)), 0, ""},
+		"a primary with a lost volume resets the record":   {healthyCluster(awaited(1, "0:1-5"), withInstance(0, func(s *Instance) { s.UUID = uuid(7) })), 1, "0:1-9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := UpdateHistory(row.in.History, row.in).Acks
@@ -1127,22 +1161,23 @@ func TestSinceWhenCommitsAwaitReplicasIsRemembered(t *testing.T) {
 	}
 }
 
-// TestAFailoverNeedsWhoeverMayHaveACommit loses the primary of a cluster of three, of which two may have been added just now.
+// TestAFailoverNeedsWhoeverMayHaveACommit loses the primary of a cluster of three. Two of its instances may have just
+// been added.
 func TestAFailoverNeedsWhoeverMayHaveACommit(t *testing.T) {
 	for name, row := range map[string]struct {
 		acks     func(*Observed)
 		wantRule string
 		wantSaid string
 	}{
-		"one replica has every commit":                        {guaranteed(1), "fence for a failover", "waits for the replicas to be fenced"},
-		"no status of an older version says less":             {neverWrittenDown, "fence for a failover", "waits for the replicas to be fenced"},
+		"one replica has every acknowledged commit":           {guaranteed(1), "fence for a failover", "waits for the replicas to be fenced"},
+		"an old status without a number counts as complete":   {neverWrittenDown, "fence for a failover", "waits for the replicas to be fenced"},
 		"the status names more replicas than a commit awaits": {guaranteed(5), "fence for a failover", "waits for the replicas to be fenced"},
-		"the primary alone may have some":                     {guaranteed(0), "failed", "the primary alone may have commits that clients were told of; bring it back, or see docs/clustering.md if it is lost"},
+		"the primary alone may have acknowledged commits":     {guaranteed(0), "failed", "the primary alone may have acknowledged commits; bring it back, or see docs/clustering.md if it is lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(healthyCluster(row.acks, withInstance(0, podNotReady)))
 			if p.Rule != row.wantRule || !strings.Contains(p.Healthy.Message, row.wantSaid) {
-				t.Errorf("expected %q, which says %q, found %q: %s", row.wantRule, row.wantSaid, p.Rule, p.Healthy.Message)
+				t.Errorf("expected %q with message %q, found %q: %s", row.wantRule, row.wantSaid, p.Rule, p.Healthy.Message)
 			}
 		})
 	}
@@ -1169,15 +1204,16 @@ func TestWithResult(t *testing.T) {
 	}
 }
 
-// TestRotationIsToldOnce asks for a second rotation before the old passwords are discarded: that changes nothing.
+// TestRotationIsToldOnce requests a second rotation before the old passwords are discarded. It changes nothing and
+// emits no event.
 func TestRotationIsToldOnce(t *testing.T) {
 	for name, row := range map[string]struct {
 		in   Observed
 		want string
 	}{
-		"new passwords are told when they are in force":        {healthyCluster(rotating("r", false), knowingAll()), EventPasswordsRotated},
-		"a second rotation before the end of the first is not": {healthyCluster(rotating("r", true), knowingAll()), ""},
-		"the end of the old ones is told":                      {healthyCluster(discarding(time.Hour)), EventPasswordsDiscarded},
+		"the promotion of new passwords emits an event":            {healthyCluster(rotating("r", false), knowingAll()), EventPasswordsRotated},
+		"a second rotation before the end of the first emits none": {healthyCluster(rotating("r", true), knowingAll()), ""},
+		"the end of the old passwords emits an event":              {healthyCluster(discarding(time.Hour)), EventPasswordsDiscarded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := ""

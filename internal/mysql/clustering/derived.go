@@ -9,50 +9,54 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// derivedFacts is an Observed with the facts that follow from it. They are computed once, and the rules read them.
+// derivedFacts is an Observed with the facts derived from it. They are computed once, before the rules read them.
 type derivedFacts struct {
 	Observed
-	// instances are by index, one for each that is wanted.
+	// instances are by index, one for each wanted instance.
 	instances []*instanceFacts
-	// primary is one of the instances. Without a primary it has the index NoInstance and every fact of it is false.
+	// primary is one of the instances. Without a primary it has the index NoInstance and only zero values.
 	primary *instanceFacts
-	// requiredAcks is how many replicas a commit has to await, and awaitedAcks how many it may await now: fewer while instances
-	// are added to a primary that serves. Its clients would wait for them, and a copy for its clients.
+	// requiredAcks is how many replicas a commit has to wait for, and awaitedAcks how many it may wait for now. The
+	// latter is smaller while instances are added to a primary that serves: otherwise its clients would wait for the
+	// new replicas, and the copies of those for its clients.
 	requiredAcks, awaitedAcks int
-	// acksInForce is how many replicas the primary's commits await as it is now, none while it takes none, and at most those that are
-	// required. guaranteedAcks is how many replicas have every commit that a client was told of.
+	// acksInForce is how many replicas the primary's commits wait for at present, at most requiredAcks, and 0 while
+	// it takes no commits. guaranteedAcks is how many replicas have every acknowledged commit.
 	acksInForce, guaranteedAcks int
-	// quorum is how many fenced witnesses know together of every such commit.
+	// quorum is how many witnesses a failover has to fence, so that together they know every acknowledged commit. See
+	// failover.go for the invariant.
 	quorum int
 
-	// primaryLostData says that the primary answers, is out of service since it started, and lacks what replicas have: all
-	// of it, or the last of its own transactions.
+	// primaryLostData means that the primary answers, has been out of service since it started, and lacks
+	// transactions that replicas have: all of them, or the last of its own.
 	primaryLostData bool
-	// primaryMayHaveLostData says that the primary is empty while an instance that may have more does not answer.
+	// primaryMayHaveLostData means that the primary is empty while an instance that may have more does not answer.
 	primaryMayHaveLostData bool
-	// primaryIsConfigured says that the primary follows no source, and that its commits await replicas.
+	// primaryIsConfigured means that the primary follows no source, and that its commits wait for replicas.
 	primaryIsConfigured bool
-	// primaryIsHeard says that as many replicas receive from the primary as its commits await.
+	// primaryIsHeard means that as many replicas receive from the primary as its commits wait for.
 	primaryIsHeard bool
-	// primaryIsDown says that the primary's server does not run, or that nothing can reach it.
+	// primaryIsDown means that the primary's server does not run, or that nothing can reach it.
 	primaryIsDown bool
-	// commitsAreStalled says that no commit of the primary has got through for too long, and commitsAwaitNobody that this does not
-	// end by itself: they await replicas that have tried to connect all the time, or have yet to be copied.
+	// commitsAreStalled means that the primary has completed no commit for too long. commitsAwaitNobody means that
+	// this cannot end without an action: the commits wait for replicas that keep failing to connect, or that have yet
+	// to be cloned.
 	commitsAreStalled, commitsAwaitNobody bool
-	// primaryFailed says that the primary is down or lost its data, and that no restart of everything explains it.
+	// primaryFailed means that the primary is down or lost its data, and that this is not explained by a restart of
+	// all servers.
 	primaryFailed bool
 	// witnesses counts the instances whose transactions decide a failover.
 	witnesses int
-	// failoverTransactions is everything that the fenced witnesses hold, and failoverCandidate the one of them that holds
-	// all of it, nil if none does. Both are computed only after the primary failed.
+	// failoverTransactions is everything that the fenced witnesses hold. failoverCandidate is the one of them that
+	// holds all of it, or nil. Both are computed only after the primary failed.
 	failoverTransactions gtid.Set
 	failoverCandidate    *instanceFacts
 
-	// switchoverRequested says that another primary is wanted, or that the primary's Pod is about to go.
+	// switchoverRequested means that another primary is requested, or that the primary's Pod is terminating.
 	switchoverRequested bool
-	// switchoverGaveUp says that the last switchover took too long, a short while ago.
+	// switchoverGaveUp means that the last switchover took too long, a short while ago.
 	switchoverGaveUp bool
-	// switchoverIsActive says that a switchover may begin or goes on.
+	// switchoverIsActive means that a switchover may begin or continue.
 	switchoverIsActive bool
 
 	state ClusterState
@@ -63,62 +67,67 @@ type instanceFacts struct {
 	// Index is the ordinal of its Pod.
 	Index   int
 	cluster *derivedFacts
-	// Past is what earlier looks left.
+	// Past is the history of the instance.
 	Past InstanceHistory
 
 	IsPrimary bool
-	// InActionBackoff says that the last action on it did not help, a moment ago.
+	// InActionBackoff means that the last action on it did not help, a moment ago.
 	InActionBackoff bool
-	// MayAct allows actions on its server, even while a statement hangs in it; MayActNow requires that none does.
+	// MayAct allows actions on its server, even while a statement hangs in it. MayActNow requires that no statement
+	// hangs.
 	MayAct, MayActNow bool
-	// IsWritable says that clients can write to it, IsReadOnly that nothing can. During the change neither holds.
+	// IsWritable means that clients can write to it, IsReadOnly that no account can. While the server changes between
+	// them, both are false.
 	IsWritable, IsReadOnly bool
-	// IsUnexpectedlyWritable says that it can be written to beside the primary.
+	// IsUnexpectedlyWritable means that it is writable and not the primary.
 	IsUnexpectedlyWritable bool
 
-	// IsStalled says that for too long it has committed nothing, or received nothing, although there is something.
+	// IsStalled means that for too long it has committed nothing, or received nothing, although there is something.
 	IsStalled bool
-	// Held is what it executed or received.
+	// Held is the set of transactions that it executed or received.
 	Held gtid.Set
-	// HasUnappliedRelayLog says that its relay log holds what it has not executed; another source would drop that.
+	// HasUnappliedRelayLog means that its relay log holds transactions that it has not executed. A change of the
+	// source would drop them.
 	HasUnappliedRelayLog bool
-	// Errant is what it executed and the primary neither executed nor numbered.
+	// Errant is the set of transactions that it executed and the primary neither executed nor numbered.
 	Errant gtid.Set
-	// IsErrant says that it has transactions that no other instance may ever see. While the primary does not answer, the last
-	// comparison counts.
+	// IsErrant means that it has transactions that no other instance may ever get. While the primary does not answer,
+	// the last comparison counts.
 	IsErrant bool
-	// Ahead is what it executed of the primary's own transactions, and the primary neither executed nor commits now. The
-	// primary will use these numbers again, and the replica will skip them.
+	// Ahead is the set of the primary's own transactions that it executed, and that the primary neither executed nor
+	// is committing now. The primary will use these numbers again, and the replica will skip them.
 	Ahead gtid.Set
-	// MissingPurged is what it lacks and the primary has deleted.
+	// MissingPurged is the set of transactions that it lacks and the primary has purged.
 	MissingPurged gtid.Set
-	// MayBeRecloned says that it is wanted to be cloned anew, and that the primary's clients lack nothing meanwhile.
+	// MayBeRecloned means that a re-clone is requested, and that the primary's clients get enough acknowledgements
+	// during it.
 	MayBeRecloned bool
-	// IsEmptyReplica says that it holds nothing and the primary does, so that it needs a clone.
+	// IsEmptyReplica means that it holds nothing and the primary does, so that it needs a clone.
 	IsEmptyReplica bool
 
-	// HasWrongSource says that its channel does not lead to the primary.
+	// HasWrongSource means that its channel does not lead to the primary.
 	HasWrongSource bool
-	// HasWrongSemiSync says that it does not acknowledge as a replica should, or awaits replicas of its own.
+	// HasWrongSemiSync means that it does not acknowledge as a replica should, or that its own commits wait for
+	// replicas.
 	HasWrongSemiSync bool
-	// MayFollow says that it is fit to follow the primary and nothing is lost when it does.
+	// MayFollow means that it can follow the primary without losing anything.
 	MayFollow bool
-	// FollowsPrimary says that it receives from the primary, or tries to.
+	// FollowsPrimary means that it receives from the primary, or tries to.
 	FollowsPrimary bool
-	// Acknowledges says that the primary's commits can count on it.
+	// Acknowledges means that the primary's commits can count on its acknowledgements.
 	Acknowledges bool
-	// IsInSync says that it acknowledges, and applies what it receives.
+	// IsInSync means that it acknowledges, and applies what it receives.
 	IsInSync bool
-	// IsQuorumWitness says that what it holds can be trusted and seen, so that it counts for a failover.
+	// IsQuorumWitness means that its transactions are known and reliable, so that it counts for a failover.
 	IsQuorumWitness bool
 }
 
-// derive computes the facts. Each step reads only those of the steps before it.
+// derive computes the facts. Each step reads only the facts of the steps before it.
 func derive(o Observed) *derivedFacts {
 	d := &derivedFacts{Observed: o}
 	n := max(o.Replicas, 0)
 	d.requiredAcks = n / 2
-	if d.guaranteedAcks = d.requiredAcks; d.GuaranteedAcks != nil && !d.staysReadOnly() { // The source outside has what a copy loses.
+	if d.guaranteedAcks = d.requiredAcks; d.GuaranteedAcks != nil && !d.staysReadOnly() { // The external server has what a copy loses.
 		d.guaranteedAcks = min(d.requiredAcks, *d.GuaranteedAcks)
 	}
 	d.quorum = n - d.guaranteedAcks
@@ -195,7 +204,7 @@ func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 	i.HasWrongSource = !c.Present || c.SourceHost != p.Host || c.SourcePort != p.Port
 	isSilent := c.IO == Running && !i.SemiSync.ReplicaActive && slices.Contains(p.Connected, i.UUID)
 	i.HasWrongSemiSync = !i.SemiSync.Replica || i.SemiSync.Source || isSilent
-	if d.staysReadOnly() { // Nobody awaits it.
+	if d.staysReadOnly() { // No commit waits for its acknowledgement.
 		i.HasWrongSemiSync = i.SemiSync.Source
 	}
 	i.MayFollow = !i.IsPrimary && p.Reachable && i.Reachable && !i.Stopped && i.SuperReadOnly && !i.IsErrant &&
@@ -203,7 +212,7 @@ func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 	i.FollowsPrimary = !i.IsPrimary && i.Reachable && !i.HasWrongSource && !i.HasWrongSemiSync && c.IO != Stopped && !i.IsErrant
 	i.Acknowledges = i.FollowsPrimary && c.IO == Running && i.SuperReadOnly && slices.Contains(p.Connected, i.UUID)
 	i.IsInSync = i.Acknowledges && c.SQL == Running && i.Ahead.IsEmpty() && !i.IsStalled
-	// An empty instance witnesses nothing: it may have lost data that it acknowledged.
+	// An empty instance is no witness: it may have lost data that it acknowledged.
 	i.IsQuorumWitness = !i.IsPrimary && i.Reachable && !i.Stopped && !i.IsErrant && !i.Held.IsEmpty() &&
 		i.SemiSync.Waiting == 0 && i.Clone != Cloning
 }
@@ -220,7 +229,8 @@ func (d *derivedFacts) derivePrimary() {
 	}
 	d.primaryIsConfigured = !p.Channel.Present && (d.awaitedAcks == 0 || awaitsReplicas)
 	if d.staysReadOnly() {
-		d.primaryIsConfigured = receivesFromOutside(d) && (p.Channel.IsOutside || d.SourceProblem != "") && !p.SemiSync.Source && !p.SemiSync.Replica
+		d.primaryIsConfigured = receivesFromOutside(d) && (p.Channel.IsOutside || d.SourceProblem != "") &&
+			!p.SemiSync.Source && !p.SemiSync.Replica
 	}
 	d.commitsAreStalled = p.IsStalled
 	d.commitsAwaitNobody = p.IsStalled && (awaitsImpossibleAck(d) || awaitsMissingAcks(d) && d.count(triesInVain) >= d.requiredAcks)
@@ -243,10 +253,10 @@ func (d *derivedFacts) deriveSwitchover() {
 
 func (d *derivedFacts) hasPrimary() bool { return d.primary.Index != NoInstance }
 
-// staysReadOnly reports whether the primary is a copy of a source outside and has to stay one.
+// staysReadOnly reports whether the primary is a copy of an external server and has to stay read-only.
 func (d *derivedFacts) staysReadOnly() bool { return d.Source.Wanted }
 
-// findFirst returns the first instance for which something holds, nil if there is none.
+// findFirst returns the first instance for which holds is true, or nil.
 func (d *derivedFacts) findFirst(holds func(*instanceFacts) bool) *instanceFacts {
 	for _, i := range d.instances {
 		if holds(i) {
@@ -268,8 +278,8 @@ func (d *derivedFacts) count(holds func(*instanceFacts) bool) int {
 	return n
 }
 
-// findOldestSeries returns the first of those instances for which something holds that are of the oldest release series,
-// which all others can follow.
+// findOldestSeries returns the first instance of the oldest release series among those for which holds is true.
+// Instances of every other series can follow it.
 func (d *derivedFacts) findOldestSeries(holds func(*instanceFacts) bool) *instanceFacts {
 	var found *instanceFacts
 	for _, i := range d.instances {
@@ -285,7 +295,7 @@ func triesInVain(i *instanceFacts) bool {
 	return i.FollowsPrimary && i.Channel.IO == Connecting && hasLasted(i.Past.ConnectingSince, connectTimeout, i.cluster.Now)
 }
 
-// hasLasted reports whether something goes on for so long.
+// hasLasted reports whether a state that began at since has lasted for at least long.
 func hasLasted(since time.Time, long time.Duration, now time.Time) bool {
 	return !since.IsZero() && now.Sub(since) >= long
 }
@@ -294,12 +304,13 @@ func isReachable(i *instanceFacts) bool { return i.Reachable }
 
 func isWritable(i *instanceFacts) bool { return i.IsWritable }
 
-// takesCommits reports whether clients can commit to an instance. While it becomes read-only, none can.
+// takesCommits reports whether clients can commit to an instance. While it is becoming read-only, they cannot.
 func takesCommits(i *instanceFacts) bool { return i.IsWritable && !i.SuperReadOnly }
 
 func acknowledges(i *instanceFacts) bool { return i.Acknowledges }
 
-// canAcknowledgeSoon reports whether a replica acknowledges, and lacks so little that a commit does not wait for the rest.
+// canAcknowledgeSoon reports whether a replica acknowledges, and lacks so few transactions that commits do not wait
+// long for the rest.
 func canAcknowledgeSoon(i *instanceFacts) bool {
 	return i.Acknowledges && i.cluster.primary.Executed.Subtract(i.Held).Count() <= maxUnreceived
 }

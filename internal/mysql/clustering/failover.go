@@ -12,9 +12,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// A failover is: fence, so that the old primary gets no acknowledgement any more; then see who has everything; then
-// write it down. A commit that a client was told of is in the primary and in n/2 others at least, so that more than n/2 others, fenced,
-// know of each. After instances were added it may be in fewer, and more of the others have to be seen.
+// A failover has three steps: fence the replicas, so that the old primary gets no further acknowledgement; find a
+// replica that has every transaction; record it as the primary in the status.
+//
+// Invariant: R + W > N, where N = n-1 is the number of replicas of a cluster with n instances, W = g is the number of
+// replicas known to have every acknowledged commit (status.guaranteedAcknowledgements; n/2, and less after instances
+// were added), and R = n-g is the number of replicas that a failover fences. Every set of R replicas therefore
+// contains one that has the commit. The n-1-R = g-1 replicas that are not fenced are too few to acknowledge another
+// one. TestAGrowingClusterLosesNoCommit and TestClusterHealsAndStopsAfterAnyTwoTroubles check this in the model.
 
 // hearsPrimary reports whether a replica receives from the primary.
 func hearsPrimary(i *instanceFacts) bool {
@@ -22,13 +27,13 @@ func hearsPrimary(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.HasWrongSource && c.IO == Running && c.HeardAgo >= 0 && c.HeardAgo <= heardTimeout
 }
 
-// hasLostPrimary reports whether a replica was connected to the primary and is not any more.
+// hasLostPrimary reports whether a replica was connected to the primary and no longer is.
 func hasLostPrimary(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.HasWrongSource && i.Channel.IO == Connecting
 }
 
-// isDown reports whether the primary's server does not run, or nothing can reach it. One that does not answer the manager and that
-// its replicas hear serves its clients.
+// isDown reports whether the primary's server does not run or cannot be reached by anyone. A primary that does not
+// answer the manager but sends heartbeats to its replicas still serves its clients.
 func isDown(p *instanceFacts) bool {
 	d := p.cluster
 	unseen := d.Now.Sub(p.Past.UnreachableSince)
@@ -37,22 +42,22 @@ func isDown(p *instanceFacts) bool {
 		return false
 	case d.primaryIsHeard:
 		return d.Waits.Unseen > 0 && unseen >= d.Waits.Unseen
-	case !p.Past.DownSince.IsZero(): // The fence keeps its replicas from hearing it.
+	case !p.Past.DownSince.IsZero(): // Fenced replicas do not receive its heartbeats.
 		return true
 	case !p.Pod.Exists || !p.Pod.Ready || p.Pod.Terminating:
 		return true
-	case p.Refused && d.any(hasLostPrimary): // Something else may refuse the manager's connections.
+	case p.Refused && d.any(hasLostPrimary): // A refusal alone may come from something between the manager and the server.
 		return true
 	default:
 		return p.Past.Misses >= primaryDownMisses && unseen >= cmp.Or(d.Waits.Silent, primaryDownAfter)
 	}
 }
 
-// isClusterStarting reports whether all servers have just started, since none of them has its settings or threads. Their
-// primary may need a moment longer.
+// isClusterStarting reports whether all servers have just started, because none of them has its settings or threads.
+// Their primary may need a moment longer.
 func isClusterStarting(d *derivedFacts) bool {
 	p, patience := d.primary, clusterStartTimeout
-	if p.Pod.Ready && !p.Refused { // It has been up, and hangs.
+	if p.Pod.Ready && !p.Refused { // The server was up, and hangs.
 		patience = stallTimeout
 	}
 	if !d.hasPrimary() || p.Reachable || !p.Pod.Exists || p.Pod.Terminating || d.Now.Sub(p.Past.UnreachableSince) >= patience {
@@ -65,17 +70,21 @@ func isClusterStarting(d *derivedFacts) bool {
 	return !d.any(hasServedBefore) && hasFailoverQuorum(d)
 }
 
-// hasFailoverQuorum reports whether enough witnesses are left to know every acknowledged transaction.
+// hasFailoverQuorum reports whether there are enough witnesses to find every acknowledged transaction.
 func hasFailoverQuorum(d *derivedFacts) bool { return d.witnesses >= d.quorum }
 
-// isFenced reports whether an instance acknowledges nothing, and no statement of ours can change that.
+// isFenced reports whether an instance is fenced.
+//
+// Invariant: a fenced instance acknowledges nothing until a later pass starts its IO thread. The thread is stopped,
+// and no pending statement of Torpor can start it. TestClusterHealsAndStopsAfterAnyTwoTroubles checks after every
+// promotion that the new primary has every acknowledged transaction.
 func isFenced(i *instanceFacts) bool { return i.Channel.IO == Stopped && !i.Pending }
 
 func isFencedWitness(i *instanceFacts) bool { return i.IsQuorumWitness && isFenced(i) }
 
 func isQuorumFenced(d *derivedFacts) bool { return d.count(isFencedWitness) >= d.quorum }
 
-// listUnfenced returns the instances that could still acknowledge and can be stopped from it.
+// listUnfenced returns the instances that could still acknowledge and can be fenced.
 func listUnfenced(d *derivedFacts) []int {
 	var unfenced []int
 	for _, i := range d.instances {
@@ -96,8 +105,8 @@ func unionOfFencedWitnesses(d *derivedFacts) gtid.Set {
 	return all
 }
 
-// findFailoverCandidate returns the fenced witness that holds everything the others hold; of several one that has applied
-// it and whose Pod stays.
+// findFailoverCandidate returns a fenced witness that holds everything that the other fenced witnesses hold. It
+// prefers one that has applied everything and whose Pod is not terminating.
 func findFailoverCandidate(d *derivedFacts) *instanceFacts {
 	holdsAll := func(i *instanceFacts) bool { return isFencedWitness(i) && i.Held.Contains(d.failoverTransactions) }
 	for _, suits := range []func(*instanceFacts) bool{
@@ -125,13 +134,13 @@ func findFailoverTarget(d *derivedFacts) *instanceFacts {
 	return nil
 }
 
-// needsFence reports whether a failover can begin, and an instance has yet to be fenced. A stop begins none.
+// needsFence reports whether a failover can begin and an instance is not fenced yet. A stop begins no failover.
 func needsFence(d *derivedFacts) bool {
 	return d.primaryFailed && !d.StopAsked && hasFailoverQuorum(d) && len(listUnfenced(d)) > 0
 }
 
-// isFencedInVain reports whether an instance is fenced for a failover that cannot go on. If the primary is only out of the
-// manager's sight, it needs its replicas.
+// isFencedInVain reports whether an instance is fenced for a failover that cannot continue. If only the manager
+// cannot reach the primary, the primary needs its replicas.
 func isFencedInVain(i *instanceFacts) bool {
 	d, p := i.cluster, i.cluster.primary
 	cannotGoOn := !hasFailoverQuorum(d) || d.StopAsked && findFailoverTarget(d) == nil
@@ -140,16 +149,17 @@ func isFencedInVain(i *instanceFacts) bool {
 		!i.HasWrongSource && i.Channel.IO == Stopped && !i.Channel.wasRejectedBySource()
 }
 
-// wasRejectedBySource reports whether the receiving thread ended by itself because the source refused it, so that a start
-// would end the same way. A lost connection is no refusal: the thread tries on, and keeps that error when it is stopped.
+// wasRejectedBySource reports whether the IO thread ended because the source rejected it, so that a restart would end
+// the same way. A lost connection is not a rejection: the thread retries, and keeps that error when it is stopped.
 func (c ReplicationChannel) wasRejectedBySource() bool {
-	const firstClientError, lastClientError = 2000, 2999 // MySQL's CR_MIN_ERROR and its range: no answer of the source.
+	const firstClientError, lastClientError = 2000, 2999 // From MySQL's CR_MIN_ERROR: the error is the client's, not an answer of the source.
 	return c.IOErrno != 0 && (c.IOErrno < firstClientError || c.IOErrno > lastClientError)
 }
 
 func shouldUnfence(i *instanceFacts) bool { return i.MayActNow && isFencedInVain(i) }
 
-// findIdleFailoverCandidate returns the failover candidate if it has to apply its relay log and does not.
+// findIdleFailoverCandidate returns the failover candidate if it has a relay log to apply and its SQL thread is
+// stopped.
 func findIdleFailoverCandidate(d *derivedFacts) *instanceFacts {
 	c := d.failoverCandidate
 	if d.primaryFailed && c != nil && isQuorumFenced(d) && !d.StopAsked && c.MayActNow && c.HasUnappliedRelayLog && canStartSQLThread(c) {
@@ -163,25 +173,31 @@ func canStartSQLThread(i *instanceFacts) bool {
 	return i.Channel.Present && i.Channel.SQL == Stopped && (i.Channel.SQLErrno == 0 || isPassingError(i.Channel.SQLErrno))
 }
 
-// isPassingError reports whether an error is one that ends with its cause, without a change of any row.
+// isPassingError reports whether an error disappears with its cause, without a change of any row.
 func isPassingError(errno int) bool {
 	const (
 		cannotWrite, diskFull, errorOnWrite, storageError, outOfMemory, outOfResources = 3, 1021, 1026, 1030, 1037, 1041
 		tableFull, lockTimeout, deadlock                                               = 1114, 1205, 1213
 	)
-	return slices.Contains([]int{cannotWrite, diskFull, errorOnWrite, storageError, outOfMemory, outOfResources, tableFull, lockTimeout, deadlock}, errno)
+	return slices.Contains([]int{
+		cannotWrite, diskFull, errorOnWrite, storageError, outOfMemory, outOfResources,
+		tableFull, lockTimeout, deadlock,
+	}, errno)
 }
 
 func fenceReplicas(d *derivedFacts, p *instanceFacts) Plan {
-	return Plan{Do: StopIO{Indexes: listUnfenced(d)}, Why: fmt.Sprintf("the primary, instance %d, failed: its replicas are fenced", p.Index)}
+	return Plan{
+		Do:  StopIO{Indexes: listUnfenced(d)},
+		Why: fmt.Sprintf("the primary, instance %d, failed; its replicas are fenced", p.Index),
+	}
 }
 
 func promoteFailoverTarget(d *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
 		Do:  PromoteInStatus{Index: i.Index, From: d.primary.Index},
-		Why: fmt.Sprintf("instance %d has everything that was acknowledged and becomes the primary", i.Index),
+		Why: fmt.Sprintf("instance %d has every acknowledged transaction and becomes the primary", i.Index),
 		Events: []decision.Event{warningEvent(EventFailOver,
-			fmt.Sprintf("The primary, instance %d, failed; instance %d takes its place", d.primary.Index, i.Index))},
+			fmt.Sprintf("The primary, instance %d, failed; instance %d replaces it", d.primary.Index, i.Index))},
 	}
 }
 
@@ -197,9 +213,9 @@ func describeFailoverObstacle(d *derivedFacts) string {
 	case !isQuorumFenced(d):
 		return "the failover waits for the replicas to be fenced"
 	case c == nil:
-		return "no failover: of the replicas none has everything that the others have; compare their GTID sets and clone anew the one that is wrong"
+		return "no failover: no replica has every transaction that the others have; compare their gtid_executed and re-clone the one that diverged"
 	case c.HasUnappliedRelayLog && c.Channel.SQLErrno != 0:
-		return fmt.Sprintf("no failover: instance %d has the newest transactions and stopped applying them with error %d; mend it and start its SQL thread", c.Index, c.Channel.SQLErrno)
+		return fmt.Sprintf("no failover: instance %d has the newest transactions and stopped applying them with error %d; fix the error and start its SQL thread", c.Index, c.Channel.SQLErrno)
 	case c.HasUnappliedRelayLog:
 		return fmt.Sprintf("the failover waits for instance %d to apply its relay log", c.Index)
 	default:
@@ -207,11 +223,15 @@ func describeFailoverObstacle(d *derivedFacts) string {
 	}
 }
 
-// confirmGuaranteedAcks returns how many replicas have every commit that a client was told of, as this look shows it. More than before are
-// confirmed once as many have what the primary had when its commits were first seen to await them: what came later, they acknowledged.
+// confirmGuaranteedAcks returns g, the number of replicas that have every acknowledged commit, by this observation.
+//
+// Invariant: g never exceeds that number. It grows to a, the number of replicas that commits wait for, once a
+// replicas have what the primary had when its commits were first seen to wait for a replicas. Every later commit was
+// acknowledged by a replicas. TestAGrowingClusterLosesNoCommit checks this in the model.
 func confirmGuaranteedAcks(d *derivedFacts) *int {
 	p, known, seen := d.primary, d.GuaranteedAcks, d.History.Acks
-	// What was about to be committed then, and never was, is awaited in vain.
+	// Before includes transactions that were about to be committed. Those that the primary has not executed
+	// and is not committing now do not count: no replica will receive them.
 	before := seen.Before.Subtract(seen.Before.Subtract(p.Executed.Union(p.Owned)))
 	hasAllBefore := func(i *instanceFacts) bool { return !i.IsPrimary && i.Reachable && i.Held.Contains(before) }
 	switch {
@@ -228,33 +248,38 @@ func confirmGuaranteedAcks(d *derivedFacts) *int {
 	}
 }
 
-// isGuaranteeDue reports whether more replicas are awaited than are known to have every commit: a look soon may confirm it.
+// isGuaranteeDue reports whether commits wait for more replicas than are known to have every commit. The next pass
+// should come soon, because it may confirm the larger number.
 func isGuaranteeDue(d *derivedFacts) bool {
 	return takesCommits(d.primary) && !d.staysReadOnly() && (d.GuaranteedAcks == nil || *d.GuaranteedAcks < d.acksInForce)
 }
 
-// awaitsFewerThanGuaranteed reports whether somebody has changed the primary so that its commits await fewer replicas. That is written down
-// before it is set back: a manager that ends between would not know of the commits that came meanwhile.
+// awaitsFewerThanGuaranteed reports whether the primary's setting was changed, so that its commits wait for fewer
+// replicas than the status guarantees.
+//
+// Invariant: the status records the smaller number before the setting is restored. Otherwise a manager that ends in
+// between would not know of the commits that came before the restoration. TestFewerAcksAreWrittenDownFirst checks the
+// order.
 func awaitsFewerThanGuaranteed(d *derivedFacts) bool {
 	return takesCommits(d.primary) && !d.staysReadOnly() && d.GuaranteedAcks != nil && d.acksInForce < d.guaranteedAcks
 }
 
-// describeLostQuorum says why too few replicas are left to know what was acknowledged.
+// describeLostQuorum explains that there are too few replicas to know which commits were acknowledged.
 func describeLostQuorum(d *derivedFacts) string {
 	if d.quorum >= len(d.instances) {
-		return "no failover: the primary alone may have commits that clients were told of; bring it back, or see docs/clustering.md if it is lost"
+		return "no failover: the primary alone may have acknowledged commits; bring it back, or see docs/clustering.md if it is lost"
 	}
-	expected := fmt.Sprintf("no failover: expected %d replicas with data that answer, found %d", d.quorum, d.witnesses)
+	expected := fmt.Sprintf("no failover: expected %d reachable replicas with data, found %d", d.quorum, d.witnesses)
 	if d.any(func(i *instanceFacts) bool { return !i.IsPrimary && i.Reachable && !i.Held.IsEmpty() }) {
 		return expected + "; bring back the others or the primary"
 	}
 	return expected + "; no replica holds any transaction, so bring back the primary"
 }
 
-// The first primary, and what it starts with.
+// The first primary is chosen once, and needs every instance.
 
-// findFirstPrimary returns the instance that becomes the first primary: the one that serves already, or else one that has
-// everything. The choice is made once, while all instances answer, because one that is absent may hold more.
+// findFirstPrimary returns the instance that becomes the first primary: the one that already serves, or else one that
+// has everything. It returns one only while all instances answer, because an absent instance may hold more.
 func findFirstPrimary(d *derivedFacts) *instanceFacts {
 	if d.hasPrimary() || d.count(isReachable) < len(d.instances) {
 		return nil
@@ -262,7 +287,7 @@ func findFirstPrimary(d *derivedFacts) *instanceFacts {
 	for _, suits := range []func(*instanceFacts) bool{servesClients, func(i *instanceFacts) bool { return i.IsWritable && hasEverything(i) }} {
 		if found := d.findOldestSeries(suits); found != nil {
 			if d.count(suits) > 1 {
-				return nil // Each of them may have acknowledged what the others lack.
+				return nil // Each of them may have acknowledged transactions that the others lack.
 			}
 			return found
 		}
@@ -277,38 +302,38 @@ func findFirstPrimary(d *derivedFacts) *instanceFacts {
 	return d.findOldestSeries(suits)
 }
 
-// servesClients reports whether an instance is written to, and enough others acknowledge that.
+// servesClients reports whether an instance is writable and enough others acknowledge its commits.
 func servesClients(i *instanceFacts) bool {
 	required := i.cluster.requiredAcks
 	return i.IsWritable && (required == 0 || i.SemiSync.Source && i.SemiSync.WaitFor >= required && len(i.Connected) >= required)
 }
 
-// isWritableWithoutPrimary reports whether an instance is written to before there is a primary, does not serve, and lacks
-// what others have.
+// isWritableWithoutPrimary reports whether an instance is writable while the cluster has no primary, does not serve,
+// and lacks transactions that others have.
 func isWritableWithoutPrimary(i *instanceFacts) bool {
 	return !i.cluster.hasPrimary() && i.IsWritable && i.MayActNow && !servesClients(i) && !hasEverything(i)
 }
 
-// hasEverything reports whether no instance has anything that this one lacks.
+// hasEverything reports whether no other instance has a transaction that this one lacks.
 func hasEverything(i *instanceFacts) bool {
 	return !i.cluster.any(func(other *instanceFacts) bool {
 		more := other.Held.Subtract(i.Held)
 		if i.IsWritable {
-			more = more.NotNumberedBy(i.UUID) // Others receive what it is about to commit.
+			more = more.NotNumberedBy(i.UUID) // Others receive a transaction before it is committed here.
 		}
 		return !more.IsEmpty()
 	})
 }
 
-// describeMissingPrimary says why no first primary is chosen.
+// describeMissingPrimary explains why no first primary is chosen.
 func describeMissingPrimary(d *derivedFacts) string {
 	if absent := d.findFirst(func(i *instanceFacts) bool { return !i.Reachable }); absent != nil {
 		return fmt.Sprintf("the first primary is chosen once every instance answers; instance %d does not", absent.Index)
 	}
 	if d.any(isWritable) {
-		return "no primary: instances can be written to that cannot be it, or several; make all but one of them read-only"
+		return "no primary: several instances are writable, or one that lacks transactions; make all but one of them read-only"
 	}
-	return "no primary: no instance has everything that the others have; compare their GTID sets and clone anew the ones that are wrong"
+	return "no primary: no instance has every transaction that the others have; compare their gtid_executed and re-clone those that diverged"
 }
 
 func chooseFirstPrimary(_ *derivedFacts, i *instanceFacts) Plan {
@@ -323,16 +348,17 @@ func waitForFirstPrimary(d *derivedFacts, _ *instanceFacts) Plan {
 	return Plan{Why: describeMissingPrimary(d), After: degradedInterval}
 }
 
-// A switchover is: make the primary read-only; see a replica with everything; write it down. The way back is always
-// open: a primary that is read-only for no switchover is made writable.
+// A switchover has three steps: make the primary read-only, wait for a replica that has everything, and record that
+// replica as the primary. It can be taken back at every step: a primary that is read-only without a switchover is
+// made writable.
 
-// isSwitchoverCandidate reports whether a replica can be expected to have everything a moment after the primary is
+// isSwitchoverCandidate reports whether a replica is expected to have everything soon after the primary becomes
 // read-only.
 func isSwitchoverCandidate(i *instanceFacts) bool {
 	return mayBecomeCandidate(i) && i.MayActNow && i.IsInSync && i.Pod.Ready && i.Channel.Lag >= 0 && i.Channel.Lag <= maxSwitchoverLag
 }
 
-// mayBecomeCandidate reports whether a replica can take the primary's place, now or after it has caught up.
+// mayBecomeCandidate reports whether a replica can replace the primary, now or after it has caught up.
 func mayBecomeCandidate(i *instanceFacts) bool {
 	return i.IsReadOnly && !i.IsPrimary && !i.Stopped && !i.IsErrant && !i.HasWrongSource && i.SemiSync.Waiting == 0 &&
 		i.Pod.Exists && !i.Pod.Terminating && !i.Pod.Demote
@@ -342,7 +368,11 @@ func shouldBeginSwitchover(d *derivedFacts) bool {
 	return d.switchoverIsActive && d.any(isSwitchoverCandidate) && d.primary.MayActNow && !d.primary.SuperReadOnly
 }
 
-// findSwitchoverTarget returns the replica that has everything of a primary that is read-only.
+// findSwitchoverTarget returns a replica that has everything that the read-only primary has.
+//
+// Invariant: the primary's set is final when it is compared. The primary is read-only, no commit waits in it, and it
+// receives nothing. TestClusterHealsAndStopsAfterAnyTwoTroubles checks in the model that the new primary has every
+// acknowledged transaction.
 func findSwitchoverTarget(d *derivedFacts) *instanceFacts {
 	p := d.primary
 	if !d.switchoverIsActive || !p.IsReadOnly || p.SemiSync.Waiting > 0 || p.Channel.Present && p.Channel.IO != Stopped {
@@ -356,8 +386,8 @@ func awaitsSwitchoverTarget(d *derivedFacts) bool {
 	return d.switchoverIsActive && d.primary.IsReadOnly && d.any(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.IsInSync })
 }
 
-// isFullyReadOnly reports whether a server is read-only for everybody. While the statement still waits for commits, the
-// server reports super_read_only alone.
+// isFullyReadOnly reports whether no account can write to a server. While the statement still waits for commits, the
+// server reports only super_read_only.
 func isFullyReadOnly(i *instanceFacts) bool { return i.ReadOnly && i.SuperReadOnly }
 
 // primaryStuckInReadOnly reports whether clients keep the primary from becoming read-only.
@@ -366,29 +396,32 @@ func primaryStuckInReadOnly(d *derivedFacts) bool {
 	return d.switchoverIsActive && p.MayAct && p.Pending && p.PendingFor >= killClientsAfter && !isFullyReadOnly(p)
 }
 
-// shouldReleaseCommits reports whether commits of the primary wait for replicas that cannot come, because they have to log in and
-// the commit of a GRANT holds up every login. The primary becomes read-only, its clients are cut off, and then its commits no longer
-// wait: they are kept, and nobody is told that they are safe.
+// shouldReleaseCommits reports whether commits of the primary wait for replicas that cannot connect. A replica has to
+// log in, and the commit of a GRANT blocks every login. The primary then becomes read-only, its clients' sessions are
+// ended, and its commits stop waiting. The commits are kept, but no client is told that they are safe.
 func shouldReleaseCommits(d *derivedFacts) bool {
 	p, pendingFor := d.primary, d.primary.PendingFor
-	if p.SuperReadOnly { // The server says so already while the statement waits.
+	if p.SuperReadOnly { // The server reports it while the statement still waits.
 		return d.commitsAwaitNobody && p.MayAct && (!p.Pending || pendingFor >= killClientsAfter)
 	}
-	return d.commitsAwaitNobody && p.MayAct && (!p.Pending || pendingFor >= stallTimeout) // It may be a GRANT of the manager's own.
+	return d.commitsAwaitNobody && p.MayAct && (!p.Pending || pendingFor >= stallTimeout) // The pending statement may be the manager's own GRANT.
 }
 
 func releaseCommits(_ *derivedFacts, p *instanceFacts) Plan {
-	plan := Plan{Do: SetReadOnly{Index: p.Index}, Why: fmt.Sprintf("the commits of instance %d wait for replicas that cannot come; it is made read-only", p.Index)}
+	plan := Plan{
+		Do:  SetReadOnly{Index: p.Index},
+		Why: fmt.Sprintf("the commits of instance %d wait for replicas that cannot connect; it is made read-only", p.Index),
+	}
 	if p.SuperReadOnly {
 		plan.Do = KillConnections{Index: p.Index, EndWaits: true}
-		plan.Why = fmt.Sprintf("the clients of instance %d wait for replicas that cannot come; they are cut off", p.Index)
+		plan.Why = fmt.Sprintf("the clients of instance %d wait for replicas that cannot connect; their sessions are ended", p.Index)
 		plan.Events = []decision.Event{warningEvent(EventCommitsReleased,
-			fmt.Sprintf("No replica could acknowledge what the clients of the primary, instance %d, waited for: they are cut off", p.Index))}
+			fmt.Sprintf("No replica could acknowledge the commits of the primary (instance %d); the sessions of the waiting clients are ended", p.Index))}
 	}
 	return plan
 }
 
-// shouldCancelPending reports whether a statement still runs in the primary whose effect is not wanted any more.
+// shouldCancelPending reports whether a statement whose effect is no longer wanted still runs in the primary.
 func shouldCancelPending(d *derivedFacts) bool {
 	p := d.primary
 	isUnwanted := (d.StopAsked || d.switchoverGaveUp) && !isFullyReadOnly(p)
@@ -401,74 +434,76 @@ func beginSwitchover(d *derivedFacts, p *instanceFacts) Plan {
 	candidate := d.findOldestSeries(isSwitchoverCandidate)
 	return Plan{
 		Do:  SetReadOnly{Index: p.Index},
-		Why: fmt.Sprintf("instance %d is made read-only, for instance %d to take its place", p.Index, candidate.Index),
+		Why: fmt.Sprintf("instance %d is made read-only, so that instance %d can replace it", p.Index, candidate.Index),
 	}
 }
 
 func promoteSwitchoverTarget(d *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
 		Do:  PromoteInStatus{Index: i.Index, From: d.primary.Index},
-		Why: fmt.Sprintf("instance %d has everything and becomes the primary", i.Index),
+		Why: fmt.Sprintf("instance %d has every transaction and becomes the primary", i.Index),
 		Events: []decision.Event{normalEvent(EventSwitchOver,
-			fmt.Sprintf("Instance %d takes the place of the primary, instance %d", i.Index, d.primary.Index))},
+			fmt.Sprintf("Instance %d replaces the primary, instance %d", i.Index, d.primary.Index))},
 	}
 }
 
-// describeSwitchoverObstacle says why a switchover that is requested does not begin; it is empty if none is requested.
+// describeSwitchoverObstacle explains why a requested switchover does not begin. It is empty if none is requested.
 func describeSwitchoverObstacle(d *derivedFacts) string {
 	switch {
 	case !d.switchoverRequested || d.primary.SuperReadOnly && !d.staysReadOnly():
 		return ""
 	case d.switchoverGaveUp:
-		return fmt.Sprintf("the switchover from instance %d took too long and is tried again later", d.primary.Index)
+		return fmt.Sprintf("the switchover from instance %d took too long and is retried later", d.primary.Index)
 	default:
 		return fmt.Sprintf("the switchover from instance %d waits for a replica that is in sync and ready", d.primary.Index)
 	}
 }
 
-// History is what the manager remembers of its earlier looks: clocks, since when commits await their replicas, and actions that did not
-// help. A manager that restarts starts them anew; nothing that is wanted or was agreed on is kept here.
+// History is what the manager remembers of earlier passes: clocks, since when commits wait for how many replicas, and
+// actions that did not help. A restarted manager begins with an empty one. It holds nothing that was requested or
+// agreed on.
 type History struct {
-	// StopAskedSince is when the wish to stop was first seen, ReadOnlySince when the primary was first seen read-only for
-	// a switchover, and GaveUpAt when a switchover last took too long.
+	// StopAskedSince is when the request to stop was first seen, ReadOnlySince when the primary was first seen
+	// read-only for a switchover, and GaveUpAt when a switchover last took too long.
 	StopAskedSince, ReadOnlySince, GaveUpAt time.Time
-	// Acks is how many replicas commits await, and since when.
+	// Acks is how many replicas commits wait for, and since when.
 	Acks AcksRecord
 	// Instances are by index.
 	Instances []InstanceHistory
 }
 
-// AcksRecord is how many replicas the commits of a primary await, which is known by its UUID; 0 while it takes none. Before is what it had
-// committed, or was about to, when that was first seen.
+// AcksRecord is how many replicas the commits of a primary wait for; 0 while it takes none. The primary is identified
+// by its UUID. Before is what it had committed, or was about to commit, when that number was first seen.
 type AcksRecord struct {
 	InForce int
 	UUID    string
 	Before  gtid.Set
 }
 
-// InstanceHistory is what is remembered of an instance.
+// InstanceHistory is what earlier passes observed of an instance.
 type InstanceHistory struct {
-	// UnreachableSince is zero while it answers; Misses counts the looks since.
+	// UnreachableSince is zero while the instance answers. Misses counts the passes without an answer.
 	UnreachableSince time.Time
 	Misses           int
-	// DownSince is since when it counts as down as the primary.
+	// DownSince is when it began to count as down while being the primary.
 	DownSince time.Time
 	// NotReplicatingSince is when it was first seen without both threads running.
 	NotReplicatingSince time.Time
-	// Count is how many transactions it had committed, or held as a replica, at the last look that showed it. StalledSince is since
-	// when that has not grown although there is something, and ConnectingSince since when it tries to connect.
+	// Count is how many transactions it had committed as the primary, or held as a replica, when that was last
+	// observed. StalledSince is since when that number has not grown although there is something to commit or
+	// receive. ConnectingSince is since when it tries to connect.
 	Count                         int64
 	StalledSince, ConnectingSince time.Time
-	// FailedAt is when an act on it last failed or did not help, and Failure why.
+	// FailedAt is when an action on it last failed or did not help, and Failure is the reason.
 	FailedAt time.Time
 	Failure  string
-	// ReloadedAt is when it last looked for a newer certificate.
+	// ReloadedAt is when it last reloaded its certificate.
 	ReloadedAt time.Time
-	// LastAction is the last act on it.
+	// LastAction is the last action on it.
 	LastAction string
 }
 
-// UpdateHistory adds a look to the history, before Decide.
+// UpdateHistory adds an observation to the history, before Decide.
 func UpdateHistory(before History, o Observed) History {
 	o.History = before
 	d := derive(o)
@@ -476,7 +511,7 @@ func UpdateHistory(before History, o Observed) History {
 	after := History{
 		StopAskedSince: startOfStreak(before.StopAskedSince, o.StopAsked, o.Now),
 		ReadOnlySince:  startOfStreak(before.ReadOnlySince, d.switchoverRequested && p.IsReadOnly, o.Now),
-		// It stays after the primary is writable again, so that the next attempt does not follow at once.
+		// It stays set after the primary is writable again, so that the next attempt does not follow at once.
 		GaveUpAt:  before.GaveUpAt,
 		Acks:      before.Acks,
 		Instances: make([]InstanceHistory, len(d.instances)),
@@ -511,14 +546,14 @@ func (p InstanceHistory) withProgress(i *instanceFacts, now time.Time) InstanceH
 		count, isDue = i.Executed.Count(), i.SemiSync.Waiting > 0 || !i.Owned.NumberedBy(i.UUID).IsEmpty()
 	}
 	p.ConnectingSince = startOfStreak(p.ConnectingSince, i.Reachable && i.Channel.IO == Connecting, now)
-	if i.Reachable { // Otherwise nobody knows; one that hangs often does not answer either.
+	if i.Reachable { // Without an answer the streak goes on: a server that hangs often does not answer either.
 		p.StalledSince, p.Count = startOfStreak(p.StalledSince, isDue && count == p.Count, now), count
 	}
 	return p
 }
 
-// WithResult adds an action to the history; failure is empty if it succeeded. The same action twice on an instance did not
-// help.
+// WithResult adds an action to the history; failure is empty if it succeeded. An action that is repeated on an
+// instance did not help.
 func (m History) WithResult(do Action, at time.Time, failure string) History {
 	m.Instances = slices.Clone(m.Instances)
 	for _, i := range TargetInstances(do) {
@@ -529,7 +564,7 @@ func (m History) WithResult(do Action, at time.Time, failure string) History {
 		switch {
 		case failure != "":
 			past.FailedAt, past.Failure = at, failure
-		case past.LastAction == this: // It succeeded before, and yet the rule that asked for it matched again.
+		case past.LastAction == this: // It succeeded before, but its rule matched again.
 			past.FailedAt, past.Failure = at, ""
 		default:
 			past.FailedAt, past.Failure = time.Time{}, ""
@@ -542,7 +577,8 @@ func (m History) WithResult(do Action, at time.Time, failure string) History {
 	return m
 }
 
-// startOfStreak keeps the beginning of something that goes on.
+// startOfStreak returns since when a fact has held: before if it held already, now if it begins to hold, and zero if
+// it does not hold.
 func startOfStreak(before time.Time, goesOn bool, now time.Time) time.Time {
 	switch {
 	case !goesOn:

@@ -11,18 +11,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// modelState is a cluster in small: a few servers with their pods, the cluster's status, its clients and its manager, as one
-// comparable value. Replication moves in steps, commits await replicas, statements hang, and everything may stop at any moment.
-// Times are ages, so that the same situation is the same value whenever it occurs.
+// modelState is a small cluster: a few servers with their Pods, the cluster's status, its clients and its manager, as
+// one comparable value. Replication advances in steps, commits wait for replicas, statements hang, and every part may
+// stop at any moment. Times are stored as ages, so that the same situation has the same value whenever it occurs.
 type modelState struct {
 	n       int
 	servers [maxInstances]modelServer
-	// primary, guaranteed, stop and errant are the saved status. Guaranteed is unknownAcks until it is known.
+	// primary, guaranteed, stop and errant are the saved status. guaranteed is unknownAcks until a number is
+	// recorded.
 	primary    int
 	guaranteed int
 	stop       modelStop
 	errant     [maxInstances]bool
-	// discarded is what the status names as lost.
+	// discarded are the transactions that the status lists as lost.
 	discarded [maxInstances]transactions
 	// reclonesErrant is an annotation.
 	reclonesErrant bool
@@ -30,7 +31,7 @@ type modelState struct {
 	stopAsked, forced bool
 	// acked are the transactions that were acknowledged to clients.
 	acked transactions
-	// rooted are the transactions that were committed past all rules.
+	// rooted are the transactions that root committed past all rules.
 	rooted transactions
 	// history is the manager's memory.
 	history modelHistory
@@ -43,24 +44,25 @@ type modelServer struct {
 	// The pod.
 	exists, terminating, demote, reclone bool
 	role                                 PodRole
-	// alone says that its annotation asks to leave it alone.
+	// alone means that an annotation requests to leave it alone.
 	alone bool
 
-	// up says that the server runs. Cut servers are not seen by the manager, or not by the other servers; clients see all.
+	// up means that the server runs. cutManager and cutPeers mean that the manager or the other servers cannot reach
+	// it. Clients reach every server.
 	up, cutManager, cutPeers bool
-	// refuses says that the manager's connections are refused while it is cut off from the server.
+	// refuses means that the manager's connections are refused while it is cut off from the server.
 	refuses bool
-	// slow says that it does not apply, busy that a client holds a lock which keeps it writable.
+	// slow means that it does not apply, busy that a client holds a lock which keeps it writable.
 	slow, busy bool
-	// frozen says that it does nothing, and its connections stay open.
+	// frozen means that it does nothing while its connections stay open.
 	frozen bool
-	// granting says that a commit of it waits that keeps everybody from logging in who has not yet.
+	// granting means that a GRANT waits for its commit. Until then no new connection can log in.
 	granting bool
-	// wiped says that its volume was lost once, so that it has another identity since.
+	// wiped means that its volume was lost once, so that it has another identity.
 	wiped bool
 
 	readOnly bool
-	// executed is committed, waiting is in the binary log and awaits replicas, relay was received from the source.
+	// executed is committed, waiting is in the binary log and waits for replicas, relay was received from the source.
 	executed, waiting, relay, purged transactions
 	source                           int
 	io, sql                          bool
@@ -69,7 +71,7 @@ type modelServer struct {
 	waitFor                          int
 	clone                            CloneState
 	donor                            int
-	// pending is a statement of ours that hangs, left how many moments it will.
+	// pending is a statement of the manager that hangs, and left for how many moments it still will.
 	pending    serverAction
 	left       int
 	pendingFor age
@@ -98,10 +100,11 @@ type modelInstanceHistory struct {
 	failure, last string
 }
 
-// transactions is a set of transactions: some numbers of every identity a server may have.
+// transactions is a set of transactions: some numbers of every identity that a server may have.
 type transactions uint64
 
-// transactionsPerServer is how many transactions an identity can number; a server has two, before and after its volume is lost.
+// transactionsPerServer is how many transactions an identity can number. A server has two identities: before and
+// after its volume is lost.
 const transactionsPerServer = 6
 
 func identity(i int, wiped bool) int {
@@ -117,10 +120,10 @@ func uuid(identity int) string {
 
 func (t transactions) contains(other transactions) bool { return other&^t == 0 }
 
-// unknownAcks is the number of guaranteed acknowledgements that was never written down.
+// unknownAcks stands for a number of guaranteed acknowledgements that was never recorded.
 const unknownAcks = -1
 
-// parsedSets remembers what was printed and parsed once, and readSets the way back.
+// parsedSets and readSets cache the conversions between transactions and sets.
 var parsedSets, readSets sync.Map
 
 func fromSet(s gtid.Set) transactions {
@@ -156,13 +159,13 @@ func (t transactions) toSet() gtid.Set {
 	return s
 }
 
-// age is how long something goes on; never is zero, and what is older than every bound is forever.
+// age is how long something has lasted. never is zero. Ages above every bound are forever.
 type age time.Duration
 
 const (
 	never   age = 0
 	forever     = age(time.Minute)
-	// shortestInterval is the least time between a beginning and the next look.
+	// shortestInterval is the least time between a beginning and the next pass.
 	shortestInterval = 50 * time.Millisecond
 )
 
@@ -175,7 +178,7 @@ func (a age) plus(d time.Duration) age {
 	return min(a+age(d), forever)
 }
 
-// startTime is when it began: a nanosecond of age means now.
+// startTime converts an age to its beginning. An age of a nanosecond means now.
 func (a age) startTime() time.Time {
 	if a == never {
 		return time.Time{}
@@ -190,7 +193,7 @@ func ageOf(t time.Time) age {
 	return min(age(modelTime().Sub(t))+1, forever)
 }
 
-// newModelState is a new cluster: its servers have just started, and none was ever primary.
+// newModelState returns a new cluster: its servers have just started, and none was ever the primary.
 func newModelState(n int) modelState {
 	w := modelState{primary: NoInstance, guaranteed: unknownAcks}
 	w.addInstances(n)
@@ -220,7 +223,7 @@ func (w *modelState) receivesFromSource(i int) bool {
 	return s.up && s.source != NoInstance && s.io && w.connected(i, s.source) && !w.servers[s.source].granting
 }
 
-// countAcknowledgers is how many acknowledge what the server writes.
+// countAcknowledgers returns how many servers acknowledge commits of this server.
 func (w *modelState) countAcknowledgers(i int) int {
 	n := 0
 	for j := range w.n {
@@ -231,14 +234,14 @@ func (w *modelState) countAcknowledgers(i int) int {
 	return n
 }
 
-// hearsSource reports whether a server is connected to its source and both do something.
+// hearsSource reports whether a server is connected to its source and neither is frozen.
 func (w *modelState) hearsSource(i int) bool {
 	return w.receivesFromSource(i) && !w.servers[i].frozen && !w.servers[w.servers[i].source].frozen
 }
 
 func (s *modelServer) awaitsReplicas() bool { return s.semiSource && s.waitFor > 0 }
 
-// canAcknowledge reports whether a client can get something acknowledged by a server.
+// canAcknowledge reports whether a client can get a commit acknowledged by a server.
 func (w *modelState) canAcknowledge(i int) bool {
 	s := &w.servers[i]
 	return s.up && !s.frozen && !s.readOnly && (!s.awaitsReplicas() || w.countAcknowledgers(i) >= s.waitFor)
@@ -249,13 +252,14 @@ func (w *modelState) heldTransactions(i int) transactions {
 	return s.executed | s.waiting | s.relay
 }
 
-// isPodReady is what the kubelet finds.
+// isPodReady is the result of the kubelet's probe.
 func (w *modelState) isPodReady(i int) bool {
 	s := &w.servers[i]
 	return s.exists && s.up && s.clone != Cloning && (!s.readOnly || w.receivesFromSource(i) && s.sql && s.sqlErrno == 0)
 }
 
-// observe is what the shell would observe: the status, then the replicas, then the primary. Something may happen between.
+// observe returns what the controller would observe: the status, then the replicas, then the primary. An event may
+// happen in between.
 func (w *modelState) observe(between func(*modelState)) Observed {
 	o := Observed{Now: modelTime(), Replicas: w.n, ReclonesErrant: w.reclonesErrant, StopAsked: w.stopAsked, StartForced: w.forced, Primary: w.primary, Instances: make([]Instance, w.n)}
 	if w.guaranteed != unknownAcks {
@@ -293,7 +297,7 @@ func (w *modelState) observeInstance(i int) Instance {
 	}
 	seen.Reachable, seen.UUID, seen.Series = true, uuid(identity(i, s.wiped)), ReleaseSeries{8, 4}
 	seen.Pending, seen.PendingFor = s.pending != serverAction{}, time.Duration(s.pendingFor)
-	// The server says super_read_only also while the statement that sets it waits for commits.
+	// The server reports super_read_only even while the statement that sets it waits for commits.
 	seen.ReadOnly, seen.SuperReadOnly = s.readOnly, s.readOnly || s.pending.do == "SetReadOnly" && s.left == 0
 	seen.Executed, seen.Purged, seen.Owned = s.executed.toSet(), s.purged.toSet(), s.waiting.toSet()
 	seen.SemiSync = SemiSync{Source: s.semiSource, Replica: s.semiReplica, ReplicaActive: s.semiReplica, WaitFor: s.waitFor, Timeout: endlessTimeout}
@@ -369,9 +373,10 @@ func (w *modelState) passTime(d time.Duration) {
 	}
 }
 
-// What the model's servers do by themselves, for their clients, and when they are told to.
+// The following functions are the servers' own progress, their service for clients, and their execution of
+// statements.
 
-// advance is one step of everything that goes on by itself, but on servers that stall.
+// advance is one step of everything that progresses without the manager, except on servers that stall.
 func (w *modelState) advance(stalled instanceSet) {
 	for i := range w.n {
 		if !stalled.has(i) {
@@ -379,7 +384,7 @@ func (w *modelState) advance(stalled instanceSet) {
 			w.finishClone(i)
 		}
 	}
-	for range 2 { // What is received is acknowledged, and what is acknowledged is committed, then received by others.
+	for range 2 { // First received and acknowledged, then committed and received by the others.
 		for i := range w.n {
 			if !stalled.has(i) {
 				w.receiveFromSource(i)
@@ -412,7 +417,7 @@ func (w *modelState) receiveFromSource(i int) {
 	s.relay |= (source.executed | source.waiting) &^ have
 }
 
-// commitAcknowledged ends the wait for replicas.
+// commitAcknowledged ends the waits of commits that have enough acknowledgements.
 func (w *modelState) commitAcknowledged(i int) {
 	s := &w.servers[i]
 	if !s.up || s.frozen || s.waiting == 0 {
@@ -462,7 +467,7 @@ func (w *modelState) finishClone(i int) {
 
 func (w *modelState) clientWrites(i int) {
 	s := &w.servers[i]
-	if !s.up || s.frozen || s.readOnly || s.pending.do == "SetReadOnly" { // A pending super_read_only lets no transaction begin.
+	if !s.up || s.frozen || s.readOnly || s.pending.do == "SetReadOnly" { // While super_read_only is pending, no transaction begins.
 		return
 	}
 	for k := range transactionsPerServer {
@@ -492,13 +497,13 @@ func (w *modelState) commitDirectly(i int) transactions {
 	return 0
 }
 
-// endClients ends clients and their waits. What they wait for is committed, and they get no acknowledgement.
+// endClients ends clients and their waits. Their transactions are committed, but they get no acknowledgement.
 func (s *modelServer) endClients() {
 	s.executed |= s.waiting
 	s.waiting, s.busy, s.granting = 0, false, false
 }
 
-// crashServer keeps what is in the binary log and drops the settings.
+// crashServer keeps the contents of the binary log and drops the settings.
 func (w *modelState) crashServer(i int) {
 	s := &w.servers[i]
 	s.endClients()
@@ -569,7 +574,7 @@ func splitByServer(do Action) (map[int]serverAction, bool) {
 	return nil, false
 }
 
-// execute executes a statement of ours; it says whether it is done or hangs.
+// execute executes a statement of the manager and reports whether it is done or hangs.
 func (w *modelState) execute(i int, act serverAction) bool {
 	s := &w.servers[i]
 	switch act.do {
@@ -601,7 +606,7 @@ func (w *modelState) execute(i int, act serverAction) bool {
 		if s.source != act.arg {
 			s.source, s.relay, s.sqlErrno = act.arg, 0, 0
 		}
-		if s.awaitsReplicas() { // Who waits is let go, and believes to be safe.
+		if s.awaitsReplicas() { // Waiting clients continue and take their transactions for safe.
 			s.executed |= s.waiting
 			w.acked |= s.waiting
 			s.waiting, s.granting = 0, false
@@ -619,7 +624,7 @@ func (w *modelState) execute(i int, act serverAction) bool {
 	return true
 }
 
-// finishPending executes a statement that hung, if it can go on.
+// finishPending executes a statement that hung, if it can continue.
 func (w *modelState) finishPending(i int) {
 	s := &w.servers[i]
 	if s.pending == (serverAction{}) || !s.up || s.frozen {
@@ -634,7 +639,7 @@ func (w *modelState) finishPending(i int) {
 	}
 }
 
-// send hands an act to a server: at once, or late as a statement that still runs.
+// send passes an action to a server. It runs at once, or later as a statement that still runs.
 func (w *modelState) send(i int, act serverAction, late int) error {
 	s := &w.servers[i]
 	interrupts := act.do == "StopIO" || act.do == "CancelPending" || act.do == "KillConnections"

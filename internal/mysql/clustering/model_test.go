@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// modelTrace is a state and how it came about.
+// modelTrace is a state with the steps that led to it.
 type modelTrace struct {
 	modelState
 	steps []string
@@ -32,7 +32,7 @@ func (s modelTrace) withStep(what string) modelTrace {
 type modelExplorer struct {
 	t     *testing.T
 	steps int
-	// conditions are the conditions of the last way that was followed.
+	// conditions are the conditions of the last sequence of passes.
 	conditions [][4]decision.Condition
 }
 
@@ -59,12 +59,12 @@ func (a *modelExplorer) runPass(s modelTrace, t passDisturbance) (modelTrace, Pl
 	s = s.withStep(line)
 	wrong := append(next.findBrokenPromises(), findForgottenTransactions(&before, &next, p.Do)...)
 	if t.during.apply == nil && p.Rule == "fence for a failover" && before.isHeardByReplicas() {
-		wrong = append(wrong, "fences a primary that its replicas hear")
+		wrong = append(wrong, "fences a primary whose replicas receive from it")
 	}
 	isAlone := t.during.apply == nil && t.between.apply == nil // Otherwise its volume may be lost at that moment.
 	if do, promotes := p.Do.(PromoteInStatus); promotes && isAlone && next.primary == do.Index && before.primary == do.From {
 		if lost := next.acked &^ next.heldTransactions(do.Index); lost != 0 {
-			wrong = append(wrong, fmt.Sprintf("the new primary lacks what was acknowledged: %s", lost.toSet()))
+			wrong = append(wrong, fmt.Sprintf("the new primary lacks acknowledged transactions: %s", lost.toSet()))
 		}
 	}
 	if before.stopAsked {
@@ -74,7 +74,8 @@ func (a *modelExplorer) runPass(s modelTrace, t passDisturbance) (modelTrace, Pl
 	return s, p
 }
 
-// isHeardByReplicas reports whether as many replicas that the manager sees receive from the primary as its commits await.
+// isHeardByReplicas reports whether the primary's commits wait for at most as many replicas as the manager sees
+// receiving from it.
 func (w *modelState) isHeardByReplicas() bool {
 	heard := 0
 	for i := range w.n {
@@ -86,7 +87,7 @@ func (w *modelState) isHeardByReplicas() bool {
 	return heard >= max(1, w.n/2) && p.up && !p.readOnly && p.waitFor > 0
 }
 
-// findForbiddenBeginnings says what a plan begins although a stop is asked for.
+// findForbiddenBeginnings lists operations that a plan begins although a stop is requested.
 func findForbiddenBeginnings(w *modelState, p Plan) []string {
 	_, idle := p.Do.(Nothing)
 	_, clones := p.Do.(CloneFrom)
@@ -94,7 +95,7 @@ func findForbiddenBeginnings(w *modelState, p Plan) []string {
 	case w.stop.reached && !idle:
 		return []string{"acts although it is stopped"}
 	case clones, p.Rule == "fence for a failover", p.Do == Action(SetReadOnly{Index: w.primary}) && w.primary != NoInstance:
-		return []string{"begins something although a stop is asked for"}
+		return []string{"begins an operation although a stop is requested"}
 	default:
 		return nil
 	}
@@ -119,8 +120,8 @@ func (w *modelState) describe() string {
 
 const maxPasses = 150
 
-// runUntilQuiet runs undisturbed passes until nothing changes any more, and returns every state on the way. With troubles that
-// last there may be no end, since what fails is tried again.
+// runUntilQuiet runs undisturbed passes until nothing changes any more, and returns every state on the way. With
+// lasting troubles there may be no end, because failed actions are retried.
 func (a *modelExplorer) runUntilQuiet(s modelTrace) (way []modelTrace, ended bool) {
 	way = []modelTrace{s}
 	seen := map[modelState]int{}
@@ -147,7 +148,7 @@ func (a *modelExplorer) runUntilQuiet(s modelTrace) (way []modelTrace, ended boo
 	return way, false
 }
 
-// checkHealing checks that a state becomes healthy once its troubles end, with a person who wipes what is errant.
+// checkHealing checks that a cluster becomes healthy once its troubles end, with a user who wipes diverged instances.
 func (a *modelExplorer) checkHealing(s modelTrace) {
 	s = s.withStep("all troubles end")
 	s.stopAsked = false
@@ -165,7 +166,7 @@ func (a *modelExplorer) checkHealing(s modelTrace) {
 			return
 		}
 		if p.StartRefused && len(p.Errant) == 0 && !slices.ContainsFunc(p.Instances, func(r InstanceReport) bool { return !r.Ahead.IsEmpty() }) {
-			s = s.withStep("somebody forces the start")
+			s = s.withStep("a user forces the start")
 			s.forced = true
 			continue
 		}
@@ -176,18 +177,18 @@ func (a *modelExplorer) checkHealing(s modelTrace) {
 			}
 		}
 		if patient == NoInstance && (s.hasLostVolume() && (p.State == StateLost || p.State == StateFailed && s.hasRivals()) || s.primary == NoInstance && s.hasRivals()) {
-			return // A human chooses: a volume or the status is lost, and the others know too little or contradict each other.
+			return // A user has to choose: a volume or the status is lost, and the others lack transactions or diverge.
 		}
 		if patient == NoInstance {
 			a.failOn(s, []string{fmt.Sprintf("expected a healthy end, found %s: %s", p.State, p.Healthy.Message)})
 		}
-		s = s.withStep(fmt.Sprintf("somebody wipes %d", patient))
+		s = s.withStep(fmt.Sprintf("a user wipes %d", patient))
 		s.loseVolume(patient)
 	}
 	a.failOn(s, []string{"expected a healthy end, found none"})
 }
 
-// hasRivals reports whether of two instances each can be written to, or has something that the other has not.
+// hasRivals reports whether two instances are both writable, or each has a transaction that the other lacks.
 func (w *modelState) hasRivals() bool {
 	for i := range w.n {
 		for j := range w.n {
@@ -200,8 +201,8 @@ func (w *modelState) hasRivals() bool {
 	return false
 }
 
-// findFlapping says which conditions come back again and again to what they have said before. Twice is no flapping: what was
-// well before a switchover, or a new copy that was asked for, is well after it.
+// findFlapping lists conditions that return more than twice to an earlier message. Twice is allowed: a cluster that
+// is healthy before a switchover or a requested re-clone is healthy after it.
 func findFlapping(said [][4]decision.Condition) []string {
 	var wrong []string
 	for kind := range 4 {
@@ -211,19 +212,19 @@ func findFlapping(said [][4]decision.Condition) []string {
 				continue
 			}
 			if entered[all[kind]]++; entered[all[kind]] > 3 {
-				wrong = append(wrong, "says again: "+all[kind].Message)
+				wrong = append(wrong, "repeats: "+all[kind].Message)
 			}
 		}
 	}
 	return wrong
 }
 
-// findInequality says how a cluster that calls itself healthy is not.
+// findInequality lists the differences in a cluster that reports to be healthy.
 func findInequality(w *modelState) []string {
 	var wrong []string
 	p := &w.servers[w.primary]
 	if lost := w.acked &^ p.executed; lost != 0 {
-		wrong = append(wrong, "what was acknowledged is lost: "+lost.toSet().String())
+		wrong = append(wrong, "acknowledged transactions are lost: "+lost.toSet().String())
 	}
 	if p.source != NoInstance {
 		wrong = append(wrong, "the primary has a channel")
@@ -236,12 +237,12 @@ func findInequality(w *modelState) []string {
 	return wrong
 }
 
-// checkStop checks that a stop, asked for now, is reached and leaves the primary writable.
+// checkStop requests a stop now, and checks that it is reached and leaves the primary writable.
 func (a *modelExplorer) checkStop(s modelTrace) modelTrace {
 	if s.stop.reached {
 		return s
 	}
-	s = s.withStep("a stop is asked for, with troubles as they are")
+	s = s.withStep("a stop is requested, with troubles as they are")
 	s.stopAsked = true
 	idle, passes := 0, 0
 	for !s.stop.reached {
@@ -260,7 +261,7 @@ func (a *modelExplorer) checkStop(s modelTrace) modelTrace {
 	return s
 }
 
-// findHalfDone says what a stop that was reached left half done without need.
+// findHalfDone lists work that a reached stop left unfinished without need.
 func findHalfDone(w *modelState) []string {
 	if w.primary == NoInstance {
 		return nil
@@ -287,13 +288,13 @@ func findHalfDone(w *modelState) []string {
 		}
 		strays := s.source != NoInstance && (s.source != w.primary || !s.io) || !s.readOnly
 		if there && strays && w.stop.left == "" && p.executed != 0 && s.executed|s.relay != 0 && w.heldTransactions(i).contains(p.purged) {
-			wrong = append(wrong, fmt.Sprintf("the stop says nothing of %d, which does not follow", i))
+			wrong = append(wrong, fmt.Sprintf("the stop does not mention %d, which does not follow", i))
 		}
 	}
 	return wrong
 }
 
-// makeHealthy is a cluster from its beginning until it is in use.
+// makeHealthy returns the states of a cluster from its creation until it is in use.
 func (a *modelExplorer) makeHealthy(n int) []modelTrace {
 	way, _ := a.runUntilQuiet(modelTrace{modelState: newModelState(n)})
 	s := way[len(way)-1]
@@ -323,7 +324,7 @@ func TestNewClusterBecomesHealthy(t *testing.T) {
 	}
 }
 
-// TestClusterHealsAndStopsAfterAnyTwoTroubles lets one or two troubles happen at every moment of a cluster's life.
+// TestClusterHealsAndStopsAfterAnyTwoTroubles causes one or two troubles at every moment of a cluster's life.
 func TestClusterHealsAndStopsAfterAnyTwoTroubles(t *testing.T) {
 	a := newModelExplorer(t)
 	seen := map[modelState]bool{}
@@ -356,8 +357,9 @@ func TestClusterHealsAndStopsAfterAnyTwoTroubles(t *testing.T) {
 	}
 }
 
-// TestAGrowingClusterLosesNoCommit adds instances to a cluster in use, of which some are cut off for a while. At every moment of that, a
-// client writes what no replica gets but one. After that or a pass or two later, the primary and that one are gone.
+// TestAGrowingClusterLosesNoCommit adds instances to a cluster in use, some of which are cut off for a while. At
+// every moment a client writes a transaction that only one replica receives. Then, or a pass or two later, the
+// primary and that replica crash. It checks the invariant of failover.go.
 func TestAGrowingClusterLosesNoCommit(t *testing.T) {
 	t.Parallel()
 	for n, cuts := range map[int]int{1: 1, 3: 2} {
@@ -392,7 +394,8 @@ func TestAGrowingClusterLosesNoCommit(t *testing.T) {
 	}
 }
 
-// loseNewestCommit has a client write what only one replica receives, or none. Now, or after a pass or two, that one and the primary crash.
+// loseNewestCommit writes a transaction that at most one replica receives. That replica and the primary crash at
+// once, or after a pass or two.
 func (a *modelExplorer) loseNewestCommit(s modelTrace) {
 	for holder := range s.n {
 		if isHolder := holder == s.primary || s.hearsSource(holder); !isHolder {
@@ -415,7 +418,7 @@ func (a *modelExplorer) loseNewestCommit(s modelTrace) {
 	}
 }
 
-// filterUnseen returns the states of a way that were not on another.
+// filterUnseen returns the states that have not been seen before.
 func (a *modelExplorer) filterUnseen(seen map[modelState]bool, way []modelTrace) []modelTrace {
 	var list []modelTrace
 	for _, s := range way {
@@ -427,7 +430,7 @@ func (a *modelExplorer) filterUnseen(seen map[modelState]bool, way []modelTrace)
 	return list
 }
 
-// applyTwice lets something happen between two passes, and again between the look and the act.
+// applyTwice applies an event between two passes, and again between the observation and the action of a pass.
 func (a *modelExplorer) applyTwice(s modelTrace, e modelEvent) []modelTrace {
 	var all []modelTrace
 	d := s.withStep(e.name)
@@ -441,7 +444,7 @@ func (a *modelExplorer) applyTwice(s modelTrace, e modelEvent) []modelTrace {
 
 var walkFactor = flag.Int("longer", 1, "how much longer the random walks of the model take")
 
-// TestClusterHealsAfterRandomTroubles finds sequences that no list of troubles has.
+// TestClusterHealsAfterRandomTroubles runs random sequences of troubles, to find those that no list has.
 func TestClusterHealsAfterRandomTroubles(t *testing.T) {
 	for n, walks := range map[int]int{1: 50, 3: 400, 5: 150} {
 		a := newModelExplorer(t)
@@ -498,8 +501,8 @@ func (a *modelExplorer) walkRandomly(n int, seed uint64) {
 	a.checkHealing(s)
 }
 
-// tearReplicas makes the replicas differ: each has received and applied a part of what the primary wrote, of which a part is
-// acknowledged. Then the primary may disappear, or is told to step down.
+// tearReplicas makes the replicas differ: each has received and applied a part of the primary's transactions, and a
+// part of them is acknowledged. Then the primary may disappear, or is asked to step down.
 func tearReplicas(rng *rand.Rand, s modelTrace) modelTrace {
 	s = s.withStep("replicas are torn")
 	for range 4 {
@@ -520,15 +523,15 @@ func tearReplicas(rng *rand.Rand, s modelTrace) modelTrace {
 		s = s.withStep("the manager loses the primary")
 	case 2:
 		primary.cutManager, primary.cutPeers = true, true
-		s = s.withStep("everybody loses the primary")
+		s = s.withStep("the manager and the replicas lose the primary")
 	case 3:
 		primary.demote = true
-		s = s.withStep("the primary is told to step down")
+		s = s.withStep("the primary is asked to step down")
 	}
 	return s
 }
 
-// pickFew picks a few: troubles that are drowned in others find nothing.
+// pickFew picks a few troubles. Too many at once would hide each other.
 func pickFew[T any](rng *rand.Rand, all []T) []T {
 	rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all[:1+rng.IntN(min(len(all), 8))]
@@ -557,18 +560,19 @@ func badOutcomes() []actionOutcome {
 }
 
 type passDisturbance struct {
-	// during happens between the looks at the replicas and at the primary, between happens between the look and the act.
+	// during happens between the observations of the replicas and of the primary, between happens between the
+	// observation and the action.
 	during, between modelEvent
 	outcome         actionOutcome
 	// stalled servers neither receive nor apply.
 	stalled instanceSet
-	// idle is how many passes have changed nothing: time may leap.
+	// idle is the number of passes without a change, so that time may leap.
 	idle int
 }
 
 func undisturbed(idle int) passDisturbance { return passDisturbance{outcome: succeeds, idle: idle} }
 
-// runPass is one pass of the manager: it looks, something may happen, it acts and saves; then everything goes on a bit.
+// runPass is one pass of the manager: it observes, an event may happen, it acts and saves. Then the servers advance.
 func (w *modelState) runPass(t passDisturbance) Plan {
 	o := w.observe(t.during.applyTo)
 	w.history = fromHistory(o.History)
@@ -594,7 +598,7 @@ func (w *modelState) runPass(t passDisturbance) Plan {
 func (w *modelState) saveStatus(p Plan, o Observed) {
 	for i, r := range p.Instances {
 		if !r.Discarded.IsEmpty() && !o.Instances[i].Discarded.Contains(r.Discarded) {
-			w.discarded[i] |= w.servers[i].executed // It names at least what only that instance has.
+			w.discarded[i] |= w.servers[i].executed // The list contains at least the transactions that only that instance has.
 		}
 	}
 	switch {
@@ -673,18 +677,18 @@ func (w *modelState) findBrokenPromises() []string {
 	if w.primary != NoInstance && w.canAcknowledge(w.primary) {
 		s := &w.servers[w.primary]
 		if lost := w.acked &^ (s.executed | s.waiting); lost != 0 {
-			wrong = append(wrong, fmt.Sprintf("the primary lacks what was acknowledged: %s", lost.toSet()))
+			wrong = append(wrong, fmt.Sprintf("the primary lacks acknowledged transactions: %s", lost.toSet()))
 		}
 	}
 	return wrong
 }
 
-// findForgottenTransactions says which acknowledged transactions an act took from an instance that held them.
+// findForgottenTransactions lists acknowledged transactions that an action removed from an instance that held them.
 func findForgottenTransactions(before, after *modelState, do Action) []string {
 	var wrong []string
 	if discard, ok := do.(DiscardData); ok {
 		if unnamed := before.heldTransactions(discard.Index) &^ before.heldTransactions(before.primary) &^ before.discarded[discard.Index]; unnamed != 0 {
-			wrong = append(wrong, fmt.Sprintf("instance %d discards %s, which nothing names", discard.Index, unnamed.toSet()))
+			wrong = append(wrong, fmt.Sprintf("instance %d discards %s, which the status does not list", discard.Index, unnamed.toSet()))
 		}
 		return wrong
 	}
@@ -693,13 +697,13 @@ func findForgottenTransactions(before, after *modelState, do Action) []string {
 			continue
 		}
 		if lost := before.heldTransactions(i) & before.acked &^ after.heldTransactions(i); lost != 0 && before.servers[i].wiped == after.servers[i].wiped {
-			wrong = append(wrong, fmt.Sprintf("instance %d forgets %s", i, lost.toSet()))
+			wrong = append(wrong, fmt.Sprintf("instance %d loses %s", i, lost.toSet()))
 		}
 	}
 	return wrong
 }
 
-// withoutAges is the state without the ages, which pass by themselves.
+// withoutAges returns the state without its ages, which change without an event.
 func (w *modelState) withoutAges() modelState {
 	s := *w
 	s.history, s.stop.since = modelHistory{}, never
@@ -709,8 +713,8 @@ func (w *modelState) withoutAges() modelState {
 	return s
 }
 
-// mayLoseVolume reports whether the others have everything that was acknowledged, and nothing was lost before, so that a
-// majority survives.
+// mayLoseVolume reports whether the other instances have every acknowledged transaction and no volume was lost
+// earlier, so that a majority survives.
 func (w *modelState) mayLoseVolume(i int) bool {
 	var others transactions
 	for j := range w.n {
@@ -725,7 +729,7 @@ func (w *modelState) hasLostVolume() bool {
 	return slices.ContainsFunc(w.servers[:], func(s modelServer) bool { return s.wiped })
 }
 
-// endTroubles ends all troubles but those that only people can mend.
+// endTroubles ends all troubles except those that only a user can fix.
 func (w *modelState) endTroubles() {
 	for i := range w.n {
 		s := &w.servers[i]
@@ -738,25 +742,26 @@ func (w *modelState) endTroubles() {
 	}
 }
 
-// modelEvent is something that happens between two moments.
+// modelEvent is an event that happens between two moments.
 type modelEvent struct {
 	name  string
 	apply func(*modelState) bool
 }
 
-// applyTo lets it happen; nothing does not.
+// applyTo applies the event; an empty event does nothing.
 func (e modelEvent) applyTo(w *modelState) {
 	if e.apply != nil {
 		e.apply(w)
 	}
 }
 
-// eventsOfCluster are what can happen to a cluster of n. An event that cannot happen now does not.
+// eventsOfCluster returns the events that can happen to a cluster of n. Applying one that cannot happen now reports
+// false.
 func eventsOfCluster(n int) []modelEvent {
 	list := []modelEvent{
 		{"the manager is killed", func(w *modelState) bool { w.history = modelHistory{}; return true }},
-		{"a stop is asked for", func(w *modelState) bool { was := w.stopAsked; w.stopAsked = true; return !was }},
-		{"a start is asked for", func(w *modelState) bool { was := w.stopAsked; w.stopAsked = false; return was }},
+		{"a stop is requested", func(w *modelState) bool { was := w.stopAsked; w.stopAsked = true; return !was }},
+		{"a start is requested", func(w *modelState) bool { was := w.stopAsked; w.stopAsked = false; return was }},
 		{"the power fails", func(w *modelState) bool {
 			for i := range w.n {
 				w.crashServer(i)
@@ -777,7 +782,7 @@ func eventsOfCluster(n int) []modelEvent {
 			return happens
 		}},
 		growthEvent(),
-		{"errant replicas are to be cloned anew", func(w *modelState) bool { was := w.reclonesErrant; w.reclonesErrant = true; return !was }},
+		{"re-clones of errant replicas are requested", func(w *modelState) bool { was := w.reclonesErrant; w.reclonesErrant = true; return !was }},
 		{"nothing moves for a while", func(w *modelState) bool { w.passTime(20 * time.Second); return true }},
 	}
 	for i := range n {
@@ -816,7 +821,7 @@ func eventsOfInstance(i int) []modelEvent {
 			return happens
 		}},
 		{fmt.Sprintf("pod %d is gone", i), func(w *modelState) bool { was := w.servers[i].terminating; w.removePod(i); return was }},
-		{fmt.Sprintf("pod %d is told to step down", i), func(w *modelState) bool {
+		{fmt.Sprintf("pod %d is asked to step down", i), func(w *modelState) bool {
 			s := &w.servers[i]
 			happens := s.exists && !s.demote && i == w.primary
 			s.demote = s.demote || happens
@@ -826,7 +831,7 @@ func eventsOfInstance(i int) []modelEvent {
 		toggle("refused or not is the manager at", func(s *modelServer) *bool { return &s.refuses }),
 		toggle("frozen or not is", func(s *modelServer) *bool { return &s.frozen }),
 		toggle("the others lose or find", func(s *modelServer) *bool { return &s.cutPeers }),
-		{fmt.Sprintf("everybody loses %d", i), func(w *modelState) bool {
+		{fmt.Sprintf("the manager and the others lose %d", i), func(w *modelState) bool {
 			s := &w.servers[i]
 			happens := !s.cutManager || !s.cutPeers
 			s.cutManager, s.cutPeers = true, true
@@ -842,9 +847,9 @@ func eventsOfInstance(i int) []modelEvent {
 			}
 			return happens
 		}},
-		{fmt.Sprintf("somebody stops the SQL thread of %d", i), func(w *modelState) bool { s := &w.servers[i]; was := s.sql; s.sql = false; return was }},
-		{fmt.Sprintf("somebody stops the IO thread of %d", i), func(w *modelState) bool { s := &w.servers[i]; was := s.io; s.io = false; return was }},
-		{fmt.Sprintf("somebody makes %d read-only", i), func(w *modelState) bool {
+		{fmt.Sprintf("a user stops the SQL thread of %d", i), func(w *modelState) bool { s := &w.servers[i]; was := s.sql; s.sql = false; return was }},
+		{fmt.Sprintf("a user stops the IO thread of %d", i), func(w *modelState) bool { s := &w.servers[i]; was := s.io; s.io = false; return was }},
+		{fmt.Sprintf("a user makes %d read-only", i), func(w *modelState) bool {
 			s := &w.servers[i]
 			happens := !s.readOnly && s.waiting == 0 && !s.busy
 			s.readOnly = s.readOnly || happens
@@ -870,13 +875,13 @@ func eventsOfInstance(i int) []modelEvent {
 			}
 			return happens
 		}},
-		{fmt.Sprintf("somebody wants a new copy in %d", i), func(w *modelState) bool {
+		{fmt.Sprintf("a user requests a re-clone of %d", i), func(w *modelState) bool {
 			s := &w.servers[i]
 			happens := s.exists && !s.reclone && w.rooted == 0
 			s.reclone = s.reclone || happens
 			return happens
 		}},
-		{fmt.Sprintf("somebody grants rights in %d while no replica is there", i), func(w *modelState) bool {
+		{fmt.Sprintf("a user grants privileges in %d while no replica is connected", i), func(w *modelState) bool {
 			s, before := &w.servers[i], *w
 			if s.up && s.awaitsReplicas() && w.countAcknowledgers(i) == 0 {
 				w.clientWrites(i)

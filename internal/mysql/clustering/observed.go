@@ -8,148 +8,162 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// NoInstance is the index of no instance.
+// NoInstance stands for the absence of an instance.
 const NoInstance = -1
 
-// Observed is everything that Decide looks at: what is wanted, what is written down, and what the instances say.
-// The status is read first and past any cache, then the replicas, then the primary.
+// Observed is everything that Decide reads: the request, the stored state, and the state of the instances. The status
+// is read first and past any cache, then the replicas, then the primary.
 type Observed struct {
 	Now time.Time
-	// IsBeingDeleted says that the cluster is about to go, IsStopOverdue that a stop should have ended by now. The servers are
-	// not looked at then, unless clustering is stopped and its start has to be judged.
+	// IsBeingDeleted means that the cluster is being deleted, IsStopOverdue that a stop should have ended by now. The
+	// servers are not observed then, unless clustering is stopped and its start has to be judged.
 	IsBeingDeleted, IsStopOverdue bool
-	// IsOtherStopOverdue says that it is not the stop of clustering itself which should have ended.
+	// IsOtherStopOverdue means that the overdue stop is another one than that of clustering.
 	IsOtherStopOverdue bool
-	// Replicas is how many instances are wanted, all of them counted.
+	// Replicas is the number of wanted instances, including the primary.
 	Replicas int
-	// Offline says that no instance is wanted to run.
+	// Offline means that no instance should run.
 	Offline bool
-	// Source is the copy from outside that the primary starts with; Restore is the backup that it starts with.
+	// Source is the copy of an external server that the primary starts with. Restore is the backup that it starts
+	// with.
 	Source, Restore OneTimeOperation
-	// SourceProblem says why nothing can be asked of the source outside; empty if its Secret names one.
+	// SourceProblem explains why the external server cannot be used. It is empty if its Secret is valid.
 	SourceProblem string
-	// Waits bound the patience with a primary that does not answer.
+	// Waits limit how long a primary may not answer.
 	Waits FailoverWaits
-	// MaxDelay is how far behind a replica may be that clients read from; 0 is no limit.
+	// MaxDelay is the maximum lag of a replica that clients read from; 0 is no limit.
 	MaxDelay time.Duration
-	// StopAsked says that clustering is wanted to be stopped, and StartForced that it is to start whatever that does.
+	// StopAsked means that a stop of clustering is requested. StartForced means that clustering is to start despite
+	// all findings.
 	StopAsked, StartForced bool
-	// ReclonesErrant says that errant replicas are wanted to be cloned anew.
+	// ReclonesErrant means that errant replicas are to be re-cloned.
 	ReclonesErrant bool
-	// HasLeftovers says that annotations are there which are about a stop that is over: the next stop would take them over.
+	// HasLeftovers means that annotations of a finished stop are still there. The next stop would take them over.
 	HasLeftovers bool
 
-	// Rotation is what was asked of the accounts' passwords, and how far it is.
+	// Rotation is the requested rotation of the accounts' passwords, and its progress.
 	Rotation PasswordRotation
 
-	// Primary is the index of the primary in the status; NoInstance before there was one.
+	// Primary is the index of the primary in the status; NoInstance before the first one.
 	Primary int
-	// GuaranteedAcks is how many replicas, by the status, have every commit that a client was told of; nil if that was never written down.
+	// GuaranteedAcks is the number of replicas that have every acknowledged commit, by the status; nil if it was
+	// never recorded.
 	GuaranteedAcks *int
 	// Stop is the record of the stop that was reached; nil while clustering is active.
 	Stop *StopRecord
-	// History is what the manager remembers of its earlier looks, with this one.
+	// History is what the manager remembers of earlier passes, including this one.
 	History History
 
 	// Instances are by index.
 	Instances []Instance
 }
 
-// NeedsReplicationWatch reports whether an instance is a replica that applies what it receives, and has to tell at once when it does
-// not any more: the next look may be far off. A stop lets the servers be.
+// NeedsReplicationWatch reports whether an instance is a replica that applies what it receives, so that the manager
+// has to learn at once when it no longer does. The next pass may be far off. Servers of a stopped cluster are not
+// watched.
 func (o Observed) NeedsReplicationWatch(i int) bool {
 	s := o.Instances[i]
 	isActive := o.Primary != NoInstance && !o.Offline && !o.StopAsked && o.Stop == nil
 	return isActive && i != o.Primary && s.Reachable && !s.Stopped && s.Channel.SQL == Running
 }
 
-// PasswordRotation is read only while one is asked for. Its states are kept in the cluster's Secret, and in the servers.
+// PasswordRotation is read only while a rotation is requested. Its state is stored in the cluster's Secret and in the
+// servers.
 type PasswordRotation struct {
-	// Asked says that new passwords are wanted, or the end of the old ones, or both: what was begun is finished.
+	// Asked means that new passwords are requested, DiscardAsked that the old ones are to end. Both may be set. A
+	// rotation that was begun is finished.
 	Asked, DiscardAsked bool
-	// ID names the rotation that was begun; empty if none was. IsPromoted says that its passwords are in force.
+	// ID is the name of the rotation that was begun; empty if none was. IsPromoted means that its passwords are in
+	// force.
 	ID         string
 	IsPromoted bool
-	// KnownSince is since when every file with a password has the ones that are in force; zero while one has not.
+	// KnownSince is since when every password file has the passwords in force; zero while one does not.
 	KnownSince time.Time
 }
 
-// IsWanted reports whether a rotation is to go on.
+// IsWanted reports whether a rotation is requested.
 func (r PasswordRotation) IsWanted() bool { return r.Asked || r.DiscardAsked }
 
-// FailoverWaits are for how long a primary may not answer.
+// FailoverWaits define how long a primary may not answer.
 type FailoverWaits struct {
-	// Silent is for one whose replicas do not receive from it either; 0 is half a second.
+	// Silent is for a primary whose replicas do not receive from it either; 0 means half a second.
 	Silent time.Duration
-	// Unseen is for one whose replicas receive from it, so that only the manager does not reach it; 0 is for ever.
+	// Unseen is for a primary whose replicas receive from it, so that only the manager cannot reach it; 0 means no
+	// limit.
 	Unseen time.Duration
 }
 
-// OneTimeOperation is something that happens once in the life of a cluster.
+// OneTimeOperation is an operation that happens once in the life of a cluster.
 type OneTimeOperation struct{ Wanted, Done bool }
 
 func (o OneTimeOperation) isOutstanding() bool { return o.Wanted && !o.Done }
 
-// StopRecord is written down when a stop is reached. From then on nothing is touched, even if the manager restarts.
+// StopRecord is stored when a stop is reached. From then on nothing is changed, even if the manager restarts.
 type StopRecord struct {
 	Since time.Time
-	// Unfinished says what could not be finished in time; empty if nothing is left.
+	// Unfinished describes what could not be finished in time; empty if nothing is left.
 	Unfinished string
 }
 
 // Instance is one instance of the cluster.
 type Instance struct {
-	// Host is the name under which replicas know it, and Port where they connect.
+	// Host is the name that replicas connect to, and Port the port.
 	Host string
 	Port int
 	Pod  PodFacts
-	// Stopped says that this instance is wanted to be left alone.
+	// Stopped means that this instance is to be left alone.
 	Stopped bool
-	// KnownErrant is what the status says, from the last look at which the primary could be compared.
+	// KnownErrant is the result of the last comparison with the primary, from the status.
 	KnownErrant bool
-	// Discarded is what the status names of the transactions that it has lost, or is about to lose, by being cloned anew.
+	// Discarded is the set of transactions that re-clones of it discard or discarded, from the status.
 	Discarded gtid.Set
 
-	// Reachable says that it answered every question of this look. The fields of its server are empty otherwise.
+	// Reachable means that it answered every query of this pass. Otherwise the fields of its server are empty.
 	Reachable bool
-	// Refused says that nothing listens on its port, so that its server is certainly down.
+	// Refused means that nothing listens on its port, so that its server is certainly down.
 	Refused bool
-	// Pending says that a statement of a manager still runs in the server, whichever manager sent it, and PendingFor how long.
+	// Pending means that a statement of a manager, this one or another, still runs in the server. PendingFor is for
+	// how long.
 	Pending    bool
 	PendingFor time.Duration
 
 	UUID string
 	// Series is the release series of its version, such as 8.4.
 	Series ReleaseSeries
-	// ReadOnly and SuperReadOnly are the server's; with the latter not even administrators write.
+	// ReadOnly and SuperReadOnly are the server's variables. With the latter even administrators cannot write.
 	ReadOnly, SuperReadOnly bool
-	// Executed and Purged are read after SuperReadOnly and Pending, so that a set of a read-only server is final.
+	// Executed and Purged are read after SuperReadOnly and Pending, so that the set of a read-only server is final.
 	Executed, Purged gtid.Set
-	// Owned is what it commits at this moment. It is read before Executed, so that it is in one of them at least.
+	// Owned is the set of transactions that it is committing. It is read before Executed, so that each transaction is
+	// in at least one of them.
 	Owned    gtid.Set
 	SemiSync SemiSync
-	// Weakened are the settings by which it may lose what it acknowledged, sorted.
+	// Weakened lists the settings that may lose acknowledged transactions, sorted.
 	Weakened []string
-	// HasOldAccounts says that its accounts are not those of today's list.
+	// HasOldAccounts means that its accounts are not those of the current list, or that their passwords expire.
 	HasOldAccounts bool
-	// Rotation is that by which its accounts got two passwords; empty while they have one.
+	// ExpiredAccounts are the accounts whose passwords have expired. A reachable primary lists all of them. An
+	// instance that refuses the manager lists the manager's own.
+	ExpiredAccounts []string
+	// Rotation is the ID of the rotation that gave its accounts two passwords; empty while they have one.
 	Rotation string
-	// TLSSecret is the Secret with the certificate of its Pod; empty for a Pod that has none, or that is not there.
+	// TLSSecret is the Secret with the certificate of its Pod; empty if the Pod has none or does not exist.
 	TLSSecret string
-	// CertificateIsAging says that its server shows one that should have been renewed.
+	// CertificateIsAging means that its server presents a certificate that should have been renewed.
 	CertificateIsAging bool
-	// Connected are the UUIDs of the replicas that it serves.
+	// Connected lists the UUIDs of the replicas that are connected to it.
 	Connected []string
 	Channel   ReplicationChannel
 	Clone     CloneState
-	// IsUnwatched says that the statement which would tell when it does not apply any more has ended, and none is begun in this look.
+	// IsUnwatched means that the statement that detects the end of applying has ended, and that this pass begins no
+	// new one.
 	IsUnwatched bool
 }
 
 // PodFacts is the instance's pod.
 type PodFacts struct {
 	Exists, Ready, Terminating bool
-	// Demote says that another primary is wanted, and Reclone that the instance is to be cloned anew.
+	// Demote means that another primary is requested, Reclone that a re-clone is requested.
 	Demote, Reclone bool
 	Role            PodRole
 }
@@ -164,7 +178,7 @@ const (
 	RoleReplica PodRole = "replica"
 )
 
-// ReleaseSeries is a series of MySQL versions. A replica must not be of an older one than its source.
+// ReleaseSeries is a series of MySQL versions. A replica must not be of an older series than its source.
 type ReleaseSeries struct{ Major, Minor int }
 
 func (s ReleaseSeries) isOlderThan(other ReleaseSeries) bool {
@@ -174,18 +188,19 @@ func (s ReleaseSeries) isOlderThan(other ReleaseSeries) bool {
 // SemiSync is the state of semi-synchronous replication in a server.
 type SemiSync struct {
 	Source, Replica bool
-	// ReplicaActive says that the receiving thread acknowledges; one that connected before Replica was set does not.
+	// ReplicaActive means that the IO thread acknowledges. A thread that connected before Replica was set does not.
 	ReplicaActive bool
-	// WaitFor is how many replicas a commit awaits, and Timeout how long.
+	// WaitFor is how many replicas a commit waits for, and Timeout how long.
 	WaitFor int
 	Timeout time.Duration
-	// Waiting is the number of sessions that await a replica now.
+	// Waiting is the number of sessions that wait for a replica now.
 	Waiting int
-	// HasGivenUp says that commits await nobody although Source is set, because a replica was awaited for too long, or too few were there.
+	// HasGivenUp means that commits wait for no replica although Source is set, because a wait timed out or too few
+	// replicas were connected.
 	HasGivenUp bool
 }
 
-// awaited is how many replicas a commit awaits.
+// awaited returns how many replicas a commit waits for.
 func (s SemiSync) awaited() int {
 	if !s.Source {
 		return 0
@@ -195,24 +210,24 @@ func (s SemiSync) awaited() int {
 
 // ReplicationChannel is the replication channel of a replica.
 type ReplicationChannel struct {
-	// Present says that SHOW REPLICA STATUS has a row.
+	// Present means that SHOW REPLICA STATUS returns a row.
 	Present    bool
 	SourceHost string
 	SourcePort int
 	IO, SQL    ThreadState
-	// IOErrno and SQLErrno are the last errors of the threads; their texts may hold data and stay in the server.
+	// IOErrno and SQLErrno are the last errors of the threads. Their texts may contain data and are not read.
 	IOErrno, SQLErrno int
 	// Lag is negative when unknown.
 	Lag time.Duration
-	// HasOldPassword says that it logs in with another password than the newest. It is known during a rotation.
+	// HasOldPassword means that it logs in with a password that is not the newest. It is known during a rotation.
 	HasOldPassword bool
-	// IsVerified says that it takes nothing from a source without a certificate of the cluster's.
+	// IsVerified means that it accepts only a source with a certificate of the cluster.
 	IsVerified bool
-	// IsOutside says that it leads to the source outside, as the Secret has that, with its password.
+	// IsOutside means that it leads to the external server with the address and password of the Secret.
 	IsOutside bool
-	// HeardAgo is how long ago the source sent something last, a heartbeat at least; negative when that is not known.
+	// HeardAgo is the time since the source last sent anything, at least a heartbeat; negative when unknown.
 	HeardAgo time.Duration
-	// Retrieved is what the relay log holds or held.
+	// Retrieved is the set of transactions that the relay log holds or held.
 	Retrieved gtid.Set
 }
 
@@ -235,54 +250,57 @@ const (
 	Cloning     CloneState = "in progress"
 	Cloned      CloneState = "completed"
 	CloneFailed CloneState = "failed"
-	// primaryDownAfter is for how long, and primaryDownMisses at how many looks, a primary with a Pod that is ready must not
-	// answer before it counts as down.
+	// A primary with a ready Pod counts as down after primaryDownMisses passes without an answer within at least
+	// primaryDownAfter.
 	primaryDownAfter  = 500 * time.Millisecond
 	primaryDownMisses = 2
-	// heardTimeout is how old the last sign of life may be that a replica got of the primary. It sends one every half second.
+	// heardTimeout is the maximum age of the last packet that a replica received from the primary. The primary sends
+	// a heartbeat every half second.
 	heardTimeout = 3 * time.Second
-	// clusterStartTimeout is how long a cluster that has just started waits for the primary it had.
+	// clusterStartTimeout is how long a cluster that has just started waits for its previous primary.
 	clusterStartTimeout = 30 * time.Second
-	// switchoverTimeout is how long a primary may be read-only for a switchover, and switchoverRetryAfter the time between
-	// two attempts.
+	// switchoverTimeout is how long a primary may be read-only for a switchover, and switchoverRetryAfter the time
+	// between two attempts.
 	switchoverTimeout    = 10 * time.Second
 	switchoverRetryAfter = 30 * time.Second
-	// maxSwitchoverLag is how far behind a replica may be for a switchover to begin.
+	// maxSwitchoverLag is the maximum lag of a replica for which a switchover begins.
 	maxSwitchoverLag = 5 * time.Second
-	// killClientsAfter is for how long clients may keep a server from becoming read-only.
+	// killClientsAfter is how long clients may prevent a server from becoming read-only.
 	killClientsAfter = 2 * time.Second
 	// stopTimeout is how long a stop may take to be reached.
 	stopTimeout = 15 * time.Second
-	// maxUnreceived is how many transactions a replica may have yet to receive before commits await it.
+	// maxUnreceived is how many transactions a replica may have left to receive before commits wait for it.
 	maxUnreceived = 1000
-	// reloadInterval is when a server looks for a newer certificate again; the kubelet needs a while to bring it.
+	// reloadInterval is the time between two reloads of a server's certificate. The kubelet needs a while to update
+	// the files.
 	reloadInterval = 2 * time.Minute
-	// stoppedThreadTimeout is how long a thread of a replica may be stopped before its clients are sent to others.
+	// stoppedThreadTimeout is how long a thread of a replica may be stopped before the replica loses its clients.
 	stoppedThreadTimeout = 3 * time.Second
-	// stallTimeout is how long nothing may be committed or received although there is something, and connectTimeout how long a
-	// replica may take to connect.
+	// stallTimeout is how long a server may commit or receive nothing although there is something, and connectTimeout
+	// how long a replica may take to connect.
 	stallTimeout, connectTimeout = 10 * time.Second, 5 * time.Second
 	// actionBackoff is how long an instance is left alone after an action that did not help.
 	actionBackoff = 2 * time.Second
-	// refusalBackoff is how long a replica is left alone that its source refuses again and again.
+	// refusalBackoff is how long a replica is left alone whose source refuses it repeatedly.
 	refusalBackoff = 30 * time.Second
-	// endlessTimeout is a wait for replicas that no commit outlives.
+	// endlessTimeout is a wait for replicas that outlasts every commit.
 	endlessTimeout = 24 * time.Hour
 )
 
-// When to look again.
+// Times until the next pass.
 const (
-	// immediately is through the queue, so that other clusters have their turn.
+	// immediately goes through the queue, so that other clusters have their turn.
 	immediately = time.Millisecond
 	// operationInterval is for the steps of an operation, suspicionInterval for a primary that may have failed.
 	operationInterval = 100 * time.Millisecond
 	suspicionInterval = 250 * time.Millisecond
-	// recheckInterval is the first one for a primary that replicas still hear, who may not have noticed its end yet.
+	// recheckInterval is the first interval for a primary from which replicas still receive. They may not have
+	// noticed its end yet.
 	recheckInterval = 20 * time.Millisecond
-	// The others are for a cluster with which nothing is to be done.
+	// The others are for a cluster that needs no action.
 	degradedInterval = time.Second
 	healthyInterval  = 10 * time.Second
 	stoppedInterval  = 30 * time.Second
-	// refusedInterval is for a cluster that starts once what speaks against it is mended.
+	// refusedInterval is for a cluster that starts once the reasons of the refusal are fixed.
 	refusedInterval = 5 * time.Second
 )

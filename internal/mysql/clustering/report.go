@@ -4,6 +4,7 @@ package clustering
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,30 +12,34 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// InstanceReport is what is found of one instance.
+// InstanceReport is the report about one instance.
 type InstanceReport struct {
-	// Problem says what is wrong with it and what to do; empty if it is well. It is stable while nothing changes.
+	// Problem describes what is wrong with it and what to do; empty if it is well. The text is stable while nothing
+	// changes.
 	Problem string
-	// Errant is what it has and may not have, Ahead what it has of the primary's own that the primary lacks, Gap what it
-	// lacks and the primary has deleted.
+	// Errant is the set of transactions that only it has, Ahead the primary's own transactions that it has and the
+	// primary lacks, and Gap the transactions that it lacks and the primary has purged.
 	Errant, Ahead, Gap gtid.Set
-	// Discarded is what it has lost, or is about to lose, by being cloned anew.
+	// Discarded is the set of transactions that re-clones of it have discarded or are about to discard.
 	Discarded gtid.Set
-	// InSync: it receives from the primary, acknowledges and applies.
+	// InSync means that it receives from the primary, acknowledges and applies.
 	InSync bool
 	// Lag is negative when unknown.
 	Lag time.Duration
-	// Staleness is for how long at least what readers of it find is old: the lag, or since when it does not follow.
+	// Staleness is the least age of the data that its readers see: the lag, or the time since it last replicated.
 	Staleness time.Duration
 }
 
 func report(d *derivedFacts, plan Plan) Plan {
 	plan.State, plan.GuaranteedAcks = d.state, confirmGuaranteedAcks(d)
 	if do, promotes := plan.Do.(PromoteInStatus); promotes && do.From == NoInstance {
-		plan.GuaranteedAcks = new(0) // Nobody knows who has what the first primary has.
+		plan.GuaranteedAcks = new(0) // No replica is known to have the transactions of the first primary.
 	}
 	for _, i := range d.instances {
-		r := InstanceReport{Problem: describeProblem(i), Errant: i.Errant, Ahead: i.Ahead, InSync: i.IsInSync, Lag: i.Channel.Lag, Staleness: staleness(i)}
+		r := InstanceReport{
+			Problem: describeProblem(i), Errant: i.Errant, Ahead: i.Ahead, InSync: i.IsInSync,
+			Lag: i.Channel.Lag, Staleness: staleness(i),
+		}
 		if isComparable(i) {
 			r.Gap = i.MissingPurged
 		}
@@ -55,11 +60,12 @@ func report(d *derivedFacts, plan Plan) Plan {
 	if plan.Stop != nil {
 		plan.StartFindings = findStartRisks(d)
 	}
-	plan.Initialized, plan.Available, plan.Healthy, plan.ClusteringActive = initialized(d), available(d, plan), healthy(d, plan), clusteringActive(d, plan)
+	plan.Initialized, plan.Available, plan.Healthy, plan.ClusteringActive = initialized(d), available(d, plan),
+		healthy(d, plan), clusteringActive(d, plan)
 	return plan
 }
 
-// staleness is zero for the primary, by which the others are measured.
+// staleness is zero for the primary, which the others are compared with.
 func staleness(i *instanceFacts) time.Duration {
 	longest := max(i.Channel.Lag, 0)
 	for _, since := range []time.Time{i.Past.UnreachableSince, i.Past.NotReplicatingSince, i.Past.StalledSince} {
@@ -70,7 +76,7 @@ func staleness(i *instanceFacts) time.Duration {
 	return longest
 }
 
-// classify names the state that was observed, whatever is planned.
+// classify returns the observed state, independent of the plan.
 func (d *derivedFacts) classify() ClusterState {
 	inService := isInService(d) && !d.commitsAreStalled
 	switch {
@@ -93,7 +99,7 @@ func (d *derivedFacts) classify() ClusterState {
 	}
 }
 
-// isInService reports whether the primary's clients find it and can use it.
+// isInService reports whether clients of the primary find it and can use it.
 func isInService(d *derivedFacts) bool {
 	p := d.primary
 	isUsable := p.IsWritable
@@ -103,7 +109,7 @@ func isInService(d *derivedFacts) bool {
 	return p.Reachable && p.Pod.Ready && p.Pod.Role == RolePrimary && isUsable && d.primaryIsConfigured
 }
 
-// isWell reports whether the Pod of an instance is ready and, unless it is the primary, it follows.
+// isWell reports whether the Pod of an instance is ready and the instance, unless it is the primary, is in sync.
 func isWell(i *instanceFacts) bool {
 	return i.Pod.Ready && len(i.Weakened) == 0 && (i.IsInSync || i.IsPrimary && describeCopyProblem(i.cluster) == "")
 }
@@ -113,7 +119,7 @@ func isComparable(i *instanceFacts) bool {
 	return !i.IsPrimary && i.cluster.primary.Reachable && i.Reachable && !i.cluster.primaryLostData
 }
 
-// describeProblem says what is wrong with an instance: the first that matters.
+// describeProblem describes the most important problem of an instance.
 func describeProblem(i *instanceFacts) string {
 	what := describeSymptom(i)
 	switch {
@@ -122,12 +128,13 @@ func describeProblem(i *instanceFacts) string {
 	case what == "":
 		return ""
 	}
-	// The failure stays in the message until the next attempt after the back-off has ended, so that it does not flap.
+	// The failure stays in the message until the next attempt after the back-off has ended, so that the message does
+	// not flap.
 	if i.Past.Failure != "" && i.cluster.Now.Sub(i.Past.FailedAt) < 2*actionBackoff {
 		what += " (" + i.Past.Failure + ")"
 	}
 	if i.Stopped {
-		what += " and is left alone, as asked"
+		what += " and is left alone, as requested"
 	}
 	return fmt.Sprintf("instance %d %s", i.Index, what)
 }
@@ -136,12 +143,14 @@ func describeSymptom(i *instanceFacts) string {
 	switch {
 	case !i.Pod.Exists:
 		return "has no pod"
+	case !i.Reachable && len(i.ExpiredAccounts) > 0:
+		return describeExpiredAccounts(i)
 	case !i.Reachable:
 		return "does not answer"
 	case i.Clone == Cloning:
 		return "is being cloned"
 	case len(i.Weakened) > 0:
-		return "may lose commits by its settings of " + strings.Join(i.Weakened, ", ")
+		return "may lose commits because of its settings " + strings.Join(i.Weakened, ", ")
 	case i.IsPrimary:
 		return describePrimarySymptom(i.cluster)
 	default:
@@ -149,11 +158,19 @@ func describeSymptom(i *instanceFacts) string {
 	}
 }
 
+// describeExpiredAccounts lists the accounts that MySQL refuses and describes how to renew them.
+func describeExpiredAccounts(i *instanceFacts) string {
+	return fmt.Sprintf("refuses %s, whose password has expired (MySQL error 1862 or 1820); its server renews the accounts when it starts: "+
+		"delete its pod, unless the kubelet restarts it", strings.Join(i.ExpiredAccounts, ", "))
+}
+
 func describePrimarySymptom(d *derivedFacts) string {
 	p := d.primary
 	switch {
 	case d.primaryLostData:
 		return "is the primary and lacks transactions that replicas have"
+	case len(p.ExpiredAccounts) > 0 && d.state != StateHealthy:
+		return "is the primary and " + describeExpiredAccounts(p)
 	case primaryHasBacklog(d) && p.Channel.SQLErrno != 0 && p.Channel.SQL == Stopped:
 		return fmt.Sprintf("is the primary and stopped applying its relay log with error %d", p.Channel.SQLErrno)
 	case d.staysReadOnly() && describeCopyProblem(d) != "":
@@ -163,17 +180,17 @@ func describePrimarySymptom(d *derivedFacts) string {
 	case d.primaryMayHaveLostData && p.SuperReadOnly:
 		return "is the primary and empty; it is made writable once every other instance answers and is empty too"
 	case p.SuperReadOnly && d.any(canAcknowledgeBesidePrimary):
-		return "is the primary, and read-only while another instance can be written to"
+		return "is the primary, and stays read-only until no other instance is writable"
 	case !p.IsWritable && !d.staysReadOnly():
 		return "is the primary and read-only"
 	case p.Pod.Role != RolePrimary:
 		return "is the primary and has no label yet"
 	case d.commitsAreStalled && p.SemiSync.Waiting == 0:
-		return "is the primary, and no commit gets through: it cannot write its binary log; its volume may be full"
+		return "is the primary and completes no commit: it cannot write its binary log; its volume may be full"
 	case awaitsImpossibleAck(d):
-		return "is the primary; its clients wait for replicas that are empty, and a copy waits for its clients: they are about to be cut off"
+		return "is the primary; its clients wait for replicas that are empty, and the copy of those waits for the clients: their sessions are about to be ended"
 	case d.commitsAreStalled:
-		return "is the primary, and no commit gets through: its clients wait for replicas"
+		return "is the primary and completes no commit: its clients wait for replicas"
 	case d.count(acknowledges) < d.awaitedAcks && !d.staysReadOnly():
 		return "is the primary and its clients wait for replicas"
 	default:
@@ -184,11 +201,11 @@ func describePrimarySymptom(d *derivedFacts) string {
 func describeReplicaSymptom(i *instanceFacts) string {
 	switch c := i.Channel; {
 	case i.IsUnexpectedlyWritable:
-		return "can be written to and is not the primary"
+		return "is writable and is not the primary"
 	case i.IsErrant:
-		return "is errant: it has " + abbreviateSet(i.Errant) + " and nobody else; " + adviseReclone(i)
+		return "is errant: only it has " + abbreviateSet(i.Errant) + "; " + adviseReclone(i)
 	case !i.Ahead.IsEmpty():
-		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + ", so that it will skip what the primary numbers so; " + adviseReclone(i)
+		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + " and will skip the transactions to which the primary gives these numbers; " + adviseReclone(i)
 	case i.SemiSync.Waiting > 0:
 		return "has clients that wait for replicas it no longer has"
 	case !isComparable(i):
@@ -196,13 +213,16 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case i.IsEmptyReplica:
 		return "is empty and not cloned yet"
 	case !i.MissingPurged.IsEmpty():
-		return "needs transactions that the primary has deleted; " + adviseReclone(i)
+		return "needs transactions that the primary has purged; " + adviseReclone(i)
 	case c.SQL == Stopped && c.SQLErrno != 0:
-		return fmt.Sprintf("stopped applying with error %d; SHOW REPLICA STATUS in it says more", c.SQLErrno)
+		return fmt.Sprintf("stopped applying with error %d; see SHOW REPLICA STATUS in it", c.SQLErrno)
 	case i.HasWrongSource, i.HasWrongSemiSync:
 		return "does not follow the primary yet"
+	case c.IO != Running && slices.Contains([]int{errExpired, errMustChange}, c.IOErrno):
+		return fmt.Sprintf("is refused by the primary with MySQL error %d, because the password of the replication account has expired; the primary's server "+
+			"renews the account when it starts: delete the primary's pod", c.IOErrno)
 	case c.IO != Running && c.IOErrno != 0:
-		return fmt.Sprintf("does not receive from the primary, with error %d; SHOW REPLICA STATUS in it says more", c.IOErrno)
+		return fmt.Sprintf("does not receive from the primary, with error %d; see SHOW REPLICA STATUS in it", c.IOErrno)
 	case c.IO != Running || !i.Acknowledges:
 		return "does not receive from the primary"
 	case c.SQL == Stopped:
@@ -210,27 +230,30 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case i.IsStalled:
 		return "is connected to the primary and receives nothing; its volume may be full"
 	case lagsTooFar(i):
-		return "is further behind than spec.maxDelaySeconds allows, and clients do not find it"
+		return "lags further behind than spec.maxDelaySeconds allows and is hidden from clients"
 	default:
 		return ""
 	}
 }
 
-// adviseReclone says how an instance becomes a copy of the primary, or that it will.
+// Numbers of MySQL's errors for an account whose password has expired, at a login and at a statement.
+const errExpired, errMustChange = 1862, 1820
+
+// adviseReclone describes how to re-clone an instance, or that it will be re-cloned.
 func adviseReclone(i *instanceFacts) string {
 	if i.Pod.Reclone || i.cluster.ReclonesErrant && i.IsErrant {
-		return "it is cloned anew once the primary is in service and has enough other replicas"
+		return "it is re-cloned once the primary is in service and has enough other replicas"
 	}
-	return fmt.Sprintf("have it cloned anew by kubectl moco reclone NAME --index %d", i.Index)
+	return fmt.Sprintf("re-clone it with kubectl moco reclone NAME --index %d", i.Index)
 }
 
 // maxShownSet is the length of a set in a message.
 const maxShownSet = 200
 
-// abbreviateSet prints a set for people; of a long one only how many transactions it has.
+// abbreviateSet formats a set for a message. Of a long set it gives only the number of transactions.
 func abbreviateSet(s gtid.Set) string {
 	if s.IsEmpty() {
-		return "transactions of its own" // They were judged at an earlier look, and the primary does not answer now.
+		return "transactions of its own" // They were compared in an earlier pass, and the primary does not answer now.
 	}
 	if text := s.String(); len(text) <= maxShownSet {
 		return text
@@ -258,14 +281,23 @@ func available(d *derivedFacts, plan Plan) decision.Condition {
 		return unknownWhileStopped(d)
 	case d.state == StateHealthy || d.state == StateDegraded:
 		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service", p.Index))
-	// One miss is no failure yet, and a condition that is False would be taken for one by alerts.
+	// One miss is not a failure yet, and alerts would treat a False condition as one.
 	case d.hasPrimary() && !p.Reachable && d.primaryIsHeard && !d.primaryIsDown && d.state == StateIncomplete:
-		return decision.Unknown(ReasonPrimaryUnanswered, fmt.Sprintf("The primary, instance %d, does not answer the manager, and its replicas receive from it", p.Index))
+		return decision.Unknown(ReasonPrimaryUnanswered,
+			fmt.Sprintf("The primary, instance %d, does not answer the manager, but its replicas receive from it", p.Index)+whyUnanswered(p))
 	case d.hasPrimary() && !p.Reachable && !d.primaryIsDown && d.state == StateIncomplete:
-		return decision.Unknown(ReasonPrimaryUnanswered, fmt.Sprintf("The primary, instance %d, did not answer", p.Index))
+		return decision.Unknown(ReasonPrimaryUnanswered, fmt.Sprintf("The primary, instance %d, did not answer", p.Index)+whyUnanswered(p))
 	default:
 		return decision.False(string(d.state), describeProblems(d))
 	}
+}
+
+// whyUnanswered is empty if the reason is not known.
+func whyUnanswered(p *instanceFacts) string {
+	if len(p.ExpiredAccounts) == 0 {
+		return ""
+	}
+	return "; it " + describeExpiredAccounts(p)
 }
 
 func healthy(d *derivedFacts, plan Plan) decision.Condition {
@@ -273,7 +305,8 @@ func healthy(d *derivedFacts, plan Plan) decision.Condition {
 	case plan.Stop != nil:
 		return unknownWhileStopped(d)
 	case d.state == StateHealthy && len(d.instances) == 1:
-		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service; it has no replica", d.primary.Index)+describeFollowing(d))
+		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service; it has no replica",
+			d.primary.Index)+describeFollowing(d))
 	case d.state == StateHealthy:
 		return decision.True(string(d.state), fmt.Sprintf("Every replica follows the primary, instance %d", d.primary.Index)+describeFollowing(d))
 	default:
@@ -281,27 +314,29 @@ func healthy(d *derivedFacts, plan Plan) decision.Condition {
 	}
 }
 
-// unknownWhileStopped promises nothing, since the cluster is not looked after while clustering is stopped.
+// unknownWhileStopped claims neither True nor False, because the cluster is not supervised while clustering is
+// stopped.
 func unknownWhileStopped(d *derivedFacts) decision.Condition {
-	return decision.Unknown(ReasonStopped, fmt.Sprintf("Clustering is stopped; what is seen looks %s", d.state))
+	return decision.Unknown(ReasonStopped, fmt.Sprintf("Clustering is stopped; the observed state is %s", d.state))
 }
 
 func clusteringActive(d *derivedFacts, plan Plan) decision.Condition {
 	switch {
 	case plan.StartRefused:
-		return decision.False(ReasonStartRefused, "Clustering stays stopped, since a start would do harm: "+joinFindings(listRefusals(d)))
+		return decision.False(ReasonStartRefused,
+			"Clustering stays stopped, because a start would do harm: "+joinFindings(listRefusals(d)))
 	case plan.Stop != nil && plan.Stop.Unfinished != "":
-		return decision.False(ReasonInactive, "Clustering is stopped, and not all could be finished: "+plan.Stop.Unfinished)
+		return decision.False(ReasonInactive, "Clustering is stopped with unfinished work: "+plan.Stop.Unfinished)
 	case plan.Stop != nil:
 		return decision.False(ReasonInactive, "Clustering is stopped")
 	case d.StopAsked:
-		return decision.True(ReasonQuiescing, "Clustering is asked to stop and finishes: "+joinFindings(listUnfinished(d)))
+		return decision.True(ReasonQuiescing, "Clustering is about to stop and finishes first: "+joinFindings(listUnfinished(d)))
 	default:
 		return decision.True(ReasonActive, "Clustering is active")
 	}
 }
 
-// describeProblems says everything that is wrong, in the order of the instances.
+// describeProblems describes every problem, in the order of the instances.
 func describeProblems(d *derivedFacts) string {
 	var found []string
 	if d.primaryFailed {

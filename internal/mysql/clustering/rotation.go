@@ -9,14 +9,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// A rotation gives every account a second password, lets everybody use it, and ends the first one when somebody asks for it.
-// Every step may be repeated, and what was done is seen in the Secret and in the servers. It waits for a healthy cluster.
+// A rotation gives every account a second password, distributes it, and discards the first one on request. Every step
+// may be repeated, and its result is observed in the Secret and in the servers. A rotation waits for a healthy
+// cluster.
 
-// fileDelay is how long the kubelet may take to bring a Secret's files to a Pod.
+// fileDelay is how long the kubelet may take to update the files of a Secret in a Pod.
 const fileDelay = 3 * time.Minute
 
 func mayRotate(d *derivedFacts) bool {
-	return (d.Rotation.Asked || d.Rotation.DiscardAsked) && d.state == StateHealthy && !d.StopAsked && d.primary.MayActNow && d.primary.IsWritable
+	return (d.Rotation.Asked || d.Rotation.DiscardAsked) && d.state == StateHealthy && !d.StopAsked &&
+		d.primary.MayActNow && d.primary.IsWritable
 }
 
 func needsNextPasswords(d *derivedFacts) bool {
@@ -35,7 +37,7 @@ func areReplicasBehindRotation(d *derivedFacts) bool {
 	return isPromoting(d) && d.any(func(i *instanceFacts) bool { return i.Rotation != d.Rotation.ID })
 }
 
-// hasOldChannelPassword reports whether a replica could not come back once the old passwords end.
+// hasOldChannelPassword reports whether a replica could not reconnect once the old passwords are discarded.
 func hasOldChannelPassword(i *instanceFacts) bool {
 	return mayRotate(i.cluster) && i.cluster.Rotation.ID != "" && i.MayActNow && i.FollowsPrimary && i.Channel.HasOldPassword
 }
@@ -56,12 +58,13 @@ func mayDiscardPasswords(d *derivedFacts) bool {
 
 func isRotationDone(d *derivedFacts) bool { return mayRotate(d) && !isDiscarding(d) }
 
-// promotePasswords tells of the rotation. Its end looks like a second one that is asked for before the old passwords are discarded, and
-// that one changes nothing.
+// promotePasswords emits the event of the rotation. The end of a rotation emits none, because it looks like a second
+// request before the old passwords are discarded, which changes nothing.
 func promotePasswords(_ *derivedFacts, primary *instanceFacts) Plan {
 	return Plan{
-		Do: PromotePasswords{}, Why: fmt.Sprintf("instance %d is the primary; its new passwords are written down", primary.Index),
-		Events: []decision.Event{normalEvent(EventPasswordsRotated, "The accounts have new passwords; the old ones are valid too until they are discarded")},
+		Do: PromotePasswords{}, Why: fmt.Sprintf("instance %d is the primary; its new passwords replace the old ones in the Secret", primary.Index),
+		Events: []decision.Event{normalEvent(EventPasswordsRotated,
+			"The accounts have new passwords; the old ones stay valid until they are discarded")},
 	}
 }
 
@@ -72,5 +75,5 @@ func endRotation(d *derivedFacts, _ *instanceFacts) Plan {
 			Events: []decision.Event{normalEvent(EventPasswordsDiscarded, "Only the newest passwords of the accounts are valid")},
 		}
 	}
-	return Plan{Do: EndRotation{}, Why: "every account has a new password beside the old one, which has to end before there can be another"}
+	return Plan{Do: EndRotation{}, Why: "every account has a new password and an old one, which has to be discarded before the next rotation"}
 }

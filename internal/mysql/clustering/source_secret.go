@@ -10,16 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// OutsideSource is a server outside that the primary is cloned from and follows, as the Secret of spec.replicationSourceSecretName names it.
+// OutsideSource is the external server that the primary is cloned from and follows, as described by the Secret of
+// spec.replicationSourceSecretName.
 type OutsideSource struct {
 	Host           string
 	Port           int
 	User, Password string
-	// AfterClone is run once in the copy, by the account that can change everything.
+	// AfterClone is SQL that is run once in the copy, by the administrative account.
 	AfterClone string
 }
 
-// sourceKey is a key of the Secret with its maximum. MySQL's own are those of CHANGE REPLICATION SOURCE.
+// sourceKey is a key of the Secret with the maximum length of its value. The limits are those of CHANGE REPLICATION
+// SOURCE.
 type sourceKey struct {
 	name          string
 	characters    int
@@ -28,7 +30,7 @@ type sourceKey struct {
 	fieldOf       func(*OutsideSource) *string
 }
 
-// maxSourceSecret is above what all keys may have together.
+// maxSourceSecret is more than all keys together may have.
 const maxSourceSecret = 128 << 10
 
 func sourceKeys() []sourceKey {
@@ -36,13 +38,16 @@ func sourceKeys() []sourceKey {
 		{name: "HOST", characters: 255, fieldOf: func(s *OutsideSource) *string { return &s.Host }},
 		{name: "USER", characters: 96, fieldOf: func(s *OutsideSource) *string { return &s.User }},
 		{name: "PASSWORD", characters: 32, fieldOf: func(s *OutsideSource) *string { return &s.Password }},
-		{name: "INIT_AFTER_CLONE_SQL", characters: 64 << 10, isOptional: true, mayBreakLines: true, fieldOf: func(s *OutsideSource) *string { return &s.AfterClone }},
+		{
+			name: "INIT_AFTER_CLONE_SQL", characters: 64 << 10, isOptional: true, mayBreakLines: true,
+			fieldOf: func(s *OutsideSource) *string { return &s.AfterClone },
+		},
 	}
 }
 
-// ParseOutsideSource reads the Secret. The problems name keys and limits and never what is in the Secret, because they are shown to
-// whoever may read the cluster; they are sorted, and there is a source only without any. INIT_USER and INIT_PASSWORD are not read: the
-// Pod makes the accounts in a copy without logging in.
+// ParseOutsideSource reads the Secret. The problems contain keys and limits and never values, because every reader of
+// the cluster sees them. They are sorted. The source is valid only if there are none. INIT_USER and INIT_PASSWORD are
+// not read: the Pod creates the accounts of a copy without logging in.
 func ParseOutsideSource(data map[string][]byte) (OutsideSource, []string) {
 	size := 0
 	for key, value := range data {

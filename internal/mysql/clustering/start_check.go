@@ -4,26 +4,26 @@ package clustering
 
 import "fmt"
 
-// FindingSeverity says whether a finding speaks against a start of clustering.
+// FindingSeverity is the severity of a finding: whether it prevents a start of clustering.
 type FindingSeverity string
 
-// The severities: a start after Refuse leaves instances cut off, loses transactions or changes the primary.
+// The severities. A start despite a Refuse leaves instances cut off, loses transactions or changes the primary.
 const (
 	Warn   FindingSeverity = "warn"
 	Refuse FindingSeverity = "refuse"
 )
 
-// Finding is what a start of clustering would meet.
+// Finding is a problem that a start of clustering would meet.
 type Finding struct {
 	Severity FindingSeverity
-	// Message says what was found and what a start does about it, Remedy what to do before.
+	// Message describes the problem and what a start does about it, Remedy what to do first.
 	Message, Remedy string
-	// IsHarmless says that a start loses nothing by it. The plugin asks the person who starts all the same; a stop that ends
-	// in a way that asks nobody ends, so that the cluster is not left without a primary.
+	// IsHarmless means that a start loses nothing because of it. The plugin asks the user all the same. A stop that
+	// ends by its time, with no user to ask, ends despite it, so that the cluster is not left without a primary.
 	IsHarmless bool
 }
 
-// findStartRisks returns what a start would meet, the reasons to refuse first.
+// findStartRisks returns the problems that a start would meet, the reasons to refuse it first.
 func findStartRisks(d *derivedFacts) []Finding {
 	if d.Offline {
 		return nil
@@ -45,7 +45,7 @@ func findStartRisks(d *derivedFacts) []Finding {
 	return sorted
 }
 
-// listRefusals says what keeps clustering stopped, and what to do about it.
+// listRefusals lists the findings that keep clustering stopped, each with its remedy.
 func listRefusals(d *derivedFacts) []string {
 	var list []string
 	for _, f := range findStartRisks(d) {
@@ -60,7 +60,10 @@ func checkPrimary(d *derivedFacts) []Finding {
 	p := d.primary
 	switch {
 	case !d.hasPrimary():
-		return []Finding{{Severity: Warn, Message: "the status names no primary; a start chooses one", Remedy: "none needed if the cluster is new"}}
+		return []Finding{{
+			Severity: Warn, Message: "the status names no primary; a start chooses one",
+			Remedy: "none needed if the cluster is new",
+		}}
 	case d.primaryLostData:
 		return []Finding{{
 			Severity: Refuse, Message: fmt.Sprintf("instance %d, the primary, lacks transactions that replicas have; a start fails over", p.Index),
@@ -83,7 +86,8 @@ func checkPrimary(d *derivedFacts) []Finding {
 
 func checkReplica(i *instanceFacts) []Finding {
 	if !i.Reachable {
-		return []Finding{{Severity: Warn, Message: fmt.Sprintf("instance %d does not answer and could not be checked", i.Index), Remedy: "bring it back first"}}
+		return []Finding{{Severity: Warn, Message: fmt.Sprintf("instance %d does not answer and could not be checked",
+			i.Index), Remedy: "bring it back first"}}
 	}
 	var found []Finding
 	add := func(severity FindingSeverity, what, remedy string) {
@@ -91,30 +95,32 @@ func checkReplica(i *instanceFacts) []Finding {
 	}
 	const alignOrReplace = "execute them on the primary as empty transactions if their rows agree, or delete the volume claim and pod of the instance"
 	if i.IsWritable {
-		add(Refuse, "can be written to beside the primary; a start makes it read-only", "SET GLOBAL super_read_only=1 in it")
+		add(Refuse, "is writable in addition to the primary; a start makes it read-only",
+			"SET GLOBAL super_read_only=1 in it")
 	}
 	switch isIsolated := i.Channel.IO == Stopped && i.Pod.Role == RoleNone; {
 	case i.Errant.IsEmpty():
-	case isIsolated: // A start changes nothing for it.
+	case isIsolated: // A start does not change its state.
 		add(Warn, "has "+abbreviateSet(i.Errant)+", which the primary lacks; it is isolated already", alignOrReplace)
 	default:
 		add(Refuse, "has "+abbreviateSet(i.Errant)+", which the primary lacks; a start isolates it", alignOrReplace)
 	}
-	// A primary that lost data lacks these numbers itself, which is a finding of its own.
+	// A primary that lost data lacks these numbers too, which is another finding.
 	if !i.Ahead.IsEmpty() && !i.cluster.primaryLostData {
-		add(Refuse, "has "+abbreviateSet(i.Ahead)+", which the primary has yet to number so; it will skip what the primary writes then", alignOrReplace)
+		add(Refuse, "has "+abbreviateSet(i.Ahead)+"; the primary will give these numbers to other transactions, which this instance will skip", alignOrReplace)
 	}
 	switch c := i.Channel; {
 	case isComparable(i) && i.IsEmptyReplica:
 		add(Warn, "is empty; a start makes it a copy of the primary", "none needed")
 	case isComparable(i) && !i.MissingPurged.IsEmpty():
-		add(Refuse, "lacks "+abbreviateSet(i.MissingPurged)+", which the primary has deleted; it cannot follow, and a start leaves it so",
-			"delete its volume claim and pod to have it cloned anew, or start with force without it")
+		add(Refuse, "lacks "+abbreviateSet(i.MissingPurged)+", which the primary has purged; it cannot follow, and a start does not change that",
+			"delete its volume claim and pod to re-clone it, or start with force without it")
 		found[len(found)-1].IsHarmless = true
 	case c.Present && c.SQL == Stopped && c.SQLErrno != 0:
-		add(Warn, fmt.Sprintf("stopped applying with error %d; a start leaves it so", c.SQLErrno), "mend what SHOW REPLICA STATUS in it names, and START REPLICA")
+		add(Warn, fmt.Sprintf("stopped applying with error %d; a start does not change that", c.SQLErrno),
+			"fix the error that SHOW REPLICA STATUS in it shows, then run START REPLICA")
 	case canStartSQLThread(i):
-		add(Warn, "has its SQL thread stopped; a start lets it go on", "none needed if it may apply what it received")
+		add(Warn, "has its SQL thread stopped; a start starts it", "none needed if it may apply what it received")
 	}
 	return found
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// A stop lets what is under way reach a point at which everything may be left alone: it begins no switchover, no fence
-// and no copy, takes back what is only prepared, and finishes what was written down. That point is written down too.
+// A stop lets operations in progress reach a point at which everything may be left alone. It begins no switchover,
+// fence or copy, takes back prepared operations, and finishes recorded ones. Reaching that point is recorded too.
 
 func isStopped(d *derivedFacts) bool { return d.StopAsked && d.Stop != nil }
 
-// isStopWithdrawn reports whether a stop is not wanted any more, while its record is still there.
+// isStopWithdrawn reports whether the request to stop is gone while the record of the stop is still there.
 func isStopWithdrawn(d *derivedFacts) bool { return !d.StopAsked && d.Stop != nil }
 
-// isStopReached reports whether nothing is left to finish, or that it takes too long.
+// isStopReached reports whether nothing is left to finish, or the stop takes too long.
 func isStopReached(d *derivedFacts) bool {
 	since := d.History.StopAskedSince
 	isOverdue := !since.IsZero() && d.Now.Sub(since) >= stopTimeout
@@ -25,7 +25,7 @@ func isStopReached(d *derivedFacts) bool {
 
 func isStopAsked(d *derivedFacts) bool { return d.StopAsked }
 
-// listUnfinished says what must not be left alone.
+// listUnfinished describes the work that must not be left alone.
 func listUnfinished(d *derivedFacts) []string {
 	if d.Offline || !d.hasPrimary() {
 		return nil
@@ -64,13 +64,13 @@ func listUnfinishedOfPrimary(d *derivedFacts) []string {
 	case !p.Reachable:
 		return list("does not answer")
 	case d.primaryLostData:
-		return list("lacks what its replicas have")
+		return list("lacks transactions that its replicas have")
 	case p.Clone == Cloning:
 		return list("is being cloned")
 	case p.Pending:
 		return list("still runs a statement")
 	case d.Source.isOutstanding(), d.Restore.isOutstanding(), d.primaryMayHaveLostData:
-		return nil // It stays read-only without a stop too.
+		return nil // The primary would stay read-only without a stop too.
 	case !d.primaryIsConfigured:
 		return list("is not configured")
 	case (p.ReadOnly || p.SuperReadOnly) && !d.staysReadOnly():
@@ -86,7 +86,7 @@ func hasStopEnded(d *derivedFacts) bool {
 	return isStopWithdrawn(d) || d.Stop != nil && d.IsStopOverdue && !d.IsOtherStopOverdue
 }
 
-// isStartRefused reports whether a start would do harm, of which the person who stopped has to know first.
+// isStartRefused reports whether a start would do harm that the requester of the stop has to know about first.
 func isStartRefused(d *derivedFacts) bool {
 	return hasStopEnded(d) && !d.StartForced && len(listRefusals(d)) > 0
 }
@@ -103,11 +103,11 @@ func refuseStart(d *derivedFacts, _ *instanceFacts) Plan {
 }
 
 func removeLeftovers(*derivedFacts, *instanceFacts) Plan {
-	return Plan{Do: RemoveLeftovers{}, Why: "nothing is stopped, and annotations of a stop are left"}
+	return Plan{Do: RemoveLeftovers{}, Why: "nothing is stopped, but annotations of a stop are left"}
 }
 
 func endStop(*derivedFacts, *instanceFacts) Plan {
-	return Plan{Do: EndStop{}, Why: "the time of the stop is over"}
+	return Plan{Do: EndStop{}, Why: "the end time of the stop has passed"}
 }
 
 func stayStopped(d *derivedFacts, _ *instanceFacts) Plan {
@@ -126,7 +126,7 @@ func recordStop(d *derivedFacts, _ *instanceFacts) Plan {
 	plan := Plan{Stop: &StopRecord{Since: d.Now, Unfinished: unfinished}, Why: "the stop of clustering is reached", After: stoppedInterval}
 	plan.Events = []decision.Event{normalEvent(EventStopped, "Clustering is stopped")}
 	if unfinished != "" {
-		plan.Events = []decision.Event{warningEvent(EventStopped, "Clustering is stopped, and not all could be finished: "+unfinished)}
+		plan.Events = []decision.Event{warningEvent(EventStopped, "Clustering is stopped with unfinished work: "+unfinished)}
 	}
 	return plan
 }

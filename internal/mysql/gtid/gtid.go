@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gtid calculates with MySQL's sets of global transaction identifiers, as the server prints them.
+// Package gtid implements MySQL's sets of global transaction identifiers, in the server's text format.
 package gtid
 
 import (
@@ -11,29 +11,30 @@ import (
 	"strings"
 )
 
-// Set is a set of transactions. The zero value is empty; a Set is never changed once it is made.
+// Set is a set of transactions. The zero value is empty. A Set is immutable.
 type Set struct {
-	// bySource are sorted by source, and none is empty.
+	// bySource is sorted by source, and no element is empty.
 	bySource []sourceIntervals
 }
 
-// sourceTag is who numbers transactions: a server, and since MySQL 8.3 optionally a tag of its own.
+// sourceTag identifies the source of transaction numbers: a server, and since MySQL 8.3 optionally a tag of the
+// server.
 type sourceTag struct{ uuid, tag string }
 
-// sourceIntervals is what a set holds of one source: intervals that are sorted and neither overlap nor touch.
+// sourceIntervals is the part of a set with one source: intervals that are sorted and neither overlap nor touch.
 type sourceIntervals struct {
 	sourceTag
 	intervals []transactionInterval
 }
 
-// transactionInterval is first to last, both included.
+// transactionInterval is the interval from first to last, both included.
 type transactionInterval struct{ first, last int64 }
 
-// String prints the set as the server does, without line breaks.
+// String formats the set as the server does, without line breaks.
 func (s Set) String() string {
 	var b strings.Builder
 	for at, r := range s.bySource {
-		if at == 0 || s.bySource[at-1].uuid != r.uuid { // The tags of one server follow its UUID, which stands once.
+		if at == 0 || s.bySource[at-1].uuid != r.uuid { // The tags of one server follow its UUID, which is written once.
 			if at > 0 {
 				b.WriteByte(',')
 			}
@@ -65,10 +66,10 @@ func (s *Set) UnmarshalText(text []byte) error {
 	return err
 }
 
-// IsEmpty says whether the set holds no transaction.
+// IsEmpty reports whether the set has no transaction.
 func (s Set) IsEmpty() bool { return len(s.bySource) == 0 }
 
-// Count is the number of transactions.
+// Count returns the number of transactions.
 func (s Set) Count() int64 {
 	var n int64
 	for _, r := range s.bySource {
@@ -79,14 +80,14 @@ func (s Set) Count() int64 {
 	return n
 }
 
-// Equal says whether both sets hold the same transactions.
+// Equal reports whether both sets have the same transactions.
 func (s Set) Equal(other Set) bool {
 	return slices.EqualFunc(s.bySource, other.bySource, func(a, b sourceIntervals) bool {
 		return a.sourceTag == b.sourceTag && slices.Equal(a.intervals, b.intervals)
 	})
 }
 
-// Contains says whether every transaction of other is in s.
+// Contains reports whether every transaction of other is in s.
 func (s Set) Contains(other Set) bool {
 	at := 0
 	for _, want := range other.bySource {
@@ -100,7 +101,7 @@ func (s Set) Contains(other Set) bool {
 	return true
 }
 
-// Union is what is in s, in other or in both.
+// Union returns the transactions that are in s, in other or in both.
 func (s Set) Union(other Set) Set {
 	switch {
 	case s.IsEmpty():
@@ -124,7 +125,7 @@ func (s Set) Union(other Set) Set {
 	return Set{append(append(merged, a...), b...)}
 }
 
-// Subtract is what is in s and not in other.
+// Subtract returns the transactions that are in s and not in other.
 func (s Set) Subtract(other Set) Set {
 	var left []sourceIntervals
 	at := 0
@@ -142,12 +143,12 @@ func (s Set) Subtract(other Set) Set {
 	return Set{left}
 }
 
-// NumberedBy is the part of the set that one server numbered, whatever the tag.
+// NumberedBy returns the transactions that one server numbered, whatever the tag.
 func (s Set) NumberedBy(uuid string) Set {
 	return s.filterSources(func(r sourceIntervals) bool { return r.uuid == strings.ToLower(uuid) })
 }
 
-// NotNumberedBy is the part of the set that other servers numbered.
+// NotNumberedBy returns the transactions that other servers numbered.
 func (s Set) NotNumberedBy(uuid string) Set {
 	return s.filterSources(func(r sourceIntervals) bool { return r.uuid != strings.ToLower(uuid) })
 }
@@ -169,12 +170,12 @@ func (s sourceTag) compare(other sourceTag) int {
 	return strings.Compare(s.tag, other.tag)
 }
 
-// The arithmetic of sorted intervals that neither overlap nor touch.
+// The functions below compute with sorted intervals that neither overlap nor touch.
 
 // normalizeIntervals sorts intervals and joins those that overlap or touch.
 func normalizeIntervals(list []transactionInterval) []transactionInterval {
 	slices.SortFunc(list, func(a, b transactionInterval) int { return cmp.Compare(a.first, b.first) })
-	out := list[:0] // It is never longer than what was read of list.
+	out := list[:0] // The result never overtakes the loop over list, so that they can share memory.
 	for _, i := range list {
 		if last := len(out) - 1; last >= 0 && i.first <= out[last].last+1 {
 			out[last].last = max(out[last].last, i.last)
@@ -210,7 +211,7 @@ func subtractIntervals(a, b []transactionInterval) []transactionInterval {
 		for at < len(b) && b[at].last < i.first {
 			at++
 		}
-		// at stays: the last interval of b may reach into the next one of a.
+		// at does not advance, because the last interval of b may reach into the next one of a.
 		for k := at; k < len(b) && b[k].first <= i.last && i.first <= i.last; k++ {
 			if b[k].first > i.first {
 				left = append(left, transactionInterval{i.first, b[k].first - 1})
@@ -227,7 +228,7 @@ func subtractIntervals(a, b []transactionInterval) []transactionInterval {
 const (
 	uuidLength = 36
 	maxTag     = 32
-	// maxNumber is the server's last number.
+	// maxNumber is the largest number that the server assigns.
 	maxNumber = 1<<63 - 2
 )
 
@@ -255,7 +256,7 @@ func Parse(text string) (Set, error) {
 	return s, nil
 }
 
-// parsePart reads what stands between two commas: a UUID, then intervals, some of them behind tags.
+// parsePart parses the text between two commas: a UUID, then intervals, some of them after tags.
 func parsePart(part string, found map[sourceTag][]transactionInterval) error {
 	fields := strings.Split(part, ":")
 	for i, f := range fields {
@@ -268,7 +269,7 @@ func parsePart(part string, found map[sourceTag][]transactionInterval) error {
 	for _, f := range fields[1:] {
 		if isTag(f) {
 			if from.tag != "" && !used {
-				return fmt.Errorf("expected an interval behind the tag %q, found %q", from.tag, f)
+				return fmt.Errorf("expected an interval after the tag %q, found %q", from.tag, f)
 			}
 			from.tag, used = f, false
 			continue
@@ -280,7 +281,7 @@ func parsePart(part string, found map[sourceTag][]transactionInterval) error {
 		found[from], used = append(found[from], i), true
 	}
 	if !used {
-		return fmt.Errorf("expected an interval behind the tag %q, found nothing", from.tag)
+		return fmt.Errorf("expected an interval after the tag %q, found nothing", from.tag)
 	}
 	return nil
 }

@@ -27,20 +27,20 @@ func parsed(t *testing.T, text string) Set {
 
 func TestParse(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"nothing is the empty set":          {"", ""},
-		"blanks and commas are nothing":     {" ,\n, ", ""},
-		"one transaction":                   {first + ":5", first + ":5"},
-		"a range of one is a number":        {first + ":5-5", first + ":5"},
-		"intervals that touch become one":   {first + ":4-6:1-3:8", first + ":1-6:8"},
-		"intervals that overlap become one": {first + ":1-5:2-3:4-9", first + ":1-9"},
-		"servers are sorted":                {second + ":1," + first + ":1", first + ":1," + second + ":1"},
-		"a server that is named twice":      {first + ":1," + first + ":3", first + ":1:3"},
-		"the server's line breaks":          {first + ":1-2,\n" + second + ":1", first + ":1-2," + second + ":1"},
-		"spaces and capitals":               {" " + strings.ToUpper(second) + " : 1 - 2 : 4 ", second + ":1-2:4"},
-		"a tag":                             {first + ":tag:1-5", first + ":tag:1-5"},
-		"tags come after what has none":     {first + ":b:1:a:2-3:9," + first + ":7", first + ":7:a:2-3:9:b:1"},
-		"tags are of either case":           {first + ":_Tag1:1", first + ":_tag1:1"},
-		"the server's last number":          {first + ":1-9223372036854775806", first + ":1-9223372036854775806"},
+		"an empty text is the empty set":      {"", ""},
+		"blanks and commas are the empty set": {" ,\n, ", ""},
+		"one transaction":                     {first + ":5", first + ":5"},
+		"a range of one is a number":          {first + ":5-5", first + ":5"},
+		"intervals that touch become one":     {first + ":4-6:1-3:8", first + ":1-6:8"},
+		"intervals that overlap become one":   {first + ":1-5:2-3:4-9", first + ":1-9"},
+		"servers are sorted":                  {second + ":1," + first + ":1", first + ":1," + second + ":1"},
+		"a server that occurs twice":          {first + ":1," + first + ":3", first + ":1:3"},
+		"the server's line breaks":            {first + ":1-2,\n" + second + ":1", first + ":1-2," + second + ":1"},
+		"spaces and capitals":                 {" " + strings.ToUpper(second) + " : 1 - 2 : 4 ", second + ":1-2:4"},
+		"a tag":                               {first + ":tag:1-5", first + ":tag:1-5"},
+		"tags come after untagged intervals":  {first + ":b:1:a:2-3:9," + first + ":7", first + ":7:a:2-3:9:b:1"},
+		"tags are of either case":             {first + ":_Tag1:1", first + ":_tag1:1"},
+		"the server's last number":            {first + ":1-9223372036854775806", first + ":1-9223372036854775806"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := parsed(t, c.in).String(); got != c.want {
@@ -86,8 +86,8 @@ func TestArithmetic(t *testing.T) {
 		a, b string
 		want result
 	}{
-		"with nothing":         {first + ":1-3", "", result{first + ":1-3", first + ":1-3", "", true}},
-		"with itself":          {first + ":1-3", first + ":1-3", result{first + ":1-3", "", "", true}},
+		"an empty set":         {first + ":1-3", "", result{first + ":1-3", first + ":1-3", "", true}},
+		"the same set":         {first + ":1-3", first + ":1-3", result{first + ":1-3", "", "", true}},
 		"a hole is filled":     {first + ":1-3:5", first + ":4", result{first + ":1-5", first + ":1-3:5", first + ":4", false}},
 		"a hole is cut":        {first + ":1-9", first + ":4-5", result{first + ":1-9", first + ":1-3:6-9", "", true}},
 		"holes are cut":        {first + ":1-9", first + ":1:4-5:9", result{first + ":1-9", first + ":2-3:6-8", "", true}},
@@ -125,7 +125,7 @@ func TestPartsOfOneServer(t *testing.T) {
 	}
 }
 
-// numbers is the plain way: every transaction by itself.
+// numbers is a plain implementation: it holds every transaction separately.
 type numbers map[string]bool
 
 func listed(s Set) numbers {
@@ -140,7 +140,7 @@ func listed(s Set) numbers {
 	return all
 }
 
-// small makes a set of low numbers out of bytes: which source, where from, how long.
+// small makes a set of low numbers out of bytes: the source, the first number and the length of each interval.
 func small(data []byte) Set {
 	var parts []string
 	for ; len(data) >= 3; data = data[3:] {
@@ -200,7 +200,7 @@ func FuzzArithmetic(f *testing.F) {
 	})
 }
 
-// What the server would never print must not be half understood either.
+// Text that the server would never print must not be parsed in part either.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"", first + ":1-5:tag:7", first + ":1,\n" + second + ":2", "x", first + ":tag:", first + ":9223372036854775806"} {
 		f.Add(seed)

@@ -13,10 +13,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 )
 
-// usersFile has the statements that a new instance runs, takeOverFile those of a copy of another server.
+// usersFile has the statements that a new instance runs, and takeOverFile those that a copy of another server runs.
 const usersFile, takeOverFile = "users.sql", "take-over.sql"
 
-// buildClientSecret has a file for the program mysql for each account, usersFile and takeOverFile.
+// buildClientSecret builds a Secret with usersFile, takeOverFile and an option file of the mysql client for each
+// account.
 func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte) *unstructured.Unstructured {
 	files := map[string]any{
 		usersFile:    base64.StdEncoding.EncodeToString([]byte(buildUsersSQL(passwords))),
@@ -24,7 +25,7 @@ func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte)
 	}
 	for _, a := range accounts.ListAccounts() {
 		text := fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", a.Name, accounts.EscapePassword(passwords[a.PasswordKey]))
-		if accounts.NeedsTLS(a.Name) { // Else the program does without on a socket.
+		if accounts.NeedsTLS(a.Name) { // Without the option, the client does not use TLS on a socket.
 			text += "ssl-mode=REQUIRED\n"
 		}
 		files[accounts.ClientFileOf(a.Name)] = base64.StdEncoding.EncodeToString([]byte(text))
@@ -32,9 +33,9 @@ func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte)
 	return newObject(c, "v1", "Secret", c.ClientSecretName(), map[string]any{"type": "Opaque", "data": files})
 }
 
-// buildUsersSQL creates the accounts, one statement a line, as --init-file demands.
+// buildUsersSQL creates the accounts, one statement per line, as --init-file demands.
 func buildUsersSQL(passwords map[string][]byte) string {
-	// After --initialize-insecure this user has no password.
+	// --initialize-insecure creates this user without a password.
 	return joinStatements(append(accounts.BuildStatements(passwords, true), "DROP USER 'root'@'localhost'"))
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provisioning decides which objects a MySQLCluster consists of, which of them have to be written, and when one of
-// its Pods may be replaced. It is pure.
+// Package provisioning decides which objects a MySQLCluster has, which of them must be written, and when its Pods
+// may be replaced. It is pure.
 package provisioning
 
 import (
@@ -11,66 +11,67 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// Observed is what a decision about the objects of a cluster looks at.
+// Observed holds the input of a decision about the objects of a cluster.
 type Observed struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// NeedsPasswords says that the cluster's Secret is missing or not complete. Nothing is built without it.
+	// NeedsPasswords is true if the cluster's Secret is missing or incomplete. Nothing is built without it.
 	NeedsPasswords bool
-	// NeedsCertificate says that Torpor's own certificate for the servers is missing or has to be renewed.
+	// NeedsCertificate is true if Torpor's own certificate for the servers is missing or must be renewed.
 	NeedsCertificate bool
-	// Desired are the objects that the cluster should have.
+	// Desired holds the objects that the cluster should have.
 	Desired DesiredObjects
-	// Objects are the desired objects in the order in which they are written, each with what is known of the live one.
+	// Objects holds the desired objects in the order in which they are written, each compared with the live one.
 	Objects []ObjectState
-	// ConfigMaps are the configurations that there are, and UsedConfigMaps the names of those that Pods were made with.
+	// ConfigMaps are the existing configurations, and UsedConfigMaps the names of those that Pods use.
 	ConfigMaps     []*unstructured.Unstructured
 	UsedConfigMaps []string
-	// StatefulSet is the one that there is; nil if there is none.
+	// StatefulSet is the live StatefulSet; nil if it does not exist.
 	StatefulSet *appsv1.StatefulSet
-	// Rollout is what the replacement of Pods depends on.
+	// Rollout holds the input of the decision about replacing Pods.
 	Rollout ObservedRollout
-	// MayEndStop says that reconciliation is stopped, that the time of the stop is over, and that the status says so.
+	// MayEndStop is true if reconciliation is stopped, the stop has expired, and the status has recorded that.
 	MayEndStop bool
-	// Problems are what only a user can mend, and Err what may mend itself.
+	// Problems are errors that only a user can fix, and Err is an error that a retry may fix.
 	Problems []string
 	Err      error
 }
 
-// ObjectState compares one desired object with the live one, without comparing the two: the API server fills in defaults
-// and writes quantities its own way, so that a live object never equals what was applied.
+// ObjectState compares a desired object with the live one by hashes. A direct comparison is impossible: the API
+// server adds defaults and normalizes quantities, so a live object never equals the applied one.
 type ObjectState struct {
 	Desired *unstructured.Unstructured
-	// AppliedHash is of what was applied last, ResultHash of what the API server made of it, and LiveHash of what is there
-	// now. The zero value is that of no object.
+	// AppliedHash is the hash of the object that was last applied, ResultHash of the API server's result, and LiveHash
+	// of the live object. The zero value means that there is no object.
 	AppliedHash, ResultHash, LiveHash ContentHash
 }
 
-// NeedsApply reports whether the object was never applied as it is desired, or was changed since.
+// NeedsApply reports whether the desired object was never applied, or the live one was changed since.
 func (s ObjectState) NeedsApply() bool {
 	return s.AppliedHash != HashContent(s.Desired) || s.LiveHash != s.ResultHash
 }
 
-// ChangeSet is the plan of a pass. Other features have one effect a pass; here one pass writes all objects that differ,
-// because most of them are of use only together. Only the first part that is not empty is carried out: the Secret, then the
-// objects to apply and the volumes that grow, then what to prune, then a step of the rollout.
+// ChangeSet is the plan of a pass. Other features have one effect per pass. Here one pass writes all objects that
+// differ, because most of them are useful only together. Only the first non-empty part is carried out: the Secret,
+// then the objects to apply and the volumes to grow, then the objects to prune, then a step of the rollout.
 type ChangeSet struct {
-	// EndsStop says that reconciliation goes on, because the time of its stop is over.
+	// EndsStop is true if reconciliation resumes because its stop has expired.
 	EndsStop bool
-	// CompletesPasswords says that the Secret gets what it lacks.
+	// CompletesPasswords is true if missing passwords are added to the Secret.
 	CompletesPasswords bool
-	// RenewsCertificate says that the servers get a certificate.
+	// RenewsCertificate is true if the servers get a new certificate.
 	RenewsCertificate bool
-	// Apply are all objects that differ, in the order in which they are written.
+	// Apply holds all objects that differ, in the order in which they are written.
 	Apply []*unstructured.Unstructured
-	// Grow are volumes that grow. After their claims the StatefulSet is deleted, without its Pods, and applied again by the next pass.
+	// Grow holds volumes that grow. When their claims have grown, the StatefulSet is deleted without its Pods, and the
+	// next pass applies it again.
 	Grow []VolumeGrowth
-	// Prune are the configurations that nothing uses any more.
+	// Prune holds the unused configurations.
 	Prune []*unstructured.Unstructured
-	// Rollout is the next step of the replacement of Pods.
+	// Rollout is the next step of replacing Pods.
 	Rollout RolloutPlan
-	// OverruledSettings are the user's settings that are not heeded, sorted.
+	// OverruledSettings are the user's settings that are ignored, sorted.
 	OverruledSettings []string
-	// Problems and Err are those of the observation. With any of them nothing is carried out.
+	// Problems and Err are those of the observation. If there is any, nothing is carried out.
 	Problems []string
 	Err      error
 }
@@ -80,7 +81,7 @@ func (s ChangeSet) IsNotEmpty() bool {
 	return s.Err == nil && len(s.Problems) == 0 && (s.EndsStop || s.CompletesPasswords || s.RenewsCertificate || s.changesObjects() || s.touchesPod())
 }
 
-// RollsOut reports whether the step of the rollout is what is carried out.
+// RollsOut reports whether the pass carries out the step of the rollout.
 func (s ChangeSet) RollsOut() bool {
 	return s.IsNotEmpty() && !s.EndsStop && !s.CompletesPasswords && !s.RenewsCertificate && !s.changesObjects()
 }
@@ -92,7 +93,7 @@ func (s ChangeSet) touchesPod() bool {
 	return !idle
 }
 
-// Decide says what a pass writes. A stop of reconciliation comes before everything else.
+// Decide returns the writes of a pass. A stop of reconciliation takes precedence over everything else.
 func Decide(seen Observed) ChangeSet {
 	if seen.Cluster.ReconciliationStopped() {
 		return ChangeSet{EndsStop: seen.MayEndStop, Rollout: RolloutPlan{Rule: "reconciliation is stopped", Action: Nothing{}}}
@@ -102,13 +103,13 @@ func Decide(seen Observed) ChangeSet {
 		OverruledSettings: seen.Desired.OverruledSettings, Problems: seen.Problems, Err: seen.Err,
 	}
 	if changes.Err != nil || len(changes.Problems) > 0 || changes.CompletesPasswords || changes.RenewsCertificate {
-		// Nothing is known of what is desired, so that nothing may be taken for superfluous either.
+		// The desired objects are unknown, so no object may be considered unused.
 		return changes
 	}
 	changes.Grow, _ = ListVolumeGrowth(seen.StatefulSet, seen.Desired.StatefulSet)
 	isReplaced := len(changes.Grow) > 0 || seen.StatefulSet != nil && !seen.StatefulSet.DeletionTimestamp.IsZero()
 	for _, object := range seen.Objects {
-		// A StatefulSet takes no other templates of claims; the one after it does.
+		// A StatefulSet's claim templates are immutable; the new StatefulSet gets them.
 		if object.NeedsApply() && (!isReplaced || object.Desired != seen.Desired.StatefulSet) {
 			changes.Apply = append(changes.Apply, object.Desired)
 		}
@@ -119,9 +120,10 @@ func Decide(seen Observed) ChangeSet {
 	return changes
 }
 
-// unusedConfigMaps are the older configurations that no Pod was made with.
+// unusedConfigMaps returns the older configurations that no Pod uses.
 func unusedConfigMaps(seen Observed) []*unstructured.Unstructured {
-	// Before the StatefulSet controller has seen the newest template it may still make a Pod with the configuration before.
+	// Until the StatefulSet controller has observed the newest template, it may create a Pod with the previous
+	// configuration.
 	if !seen.Rollout.RevisionKnown {
 		return nil
 	}

@@ -20,33 +20,34 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// BuildInput is what the objects of a cluster are made from.
+// BuildInput holds the input from which the objects of a cluster are built.
 type BuildInput struct {
 	Cluster *mocov1beta2.MySQLCluster
-	// Settings are those of the user's ConfigMap, if there is one.
+	// Settings holds the settings of the user's ConfigMap, if it exists.
 	Settings map[string]string
-	// Passwords by the keys of the cluster's Secret.
+	// Passwords holds the passwords by the keys of the cluster's Secret.
 	Passwords map[string][]byte
-	// StatefulSet is the one that is there, nil if there is none.
+	// StatefulSet is the live StatefulSet; nil if it does not exist.
 	StatefulSet *appsv1.StatefulSet
-	// ExporterImage has mysqld_exporter.
+	// ExporterImage is the image of mysqld_exporter.
 	ExporterImage string
 }
 
-// DesiredObjects is what a cluster consists of, in the order in which it is made. Every object holds exactly the fields that
-// Torpor owns, for a server-side apply.
+// DesiredObjects holds the objects of a cluster in the order of their creation. Every object has exactly the fields
+// that Torpor owns, for a server-side apply.
 type DesiredObjects struct {
-	// Objects are all but the StatefulSet.
+	// Objects holds all objects except the StatefulSet.
 	Objects []*unstructured.Unstructured
 	// StatefulSet is applied last, since its Pods need the others.
 	StatefulSet *unstructured.Unstructured
 	// ConfigMapName is the name of the ConfigMap that the Pods use.
 	ConfigMapName string
-	// OverruledSettings are the user's settings that are not heeded, sorted.
+	// OverruledSettings are the user's settings that are ignored, sorted.
 	OverruledSettings []string
 }
 
-// BuildObjects makes the objects. Its error names what it cannot make; the others are returned all the same.
+// BuildObjects builds the objects. Its error names the objects that cannot be built; the others are returned
+// nevertheless.
 func BuildObjects(in BuildInput) (DesiredObjects, error) {
 	c := in.Cluster
 	cnf, overruled := BuildMyCnf(in.Settings, ServerSizes{Memory: memoryRequest(c.Spec.PodTemplate.Spec), Volume: volumeRequest(c)})
@@ -67,7 +68,7 @@ func BuildObjects(in BuildInput) (DesiredObjects, error) {
 	return desired, errors.Join(primaryErr, replicaErr, setErr)
 }
 
-// SelectorLabels select what belongs to a cluster.
+// SelectorLabels returns the labels that select the objects of a cluster.
 func SelectorLabels(c *mocov1beta2.MySQLCluster) map[string]string {
 	return map[string]string{
 		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.InstanceLabel: c.Name,
@@ -75,7 +76,7 @@ func SelectorLabels(c *mocov1beta2.MySQLCluster) map[string]string {
 	}
 }
 
-// ListTLSHosts are the names of the servers in a certificate: of the instances, and of the Services.
+// ListTLSHosts returns the server names in a certificate: those of the instances and of the Services.
 func ListTLSHosts(c *mocov1beta2.MySQLCluster) []string {
 	var hosts []string
 	for _, domain := range []string{"", ".svc", ".svc.cluster.local"} {
@@ -91,7 +92,7 @@ func OwnerReference(c *mocov1beta2.MySQLCluster) metav1.OwnerReference {
 	return *metav1.NewControllerRef(c, mocov1beta2.MySQLClusterKind())
 }
 
-// newObject makes an object of a cluster; content is everything but its metadata.
+// newObject builds an object of a cluster; content is everything except its metadata.
 func newObject(c *mocov1beta2.MySQLCluster, version, kind, name string, content map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind}}
 	maps.Copy(o.Object, content)
@@ -102,7 +103,7 @@ func newObject(c *mocov1beta2.MySQLCluster, version, kind, name string, content 
 	return o
 }
 
-// withUserMetadata adds a user's labels and annotations. The labels of Torpor win.
+// withUserMetadata adds a user's labels and annotations. Torpor's labels take precedence.
 func withUserMetadata(o *unstructured.Unstructured, meta mocov1beta2.ObjectMeta) *unstructured.Unstructured {
 	all := maps.Clone(meta.Labels)
 	if all == nil {
@@ -116,7 +117,7 @@ func withUserMetadata(o *unstructured.Unstructured, meta mocov1beta2.ObjectMeta)
 	return o
 }
 
-// buildDisruptionBudget keeps a majority up; a single instance may always be drained.
+// buildDisruptionBudget keeps a majority running. A single instance may always be drained.
 func buildDisruptionBudget(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
 	const least = 3
 	if c.InstanceCount() < least {
@@ -147,15 +148,15 @@ func toJSONFields(value any) (map[string]any, error) {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Ports of an instance.
+// The ports of an instance.
 const (
 	mysqlPort  = 3306
 	mysqlxPort = 33060
 	adminPort  = 33062
 )
 
-// buildHeadlessService gives every Pod a name, also while it is not ready: a replica that is about to become the source of
-// others is not.
+// buildHeadlessService gives every Pod a DNS name, even if it is not ready: a replica may become the source of
+// others before it is ready.
 func buildHeadlessService(c *mocov1beta2.MySQLCluster) *unstructured.Unstructured {
 	return newObject(c, "v1", "Service", c.ChildName(), map[string]any{"spec": map[string]any{
 		"clusterIP": "None", "publishNotReadyAddresses": true, "selector": toJSONMap(SelectorLabels(c)),
@@ -163,7 +164,7 @@ func buildHeadlessService(c *mocov1beta2.MySQLCluster) *unstructured.Unstructure
 	}})
 }
 
-// buildRoleService leads to the Pods that have a role. Ports and selector are not the user's.
+// buildRoleService selects the Pods that have a role. Users cannot change the ports and the selector.
 func buildRoleService(c *mocov1beta2.MySQLCluster, role mocov1beta2.Role, t *mocov1beta2.ServiceTemplate) (*unstructured.Unstructured, error) {
 	spec := map[string]any{}
 	if t != nil && t.Spec != nil {
@@ -189,11 +190,11 @@ func servicePort(name string, number int64) map[string]any {
 	return map[string]any{"name": name, "port": number, "targetPort": number, "protocol": "TCP"}
 }
 
-// buildStatefulSet makes the Pods, all at once, and replaces none by itself: which Pod is next, and when, only Decide says.
-// With a partition it could not be the primary that comes last, and a rollout would go on without a manager.
+// buildStatefulSet creates all Pods at once and never replaces one: only Decide determines which Pod is next, and
+// when. With a partition, the primary could not be replaced last, and a rollout would continue without a manager.
 func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured, error) {
 	c := in.Cluster
-	if !c.Spec.HasPossibleReplicas() { // Upstream's schema lets them through.
+	if !c.Spec.HasPossibleReplicas() { // Upstream's schema allows such numbers.
 		return nil, fmt.Errorf("spec.replicas: expected 1 to %d, found %d; correct it", mocov1beta2.MaxReplicas, c.Spec.Replicas)
 	}
 	spec, err := buildPodSpec(c, config, in.ExporterImage)
@@ -226,7 +227,8 @@ func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured,
 	}}), nil
 }
 
-// hashInputs is of everything by which users change the template of the Pods, and of nothing that comes from this version of Torpor.
+// hashInputs hashes everything by which users change the Pod template, and nothing that comes from this version of
+// Torpor.
 func hashInputs(in BuildInput) (string, error) {
 	spec := &in.Cluster.Spec
 	pod := &spec.PodTemplate
@@ -241,14 +243,14 @@ func hashInputs(in BuildInput) (string, error) {
 	all := []any{
 		in.Cluster.TLSSecretName(), spec.Collectors, exporter, pod.Labels, pod.Annotations, pod.Spec, overwrites, spec.ServerIDBase, spec.StartupWaitSeconds, spec.LogRotationSize, spec.InitializeTimezoneData, in.Settings,
 	}
-	if spec.SourceSecretName() != "" { // Others keep the hash that they had before Torpor knew of this.
+	if spec.SourceSecretName() != "" { // Other clusters keep the hash that versions without this field computed.
 		all = append(all, "copy")
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
 		return "", fmt.Errorf("read spec.podTemplate: %w", err)
 	}
-	var sorted any // The spec of the Pod stands there as it was written.
+	var sorted any // The Pod's spec is stored as the user wrote it.
 	if err := json.Unmarshal(text, &sorted); err != nil {
 		return "", fmt.Errorf("read spec.podTemplate: %w", err)
 	}
@@ -256,12 +258,13 @@ func hashInputs(in BuildInput) (string, error) {
 		return "", fmt.Errorf("read spec.podTemplate: %w", err)
 	}
 	sum := fnv.New64a()
-	_, _ = sum.Write(text) // A hash takes everything.
+	_, _ = sum.Write(text) // Writing to a hash never fails.
 	return fmt.Sprintf("%016x", sum.Sum64()), nil
 }
 
-// buildVolumeClaims are collected with the cluster, not with the StatefulSet. No StatefulSet takes other claims than it was made
-// with, and MOCO makes them without labels: nothing depends on those, so that they are left out there.
+// buildVolumeClaims builds claim templates whose claims are deleted with the cluster, not with the StatefulSet. A
+// StatefulSet's claim templates are immutable and MOCO creates them without labels. Nothing depends on the labels,
+// so they are left out for such a StatefulSet.
 func buildVolumeClaims(in BuildInput) ([]any, error) {
 	var list []any
 	c := in.Cluster
@@ -283,7 +286,7 @@ func buildVolumeClaims(in BuildInput) ([]any, error) {
 	return list, nil
 }
 
-// volumeRequest is how large the volume with the data is asked to be, in bytes.
+// volumeRequest returns the requested size of the data volume in bytes.
 func volumeRequest(c *mocov1beta2.MySQLCluster) int64 {
 	for _, t := range c.Spec.VolumeClaimTemplates {
 		if t.Name == mocov1beta2.DataClaim {
@@ -299,10 +302,10 @@ func isClaimUnlabelled(set *appsv1.StatefulSet, name string) bool {
 	})
 }
 
-// ContentHash is a hash of what people and controllers want of an object.
+// ContentHash is a hash of the fields that users and controllers set in an object.
 type ContentHash [sha256.Size]byte
 
-// HashContent leaves out what controllers report and the API server's own bookkeeping.
+// HashContent leaves out the status and the API server's bookkeeping.
 func HashContent(u *unstructured.Unstructured) ContentHash {
 	c := u.DeepCopy()
 	unstructured.RemoveNestedField(c.Object, "status")
@@ -311,7 +314,7 @@ func HashContent(u *unstructured.Unstructured) ContentHash {
 	}
 	text, err := json.Marshal(c.Object)
 	if err != nil {
-		return sha256.Sum256([]byte(fmt.Sprint(c.Object))) // JSON cannot hold it; a map is printed in order.
+		return sha256.Sum256([]byte(fmt.Sprint(c.Object))) // The content cannot be encoded as JSON; maps are printed in order.
 	}
 	return sha256.Sum256(text)
 }

@@ -43,7 +43,7 @@ func compareGolden(t *testing.T, name, got string) {
 		t.Fatalf("%v; write it with -update", err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s, which -update writes anew (-want +got):\n%s", path, diff)
+		t.Errorf("%s, which -update rewrites (-want +got):\n%s", path, diff)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestBuildObjects(t *testing.T) {
 			var b strings.Builder
 			for _, o := range append(w.Objects, w.StatefulSet) {
 				if o.GetKind() == "Secret" || o.GetKind() == "ConfigMap" {
-					continue // Their content has files of its own.
+					continue // Their content is in other golden files.
 				}
 				data, err := yaml.Marshal(o.Object)
 				testenv.ExpectNoError(t, err)
@@ -131,7 +131,7 @@ func TestBuildObjects(t *testing.T) {
 	}
 }
 
-// TestServersHaveTimeToStart asks for less time than any server needs.
+// TestServersHaveTimeToStart requests less time than any server needs.
 func TestServersHaveTimeToStart(t *testing.T) {
 	cluster := parseCluster(t, minimalCluster)
 	for wanted, seconds := range map[int32]int64{0: 10, 9: 10, 11: 10, 60: 60} {
@@ -145,7 +145,8 @@ func TestServersHaveTimeToStart(t *testing.T) {
 	}
 }
 
-// TestInputsOfThePods changes what users can change: a Pod is as it was asked for until what makes its template differ is asked for.
+// TestInputsOfThePods changes everything that users can change. A Pod counts as outdated exactly if the change
+// affects the template.
 func TestInputsOfThePods(t *testing.T) {
 	build := func(t *testing.T, text string, settings map[string]string) (template, inputs string) {
 		t.Helper()
@@ -223,18 +224,20 @@ type testInstance struct {
 	volume  string
 	address string
 	ordinal int
-	// isCopy says that it makes its accounts at each start.
+	// isCopy is true if the instance creates its accounts at each start.
 	isCopy bool
-	// zones is the folder of time zones; empty for none.
+	// zones is the folder of time zones; empty means none.
 	zones string
-	// passwords by the keys of the cluster's Secret.
+	// passwords holds the passwords by the keys of the cluster's Secret.
 	passwords map[string][]byte
+	// settings are further options of the server.
+	settings []string
 }
 
 func smallServerSettings() map[string]string {
 	return map[string]string{
 		"innodb_buffer_pool_size": "8M", "innodb_redo_log_capacity": "8M", "max_connections": "60", "innodb_use_native_aio": "0",
-		"table_open_cache": "100", "table_definition_cache": "400", // None of these may have an effect.
+		"table_open_cache": "100", "table_definition_cache": "400", // None of these settings may have an effect.
 		includeKey: "mysqlx=OFF\nsuper_read_only=OFF\nread_only=OFF\nskip_replica_start=OFF\ngtid_mode=OFF\ndisable_log_bin\nsync_binlog=0\ninit_file=/nowhere\n" +
 			"innodb_flush_log_at_trx_commit=0\nreplica_skip_errors=all\nperformance_schema=OFF\nloose_rpl_semi_sync_source_wait_no_replica=OFF\n[client]\n",
 	}
@@ -252,6 +255,7 @@ func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, pas
 	for name, text := range map[string]string{"moco-agent-my.cnf": credentials("moco-agent"), "moco-admin-my.cnf": credentials("moco-admin"), cnfFile: cnf, usersFile: buildUsersSQL(passwords), takeOverFile: joinStatements(accounts.BuildTakeOverStatements(passwords, true)), initFile: initScript, serverFile: serverScript, probeFile: probeScript} {
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600))
 	}
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, renewalFile), []byte(joinStatements(accounts.BuildRenewalStatements())), 0o600))
 	mysqld.WriteCertificates(t, i.volume, i.address)
 	return i
 }
@@ -272,19 +276,30 @@ func (i *testInstance) environment() []string {
 	}
 }
 
-// serverOptions take the place of the Pod's volumes.
+// serverOptions replace the Pod's volumes.
 func (i *testInstance) serverOptions() []string {
-	return append(append(i.place.Options, mysqld.CertificateOptions(i.volume)...), "--tmpdir="+i.volume, "--socket="+i.volume+"/s.sock", "--pid-file="+i.volume+"/pid",
-		"--slow-query-log-file="+i.volume+"/mysql.slow", "--general-log-file="+i.volume+"/mysql.general", "--bind-address="+i.address)
+	return slices.Concat(i.place.Options, mysqld.CertificateOptions(i.volume), i.settings, []string{
+		"--tmpdir=" + i.volume, "--socket=" + i.volume + "/s.sock", "--pid-file=" + i.volume + "/pid", "--bind-address=" + i.address,
+		"--slow-query-log-file=" + i.volume + "/mysql.slow", "--general-log-file=" + i.volume + "/mysql.general",
+	})
 }
 
-// initCommand runs the init script with tools that a trimmed image has.
+// initCommand runs the init script with the tools of a minimal image.
 func (i *testInstance) initCommand(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", append([]string{filepath.Join(i.volume, initFile)}, i.serverOptions()...)...)
 	linkPrograms(t, i.volume, "rm", "mv")
 	cmd.Env = i.environment()
 	return cmd
+}
+
+// probe runs a probe of the kubelet.
+func (i *testInstance) probe(t *testing.T, question string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", filepath.Join(i.volume, probeFile), question)
+	cmd.Env = i.environment()
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 func linkPrograms(t *testing.T, dir string, names ...string) {
@@ -358,7 +373,7 @@ func execStatements(t *testing.T, db *sql.DB, statements ...string) {
 
 const rotationSize = 1 << 20
 
-// expectLogsBounded writes eight times as much as a log may have.
+// expectLogsBounded writes eight times the maximum size of a log.
 func (i *testInstance) expectLogsBounded(t *testing.T) {
 	t.Helper()
 	db := i.openDB(t, "moco-agent", string(i.passwords["AGENT_PASSWORD"]), adminPort)
@@ -383,7 +398,8 @@ func (i *testInstance) expectLogsBounded(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreThoseOfMOCO asks a server with the product's own configuration for what a client of MOCO's can notice.
+// TestDefaultsAreThoseOfMOCO checks a server with the product's own configuration for the settings that a client of
+// MOCO can notice.
 func TestDefaultsAreThoseOfMOCO(t *testing.T) {
 	i := newTestInstance(t, mysqld.FindServerPrograms(t), 0, map[string][]byte{"ADMIN_PASSWORD": []byte("a")})
 	cnf, _ := BuildMyCnf(map[string]string{"loose_mysqlx": "OFF", "innodb_use_native_aio": "0"}, ServerSizes{Volume: roomForRedo})
@@ -407,7 +423,7 @@ func TestDefaultsAreThoseOfMOCO(t *testing.T) {
 			t.Errorf("%s: expected %s as in MOCO, found %s", name, want, found)
 		}
 	}
-	for _, limited := range []string{"\nmax_connections=100000\n", "\ntable_open_cache=65536\n"} { // By the number of files that a process may open.
+	for _, limited := range []string{"\nmax_connections=100000\n", "\ntable_open_cache=65536\n"} { // The number of files that a process may open limits these.
 		if !strings.Contains(cnf, limited) {
 			t.Errorf("expected %q as in MOCO", limited)
 		}
@@ -417,7 +433,7 @@ func TestDefaultsAreThoseOfMOCO(t *testing.T) {
 	}
 }
 
-// strictMode is the server's own default, which MOCO leaves alone.
+// strictMode is the server's own default, which MOCO does not change.
 const strictMode = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
 // TestScripts initialises, runs, clones and stops two instances of the real server.
@@ -429,7 +445,7 @@ func TestScripts(t *testing.T) {
 	}
 	first, second := newTestInstance(t, place, 0, passwords), newTestInstance(t, place, 1, passwords)
 
-	t.Log("An initialisation that is killed in the middle starts over, and one that is complete is not repeated.")
+	t.Log("A killed initialisation starts over, and a complete one is not repeated.")
 	cut := first.initCommand(t)
 	cut.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	testenv.ExpectNoError(t, cut.Start())
@@ -448,13 +464,13 @@ func TestScripts(t *testing.T) {
 		t.Errorf("a second initialisation said: %s", again)
 	}
 
-	t.Log("Time zones are there when they are asked for, and an image without them says so.")
+	t.Log("Time zones are loaded on request, and an image without them causes an error.")
 	second.zones = filepath.Join(second.volume, "zones")
 	if out, err := second.initCommand(t).CombinedOutput(); err == nil || !strings.Contains(string(out), "spec.initializeTimezoneData needs") {
 		t.Errorf("expected an error that names the field, found %v: %s", err, out)
 	}
 	testenv.ExpectNoError(t, os.Mkdir(second.zones, 0o700))
-	// A zone that was never anything but an hour ahead.
+	// A zone that is always one hour ahead.
 	zone := "TZif" + strings.Repeat("\x00", 16+5*4-4) + "\x00\x00\x00\x01\x00\x00\x00\x04\x00\x00\x0e\x10\x00\x00CET\x00"
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(second.zones, "Ahead"), []byte(zone), 0o600))
 	second.initialise(t)
@@ -469,6 +485,7 @@ func TestScripts(t *testing.T) {
 		"SELECT @@skip_replica_start": "1", "SELECT @@log_bin": "1", "SELECT @@sync_binlog": "1", "SELECT @@innodb_flush_log_at_trx_commit": "1",
 		"SELECT @@replica_skip_errors": "OFF", "SELECT @@performance_schema": "1", "SELECT @@rpl_semi_sync_source_wait_no_replica": "1",
 		"SELECT user_attributes->>'$.metadata.torporAccounts' FROM mysql.user WHERE user = 'moco-admin'": accounts.CurrentVersion(true), "SELECT @@innodb_buffer_pool_size": "8388608",
+		"SELECT COUNT(*) FROM mysql.user WHERE user LIKE 'moco-%' AND password_lifetime = 0":                                              "8",
 		"SELECT COUNT(*) FROM mysql.user WHERE user = 'root' OR authentication_string = ''":                                               "0",
 		"SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name IN ('clone', 'rpl_semi_sync_source', 'rpl_semi_sync_replica')": "3",
 	} {
@@ -494,7 +511,7 @@ func TestScripts(t *testing.T) {
 		}
 	}
 
-	t.Log("The probes ask the server: one that hangs is not alive, though its port is open, and a replica with a stopped thread is not ready.")
+	t.Log("The probes query the server: a server that hangs is not alive although its port is open, and a replica with a stopped thread is not ready.")
 	probe := func(question string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), "/bin/sh", filepath.Join(first.volume, probeFile), question)
 		cmd.Env = first.environment()
@@ -517,10 +534,12 @@ func TestScripts(t *testing.T) {
 	if err := first.openDB(t, "moco-readonly", string(passwords["READONLY_PASSWORD"]), mysqlPort).PingContext(t.Context()); err == nil {
 		t.Error("a client comes in though there are too many")
 	}
-	handshakes := "SELECT CAST(SUM(value) AS SIGNED) FROM performance_schema.tls_channel_status WHERE property = 'Ssl_accepts'"
-	before := queryText(t, admin, handshakes)
 	expectProbes(true, true)
-	testenv.ExpectEqual(t, "TLS handshakes", before, queryText(t, admin, handshakes))
+	execStatements(t, admin, "SET GLOBAL require_secure_transport = ON") // The setting stays for the scripts that follow.
+	if err := first.openDBWith(t, "false", "moco-exporter", string(passwords["EXPORTER_PASSWORD"]), mysqlPort).PingContext(t.Context()); err == nil {
+		t.Error("expected no session without TLS, found one")
+	}
+	expectProbes(true, true)
 	execStatements(t, admin, "SET GLOBAL max_connections = 60")
 	execStatements(t, admin, "CHANGE REPLICATION SOURCE TO SOURCE_HOST='nowhere', SOURCE_USER='x'")
 	expectProbes(true, false)
@@ -541,20 +560,20 @@ func TestScripts(t *testing.T) {
 	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGCONT))
 	expectProbes(true, true)
 
-	t.Log("A server that was killed starts again, also where a process of the new container has its number.")
+	t.Log("A killed server starts again, even if a process of the new container has its PID.")
 	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGKILL))
 	<-served.ExitChannel()
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(first.volume, "s.sock.lock"), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600))
 	served = first.startServer(t)
 	first.waitUp(t, admin)
 
-	t.Log("No log grows for ever, and none of what is written last is lost.")
-	execStatements(t, admin, "SET GLOBAL general_log = ON", "SET GLOBAL long_query_time = 0")
+	t.Log("No log grows without limit, and the latest entries are not lost.")
+	execStatements(t, admin, "SET GLOBAL require_secure_transport = ON", "SET GLOBAL general_log = ON", "SET GLOBAL long_query_time = 0")
 	first.expectLogsBounded(t)
 
-	t.Log("The account that applications get writes to its own databases, and makes nobody an administrator.")
+	t.Log("The account for applications writes to its own databases, and cannot make an account an administrator.")
 	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0")
-	// Accounts that are there stay as they are, also when they are made once more.
+	// Existing accounts stay as they are when they are created again.
 	execStatements(t, admin, accounts.BuildStatements(passwords, true)...)
 	writer := first.openDB(t, "moco-writable", string(passwords["WRITABLE_PASSWORD"]), mysqlPort)
 	execStatements(t, writer, "CREATE DATABASE own", "CREATE TABLE own.t (id INT PRIMARY KEY)", "INSERT INTO own.t VALUES (1)", "CREATE USER 'a'@'%' IDENTIFIED BY 'a'", "GRANT ALL ON own.* TO 'a'@'%'")
@@ -568,7 +587,7 @@ func TestScripts(t *testing.T) {
 		}
 	}
 
-	t.Log("A server that has become a clone is started again by its supervisor.")
+	t.Log("The supervisor restarts a server that has become a clone.")
 	execStatements(t, admin, "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)", "INSERT INTO app.t VALUES (1)")
 	cloned := second.startServer(t)
 	heir := second.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
@@ -588,7 +607,7 @@ func TestScripts(t *testing.T) {
 		t.Errorf("expected the server id 101, found %s", id)
 	}
 
-	t.Log("SIGTERM to the supervisor stops the server properly.")
+	t.Log("SIGTERM to the supervisor shuts the server down.")
 	for _, p := range []*testenv.Process{served, cloned} {
 		p.Stop(t)
 		if code := p.ExitCode(); code != 0 {
@@ -602,8 +621,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestCopyMakesItsAccountsAnew clones a server with other passwords into an instance by the scripts of a Pod, and then changes an account in it,
-// as a source outside does.
+// TestCopyMakesItsAccountsAnew clones a server with other passwords into an instance by the scripts of a Pod, and
+// then changes an account in it, as an external source does.
 func TestCopyMakesItsAccountsAnew(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
 	passwordsOf := func(whose string) map[string][]byte {
@@ -629,7 +648,7 @@ func TestCopyMakesItsAccountsAnew(t *testing.T) {
 	testenv.ExpectEqual(t, "transactions of a new server", "", queryText(t, here, "SELECT @@gtid_executed"))
 	execStatements(t, here, "SET GLOBAL super_read_only=0", fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", source.address, adminPort),
 		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s' REQUIRE SSL", source.address, adminPort, accounts.EscapePassword(source.passwords["CLONE_DONOR_PASSWORD"])))
-	testenv.Eventually(t, "the copy lets its owner in", func() error {
+	testenv.Eventually(t, "the copy accepts its administrator", func() error {
 		var name string
 		if err := here.QueryRowContext(t.Context(), "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'app'").Scan(&name); err != nil {
 			return fmt.Errorf("ask: %w", err)
@@ -650,19 +669,81 @@ func TestCopyMakesItsAccountsAnew(t *testing.T) {
 	}
 
 	isAlive := func() error {
-		cmd := exec.CommandContext(t.Context(), "/bin/sh", filepath.Join(instance.volume, probeFile), "alive")
-		cmd.Env = instance.environment()
-		out, err := cmd.CombinedOutput()
+		out, err := instance.probe(t, "alive")
 		return errors.Join(err, testenv.ErrorIf(err != nil, "%s", out))
 	}
 	testenv.ExpectNoError(t, isAlive())
 	here.SetMaxOpenConns(1)
 	execStatements(t, here, "SET sql_log_bin=0", "SET GLOBAL super_read_only=0", "ALTER USER 'moco-admin'@'%' IDENTIFIED BY 'changed at the source'", "ALTER USER 'moco-admin'@'%' DISCARD OLD PASSWORD", "SET GLOBAL super_read_only=1")
 	if err := isAlive(); err == nil {
-		t.Error("expected a copy that lets its owner in no more not to be alive")
+		t.Error("expected a copy that refuses its administrator not to be alive")
 	}
 	run.Stop(t)
 	instance.startServer(t)
 	instance.waitUp(t, here)
 	testenv.ExpectNoError(t, isAlive())
+}
+
+// TestStartRenewsExpiredAccounts expires the passwords of a primary and its replica, by a statement and by their
+// age.
+func TestStartRenewsExpiredAccounts(t *testing.T) {
+	t.Parallel()
+	place := mysqld.FindServerPrograms(t)
+	passwords := map[string][]byte{}
+	for _, a := range accounts.ListAccounts() {
+		passwords[a.PasswordKey] = []byte("secret-" + a.Name)
+	}
+	primary, replica := newTestInstance(t, place, 0, passwords), newTestInstance(t, place, 1, passwords)
+	servers := map[*testInstance]*testenv.Process{}
+	admins := map[*testInstance]*sql.DB{}
+	for _, i := range []*testInstance{primary, replica} {
+		// autocommit=0 must not roll back the statements of a start.
+		i.settings = []string{"--default-password-lifetime=90", "--autocommit=0"}
+		i.initialise(t)
+		servers[i] = i.startServer(t)
+		admins[i] = i.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
+		admins[i].SetMaxOpenConns(1)
+		i.waitUp(t, admins[i])
+		execStatements(t, admins[i], "SET autocommit=1")
+	}
+	execStatements(t, admins[replica], fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='%s', SOURCE_USER='moco-repl', SOURCE_PASSWORD='%s', SOURCE_AUTO_POSITION=1, SOURCE_SSL=1",
+		primary.address, passwords["REPLICATION_PASSWORD"]), "START REPLICA")
+	everyone := "'" + strings.Join(accounts.Names(), "'@'%', '") + "'@'%'"
+	execStatements(t, admins[primary], "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0", "ALTER USER "+everyone+" PASSWORD EXPIRE DEFAULT",
+		"UPDATE mysql.user SET password_last_changed='2020-01-01' WHERE user LIKE 'moco-%'", "CREATE USER 'dba'@'%' IDENTIFIED BY 'dba'", "GRANT ALL ON *.* TO 'dba'@'%'")
+	dba := map[*testInstance]*sql.DB{}
+	dba[primary], dba[replica] = primary.openDB(t, "dba", "dba", mysqlPort), replica.openDB(t, "dba", "dba", mysqlPort)
+	execStatements(t, dba[primary], "ALTER USER "+everyone+" PASSWORD EXPIRE")
+	executed := queryText(t, dba[primary], "SELECT @@gtid_executed")
+	testenv.Eventually(t, "the replica has it", func() error {
+		return testenv.ErrorIf(queryText(t, admins[replica], "SELECT @@gtid_executed") != executed, "not yet")
+	})
+	for i, admin := range admins {
+		testenv.ExpectEqual(t, "expired accounts", "8", queryText(t, dba[i], "SELECT COUNT(*) FROM mysql.user WHERE password_expired='Y' AND password_lifetime IS NULL AND user LIKE 'moco-%'"))
+		for _, a := range accounts.ListAccounts() {
+			if err := i.openDB(t, a.Name, string(passwords[a.PasswordKey]), mysqlPort).PingContext(t.Context()); err == nil || !strings.Contains(err.Error(), "1862") {
+				t.Errorf("%s: expected error 1862, found %v", a.Name, err)
+			}
+		}
+		if _, err := i.probe(t, "alive"); err == nil {
+			t.Error("expected a server that refuses all logins not to be alive")
+		}
+		servers[i].Stop(t)
+		i.startServer(t)
+		i.waitUp(t, admin)
+		if out, err := i.probe(t, "alive"); err != nil {
+			t.Errorf("after a start: %v: %s", err, out)
+		}
+		for _, a := range accounts.ListAccounts() {
+			if err := i.openDB(t, a.Name, string(passwords[a.PasswordKey]), mysqlPort).PingContext(t.Context()); err != nil {
+				t.Errorf("%s after a start: %v", a.Name, err)
+			}
+		}
+		for question, want := range map[string]string{
+			"SELECT @@gtid_executed": executed, "SELECT @@super_read_only": "1",
+			"SELECT COUNT(*) FROM mysql.user WHERE user LIKE 'moco-%' AND password_expired='N' AND password_lifetime=0": "8",
+		} {
+			testenv.ExpectEqual(t, question, want, queryText(t, admin, question))
+		}
+	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// fieldUse is what becomes of a field of the spec: with a value the objects differ, or the condition SpecFullySupported names the
-// field, or a package reads it.
+// fieldUse defines how a field of the spec takes effect: a value changes the objects, or the condition
+// SpecFullySupported names the field, or a package reads it.
 type fieldUse struct {
 	value   any
 	isNamed bool
@@ -42,7 +42,7 @@ func fieldUses() map[string]fieldUse {
 		"mysqlConfigMapName":              read("provisioning/controller", ".MySQLConfigMapName"),
 		"maxDelaySeconds":                 read(clustering, ".MaxDelaySeconds"),
 		"backupPolicyName":                read(backup, ".BackupPolicyName"),
-		// There is no such container.
+		// This container does not exist.
 		"disableSlowQueryLogContainer": {},
 		"agentUseLocalhost":            named(true), "collectors": builds([]any{"x"}), "logRotationSchedule": named("@daily"),
 		"maxDelaySecondsForPodDeletion": read("../../config/features/mysql", ".maxDelaySecondsForPodDeletion"), "replicationSourceSecretName": builds("x"), "slowQueryLogConfigTmpl": named("x"),
@@ -96,7 +96,7 @@ func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 	}
 }
 
-// listFields returns the fields that have none of their own, those of Pods and Services as one.
+// listFields returns the fields without subfields. The fields of a Pod or a Service count as one.
 func listFields(prefix string, schema apiextensionsv1.JSONSchemaProps) []string {
 	if len(schema.Properties) == 0 || strings.HasSuffix(prefix, ".spec") || strings.HasSuffix(prefix, "bucketConfig") || schema.XPreserveUnknownFields != nil {
 		return []string{prefix}
@@ -108,7 +108,7 @@ func listFields(prefix string, schema apiextensionsv1.JSONSchemaProps) []string 
 	return all
 }
 
-// buildTexts returns the objects and the template of the Pods, both without the hash of what was asked for, and that hash.
+// buildTexts returns the objects and the Pod template, both without the hash of the inputs, and that hash.
 func buildTexts(t *testing.T, c *mocov1beta2.MySQLCluster) (objects, template, inputs string) {
 	t.Helper()
 	w, err := BuildObjects(BuildInput{Cluster: c})

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Runs the MySQL server, and again when it ends with 16: that is how it asks for it after a CLONE, which it does only
 # under a parent that MYSQLD_PARENT_PID names. Meanwhile it keeps the slow and the general log at two files each of MOCO_LOG_SIZE bytes
-# and what ten seconds add; the error log is the container's. Each time the server first runs the statements of the file MOCO_ACCOUNTS, if
-# that names one: a copy of another server has that one's accounts. Arguments are further options of mysqld. Only sh, mysqld, mysql, mv,
-# rm, sleep and wc are needed.
+# and what ten seconds add; the error log is the container's. Each time the server first runs the statements of the file MOCO_ACCOUNTS: a copy
+# of another server has that one's accounts. Without it, the server runs moco-accounts.sql, which lets accounts log in whose passwords have
+# expired. Arguments are further options of mysqld. Only sh, mysqld, mysql, mv, rm, sleep and wc are needed.
 set -u
 config=${MOCO_CONFIG:-/etc/mysql/my.cnf}
 server_id=$((MOCO_SERVER_ID_BASE + ${MOCO_POD_NAME##*-}))
@@ -12,7 +12,7 @@ export MYSQLD_PARENT_PID
 
 flush_logs() {
   ${MOCO_MYSQL:-mysql} --defaults-file="${MOCO_CREDENTIALS:-/mysql-credentials}/moco-agent-my.cnf" --protocol=tcp --host="$MOCO_POD_IP" \
-    --port=33062 --connect-timeout=9 --ssl-mode=DISABLED --get-server-public-key -e "FLUSH LOCAL SLOW LOGS, GENERAL LOGS"
+    --port=33062 --connect-timeout=9 --ssl-mode=PREFERRED --get-server-public-key -e "FLUSH LOCAL SLOW LOGS, GENERAL LOGS"
 }
 
 rotate_logs() {
@@ -42,7 +42,7 @@ rotation=$!
 
 while [ -z "$ending" ]; do
   ${MOCO_MYSQLD:-mysqld} --defaults-file="$config" --server-id="$server_id" --admin-address="$MOCO_POD_IP" \
-    --report-host="$MOCO_POD_NAME.$MOCO_SUBDOMAIN" ${MOCO_ACCOUNTS:+--init-file="$MOCO_ACCOUNTS"} "$@" &
+    --report-host="$MOCO_POD_NAME.$MOCO_SUBDOMAIN" --init-file="${MOCO_ACCOUNTS:-${config%/*}/moco-accounts.sql}" "$@" &
   child=$!
   # A signal may have come before there was anybody to tell.
   [ -z "$ending" ] || kill -TERM "$child"

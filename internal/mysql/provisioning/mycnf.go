@@ -14,6 +14,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 )
 
@@ -24,16 +25,17 @@ const (
 	initFile     = "moco-init.sh"
 	serverFile   = "moco-mysqld.sh"
 	probeFile    = "moco-probe.sh"
+	renewalFile  = "moco-accounts.sql"
 )
 
-// tlsFolder has the server's certificate in the containers.
+// tlsFolder holds the server's certificate in the containers.
 const tlsFolder = "/etc/mysql-tls"
 
-// includeKey is the key of the user's ConfigMap whose text is taken as it is.
+// includeKey is the key of the user's ConfigMap whose text is included verbatim.
 const includeKey = "_include"
 
-// defaultSettings are those that the user may change. They are MOCO's where a client can notice them, so that a manifest does not
-// change what it means.
+// defaultSettings are the settings that the user may change. They equal MOCO's where a client can notice them, so
+// that a manifest keeps its meaning.
 func defaultSettings() map[string]string {
 	return map[string]string{
 		"character_set_server": "utf8mb4", "collation_server": "utf8mb4_unicode_ci", "default_time_zone": "+0:00",
@@ -51,7 +53,8 @@ func defaultSettings() map[string]string {
 	}
 }
 
-// forcedSettings are what clustering and the Pod depend on. What differs from Pod to Pod is on the command line.
+// forcedSettings are the settings that clustering and the Pod depend on. Settings that differ between Pods are on
+// the command line.
 func forcedSettings() map[string]string {
 	return map[string]string{
 		"datadir": "/var/lib/mysql/data", "tmpdir": "/tmp", "socket": "/run/mysqld.sock", "pid_file": "/run/mysqld.pid",
@@ -60,20 +63,21 @@ func forcedSettings() map[string]string {
 		"gtid_mode": "ON", "enforce_gtid_consistency": "ON", "loose_binlog_format": "ROW", "log_bin": "binlog",
 		"log_replica_updates": "ON", "relay_log": "relay", "relay_log_recovery": "OFF", "skip_replica_start": "ON",
 		"read_only": "ON", "super_read_only": "ON",
-		// The supervisor keeps these from growing.
+		// The supervisor limits the size of these logs.
 		"slow_query_log_file": "/var/log/mysql/mysql.slow", "general_log_file": "/var/log/mysql/mysql.general",
-		// Without these an acknowledged commit may be lost, or is on no replica.
+		// Without these settings an acknowledged commit may be lost, or be on no replica.
 		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT", "replica_skip_errors": "OFF",
 		"loose_rpl_semi_sync_source_wait_no_replica": "ON", "loose_rpl_semi_sync_source_wait_point": "AFTER_SYNC",
-		// Clustering looks at the server by the one, and keeps applications from its accounts by the other.
+		// Clustering observes the server by performance_schema, and protects its accounts from applications by
+		// partial_revokes.
 		"performance_schema": "ON", "partial_revokes": "ON",
-		// Clustering, replicas and backups trust in nothing else.
+		// Clustering, replicas and backups accept only this CA.
 		"ssl_ca": tlsFolder + "/" + certificates.AuthorityFile, "ssl_cert": tlsFolder + "/" + certificates.CertificateFile,
 		"ssl_key": tlsFolder + "/" + certificates.KeyFile,
 	}
 }
 
-// refusedSettings are other names of what is forced, and what would replace it.
+// refusedSettings are other names of forced settings, and settings that would override them.
 func refusedSettings() []string {
 	return []string{
 		"log_slave_updates", "skip_slave_start", "slave_skip_errors", "slave_exec_mode", "rpl_semi_sync_master_wait_no_slave",
@@ -82,22 +86,25 @@ func refusedSettings() []string {
 	}
 }
 
-// perPodSettings are those of the command line of every server.
+// perPodSettings are set on the command line of every server.
 func perPodSettings() []string { return []string{"server_id", "admin_address", "report_host"} }
 
-// requiredPlugins are those that clustering needs. Since MySQL 8.0.26 they have these names, and since 9.0 no others.
+// requiredPlugins are the plugins that clustering needs. They have these names since MySQL 8.0.26, and only these
+// since 9.0.
 func requiredPlugins() []string {
 	return []string{"semisync_source.so", "semisync_replica.so", "mysql_clone.so"}
 }
 
-// ServerSizes are what a server has, in bytes; 0 if that is unknown.
+// ServerSizes holds the sizes of a server in bytes; 0 means unknown.
 type ServerSizes struct{ Memory, Volume int64 }
 
-// roomForRedo is the volume from which on the redo log is as large as MOCO's, which a server takes from its first start on.
+// roomForRedo is the size of the volume from which on the redo log is as large as MOCO's. A server allocates the
+// redo log at its first start.
 const roomForRedo = 8 << 30
 
-// BuildMyCnf is the configuration of a server of those sizes. It returns the user's settings that are not heeded, because
-// clustering depends on others. Of two settings the last counts, under whatever name.
+// BuildMyCnf builds the configuration of a server of the given sizes. It returns the user's settings that are
+// ignored, because clustering requires other values. If a setting occurs twice, under any of its names, the last
+// one counts.
 func BuildMyCnf(user map[string]string, sizes ServerSizes) (text string, overruled []string) {
 	const least, percent, hundred = 128 << 20, 70, 100
 	all := defaultSettings()
@@ -148,7 +155,7 @@ func writeSettings(b *strings.Builder, settings map[string]string) {
 	}
 }
 
-// variableOf is the variable that a setting is about: options have prefixes that change what is done with it.
+// variableOf returns the variable that a setting is about. Prefixes of options change how the value is applied.
 func variableOf(setting string) string {
 	name := strings.ReplaceAll(strings.ToLower(setting), "-", "_")
 	for {
@@ -162,19 +169,21 @@ func variableOf(setting string) string {
 	}
 }
 
-// buildConfigMap has the configuration and the scripts. Its name changes with its content, so that a Pod keeps what it was
-// started with until it is replaced.
+// buildConfigMap builds the configuration and the scripts. Its name changes with its content, so that a Pod keeps
+// its configuration until it is replaced.
 func buildConfigMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstructured {
-	files := map[string]string{cnfFile: cnf, initFile: initScript, serverFile: serverScript, probeFile: probeScript}
+	files := map[string]string{
+		cnfFile: cnf, initFile: initScript, serverFile: serverScript, probeFile: probeScript, renewalFile: joinStatements(accounts.BuildRenewalStatements()),
+	}
 	sum := fnv.New32a()
 	for _, name := range sortedKeys(files) {
-		_, _ = sum.Write([]byte(name + "\x00" + files[name] + "\x00")) // A hash takes everything.
+		_, _ = sum.Write([]byte(name + "\x00" + files[name] + "\x00")) // Writing to a hash never fails.
 	}
 	return newObject(c, "v1", "ConfigMap", fmt.Sprintf("%s.%08x", c.ChildName(), sum.Sum32()), map[string]any{"data": toJSONMap(files)})
 }
 
-// memoryRequest is how much memory the server's container asks for, in bytes; its limit is its request if it has no
-// other. 0 means that it has neither.
+// memoryRequest returns the memory request of the server's container in bytes, or its limit if it has no request. 0
+// means that it has neither.
 func memoryRequest(spec mocov1beta2.PodSpec) int64 {
 	var found struct {
 		Containers []struct {
@@ -186,7 +195,7 @@ func memoryRequest(spec mocov1beta2.PodSpec) int64 {
 		} `json:"containers"`
 	}
 	if err := utiljson.Unmarshal(spec.Raw, &found); err != nil {
-		return 0 // The API server judges the spec when the StatefulSet is applied.
+		return 0 // The API server validates the spec when the StatefulSet is applied.
 	}
 	for _, c := range found.Containers {
 		if c.Name != mocov1beta2.MysqldContainer {

@@ -18,24 +18,24 @@ import (
 )
 
 const (
-	// exporterVolume has the file with the exporter's password, and no other.
+	// exporterVolume holds the file with the exporter's password, and no other file.
 	exporterVolume, exporterFolder = "moco-exporter", "/moco-exporter"
 	exporterPort                   = 9104
-	// usersVolume has usersFile; only the init container sees it.
+	// usersVolume holds usersFile; only the init container mounts it.
 	usersVolume, usersFolder = "moco-users", "/moco-users"
-	// takeOverVolume has takeOverFile. Only the server of a copy of another server has it.
+	// takeOverVolume holds takeOverFile. Only servers of a copy of another server mount it.
 	takeOverVolume, takeOverFolder = "moco-take-over", "/moco-take-over"
-	// gracePeriodSeconds is how long a server may take to end, in seconds.
+	// gracePeriodSeconds is how long a server may take to shut down.
 	gracePeriodSeconds = 300
-	// preStopSeconds is how long a Pod that is deleted goes on, in seconds, so that a primary can hand over in peace.
+	// preStopSeconds is how long a deleted Pod continues to serve, so that a primary can hand over.
 	preStopSeconds = 10
-	// defaultLogSize is from which size on a log is rotated, in bytes.
+	// defaultLogSize is the size from which on a log is rotated, in bytes.
 	defaultLogSize = 64 << 20
-	// serverUser runs the server, and owns its data.
+	// serverUser is the user that runs the server and owns its data.
 	serverUser = 10000
 )
 
-// buildPodSpec adds to the user's spec, as it was written, what makes a Pod an instance.
+// buildPodSpec adds to the user's spec everything that makes a Pod an instance.
 func buildPodSpec(c *mocov1beta2.MySQLCluster, config, exporterImage string) (map[string]any, error) {
 	raw, err := c.Spec.PodTemplate.Spec.MarshalJSON()
 	if err != nil {
@@ -50,7 +50,7 @@ func buildPodSpec(c *mocov1beta2.MySQLCluster, config, exporterImage string) (ma
 	if at < 0 {
 		return nil, fmt.Errorf("spec.podTemplate.spec: expected a container called %s, found none; add it", mocov1beta2.MysqldContainer)
 	}
-	server := containers[at].(map[string]any) // isContainerNamed has seen that it is one.
+	server := containers[at].(map[string]any) // isContainerNamed has verified the type.
 	overwrite, err := containerOverwrites(c, mocov1beta2.InitContainer)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,8 @@ func buildPodSpec(c *mocov1beta2.MySQLCluster, config, exporterImage string) (ma
 	return spec, nil
 }
 
-// buildInitContainer returns the container that makes the data directory, with the server's image, resources and environment.
+// buildInitContainer returns the container that creates the data directory, with the server's image, resources and
+// environment.
 func buildInitContainer(cluster *mocov1beta2.MySQLCluster, server, overwrite map[string]any) map[string]any {
 	c := map[string]any{
 		"name": mocov1beta2.InitContainer, "image": server["image"], "command": []any{"/bin/sh", configFolder + "/" + initFile},
@@ -99,9 +100,12 @@ func buildInitContainer(cluster *mocov1beta2.MySQLCluster, server, overwrite map
 	return c
 }
 
-// buildExporterContainer asks the server for metrics, as the account that may see nothing else. It sees no other password.
+// buildExporterContainer returns the container that queries the server for metrics, with an account that may read
+// nothing else. It has no other password.
 func buildExporterContainer(c *mocov1beta2.MySQLCluster, image string) (map[string]any, error) {
-	args := []any{"--config.my-cnf=" + exporterFolder + "/" + accounts.ClientFileOf(accounts.ExporterUser)}
+	// The second flag makes the exporter use TLS, which require_secure_transport demands. The connection stays inside
+	// the Pod, so the certificate is not verified.
+	args := []any{"--config.my-cnf=" + exporterFolder + "/" + accounts.ClientFileOf(accounts.ExporterUser), "--tls.insecure-skip-verify"}
 	for _, name := range c.Spec.Collectors {
 		args = append(args, "--collect."+name)
 	}
@@ -118,7 +122,7 @@ func buildExporterContainer(c *mocov1beta2.MySQLCluster, image string) (map[stri
 	return container, nil
 }
 
-// containerOverwrites are the user's changes of a container that Torpor adds.
+// containerOverwrites returns the user's changes of a container that Torpor adds.
 func containerOverwrites(c *mocov1beta2.MySQLCluster, name string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, o := range c.Spec.PodTemplate.OverwriteContainers {
@@ -136,7 +140,7 @@ func containerOverwrites(c *mocov1beta2.MySQLCluster, name string) (map[string]a
 	return out, nil
 }
 
-// completeServerContainer turns the user's container into a supervised server. Its arguments stay the user's.
+// completeServerContainer turns the user's container into a supervised server. It keeps the user's arguments.
 func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any) {
 	server["command"] = []any{"/bin/sh", configFolder + "/" + serverFile}
 	env, _ := server["env"].([]any)
@@ -172,9 +176,10 @@ func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any)
 	}
 }
 
-// defaultProbes ask the server itself. Starting a program in a container is what a probe costs, and takes seconds on a busy node: the
-// timeouts are long and the questions few. What a fence of some seconds stops is not unready yet, and a server that hangs is
-// restarted after at most seven questions of ten seconds and what is left of its grace, since it does not end either when it is told to.
+// defaultProbes query the server itself. The cost of a probe is starting a program in a container, which takes
+// seconds on a busy node, so timeouts are long and probes infrequent. A fence of some seconds does not make a Pod
+// unready. A server that hangs is restarted after at most seven probes of ten seconds and the grace period, since
+// it does not react to SIGTERM either.
 func defaultProbes(startupWait time.Duration) map[string]map[string]any {
 	const startupPeriod = 2 * time.Second
 	return map[string]map[string]any{
@@ -184,7 +189,7 @@ func defaultProbes(startupWait time.Duration) map[string]map[string]any {
 	}
 }
 
-// mergeProbe returns the user's probe with the numbers and the handler that it leaves out.
+// mergeProbe returns the user's probe, completed with the default numbers and the default handler.
 func mergeProbe(said, numbers map[string]any, question string) map[string]any {
 	out := maps.Clone(numbers)
 	maps.Copy(out, said)
@@ -197,7 +202,7 @@ func mergeProbe(said, numbers map[string]any, question string) map[string]any {
 	return out
 }
 
-// sharedMounts are those of the server and of the init container.
+// sharedMounts are the mounts of the server and of the init container.
 func sharedMounts() []any {
 	return []any{
 		volumeMount(mocov1beta2.DataClaim, "/var/lib/mysql"), volumeMount("tmp", "/tmp"), volumeMount("run", "/run"),
@@ -210,7 +215,7 @@ func podVolumes(c *mocov1beta2.MySQLCluster, config string) []any {
 	for _, a := range accounts.ListAccounts() {
 		clients = append(clients, map[string]any{"key": accounts.ClientFileOf(a.Name), "path": accounts.ClientFileOf(a.Name)})
 	}
-	var files []any // The authority's key is not among them.
+	var files []any // The CA's key is not among these files.
 	for _, name := range []string{certificates.AuthorityFile, certificates.CertificateFile, certificates.KeyFile} {
 		files = append(files, map[string]any{"key": name, "path": name})
 	}
@@ -284,12 +289,12 @@ func isContainerNamed(name string) func(any) bool {
 	}
 }
 
-// initScript makes the data directory of a new instance.
+// initScript creates the data directory of a new instance.
 //
 //go:embed moco-init.sh
 var initScript string
 
-// serverScript runs the server and starts it again after a CLONE.
+// serverScript runs the server and restarts it after a CLONE.
 //
 //go:embed moco-mysqld.sh
 var serverScript string

@@ -7,50 +7,54 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
 
-// None is the primary of a cluster that has none yet.
+// None is the ordinal of the primary while a cluster has no primary.
 const None = -1
 
-// SettleTime is how long a Pod has to be ready before it counts: by then clustering has looked at it.
+// SettleTime is how long a Pod must be ready before it counts, because clustering has observed it by then.
 const SettleTime = 5 * time.Second
 
-// ObservedRollout is what a rollout depends on.
+// ObservedRollout holds the input of a decision about a rollout.
 type ObservedRollout struct {
-	// Name is that of the cluster.
+	// Name is the name of the cluster.
 	Name string
-	// Offline is true when no Pod is desired.
+	// Offline is true if no Pods are desired.
 	Offline bool
-	// RevisionKnown is true when the StatefulSet controller has reported the revision of the newest template. Before that
-	// Outdated cannot be trusted.
+	// RevisionKnown is true when the StatefulSet controller has reported the revision of the newest template. Until
+	// then, Outdated is not reliable.
 	RevisionKnown bool
-	// Pods by ordinal, as many as are desired.
+	// Pods holds the desired Pods by ordinal.
 	Pods []PodState
-	// Primary is the ordinal of the one that takes writes, or None.
+	// Primary is the ordinal of the instance that takes writes, or None.
 	Primary int
-	// Healthy is true while clustering reports that every instance does what its role demands.
+	// Healthy is true while clustering reports that every instance fulfils its role.
 	Healthy bool
-	// ClusteringStopped is true while people work on the instances.
+	// ClusteringStopped is true while clustering is stopped because users work on the instances.
 	ClusteringStopped bool
-	// HasTurn is true unless as many other clusters as may are rolled out now.
+	// HasTurn is false if the maximum number of other clusters are being rolled out.
 	HasTurn bool
-	// StoppedInstances is true while people work on single instances.
+	// StoppedInstances is true while clustering is stopped for single instances.
 	StoppedInstances bool
+	// Forced is true while the annotation that forces rollouts is "true".
+	Forced bool
 }
 
 // PodState is one Pod of the cluster.
 type PodState struct {
 	Exists, Ready, Terminating bool
-	// Outdated is true for a Pod that was made for something else than users ask for now.
+	// Outdated is true for a Pod that was made from other inputs than the user's present ones.
 	Outdated bool
-	// IsKept is true for a Pod that another version of Torpor made for the same.
+	// IsKept is true for a Pod that another version of Torpor made from the same inputs.
 	IsKept bool
-	// Served is true for a Pod that clustering has let clients find. A Pod that was made anew begins without, so that clustering
-	// has looked at this very Pod, and found it following, since.
+	// Served is true for a Pod that clustering has made available to clients. A new Pod starts without it, so the
+	// value means that clustering has observed this very Pod and found it replicating.
 	Served bool
-	// DemotionRequested is true for a primary that was asked to hand over.
+	// DemotionRequested is true for a primary that was requested to hand over.
 	DemotionRequested bool
-	// ReadyFor is how long it has been ready.
+	// ReadyFor is how long the Pod has been ready.
 	ReadyFor time.Duration
 }
 
@@ -62,7 +66,7 @@ type RolloutAction interface{ action() }
 // Nothing leaves all Pods alone.
 type Nothing struct{}
 
-// ReplacePod deletes a Pod; the StatefulSet controller makes it anew.
+// ReplacePod deletes a Pod; the StatefulSet controller creates its replacement.
 type ReplacePod struct{ Ordinal int }
 
 // RequestSwitchover asks clustering to make another instance the primary.
@@ -76,28 +80,35 @@ func (RequestSwitchover) action() {}
 type RolloutPlan struct {
 	// Rule is the name of the rule that matched.
 	Rule string
-	// Action is the effect.
+	// Action is the effect of the step.
 	Action RolloutAction
 	// Done is true when every Pod is ready and of the newest revision.
 	Done bool
-	// Message names what is waited for; empty if nothing is.
+	// Message names the condition that the rollout waits for; empty if it does not wait.
 	Message string
-	// RequeueAfter is when to look again; zero waits for an event.
+	// RequeueAfter is the delay before the next pass; zero means that an event triggers it.
 	RequeueAfter time.Duration
-	// TakesTurn is true for a step for which the cluster needs a turn, and keeps it until a plan with EndsTurn.
+	// TakesTurn is true for a step that requires a turn. The cluster keeps the turn until a plan with EndsTurn. A
+	// forced rollout requires no turn.
 	TakesTurn, EndsTurn bool
+	// Forced is true for a step that only the annotation allows.
+	Forced bool
 }
 
 const (
-	// rolloutRetry is when to look again at what sends no event.
+	// rolloutRetry is the poll interval of state that has no events.
 	rolloutRetry = 2 * time.Second
-	// turnRetry is when to look again whether another cluster has ended its turn.
+	// turnRetry is the poll interval for the end of another cluster's turn.
 	turnRetry = 10 * time.Second
 )
 
-// DecideRollout says which Pod of a rollout is replaced next: one after the other, the primary last and after a switchover. A
-// Pod that serves is replaced only while all is well; one that does not serve may be replaced at any time, as long as no
-// other is on its way.
+// forcedBy ends the message of a step that only the annotation allows.
+const forcedBy = ", although the cluster is not healthy, because of the annotation " + mocov1beta2.ForceRolloutAnnotation
+
+// DecideRollout decides which Pod of a rollout is replaced next: one at a time, the primary last and after a
+// switchover. A Pod that serves is replaced only while the cluster is healthy. A Pod that does not serve may be
+// replaced at any time, as long as no other Pod is being replaced. A forced rollout does not wait for a healthy
+// cluster, and may restart a primary that no replica follows.
 func DecideRollout(o ObservedRollout) RolloutPlan {
 	outdated := o.ordinalsWhere(func(p PodState) bool { return p.Outdated })
 	absent := o.ordinalsWhere(func(p PodState) bool { return !p.Exists || p.Terminating })
@@ -110,7 +121,7 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 	case o.Offline:
 		return RolloutPlan{Rule: "offline", Action: Nothing{}, Done: true, EndsTurn: true}
 	case !o.RevisionKnown:
-		return waitingPlan("the template is new", "the StatefulSet controller has not seen the newest template yet")
+		return waitingPlan("the template is new", "the StatefulSet controller has not observed the newest template yet")
 	case len(absent) == 0 && len(outdated) == 0 && len(down) == 0:
 		return RolloutPlan{Rule: "done", Action: Nothing{}, Done: true, EndsTurn: true}
 	case len(outdated) == 0:
@@ -121,34 +132,45 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 	case o.StoppedInstances:
 		return waitingPlan("instances are stopped", fmt.Sprintf("the rollout waits while clustering leaves single instances alone; of an older "+
 			"revision: %s; to go on, remove the annotation clustering-stopped-instances", o.podNames(outdated))).endTurn()
-	// Also while a new Pod is not ready: a template that does not work must not reach a second Pod.
-	case len(absent) > 0 || len(down) > 0:
+	// The rollout also waits while a new Pod is not ready, because a broken template must not reach a second Pod that
+	// serves. If the new Pod can become ready only after the Pod of a broken primary is replaced, force is needed.
+	case len(absent) > 0 || len(down) > 0 && (!o.Forced || broken == None):
 		return waitingPlan("one at a time", "the rollout waits for "+o.podNames(unionSorted(absent, down)))
-	// The new template may be what mends a broken Pod, so that it does not wait for health. A broken primary still comes
-	// last: an outdated replica that serves could take over from it.
-	case broken != None && (broken != o.Primary || len(outdated) == 1):
-		return RolloutPlan{Rule: "replace a broken Pod", Action: ReplacePod{broken}, Message: "replacing " + o.podNames([]int{broken}) + ", which is not ready", RequeueAfter: rolloutRetry}
-	case !o.Healthy || o.Primary == None:
-		return waitingPlan("not healthy", "the rollout waits until the cluster is healthy; of an older revision: "+o.podNames(outdated)).requeueAfter(rolloutRetry)
-	// Healthy may be what clustering, which may be slow or hang, found before the last Pod was replaced.
-	case len(unserved) > 0:
-		return waitingPlan("not looked at", "the rollout waits until clustering lets clients find "+o.podNames(unserved))
-	// Clustering may have observed a cluster as healthy before it looked at a Pod that just became ready.
+	// The new template may fix a broken Pod, so its replacement does not wait for health. A broken primary still comes
+	// last, because an outdated replica that serves could take over from it.
+	case broken != None && (broken != o.Primary || len(outdated) == 1 || len(down) > 0):
+		return RolloutPlan{Rule: "replace a broken Pod", Action: ReplacePod{broken}, Message: "replacing " + o.podNames([]int{broken}) + ", which is not ready", RequeueAfter: rolloutRetry, Forced: len(down) > 0}
+	case !o.Healthy && o.Forced && young >= SettleTime:
+		return RolloutPlan{Rule: "forced", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}) + forcedBy, RequeueAfter: rolloutRetry, Forced: true}
+	case (!o.Healthy || o.Primary == None) && !o.Forced:
+		return waitingPlan("not healthy", fmt.Sprintf("the rollout waits until the cluster is healthy; of an older revision: %s; to go on now, with a loss of "+
+			"availability, set the annotation %s: \"true\"", o.podNames(outdated), mocov1beta2.ForceRolloutAnnotation)).requeueAfter(rolloutRetry)
+	// Healthy may date from before the last Pod was replaced, because clustering may be slow or hang.
+	case len(unserved) > 0 && o.Healthy:
+		return waitingPlan("not observed yet", "the rollout waits until clustering lets clients find "+o.podNames(unserved))
+	// Clustering may have observed the cluster as healthy before it observed a Pod that has just become ready.
 	case young < SettleTime:
 		return waitingPlan("settle", "the rollout goes on soon; of an older revision: "+o.podNames(outdated)).requeueAfter(SettleTime - young)
-	case !o.HasTurn:
-		return waitingPlan("no turn", "the rollout waits for those of other clusters, see torpor manager --rollouts-at-once; of an older revision: "+o.podNames(outdated)).requeueAfter(turnRetry)
+	case !o.HasTurn && !o.Forced:
+		return waitingPlan("no turn", "the rollout waits for the rollouts of other clusters, see torpor manager --rollouts-at-once; of an older revision: "+o.podNames(outdated)).requeueAfter(turnRetry)
 	case replica != o.Primary:
-		return RolloutPlan{Rule: "replace a replica", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry, TakesTurn: true}
+		return RolloutPlan{Rule: "replace a replica", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry, TakesTurn: !o.Forced}
 	case len(o.Pods) == 1:
-		return RolloutPlan{Rule: "replace the only Pod", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry, TakesTurn: true}
-	case !o.Pods[o.Primary].DemotionRequested:
-		return RolloutPlan{
-			Rule: "demote the primary", Action: RequestSwitchover{o.Primary}, RequeueAfter: rolloutRetry, TakesTurn: true,
-			Message: "asking for a switchover before " + o.podNames([]int{o.Primary}) + " is replaced",
-		}
+		return RolloutPlan{Rule: "replace the only Pod", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}), RequeueAfter: rolloutRetry, TakesTurn: !o.Forced}
 	default:
-		return waitingPlan("switchover", "the rollout waits for a switchover before "+o.podNames([]int{o.Primary})+" is replaced").requeueAfter(rolloutRetry)
+		return o.handOver()
+	}
+}
+
+// handOver requests a switchover once, and waits for it.
+func (o ObservedRollout) handOver() RolloutPlan {
+	primary := o.podNames([]int{o.Primary})
+	if o.Pods[o.Primary].DemotionRequested {
+		return waitingPlan("switchover", "the rollout waits for a switchover before "+primary+" is replaced").requeueAfter(rolloutRetry)
+	}
+	return RolloutPlan{
+		Rule: "demote the primary", Action: RequestSwitchover{o.Primary}, RequeueAfter: rolloutRetry, TakesTurn: !o.Forced,
+		Message: "requesting a switchover before " + primary + " is replaced",
 	}
 }
 
@@ -161,7 +183,7 @@ func (p RolloutPlan) requeueAfter(after time.Duration) RolloutPlan {
 	return p
 }
 
-// endTurn lets another cluster be rolled out while this one waits for people.
+// endTurn gives the turn to another cluster while this one waits for the user.
 func (p RolloutPlan) endTurn() RolloutPlan {
 	p.EndsTurn = true
 	return p
@@ -177,7 +199,7 @@ func (o ObservedRollout) ordinalsWhere(holds func(PodState) bool) []int {
 	return list
 }
 
-// firstOrdinalWhere returns the first Pod that matches, the primary last; None if there is none.
+// firstOrdinalWhere returns the first Pod that matches, the primary last; None if no Pod matches.
 func (o ObservedRollout) firstOrdinalWhere(holds func(PodState) bool) int {
 	list := o.ordinalsWhere(holds)
 	for _, i := range list {
@@ -191,22 +213,26 @@ func (o ObservedRollout) firstOrdinalWhere(holds func(PodState) bool) int {
 	return list[0]
 }
 
-// shortestReadyTime is that of the Pod that became ready last, at most SettleTime.
+// shortestReadyTime returns the ReadyFor of the Pod that became ready last, at most SettleTime. Other rules handle
+// Pods that are not ready.
 func (o ObservedRollout) shortestReadyTime() time.Duration {
 	least := SettleTime
 	for _, p := range o.Pods {
-		least = min(least, p.ReadyFor)
+		if p.Ready {
+			least = min(least, p.ReadyFor)
+		}
 	}
 	return least
 }
 
-// DescribeKeptPods says which Pods another version of Torpor would make differently, and how to replace them; empty if there are none.
+// DescribeKeptPods names the Pods that this version of Torpor would make differently, and how to replace them;
+// empty if there are none.
 func (o ObservedRollout) DescribeKeptPods() string {
 	kept := o.ordinalsWhere(func(p PodState) bool { return p.IsKept })
 	if len(kept) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("as another version of Torpor made them stay, until the spec or a setting changes: %s; to replace them now, one at a time, "+
+	return fmt.Sprintf("made by another version of Torpor and kept until the spec or a setting changes: %s; to replace them now, one at a time, "+
 		"run: kubectl rollout restart statefulset moco-%s", o.podNames(kept), o.Name)
 }
 

@@ -5,6 +5,7 @@ package provisioning
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,10 +22,16 @@ func TestDecideRollout(t *testing.T) {
 	three := func(pods ...PodState) ObservedRollout {
 		return ObservedRollout{Name: "test", RevisionKnown: true, Pods: pods, Primary: 1, Healthy: true, HasTurn: true}
 	}
-	with := func(o ObservedRollout, change func(*ObservedRollout)) ObservedRollout {
-		change(&o)
+	with := func(o ObservedRollout, changes ...func(*ObservedRollout)) ObservedRollout {
+		for _, change := range changes {
+			change(&o)
+		}
 		return o
 	}
+	kept := fresh
+	kept.IsKept = true
+	force := func(o *ObservedRollout) { o.Forced, o.Healthy = true, false }
+	heal := func(o *ObservedRollout) { o.Healthy = true }
 	for name, row := range map[string]struct {
 		in   ObservedRollout
 		rule string
@@ -33,14 +40,14 @@ func TestDecideRollout(t *testing.T) {
 		"no Pod is wanted":                                 {ObservedRollout{Offline: true}, "offline", Nothing{}},
 		"all Pods are new":                                 {three(fresh, fresh, fresh), "done", Nothing{}},
 		"a new template is not yet observed":               {ObservedRollout{Pods: []PodState{old}}, "the template is new", Nothing{}},
-		"a Pod that is missing has nothing to replace":     {three(fresh, PodState{}, fresh), "nothing to replace", Nothing{}},
+		"missing Pod has nothing to replace":               {three(fresh, PodState{}, fresh), "nothing to replace", Nothing{}},
 		"the first replica is first":                       {three(old, old, old), "replace a replica", ReplacePod{0}},
 		"the primary is not next before the last replica":  {three(fresh, old, old), "replace a replica", ReplacePod{2}},
 		"the primary hands over before it is replaced":     {three(fresh, old, fresh), "demote the primary", RequestSwitchover{1}},
-		"a switchover that was requested is waited for":    {three(fresh, withDemotionRequested(old), fresh), "switchover", Nothing{}},
-		"a Pod on its way holds up the others":             {three(fresh, old, PodState{}), "one at a time", Nothing{}},
-		"a Pod that ends holds up the others":              {three(PodState{Exists: true, Ready: true, Terminating: true, Outdated: true}, old, old), "one at a time", Nothing{}},
-		"a new Pod that is not ready holds up the others":  {three(PodState{Exists: true}, old, broken), "one at a time", Nothing{}},
+		"requested switchover is waited for":               {three(fresh, withDemotionRequested(old), fresh), "switchover", Nothing{}},
+		"missing Pod delays the others":                    {three(fresh, old, PodState{}), "one at a time", Nothing{}},
+		"terminating Pod delays the others":                {three(PodState{Exists: true, Ready: true, Terminating: true, Outdated: true}, old, old), "one at a time", Nothing{}},
+		"new Pod that is not ready delays the others":      {three(PodState{Exists: true}, old, broken), "one at a time", Nothing{}},
 		"a new Pod has to settle":                          {three(PodState{Exists: true, Ready: true, Served: true, ReadyFor: 1}, old, old), "settle", Nothing{}},
 		"a broken Pod is replaced at any time":             {with(three(old, old, broken), func(o *ObservedRollout) { o.Healthy = false }), "replace a broken Pod", ReplacePod{2}},
 		"a broken primary waits while others are outdated": {with(three(old, broken, old), func(o *ObservedRollout) { o.Healthy = false }), "not healthy", Nothing{}},
@@ -49,10 +56,28 @@ func TestDecideRollout(t *testing.T) {
 		"a cluster without a primary waits":                {with(three(old, old, old), func(o *ObservedRollout) { o.Primary = None }), "not healthy", Nothing{}},
 		"a stop of clustering comes before a broken Pod":   {with(three(old, old, broken), func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
 		"a stop of one instance comes before a broken Pod": {with(three(old, old, broken), func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
-		"a new Pod that clustering has not looked at":      {three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), "not looked at", Nothing{}},
+		"new Pod that clustering has not observed":         {three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), "not observed yet", Nothing{}},
 		"a cluster waits for its turn":                     {with(three(old, old, old), func(o *ObservedRollout) { o.HasTurn = false }), "no turn", Nothing{}},
 		"a broken Pod needs no turn":                       {with(three(old, old, broken), func(o *ObservedRollout) { o.HasTurn = false }), "replace a broken Pod", ReplacePod{2}},
 		"the only Pod is replaced without a switchover":    {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Healthy: true, HasTurn: true}, "replace the only Pod", ReplacePod{0}},
+		"a kept Pod is not outdated and not replaced":      {with(three(fresh, kept, fresh), force), "done", Nothing{}},
+		"force needs no health":                            {with(three(old, old, old), force), "forced", ReplacePod{0}},
+		"force needs no primary":                           {with(three(old, old, old), force, func(o *ObservedRollout) { o.Primary = None }), "forced", ReplacePod{0}},
+		"force takes the primary last":                     {with(three(fresh, old, old), force), "forced", ReplacePod{2}},
+		"force takes the primary without a switchover":     {with(three(fresh, old, fresh), force), "forced", ReplacePod{1}},
+		"force takes the only Pod":                         {ObservedRollout{RevisionKnown: true, Pods: []PodState{old}, Forced: true}, "forced", ReplacePod{0}},
+		"force hands over while the cluster is healthy":    {with(three(fresh, old, fresh), force, heal), "demote the primary", RequestSwitchover{1}},
+		"force needs no label while unhealthy":             {with(three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), force), "forced", ReplacePod{2}},
+		"force needs a label while healthy":                {with(three(PodState{Exists: true, Ready: true, ReadyFor: SettleTime}, old, old), force, heal), "not observed yet", Nothing{}},
+		"force lets a new Pod settle":                      {with(three(PodState{Exists: true, Ready: true, ReadyFor: 1}, old, old), force), "settle", Nothing{}},
+		"force needs no turn":                              {with(three(old, old, old), force, heal, func(o *ObservedRollout) { o.HasTurn = false }), "replace a replica", ReplacePod{0}},
+		"force waits for a missing Pod":                    {with(three(fresh, old, PodState{}), force), "one at a time", Nothing{}},
+		"force waits for a new Pod before one that serves": {with(three(PodState{Exists: true}, old, old), force), "one at a time", Nothing{}},
+		"force takes a broken Pod next to a new one":       {with(three(PodState{Exists: true}, old, broken), force), "replace a broken Pod", ReplacePod{2}},
+		"force takes a broken primary next to a new Pod":   {with(three(PodState{Exists: true}, broken, old), force), "replace a broken Pod", ReplacePod{1}},
+		"force takes serving replicas before the primary":  {with(three(old, broken, old), force), "forced", ReplacePod{0}},
+		"force does not override a stop of clustering":     {with(three(old, old, old), force, func(o *ObservedRollout) { o.ClusteringStopped = true }), "clustering is stopped", Nothing{}},
+		"force does not override a stop of an instance":    {with(three(old, old, old), force, func(o *ObservedRollout) { o.StoppedInstances = true }), "instances are stopped", Nothing{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := DecideRollout(row.in)
@@ -81,15 +106,39 @@ func TestAStopSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// modelState is a cluster with a StatefulSet controller, a kubelet and clustering, each of which does one thing a step.
+func TestWaitForHealthNamesTheWayOut(t *testing.T) {
+	pod := PodState{Exists: true, Ready: true, Served: true, ReadyFor: SettleTime, Outdated: true}
+	o := ObservedRollout{Name: "test", RevisionKnown: true, Pods: []PodState{pod}, HasTurn: true}
+	if plan := DecideRollout(o); !strings.Contains(plan.Message, mocov1beta2.ForceRolloutAnnotation) {
+		t.Errorf("expected the annotation in %q", plan.Message)
+	}
+	o.Forced = true
+	if plan := DecideRollout(o); !plan.Forced || !strings.Contains(plan.Message, mocov1beta2.ForceRolloutAnnotation) {
+		t.Errorf("expected a plan that is forced by the annotation, found %+v", plan)
+	}
+}
+
+// modelState is a cluster with a StatefulSet controller, a kubelet and clustering, each of which performs one
+// action per step.
 type modelState struct {
 	ObservedRollout
-	// neverReady are Pods that do not become ready before they are replaced.
+	// neverReady marks Pods that do not become ready until they are replaced.
 	neverReady [5]bool
+	// isNeverHealthy is true for a cluster that clustering cannot make healthy.
+	isNeverHealthy bool
 }
 
 // TestModel starts a rollout from every small state and follows it to its end.
-func TestModel(t *testing.T) {
+func TestModel(t *testing.T) { exploreModel(t, modelState{}) }
+
+// TestForcedModel does the same with clusters that never become healthy, whose rollouts can end only by the
+// annotation.
+func TestForcedModel(t *testing.T) {
+	exploreModel(t, modelState{isNeverHealthy: true, ObservedRollout: ObservedRollout{Forced: true}})
+}
+
+func exploreModel(t *testing.T, start modelState) {
+	t.Helper()
 	states := []PodState{
 		{},
 		{Exists: true, Outdated: true},
@@ -110,7 +159,8 @@ func TestModel(t *testing.T) {
 		}
 		for code := range all {
 			for primary := range n {
-				m := modelState{ObservedRollout: ObservedRollout{Name: "toy", RevisionKnown: true, HasTurn: true, Primary: primary}}
+				m := start
+				m.Name, m.RevisionKnown, m.HasTurn, m.Primary = "toy", true, true, primary
 				for i, rest := 0, code; i < n; i, rest = i+1, rest/len(states) {
 					m.Pods = append(m.Pods, states[rest%len(states)])
 					m.neverReady[i] = m.Pods[i].Exists && m.Pods[i].Outdated && !m.Pods[i].Ready
@@ -142,7 +192,7 @@ func (m *modelState) runToEnd() string {
 }
 
 func (m *modelState) observeHealth() {
-	m.Healthy = len(m.ordinalsWhere(func(p PodState) bool { return !p.Ready || p.Terminating })) == 0
+	m.Healthy = !m.isNeverHealthy && len(m.ordinalsWhere(func(p PodState) bool { return !p.Ready || p.Terminating })) == 0
 }
 
 func (m *modelState) act(do RolloutAction) string {
@@ -150,7 +200,7 @@ func (m *modelState) act(do RolloutAction) string {
 	case Nothing:
 	case RequestSwitchover:
 		if do.Ordinal != m.Primary {
-			return "another than the primary is asked to hand over"
+			return "an instance other than the primary is asked to hand over"
 		}
 		m.Pods[do.Ordinal].DemotionRequested = true
 	case ReplacePod:
@@ -158,14 +208,19 @@ func (m *modelState) act(do RolloutAction) string {
 		serves := p.Ready
 		others := m.ordinalsWhere(func(p PodState) bool { return p.Outdated })
 		down := m.ordinalsWhere(func(p PodState) bool { return !p.Exists || p.Terminating || !p.Ready })
+		if m.Forced && do.Ordinal != m.Primary { // A broken primary may prevent the others from becoming ready.
+			down = slices.DeleteFunc(down, func(i int) bool { return i == m.Primary && m.Pods[i].Outdated })
+		}
 		switch {
 		case !p.Outdated || p.Terminating || !p.Exists:
 			return "a Pod is replaced without need"
 		case serves && len(down) > 0:
 			return "a second Pod is taken down"
-		case do.Ordinal == m.Primary && len(others) > 1:
+		case do.Ordinal == m.Primary && len(others) > 1 && !m.Forced:
 			return "the primary is replaced before another"
-		case do.Ordinal == m.Primary && serves && len(m.Pods) > 1:
+		case do.Ordinal == m.Primary && serves && len(others) > 1:
+			return "a primary that serves is replaced before another"
+		case do.Ordinal == m.Primary && serves && len(m.Pods) > 1 && !m.Forced:
 			return "the primary is replaced without a switchover"
 		}
 		p.Terminating = true
@@ -230,7 +285,7 @@ func TestDecide(t *testing.T) {
 		}, "roll out"},
 		"a configuration stays until the new template is known": {func(o *Observed) { o.ConfigMaps, o.Rollout.RevisionKnown = append(o.ConfigMaps, named("old")), false }, ""},
 		"nothing is done when something could not be read":      {func(o *Observed) { o.Err = errors.New("x"); o.Objects[0].LiveHash = ContentHash{} }, ""},
-		"nothing is done before a user has mended a problem":    {func(o *Observed) { o.Problems = []string{"x"} }, ""},
+		"nothing is done before a user has fixed a problem":     {func(o *Observed) { o.Problems = []string{"x"} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := Observed{

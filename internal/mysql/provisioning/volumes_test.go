@@ -30,19 +30,19 @@ func TestVolumeGrowth(t *testing.T) {
 		isShrinking bool
 	}{
 		"without a StatefulSet nothing grows":        {claims: []string{data, logs}},
-		"a StatefulSet that goes is waited for":      {live: going, claims: []string{larger, logs}},
+		"terminating StatefulSet is waited for":      {live: going, claims: []string{larger, logs}},
 		"the same size in another unit is no growth": {live: live, claims: []string{data, strings.Replace(logs, "1024Mi", "1Gi", 1)}},
-		"one of two grows":                           {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
-		"both grow": {
+		"first of two volumes grows":                 {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"two volumes grow": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1025Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi logs-moco-a-0 1025Mi]",
 		},
-		"what names no class keeps the one that it has": {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
-		"another class is for people":                   {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
-		"another access mode is for people":             {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
-		"a claim more is for people":                    {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
-		"a claim less is for people":                    {live: live, claims: []string{larger}},
-		"another name is for people":                    {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
-		"one that shrinks keeps the other from growing": {live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, isShrinking: true},
+		"template without a class keeps the present class": {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"different class is left to the user":              {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
+		"different access mode is left to the user":        {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
+		"additional claim is left to the user":             {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
+		"missing claim is left to the user":                {live: live, claims: []string{larger}},
+		"different name is left to the user":               {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
+		"shrinking volume prevents growth of the other":    {live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, isShrinking: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(parseStatefulSet(t, c.claims...))
@@ -53,7 +53,7 @@ func TestVolumeGrowth(t *testing.T) {
 				found = append(found, g.ClaimName("moco-a-0"), g.Size.String())
 			}
 			testenv.ExpectEqual(t, "growing", c.growing, strings.TrimPrefix(fmt.Sprint(found), "[]"))
-			testenv.ExpectEqual(t, "shrinking", c.isShrinking, strings.Contains(shrinking, "logs has 1Gi, and spec.volumeClaimTemplates asks for 1Mi; take the size back"))
+			testenv.ExpectEqual(t, "shrinking", c.isShrinking, strings.Contains(shrinking, "logs has 1Gi, and spec.volumeClaimTemplates asks for 1Mi; revert the size"))
 		})
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// SetReadOnly ends all writing. It waits for commits that are under way; when ctx ends first, the statement
-// is killed in the server, so that it does not take effect after the caller has given up.
+// SetReadOnly ends all writing. It waits for commits that are in progress. If ctx ends first, the statement is
+// killed in the server, so that it does not take effect after the caller has given up.
 func (s *Server) SetReadOnly(ctx context.Context) error {
 	if err := s.execOrKill(ctx, "set global super_read_only = on"); err != nil {
 		return fmt.Errorf("make the server read-only: %w", err)
@@ -26,25 +26,27 @@ func (s *Server) SetReadOnly(ctx context.Context) error {
 	return nil
 }
 
-// SetWritable makes commits wait for so many replicas, none for 0, and lets clients write. One session does both, since a
-// server that restarts in between has forgotten the former.
+// SetWritable makes commits wait for waitFor replicas, and allows clients to write. One session does both, since a
+// server that restarts in between loses the first setting.
 func (s *Server) SetWritable(ctx context.Context, like SemiSync, waitFor int) error {
 	return s.execAll(ctx, "make the server writable", append(like.awaitReplicasStatements(waitFor), "set global read_only = off"))
 }
 
-// KillConnections ends the connections of all users but the given ones, whose clients then connect anew.
+// KillConnections ends the connections of all users except the given ones. Their clients reconnect.
 func (s *Server) KillConnections(ctx context.Context, keep []string) error {
 	return s.killConnections(ctx, selectClients, keep)
 }
 
-// selectClients finds the connections that are neither the server's own nor a replica's.
+// selectClients finds the connections that are neither internal to the server nor a replica's.
 const selectClients = selectOtherConnections + `user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`
 
-// EndCommitWaits lets commits go on that wait for replicas which the server has no more. KILL takes their clients away and does
-// not end the wait. It is done only where no further commit can begin, since that one would not wait either; the server
-// says super_read_only also while the statement that sets it still waits for these very commits.
+// EndCommitWaits ends the wait of commits for replicas that the server no longer has. KILL disconnects their
+// clients but does not end the wait. It takes effect only where no further commit can begin, since such a commit
+// would not wait either. The server reports super_read_only even while the statement that sets it still waits for
+// these commits.
 func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
-	// Whoever runs a statement may be told that it is safe when it is not, administrators too, whose clients are no clients else.
+	// A client whose commit stops waiting could believe that its transaction is safe. Administrators are disconnected
+	// too, although KillConnections spares them.
 	if err := s.killConnections(ctx, selectClients+" and command <> 'Sleep' and not ("+isOwnStatement+")", nil); err != nil {
 		return err
 	}
@@ -55,25 +57,26 @@ func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
 	return nil
 }
 
-// CancelStatements ends the connections in which an act still runs, whoever sent it.
+// CancelStatements ends the connections that still run an act, of any manager.
 func (s *Server) CancelStatements(ctx context.Context) error {
 	return s.killConnections(ctx, selectOtherConnections+isPendingAct, nil)
 }
 
-// isPendingAct and isOwnStatement tell what a manager does from what others do, who may write the mark as well.
+// isPendingAct and isOwnStatement distinguish a manager's statements from those of other clients, which may contain
+// the mark too.
 const (
 	isManagers     = "user = substring_index(current_user(), '@', 1)"
 	isPendingAct   = isManagers + " and command = 'Query' and info like '" + statementMark + "%'"
 	isOwnStatement = isManagers + " and (ifnull(info, '') like '" + statementMark + "%' or ifnull(info, '') = '" + watchStatement + "' or ifnull(info, '') like '" + replicationWatchBegin + "%')"
 )
 
-// selectOtherConnections begins a query for connections other than its own.
+// selectOtherConnections begins a query for all connections except its own.
 const selectOtherConnections = "select id, user from performance_schema.processlist where id <> connection_id() and "
 
-// killsAtOnce is how many connections are ended in one round trip.
+// killsAtOnce is the number of connections that are ended in one round trip.
 const killsAtOnce = 500
 
-// killConnections ends the connections that a query finds, but those of some users.
+// killConnections ends the connections that a query finds, except those of the users in keep.
 func (s *Server) killConnections(ctx context.Context, query string, keep []string) error {
 	left, err := s.listConnections(ctx, query, keep)
 	for size := killsAtOnce; err == nil && len(left) > 0; {
@@ -86,7 +89,7 @@ func (s *Server) killConnections(ctx context.Context, query string, keep []strin
 		if failed != nil && errorNumber(failed) != errNoSuchThread {
 			return fmt.Errorf("end %d connections: %w", len(ids), failed)
 		}
-		if failed != nil && len(ids) > 1 { // One that has ended by itself has kept the ones after it from being ended.
+		if failed != nil && len(ids) > 1 { // A connection that had already ended made the KILL statements after it fail.
 			size = len(ids) / 2
 			left, err = s.listAgain(ctx, query, left)
 			continue
@@ -96,7 +99,7 @@ func (s *Server) killConnections(ctx context.Context, query string, keep []strin
 	return err
 }
 
-// listAgain returns those of the connections that are still there.
+// listAgain returns those of the connections that still exist.
 func (s *Server) listAgain(ctx context.Context, query string, before []int64) ([]int64, error) {
 	now, err := s.listConnections(ctx, query, nil)
 	return slices.DeleteFunc(before, func(id int64) bool { return !slices.Contains(now, id) }), err
@@ -107,7 +110,7 @@ func (s *Server) listConnections(ctx context.Context, query string, keep []strin
 	if err != nil {
 		return nil, fmt.Errorf("list connections: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // rows.Err has what went wrong.
+	defer func() { _ = rows.Close() }() // rows.Err returns the error.
 	var ids []int64
 	for rows.Next() {
 		var id int64
@@ -125,7 +128,7 @@ func (s *Server) listConnections(ctx context.Context, query string, keep []strin
 	return ids, nil
 }
 
-// StopReceiving ends the flow of transactions from the source, which then gets no acknowledgements of this replica.
+// StopReceiving stops the receiving thread; the source then gets no more acknowledgements from this replica.
 func (s *Server) StopReceiving(ctx context.Context) error {
 	if err := s.execStatement(ctx, "stop replica io_thread"); err != nil {
 		return fmt.Errorf("stop receiving transactions: %w", err)
@@ -149,8 +152,8 @@ func (s *Server) StartApplying(ctx context.Context) error {
 	return nil
 }
 
-// BecomeSource forgets the former source and lets commits wait until so many replicas have received them; 0 lets them
-// not wait. The server stays as writable as it is.
+// BecomeSource removes the former source and makes commits wait until waitFor replicas have received them; 0
+// disables the wait. It does not change whether the server is writable.
 func (s *Server) BecomeSource(ctx context.Context, like SemiSync, waitFor int) error {
 	_, replica := like.variablePrefixes()
 	statements := []string{"stop replica", "reset replica all", "set global " + replica + "_enabled = off"}
@@ -170,20 +173,20 @@ func (s SemiSync) awaitReplicasStatements(waitFor int) []string {
 	}
 }
 
-// ReplicationSource is what a replica receives from.
+// ReplicationSource is a server to replicate from.
 type ReplicationSource struct {
 	Host string
 	Port int
 	As   Account
-	// IsAcknowledged says that semi-sync is on, as it must be inside the cluster, and off for a source outside.
+	// IsAcknowledged enables semi-sync. It is true inside the cluster and false for an external source.
 	IsAcknowledged bool
-	// IsEncrypted says that both servers have certificates, so that accounts may require TLS, and IsVerified that these are of the same
-	// authority.
+	// IsEncrypted is true if both servers have certificates, so that accounts may require TLS. IsVerified is true if
+	// the certificates have the same CA.
 	IsEncrypted, IsVerified bool
 }
 
-// FollowSource makes the server a replica of a source. Only another source is changed: that drops the relay log. A source outside gets
-// no acknowledgement, and its password may have been changed.
+// FollowSource makes the server a replica of a source. It changes the channel only if the source differs, because a
+// change drops the relay log. An external source gets no acknowledgements, and its password may have changed.
 func (s *Server) FollowSource(ctx context.Context, like SemiSync, from ReplicationSource) error {
 	source, replica := like.variablePrefixes()
 	flag := map[bool]string{true: " = on", false: " = off"}[from.IsAcknowledged]
@@ -209,8 +212,8 @@ func (s *Server) FollowSource(ctx context.Context, like SemiSync, from Replicati
 	return s.execAll(ctx, "start replicating", []string{"start replica"})
 }
 
-// RenewChannel sets the password of the channel and whether its source is verified. The relay log stays, because what applies it
-// goes on.
+// RenewChannel sets the channel's password and whether its source is verified. The relay log stays, because the SQL
+// thread keeps running.
 func (s *Server) RenewChannel(ctx context.Context, from ReplicationSource) error {
 	if err := s.StopReceiving(ctx); err != nil {
 		return err
@@ -221,7 +224,7 @@ func (s *Server) RenewChannel(ctx context.Context, from ReplicationSource) error
 	return s.StartReceiving(ctx)
 }
 
-// changeSource trusts in the source whom the server's own clients shall trust in.
+// changeSource makes the replica verify the source with the same CA as the server's own clients do.
 func (s *Server) changeSource(ctx context.Context, from ReplicationSource, options string, args ...any) error {
 	var authorities sql.NullString
 	verify := ", source_ssl_verify_server_cert = 0, source_ssl_ca = ''"
@@ -238,7 +241,7 @@ func (s *Server) changeSource(ctx context.Context, from ReplicationSource, optio
 	return s.execStatement(ctx, "change replication source to "+options+verify, args...)
 }
 
-// ReloadCertificate lets new connections see the certificate that is in the server's files now.
+// ReloadCertificate makes new connections use the certificate in the server's files.
 func (s *Server) ReloadCertificate(ctx context.Context) error {
 	if err := s.execStatement(ctx, "alter instance reload tls"); err != nil {
 		return fmt.Errorf("reload the certificate: %w", err)
@@ -252,7 +255,8 @@ func (s *Server) queryBool(ctx context.Context, query string, args ...any) (bool
 	return answer, err
 }
 
-// DiscardTransactions makes the server forget every transaction that it executed or received, with its binary and relay logs.
+// DiscardTransactions removes every transaction that the server executed or received, with its binary and relay
+// logs.
 func (s *Server) DiscardTransactions(ctx context.Context, usesOldNames bool) error {
 	reset := "reset binary logs and gtids"
 	if usesOldNames {
@@ -261,16 +265,16 @@ func (s *Server) DiscardTransactions(ctx context.Context, usesOldNames bool) err
 	return s.execAll(ctx, "discard all transactions", []string{"stop replica", "reset replica all", reset})
 }
 
-// ErrNotEmpty is returned for a server that a copy would destroy.
+// ErrNotEmpty is returned for a server whose data a clone would destroy.
 var ErrNotEmpty = errors.New("clone: expected an empty server, found transactions in it")
 
-// CloneFrom replaces the nothing that the server holds by the donor's data. The server restarts then, read-only; the
-// connection is lost with it, which is no error.
+// CloneFrom replaces the data of an empty server by the donor's. The server then restarts, read-only. The
+// connection is lost in the process, which is not an error.
 func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	empty, err := s.queryBool(ctx, `select @@global.gtid_executed = '' and not exists (
 		select 1 from performance_schema.replication_connection_status where received_transaction_set <> '')`)
 	if err != nil {
-		return fmt.Errorf("look whether the server is empty: %w", err)
+		return fmt.Errorf("check whether the server is empty: %w", err)
 	}
 	if !empty {
 		return ErrNotEmpty
@@ -279,7 +283,10 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	if err := s.execStatement(ctx, "set global clone_valid_donor_list = ?", donor); err != nil {
 		return fmt.Errorf("allow the donor: %w", err)
 	}
-	// CLONE refuses a recipient that is read-only for administrators; for clients it stays so.
+	if err := s.AllowClonePackets(ctx); err != nil {
+		return err
+	}
+	// CLONE refuses a recipient that is read-only for administrators. It stays read-only for clients.
 	if err := s.execStatement(ctx, "set global super_read_only = off"); err != nil {
 		return fmt.Errorf("let administrators write: %w", err)
 	}
@@ -290,7 +297,7 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 		}
 		clone += " require ssl"
 	}
-	// It carries no mark: the server tells that it is being cloned in another way.
+	// The statement carries no mark, because the server reports in another way that it is being cloned.
 	_, err = s.db.ExecContext(ctx, clone, from.As.Name, from.Host, from.Port, from.As.Password)
 	if err == nil || errorNumber(err) == errServerRestart || errorNumber(err) == errShutdown {
 		return nil
@@ -298,14 +305,27 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	return errors.Join(fmt.Errorf("clone from %s: %w", from.Host, err), s.SetReadOnly(ctx))
 }
 
-// RunUnlogged runs statements, divided by semicolons, in a server that is read-only before and after, and leaves no trace of them in its
-// binary log. They are not part of an error: they may hold passwords.
+// minClonePacket is the minimum of max_allowed_packet for CLONE, in both servers.
+// https://dev.mysql.com/doc/refman/8.4/en/clone-plugin-remote.html
+const minClonePacket = 2 << 20
+
+// AllowClonePackets raises max_allowed_packet to the minimum for CLONE, until the server restarts. A larger value
+// stays.
+func (s *Server) AllowClonePackets(ctx context.Context) error {
+	if err := s.execStatement(ctx, "set global max_allowed_packet = cast(greatest(@@global.max_allowed_packet, ?) as unsigned)", minClonePacket); err != nil {
+		return fmt.Errorf("raise max_allowed_packet: %w", err)
+	}
+	return nil
+}
+
+// RunUnlogged runs statements, separated by semicolons, in a server that is read-only before and after, without
+// writing them to its binary log. Errors do not contain the statements, because they may hold passwords.
 func (s *Server) RunUnlogged(ctx context.Context, statements string) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("run statements: %w", err)
 	}
-	// The session does not go back to the pool, because what it does is not logged.
+	// The session does not return to the pool, because its statements are not logged.
 	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
 	for _, before := range []string{"set sql_log_bin = 0", "set global super_read_only = off"} {
 		if err := execMarked(ctx, conn, before); err != nil {
@@ -326,7 +346,7 @@ func (s *Server) execAll(ctx context.Context, what string, statements []string) 
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
+	defer func() { _ = conn.Close() }() // It returns to the pool, or is already known to be broken.
 	for _, statement := range statements {
 		if err := execMarked(ctx, conn, statement); err != nil {
 			return fmt.Errorf("%s: %s: %w", what, statement, err)
@@ -335,13 +355,14 @@ func (s *Server) execAll(ctx context.Context, what string, statements []string) 
 	return nil
 }
 
-// execOrKill runs a statement that may wait for long. A closed connection does not end it at the server; KILL does.
+// execOrKill runs a statement that may wait for a long time. Closing the connection does not end it at the server;
+// KILL does.
 func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
+	defer func() { _ = conn.Close() }() // It returns to the pool, or is already known to be broken.
 	var id int64
 	if err := conn.QueryRowContext(ctx, "select connection_id()").Scan(&id); err != nil {
 		return err
@@ -357,7 +378,7 @@ func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	return err
 }
 
-// listVariables returns the names of the variables that a look reads, which depend on the server's plugins.
+// listVariables returns the names of the variables to read, which depend on the server's plugins.
 func (s *Server) listVariables(ctx context.Context) ([]string, error) {
 	if known := s.variables.Load(); known != nil {
 		return *known, nil
@@ -376,11 +397,13 @@ func (s *Server) listVariables(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// buildReadStatement reads everything at once: an idle cluster must cost its servers next to nothing. MySQL evaluates it from
-// left to right. What ends the writing therefore stands before what was written, and the transactions that are being
-// committed before those that are: one that moves from the former to the latter meanwhile is in both, not in neither.
-// A server that was killed during CLONE says for ever that it is in progress, with the error that ended it.
-// It reads each variable by its name, because the table of all variables cannot be read while a GRANT waits for a replica.
+// buildReadStatement reads all facts with one statement, because an idle cluster must cost its servers next to
+// nothing. MySQL evaluates the statement from left to right. The state that ends writing is therefore read before
+// the executed transactions, and the transactions being committed before the executed ones: a transaction that
+// becomes executed in between is then in both sets, not in neither.
+// A server that was killed during CLONE reports forever that CLONE is in progress, with the error that ended it.
+// The statement reads each variable by its name, because the table of all variables cannot be read while a GRANT
+// waits for a replica.
 func buildReadStatement(variables []string) string {
 	var pairs []string
 	for _, name := range variables {
@@ -415,13 +438,14 @@ func buildReadStatement(variables []string) string {
  @@global.gtid_owned, @@global.gtid_executed, @@global.gtid_purged`
 }
 
-// certificateTime is how the server writes the time of a certificate.
+// certificateTime is the server's format for the times of a certificate.
 const certificateTime = "Jan _2 15:04:05 2006 MST"
 
-// ownerSuffix is what gtid_owned adds to each number: the connection that commits it.
+// ownerSuffix matches the connection that commits a transaction; gtid_owned adds it to each number.
 var ownerSuffix = regexp.MustCompile(`#\d+`)
 
-// ReadFacts asks the server for everything, with one statement, and before the first time for the names of its variables.
+// ReadFacts reads all facts from the server with one statement. The first call also reads the names of the server's
+// variables.
 func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	var f ServerFacts
 	var variables, status, clone, connected, channel sql.NullString
@@ -433,7 +457,7 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	err = s.db.QueryRowContext(ctx, buildReadStatement(names)).Scan(&f.UUID, &f.Version, &pending, &f.SuperReadOnly, &f.ReadOnly,
 		&status, &variables, &clone, &connected, &channel, &f.Owned, &f.Executed, &f.Purged)
 	if err != nil {
-		if errorNumber(err) == errUnknownVariable { // It has started again with other plugins.
+		if errorNumber(err) == errUnknownVariable { // The server has restarted with other plugins.
 			s.variables.Store(nil)
 		}
 		return ServerFacts{}, fmt.Errorf("read the server's state: %w", err)
@@ -451,7 +475,7 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 		return ServerFacts{}, err
 	}
 	f.SemiSync = parseSemiSync(values)
-	f.CertificateFrom, _ = time.Parse(certificateTime, values["ssl_server_not_before"]) // Empty without a certificate.
+	f.CertificateFrom, _ = time.Parse(certificateTime, values["ssl_server_not_before"]) // The value is empty without a certificate.
 	f.CertificateUntil, _ = time.Parse(certificateTime, values["ssl_server_not_after"])
 	if source, _ := f.SemiSync.variablePrefixes(); f.SemiSync.HasGivenUp {
 		f.Weakened = append(f.Weakened, source+"_status")
@@ -468,19 +492,56 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	return f, err
 }
 
-// ReadAccountsVersion returns the version of the list by which the accounts were made; empty if they are older than the list. It is
-// no part of the facts, because it waits while a GRANT does.
-func (s *Server) ReadAccountsVersion(ctx context.Context) (string, error) {
-	var version sql.NullString
-	const query = "select max(user_attributes->>'$.metadata.torporAccounts') from mysql.user where user = 'moco-admin'"
-	if err := s.db.QueryRowContext(ctx, query).Scan(&version); err != nil {
-		return "", fmt.Errorf("read the accounts' version: %w", err)
-	}
-	return version.String, nil
+// AccountFacts holds a server's facts about the product's accounts.
+type AccountFacts struct {
+	// Version is the version of the list that the accounts were created from; empty if they are older than the list.
+	Version string
+	// MayExpire is true if the password of an account can expire by age. Expired holds the accounts whose passwords a
+	// statement has expired.
+	MayExpire bool
+	Expired   []string
 }
 
-// ReadRotation returns that by which the accounts got their newer passwords; empty if they have only one. It waits as ReadAccountsVersion
-// does, so it is asked only while a rotation is wanted.
+// selectAccounts selects the product's accounts by a comma-separated list of names.
+const selectAccounts = " from mysql.user where host = '%' and find_in_set(user, ?)"
+
+// ReadAccounts reads the facts about accounts. They are not part of ServerFacts, because reading them waits as long
+// as a GRANT does.
+func (s *Server) ReadAccounts(ctx context.Context, names []string) (AccountFacts, error) {
+	var version, expired sql.NullString
+	var f AccountFacts
+	const query = `select max(user_attributes->>'$.metadata.torporAccounts'), ifnull(max(ifnull(password_lifetime, 1) <> 0), 0),
+ group_concat(if(password_expired = 'Y', user, null) order by user)` + selectAccounts
+	if err := s.db.QueryRowContext(ctx, query, strings.Join(names, ",")).Scan(&version, &f.MayExpire, &expired); err != nil {
+		return AccountFacts{}, fmt.Errorf("read the accounts: %w", err)
+	}
+	f.Version = version.String
+	if expired.String != "" {
+		f.Expired = strings.Split(expired.String, ",")
+	}
+	return f, nil
+}
+
+// ReviveAccounts lets accounts with expired passwords log in again. They keep their passwords, also a retained one.
+func (s *Server) ReviveAccounts(ctx context.Context, like SemiSync, names []string) error {
+	const query = `select json_arrayagg(concat('alter user ', quote(user), '@''%'' identified with ', plugin, ' as 0x', hex(authentication_string)))` +
+		selectAccounts + " and password_expired = 'Y'"
+	var list sql.NullString
+	if err := s.db.QueryRowContext(ctx, query, strings.Join(names, ",")).Scan(&list); err != nil {
+		return fmt.Errorf("read the expired accounts: %w", err)
+	}
+	if !list.Valid {
+		return nil
+	}
+	var statements []string
+	if err := json.Unmarshal([]byte(list.String), &statements); err != nil {
+		return fmt.Errorf("read the expired accounts: %w", err)
+	}
+	return s.ChangeAccounts(ctx, like, statements)
+}
+
+// ReadRotation returns the rotation that set the accounts' newer passwords; empty if they have one password. It
+// waits as ReadAccounts does, so it is called only while a rotation is requested.
 func (s *Server) ReadRotation(ctx context.Context) (string, error) {
 	var rotation sql.NullString
 	const query = "select max(user_attributes->>'$.metadata.torporRotation') from mysql.user where user = 'moco-admin'"
@@ -490,7 +551,7 @@ func (s *Server) ReadRotation(ctx context.Context) (string, error) {
 	return rotation.String, nil
 }
 
-// removeLineBreaks takes out the line breaks that MySQL puts between the UUIDs of a set.
+// removeLineBreaks removes the line breaks that MySQL writes between the UUIDs of a set.
 func removeLineBreaks(set string) string { return strings.ReplaceAll(set, "\n", "") }
 
 func parseVariables(texts ...string) (map[string]string, error) {
@@ -521,8 +582,8 @@ func parseSemiSync(values map[string]string) SemiSync {
 	return s
 }
 
-// durableSettings are those that can be changed in a running server, and without which it may lose what it acknowledged, or
-// acknowledge what no replica has.
+// durableSettings are settings that can be changed in a running server. With other values the server may lose
+// acknowledged commits, or acknowledge commits that no replica has.
 func (s SemiSync) durableSettings() map[string]string {
 	source, replica := s.variablePrefixes()
 	return map[string]string{
@@ -531,29 +592,31 @@ func (s SemiSync) durableSettings() map[string]string {
 	}
 }
 
-// RestoreDurability sets the settings that acknowledgements depend on as they have to be.
+// RestoreDurability restores the settings that acknowledgements depend on.
 func (s *Server) RestoreDurability(ctx context.Context, like SemiSync, weakened []string) error {
 	var statements []string
 	for name, value := range like.durableSettings() {
 		statements = append(statements, "set global "+name+" = "+value)
 	}
-	if source, _ := like.variablePrefixes(); slices.Contains(weakened, source+"_status") { // It has given up to wait, and nobody waits.
+	// The source has stopped waiting for replicas, so no commit waits.
+	if source, _ := like.variablePrefixes(); slices.Contains(weakened, source+"_status") {
 		statements = append(statements, "set global "+source+"_enabled = off", "set global "+source+"_enabled = on")
 	}
 	return s.execAll(ctx, "restore durability", statements)
 }
 
-// ErrNoReplica is returned for a statement that nobody would acknowledge.
+// ErrNoReplica is returned for a statement that no replica would acknowledge.
 var ErrNoReplica = errors.New("too few replicas are connected to acknowledge it")
 
-// ChangeAccounts runs statements in one session, each only while enough replicas are connected, since one that waits for a replica
-// holds what every login needs. They are not part of an error: they may hold passwords.
+// ChangeAccounts runs statements in one session. Each runs only while enough replicas are connected, since a
+// statement that waits for a replica holds locks that every login needs. Errors do not contain the statements,
+// because they may hold passwords.
 func (s *Server) ChangeAccounts(ctx context.Context, like SemiSync, statements []string) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("change accounts: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
+	defer func() { _ = conn.Close() }() // It returns to the pool, or is already known to be broken.
 	source, replica := like.variablePrefixes()
 	hasReplicas := "select not @@global." + source + "_enabled or variable_value >= @@global." + source + "_wait_for_" + strings.TrimPrefix(replica, "rpl_semi_sync_") +
 		"_count from performance_schema.global_status where variable_name = '" + source + "_clients'"

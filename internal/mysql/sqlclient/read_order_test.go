@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestWhatEndsTheWritingIsReadFirst is about the order of one statement, which MySQL evaluates from left to right: a transaction that is
-// committed while it runs must not be missing from what was written although nothing is being written any more.
+// TestWhatEndsTheWritingIsReadFirst checks the order of one statement, which MySQL evaluates from left to right. A
+// transaction that is committed while the statement runs must not be missing from the executed set of a server that
+// has stopped writing.
 func TestWhatEndsTheWritingIsReadFirst(t *testing.T) {
 	statement := buildReadStatement([]string{"rpl_semi_sync_source_enabled"})
 	var at []int

@@ -12,7 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
-// TestReplicationWatch stops the SQL thread of a replica in two ways under a watch, and gives one up. Nobody waits for a watch.
+// TestReplicationWatch stops the SQL thread of a watched replica in two ways, and then cancels a watch. No other
+// statement waits for a watch.
 func TestReplicationWatch(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machines := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t)}
@@ -23,7 +24,7 @@ func TestReplicationWatch(t *testing.T) {
 	failOnError(t, source.BecomeSource(ctx, semiSync, 0))
 	failOnError(t, source.SetWritable(ctx, semiSync, 0))
 	if err := replica.WatchReplication(ctx); err != nil {
-		t.Fatalf("expected the watch over a server that follows nobody to end at once, found %v", err)
+		t.Fatalf("expected the watch over a server without a source to end at once, found %v", err)
 	}
 	failOnError(t, replica.FollowSource(ctx, semiSync, ReplicationSource{machines[0].Address, Port, replicationAccount(), true, true, true}))
 	failOnError(t, source.execStatement(ctx, "create database app"))
@@ -51,7 +52,7 @@ func TestReplicationWatch(t *testing.T) {
 	failOnError(t, replica.StopReceiving(ctx))
 	failOnError(t, replica.StartReceiving(ctx))
 	if n := countWatches(); n != 1 {
-		t.Fatalf("expected the watch to go on while rows come and the receiving thread starts anew, found %d", n)
+		t.Fatalf("expected the watch to go on while rows come and the receiving thread restarts, found %d", n)
 	}
 	failOnError(t, replica.execStatement(ctx, "stop replica sql_thread"))
 	failOnError(t, <-ended)
@@ -61,7 +62,7 @@ func TestReplicationWatch(t *testing.T) {
 	failOnError(t, replica.execAll(ctx, "have a row of its own", []string{"set global super_read_only = off", "set sql_log_bin = 0", "insert into app.t values (2)", "set sql_log_bin = 1", "set global super_read_only = on"}))
 	failOnError(t, source.execStatement(ctx, "insert into app.t values (2)"))
 	failOnError(t, <-ended)
-	failOnError(t, replica.execAll(ctx, "mend it", []string{"set global super_read_only = off", "set sql_log_bin = 0", "delete from app.t where id = 2", "set sql_log_bin = 1", "set global super_read_only = on"}))
+	failOnError(t, replica.execAll(ctx, "fix it", []string{"set global super_read_only = off", "set sql_log_bin = 0", "delete from app.t where id = 2", "set sql_log_bin = 1", "set global super_read_only = on"}))
 	failOnError(t, replica.StartApplying(ctx))
 
 	given, giveUp := context.WithCancel(ctx)
@@ -69,12 +70,12 @@ func TestReplicationWatch(t *testing.T) {
 	other, giveOtherUp := context.WithCancel(ctx)
 	otherEnded := make(chan error, 1)
 	go func() { otherEnded <- replica.WatchReplication(other) }()
-	testenv.Eventually(t, "two watch", func() error { return testenv.ErrorIf(countWatches() != 2, "found %d", countWatches()) })
+	testenv.Eventually(t, "two watches run", func() error { return testenv.ErrorIf(countWatches() != 2, "found %d", countWatches()) })
 	giveOtherUp()
 	if err := <-otherEnded; !errors.Is(err, context.Canceled) {
 		t.Errorf("expected the other watch to be given up, found %v", err)
 	}
-	testenv.Eventually(t, "the server has ended one of two", func() error { return testenv.ErrorIf(countWatches() != 1, "found %d", countWatches()) })
+	testenv.Eventually(t, "the server has ended one of the watches", func() error { return testenv.ErrorIf(countWatches() != 1, "found %d", countWatches()) })
 	select {
 	case err := <-ended:
 		t.Errorf("expected the first watch to go on, found it ended: %v", err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqlclient speaks SQL with the servers of one cluster: it reads everything that a decision needs with one statement,
-// and does what was decided. Every effect may be repeated.
+// Package sqlclient queries the servers of one cluster by SQL. It reads all facts that a decision needs with one
+// statement, and carries out decisions. Every effect may be repeated.
 package sqlclient
 
 import (
@@ -21,41 +21,44 @@ import (
 )
 
 const (
-	// dialTimeout bounds the making of a connection.
+	// dialTimeout bounds connecting.
 	dialTimeout = 5 * time.Second
-	// AdminPort is where the servers keep a place for administrators, however many clients there are.
+	// AdminPort is the port on which servers accept administrators regardless of the number of clients.
 	AdminPort = 33062
-	// Port is where clients and replicas connect.
+	// Port is the port for clients and replicas.
 	Port = 3306
-	// maxConnections that one server gets: one is held and one is pinged by WatchConnection, one reads, one acts, one is for the
-	// statement beside. None is shared, since a further one would have to log in, which nobody can while a GRANT waits.
+	// maxConnections limits the connections to one server. WatchConnection holds one and pings another, one reads, one
+	// acts, and one serves parallel statements. They are not shared: an additional connection would have to log in,
+	// which is impossible while a GRANT waits.
 	maxConnections = 5
-	// pingInterval and pingTimeout are how soon a frozen server is noticed, and how long a slow one may take.
+	// pingInterval is how soon a frozen server is noticed, and pingTimeout how long a slow one may take to answer.
 	pingInterval, pingTimeout = time.Second, 2 * time.Second
-	// Numbers of MySQL's errors.
+	// MySQL's error numbers.
 	errAccessDenied    = 1045
 	errShutdown        = 1053
 	errNoSuchThread    = 1094
 	errUnknownVariable = 1193
+	errMustChange      = 1820
+	errExpired         = 1862
 	errServerRestart   = 3707
 )
 
-// ErrSilent is returned for a server that holds its connections and does not answer.
+// ErrSilent is returned for a server that keeps its connections open and does not answer.
 var ErrSilent = errors.New("the server does not answer")
 
-// Account is a user of the database.
+// Account is a MySQL user.
 type Account struct{ Name, Password string }
 
-// Server is one MySQL server with its persistent connections. It may be used by several goroutines.
+// Server is one MySQL server with its persistent connections. It is safe for concurrent use.
 type Server struct {
 	db *sql.DB
-	// variables are the names of what a look reads; nil before the first look.
+	// variables holds the names of the variables to read; nil before the first read.
 	variables atomic.Pointer[[]string]
 }
 
-// OpenServer returns a server that is reached by host, a name or an address, on the admin port. It makes no connection yet.
-// The account needs SERVICE_CONNECTION_ADMIN. Without trust, for a server that has no certificate of the cluster's, TLS is used
-// if the server has any, and nobody vouches for it.
+// OpenServer returns a server that is reached by host, a name or an address, on the admin port. It does not connect
+// yet. The account needs SERVICE_CONNECTION_ADMIN. Without trust, for a server without a certificate of the
+// cluster, TLS is used if the server supports it, but the certificate is not verified.
 func OpenServer(host string, as Account, trust *tls.Config) (*Server, error) {
 	config := driver.NewConfig()
 	config.User, config.Passwd, config.Net = as.Name, as.Password, "tcp"
@@ -64,8 +67,8 @@ func OpenServer(host string, as Account, trust *tls.Config) (*Server, error) {
 	if config.TLS = trust; trust == nil {
 		config.TLSConfig = "preferred"
 	}
-	config.Params = map[string]string{"wait_timeout": "31536000"} // Connections may be spares for long.
-	config.Logger = &driver.NopLogger{}                           // What the driver would log comes as an error too.
+	config.Params = sessionSettings()
+	config.Logger = &driver.NopLogger{} // The driver also returns the errors that it would log.
 	connector, err := driver.NewConnector(config)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to %s: %w", host, err)
@@ -76,7 +79,19 @@ func OpenServer(host string, as Account, trust *tls.Config) (*Server, error) {
 	return &Server{db: db}, nil
 }
 
-// Close ends all connections, and with them statements that run on them.
+// sessionSettings are settings that the manager's statements depend on. They override the settings that users
+// choose for clients.
+func sessionSettings() map[string]string {
+	return map[string]string{
+		"wait_timeout": "31536000", // Spare connections may be idle for a long time.
+		"autocommit":   "1", "transaction_read_only": "0", "max_execution_time": "0", "sql_select_limit": "18446744073709551615", "sql_safe_updates": "0",
+		// With NO_BACKSLASH_ESCAPES, LIKE patterns have no escape character. With ANSI_QUOTES, a text in double quotes is
+		// a name.
+		"sql_mode": "'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
+	}
+}
+
+// Close ends all connections and the statements that run on them.
 func (s *Server) Close() error {
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close connections: %w", err)
@@ -84,8 +99,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// WatchConnection returns an error when the server has ended or does not answer any more, so that this is noticed at once,
-// and nil when ctx ends. It holds a connection, with one statement a day, and sends packets that are no statements.
+// WatchConnection returns an error as soon as the server has ended or no longer answers, and nil when ctx ends. It
+// holds a connection with one statement a day, and sends ping packets.
 func (s *Server) WatchConnection(ctx context.Context) error {
 	s.openSpares(ctx)
 	watching, giveUp := context.WithCancelCause(ctx)
@@ -104,11 +119,11 @@ func (s *Server) WatchConnection(ctx context.Context) error {
 	return context.Cause(watching)
 }
 
-// watchStatement holds the connection that is watched.
+// watchStatement keeps the watched connection open.
 const watchStatement = "do sleep(86400)"
 
-// openSpares opens all connections that may be needed. A GRANT that waits for a replica keeps everybody from logging in, also the
-// replicas, and only who is logged in can help.
+// openSpares opens all connections that may be needed. A GRANT that waits for a replica blocks all logins,
+// including those of replicas, so only existing sessions can resolve the wait.
 func (s *Server) openSpares(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pingInterval)
 	defer cancel()
@@ -119,17 +134,17 @@ func (s *Server) openSpares(ctx context.Context) {
 		}
 	}
 	for _, conn := range spares {
-		_ = conn.Close() // It goes back to the pool.
+		_ = conn.Close() // It returns to the pool.
 	}
 }
 
-// pingUntilSilent returns an error when the server does not answer. A frozen server keeps its connections open.
+// pingUntilSilent returns an error when the server no longer answers. A frozen server keeps its connections open.
 func (s *Server) pingUntilSilent(ctx context.Context) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect to ping: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
+	defer func() { _ = conn.Close() }() // It returns to the pool, or is already known to be broken.
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
@@ -151,14 +166,14 @@ func (s *Server) pingUntilSilent(ctx context.Context) error {
 	}
 }
 
-// statementMark begins every act, so that Read knows one that still runs, whoever sent it.
+// statementMark begins every act, so that ReadFacts recognizes a running act of any manager.
 const statementMark = "/* torpor */ "
 
 type statementExecer interface {
 	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
 }
 
-// execStatement runs one act. The statement is not part of the error: it may hold a password.
+// execStatement runs one act. Errors do not contain the statement, because it may hold a password.
 func (s *Server) execStatement(ctx context.Context, statement string, args ...any) error {
 	return execMarked(ctx, s.db, statement, args...)
 }
@@ -168,19 +183,25 @@ func execMarked(ctx context.Context, in statementExecer, statement string, args 
 	return err
 }
 
-// IsAccessDenied reports whether the server does not let the account in with its password, which may have changed.
+// IsAccessDenied reports whether the server rejects the account's password, which may have changed.
 func IsAccessDenied(err error) bool { return errorNumber(err) == errAccessDenied }
 
-// IsUntrusted reports whether the server shows a certificate that is not the cluster's, whose authority may have changed.
+// IsPasswordExpired reports whether the server refuses all statements because the account's password has expired.
+func IsPasswordExpired(err error) bool {
+	n := errorNumber(err)
+	return n == errExpired || n == errMustChange
+}
+
+// IsUntrusted reports whether the server's certificate is not the cluster's. The cluster's CA may have changed.
 func IsUntrusted(err error) bool {
 	_, is := errors.AsType[*tls.CertificateVerificationError](err)
 	return is
 }
 
-// IsConnectionRefused reports whether nothing listens where the server was expected.
+// IsConnectionRefused reports whether nothing listens at the server's address.
 func IsConnectionRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// errorNumber returns MySQL's number of an error, 0 for other errors.
+// errorNumber returns MySQL's number of an error; 0 for other errors.
 func errorNumber(err error) uint16 {
 	if m, ok := errors.AsType[*driver.MySQLError](err); ok {
 		return m.Number
@@ -188,7 +209,7 @@ func errorNumber(err error) uint16 {
 	return 0
 }
 
-// DescribeError says what went wrong without the server's words, which may hold data.
+// DescribeError returns a description of an error without the server's message, which may hold data.
 func DescribeError(err error) string {
 	switch n := errorNumber(err); {
 	case n != 0:
@@ -210,46 +231,47 @@ func DescribeError(err error) string {
 	}
 }
 
-// ServerFacts is what one server said of itself at one moment. GTID sets are in MySQL's own notation.
+// ServerFacts holds the state of one server at one moment. GTID sets are in MySQL's notation.
 type ServerFacts struct {
 	UUID, Version    string
 	Executed, Purged string
-	// Owned is what is being committed: numbered, perhaps received by replicas, and not executed yet.
+	// Owned holds the transactions that are being committed: they have numbers and may have reached replicas, but are
+	// not executed yet.
 	Owned                   string
 	ReadOnly, SuperReadOnly bool
 	SemiSync                SemiSync
-	// Weakened are the settings by which it may lose what it acknowledged, sorted.
+	// Weakened holds the settings by which the server may lose acknowledged commits, sorted.
 	Weakened []string
-	// CertificateFrom and CertificateUntil are the life of the certificate that it shows.
+	// CertificateFrom and CertificateUntil are the validity period of the certificate that the server uses.
 	CertificateFrom, CertificateUntil time.Time
-	// Connected are the UUIDs of the replicas that it serves.
+	// Connected holds the UUIDs of the connected replicas.
 	Connected []string
-	// Pending says that a statement of a manager, of whichever, still runs in the server, and PendingFor for how many whole
+	// Pending is true if a manager's statement still runs in the server, and PendingFor is its duration in whole
 	// seconds.
 	Pending    bool
 	PendingFor time.Duration
-	// Replication is nil when the server has no replication channel.
+	// Replication is nil if the server has no replication channel.
 	Replication *ReplicationFacts
 	// Clone is the state of the last CLONE that this server received: "Not Started", "In Progress", "Completed" or
 	// "Failed"; empty when there was none.
 	Clone string
 }
 
-// SemiSync is how commits wait for replicas.
+// SemiSync is the state of semi-synchronous replication.
 type SemiSync struct {
-	// UsesOldNames is true for a server that has the plugins of MySQL 8.0, whose variables say master and slave.
+	// UsesOldNames is true for a server with the plugins of MySQL 8.0, whose variables contain master and slave.
 	UsesOldNames    bool
 	Source, Replica bool
-	// ReplicaActive says that the receiving thread acknowledges, which it knows since it connected.
+	// ReplicaActive is true if the receiving thread sends acknowledgements, which is decided when it connects.
 	ReplicaActive bool
-	// WaitFor is how many replicas must have received a transaction before its commit returns.
+	// WaitFor is the number of replicas that must have received a transaction before its commit returns.
 	WaitFor int
-	// Timeout is how long a commit waits for them.
+	// Timeout limits how long a commit waits for replicas.
 	Timeout time.Duration
-	// Waiting is how many commits wait now.
+	// Waiting is the number of commits that are waiting.
 	Waiting int
-	// HasGivenUp says that commits wait for nobody although Source is set: a replica has kept one waiting for longer than Timeout, or too few
-	// are there and a setting allows that.
+	// HasGivenUp is true if commits do not wait although Source is set. Either a commit has waited for longer than
+	// Timeout, or too few replicas are connected and a setting allows commits without them.
 	HasGivenUp bool
 }
 
@@ -258,17 +280,17 @@ type ReplicationFacts struct {
 	SourceHost, SourceUser, SourceUUID string
 	SourcePort                         int
 	AutoPosition                       bool
-	// PasswordHash is the SHA-256 of the password with which it logs in.
+	// PasswordHash is the SHA-256 of the channel's password.
 	PasswordHash string
-	// IsVerified says that it replicates by TLS only, and only from a server with a certificate of its own authority.
+	// IsVerified is true if the replica uses TLS and verifies the source with its own CA.
 	IsVerified bool
 	Retrieved  string
-	// IO and SQL are true while the thread runs; Connecting is true while IO tries to reach the source.
+	// IO and SQL are true while the thread runs. Connecting is true while IO tries to reach the source.
 	IO, Connecting, SQL bool
-	// IOErrno and SQLErrno are 0 when the thread has not failed. The texts may hold data and stay in the server.
+	// IOErrno and SQLErrno are 0 if the thread has not failed. The error texts may hold data and stay in the server.
 	IOErrno, SQLErrno int
-	// HeardAgo is how long ago the source sent something last; negative when it has not yet.
+	// HeardAgo is the time since the last packet from the source; negative before the first packet.
 	HeardAgo time.Duration
-	// Lag is how old the transaction is that is applied now; 0 when everything that was received is applied.
+	// Lag is the age of the transaction that is being applied; 0 if every received transaction is applied.
 	Lag time.Duration
 }

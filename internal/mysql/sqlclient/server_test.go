@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,7 +52,7 @@ func failOnError(t *testing.T, err error) {
 	testenv.ExpectNoError(t, err)
 }
 
-// TestReplicationOfThreeServers takes three new servers through the life of a cluster.
+// TestReplicationOfThreeServers leads three new servers through the life of a cluster.
 func TestReplicationOfThreeServers(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machines := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t), bed.StartServer(t)}
@@ -67,7 +68,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	defer cancel()
 	failOnError(t, servers[0].BecomeSource(ctx, born.SemiSync, 1))
 	failOnError(t, servers[0].SetWritable(ctx, born.SemiSync, 1))
-	// Nobody has acknowledged yet: these wait until replicas have come.
+	// No replica acknowledges yet, so the commits wait until replicas connect.
 	wrote := make(chan error, 1)
 	for i := 1; i < 3; i++ {
 		failOnError(t, servers[i].CloneFrom(ctx, ReplicationSource{Host: machines[0].Address, Port: AdminPort, As: donorAccount(), IsVerified: true}))
@@ -85,7 +86,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	failOnError(t, <-wrote)
 	want := readFacts(t, servers[0])
 	for i := 1; i < 3; i++ {
-		testenv.Eventually(t, "the replica has everything", func() error {
+		testenv.Eventually(t, "the replica has every transaction", func() error {
 			f := readFacts(t, servers[i])
 			if f.Executed != want.Executed || f.Replication == nil || !f.Replication.IO || !f.Replication.SQL || f.Replication.SourceHost != machines[0].Address {
 				return fmt.Errorf("want %s, found %+v %+v", want.Executed, f, f.Replication)
@@ -94,17 +95,18 @@ func TestReplicationOfThreeServers(t *testing.T) {
 		})
 	}
 	again := servers[1].CloneFrom(ctx, ReplicationSource{Host: machines[0].Address, Port: AdminPort, As: donorAccount(), IsVerified: true})
-	testenv.ExpectEqual(t, "why nothing is cloned over data", "clone: expected an empty server, found transactions in it", DescribeError(again))
+	testenv.ExpectEqual(t, "error of a clone into a server with data", "clone: expected an empty server, found transactions in it", DescribeError(again))
 	lost := make(chan error, 1)
 	go func() { lost <- servers[0].WatchConnection(ctx) }()
 	failOnError(t, servers[0].KillConnections(ctx, []string{"moco-admin", "moco-repl"}))
 	machines[0].KillAtOnce(t)
 	if err := <-lost; err == nil {
-		t.Fatal("expected that the end of the server is noticed")
+		t.Fatal("expected the watch to report the end of the server")
 	}
 }
 
-// TestStrangersGetNoPassword shows that a server which is not the cluster's, or another one of it, is told nothing.
+// TestStrangersGetNoPassword checks that no password is sent to a server outside the cluster or to another instance
+// of it.
 func TestStrangersGetNoPassword(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	server := bed.StartServer(t)
@@ -113,9 +115,9 @@ func TestStrangersGetNoPassword(t *testing.T) {
 		host        string
 		trusted     bool
 	}{
-		"the server":         {bed.Certificates[certificates.AuthorityFile], server.Address, true},
-		"another authority":  {mysqld.WriteCertificates(t, t.TempDir(), server.Address)[certificates.AuthorityFile], server.Address, false},
-		"another one's name": {bed.Certificates[certificates.AuthorityFile], "moco-test-0.moco-test.db.svc", false},
+		"the server":               {bed.Certificates[certificates.AuthorityFile], server.Address, true},
+		"another authority":        {mysqld.WriteCertificates(t, t.TempDir(), server.Address)[certificates.AuthorityFile], server.Address, false},
+		"name of another instance": {bed.Certificates[certificates.AuthorityFile], "moco-test-0.moco-test.db.svc", false},
 	} {
 		trust, err := certificates.BuildClientConfig(row.authorities, row.host)
 		testenv.ExpectNoError(t, err)
@@ -129,7 +131,7 @@ func TestStrangersGetNoPassword(t *testing.T) {
 	}
 }
 
-// TestSetReadOnlyCancelsItsStatement shows that a statement does not take effect after its caller has given up.
+// TestSetReadOnlyCancelsItsStatement checks that a statement does not take effect after its caller has given up.
 func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	s := openServer(t, bed.StartServer(t))
@@ -156,8 +158,8 @@ func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
 	}
 }
 
-// TestGrantThatWaitsKeepsNobodyFromHelping has a GRANT wait for a replica, which holds what every login needs, and many statements of
-// those who are logged in.
+// TestGrantThatWaitsKeepsNobodyFromHelping covers a GRANT that waits for a replica and holds locks that every login
+// needs, while clients with existing sessions run many statements.
 func TestGrantThatWaitsKeepsNobodyFromHelping(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machine := bed.StartServer(t)
@@ -172,14 +174,14 @@ func TestGrantThatWaitsKeepsNobodyFromHelping(t *testing.T) {
 	}()
 	quickly := func(what string, do func(context.Context) error) {
 		t.Helper()
-		const bound = 20 * time.Second // Each takes milliseconds, or waits for as long as the GRANT.
+		const bound = 20 * time.Second // Each act takes milliseconds, or waits for as long as the GRANT.
 		ctx, cancel := context.WithTimeout(ctx, bound)
 		defer cancel()
 		if err := do(ctx); err != nil {
 			t.Fatalf("expected to %s while a GRANT waits: %v", what, err)
 		}
 	}
-	quickly("see that it waits", func(ctx context.Context) error {
+	quickly("observe the wait", func(ctx context.Context) error {
 		for {
 			f, err := s.ReadFacts(ctx)
 			if err != nil || f.SemiSync.Waiting > 0 {
@@ -201,12 +203,13 @@ func TestGrantThatWaitsKeepsNobodyFromHelping(t *testing.T) {
 	quickly("end the wait", func(ctx context.Context) error { return s.EndCommitWaits(ctx, readFacts(t, s).SemiSync) })
 	failOnError(t, <-readOnly)
 	if err := <-granted; err == nil {
-		t.Error("expected that nobody is told that the user is safe")
+		t.Error("expected no client to get an acknowledgement of the user")
 	}
 	readFacts(t, openServer(t, machine))
 }
 
-// TestCloneThatWasKilledHasFailed kills a server in the middle of CLONE, which it goes on to call one that is in progress.
+// TestCloneThatWasKilledHasFailed kills a server in the middle of CLONE. The server keeps reporting that CLONE is
+// in progress.
 func TestCloneThatWasKilledHasFailed(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machines := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t)}
@@ -221,7 +224,7 @@ func TestCloneThatWasKilledHasFailed(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = recipient.CloneFrom(ctx, from) // Its server is killed.
+		_ = recipient.CloneFrom(ctx, from) // The server is killed during the clone.
 	}()
 	testenv.Eventually(t, "files are copied", func() error {
 		copies, err := recipient.queryBool(ctx, "select count(*) = 1 from performance_schema.clone_progress where stage = 'FILE COPY' and state = 'In Progress'")
@@ -242,7 +245,8 @@ func TestCloneThatWasKilledHasFailed(t *testing.T) {
 	expectClone("Completed")
 }
 
-// TestManyClientsAreKilledInFewRoundTrips has more clients than a slow network could be asked to end one after another.
+// TestManyClientsAreKilledInFewRoundTrips connects more clients than could be killed one by one over a slow
+// network.
 func TestManyClientsAreKilledInFewRoundTrips(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
 	machine := bed.StartServer(t)
@@ -261,7 +265,7 @@ func TestManyClientsAreKilledInFewRoundTrips(t *testing.T) {
 		failOnError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 	}
-	go func() { _, _ = db.ExecContext(t.Context(), statementMark+"do sleep(600)") }() // It ends with its connection.
+	go func() { _, _ = db.ExecContext(t.Context(), statementMark+"do sleep(600)") }() // The statement ends with its connection.
 	testenv.Eventually(t, "a client runs what looks like a manager's act", func() error {
 		marked, err := direct.queryBool(t.Context(), "select count(*) = 1 from performance_schema.processlist where user = 'moco-readonly' and info like '"+statementMark+"%'")
 		return errors.Join(err, testenv.ErrorIf(!marked, "not yet"))
@@ -287,11 +291,11 @@ func TestManyClientsAreKilledInFewRoundTrips(t *testing.T) {
 
 type countingProxy struct {
 	address string
-	// packets counts what clients have sent.
+	// packets counts the packets that clients have sent.
 	packets atomic.Int64
 }
 
-// startCountingProxy leads to a server's administrators' port, under another address.
+// startCountingProxy serves a server's admin port at another address.
 func startCountingProxy(t *testing.T, server string) *countingProxy {
 	t.Helper()
 	p := &countingProxy{address: server[:strings.LastIndex(server, ".")] + ".200"}
@@ -309,7 +313,7 @@ func startCountingProxy(t *testing.T, server string) *countingProxy {
 		}
 	})
 	t.Cleanup(func() {
-		_ = listener.Close() // Nobody needs it any more.
+		_ = listener.Close() // The test has ended.
 		running.Wait()
 	})
 	return p
@@ -324,7 +328,7 @@ func (p *countingProxy) carry(ctx context.Context, client net.Conn, server strin
 	}
 	defer func() { _ = far.Close() }()
 	go func() {
-		_, _ = io.Copy(client, far) // It ends with either side.
+		_, _ = io.Copy(client, far) // The copy ends with either side.
 		_ = client.Close()
 	}()
 	buffer := make([]byte, 64<<10)
@@ -335,4 +339,73 @@ func (p *countingProxy) carry(ctx context.Context, client net.Conn, server strin
 			return
 		}
 	}
+}
+
+// TestSessionsDependOnNoSetting covers a server with unusual settings that users may choose for their clients.
+func TestSessionsDependOnNoSetting(t *testing.T) {
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
+	bed.Settings = []string{"autocommit=0", "sql_mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES", "max_execution_time=1"}
+	machine := bed.StartServer(t)
+	failOnError(t, openServer(t, machine).execAll(t.Context(), "change settings", []string{
+		"set global transaction_read_only = on", "set global sql_select_limit = 1", "set global sql_safe_updates = on", "set global completion_type = 1",
+	}))
+	server := openServer(t, machine)
+	var found string
+	const settings = "select concat_ws(' ', @@autocommit, @@max_execution_time, @@transaction_read_only, @@sql_select_limit > 1, @@sql_mode)"
+	failOnError(t, server.db.QueryRowContext(t.Context(), settings).Scan(&found))
+	testenv.ExpectEqual(t, "settings of a session", "1 0 0 1 STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION", found)
+	if f := readFacts(t, server); len(f.Weakened) > 0 {
+		t.Errorf("expected settings that lose no commit, found %v", f.Weakened)
+	}
+}
+
+func TestAccountsThatExpire(t *testing.T) {
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+"create user 'root'@'%' identified by 'root';\ngrant all on *.* to 'root'@'%';\n")
+	machine := bed.StartServer(t)
+	server := openServer(t, machine)
+	accounts := []string{"moco-admin", "moco-repl", "moco-backup"}
+	expectAccounts := func(mayExpire bool, expired ...string) {
+		t.Helper()
+		found, err := server.ReadAccounts(t.Context(), accounts)
+		failOnError(t, err)
+		if found.Version == "" || found.MayExpire != mayExpire || !slices.Equal(found.Expired, expired) {
+			t.Errorf("expected accounts of a version that may expire %t and have expired %v, found %+v", mayExpire, expired, found)
+		}
+	}
+	expectAccounts(false)
+	// Another account is used, because a session that expires its own account may not run any further statement.
+	root := openDB(t, machine, "root", "root")
+	for _, statement := range []string{
+		"set global super_read_only = off", "set global read_only = off", "alter user 'moco-repl'@'%' identified by 'newer' retain current password",
+		"alter user 'moco-repl'@'%', 'moco-admin'@'%' password expire", "alter user 'moco-backup'@'%' password expire interval 90 day",
+	} {
+		_, err := root.ExecContext(t.Context(), statement)
+		failOnError(t, err)
+	}
+	expectAccounts(true, "moco-admin", "moco-repl")
+	newcomer, err := OpenServer(machine.Address, adminAccount(), nil)
+	failOnError(t, err)
+	defer func() { failOnError(t, newcomer.Close()) }()
+	if _, err := newcomer.ReadFacts(t.Context()); !IsPasswordExpired(err) {
+		t.Errorf("expected a login that is refused because the password has expired, found %v", err)
+	}
+	failOnError(t, server.ReviveAccounts(t.Context(), readFacts(t, server).SemiSync, accounts))
+	expectAccounts(true)
+	readFacts(t, newcomer)
+	for _, password := range []string{mysqld.ReplicationPassword, "newer"} {
+		if err := openDB(t, machine, "moco-repl", password).PingContext(t.Context()); err != nil {
+			t.Errorf("expected a login with each password of a rotation, found %v", err)
+		}
+	}
+}
+
+func openDB(t *testing.T, machine *mysqld.Server, user, password string) *sql.DB {
+	t.Helper()
+	config := driver.NewConfig()
+	config.User, config.Passwd, config.Net, config.Addr, config.TLSConfig = user, password, "tcp", net.JoinHostPort(machine.Address, strconv.Itoa(mysqld.Port)), "preferred"
+	connector, err := driver.NewConnector(config)
+	failOnError(t, err)
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { failOnError(t, db.Close()) })
+	return db
 }

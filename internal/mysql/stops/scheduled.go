@@ -9,8 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// ApplyScheduled returns a cluster as it is wanted at a time: offline while a Slumber stops it, whatever its spec says. The cluster itself
-// stays as it is, and nobody writes what is returned.
+// ApplyScheduled returns the cluster as it is wanted at a time: offline while a Slumber stops it, regardless of its
+// spec. The cluster itself is not changed, and the result is never written to the API server.
 func ApplyScheduled(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.MySQLCluster {
 	if cluster.Spec.Offline || stoprecord.FindScheduled(cluster.Status.ScheduledStops, cluster.Annotations, now) == nil {
 		return cluster
@@ -20,7 +20,7 @@ func ApplyScheduled(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1bet
 	return wanted
 }
 
-// DescribeScheduled says which Slumber stops a cluster, why and until when; empty if none does.
+// DescribeScheduled returns the Slumber that stops a cluster, the reason and the end; empty if none does.
 func DescribeScheduled(cluster *mocov1beta2.MySQLCluster, now time.Time) string {
 	scheduled := stoprecord.FindScheduled(cluster.Status.ScheduledStops, cluster.Annotations, now)
 	if scheduled == nil {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stops keeps the records of what somebody has stopped of a MySQLCluster: clustering, reconciliation, and clustering of single
-// instances. Each has annotations of its own; torpor.dev/until and torpor.dev/reason are about those that have no end or reason.
+// Package stops keeps the records of the stops of a MySQLCluster: of clustering, of reconciliation, and of clustering
+// for single instances. Each kind has its own annotations. torpor.dev/until and torpor.dev/reason apply to stops
+// without an end or reason in their own.
 package stops
 
 import (
@@ -17,20 +18,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// Switch is what is known of one switch. A stop does not end with its time but when its annotation is removed after that: a start of
-// clustering may be refused.
+// Switch describes one kind of stop of a cluster. A stop does not end at its end time, but when its annotation is
+// removed after that, because a start of clustering may be refused.
 type Switch struct {
 	Annotation stoprecord.AnnotationSwitch
-	// until is the annotation that says when the stop ends.
+	// until is the annotation with the end of the stop.
 	until string
-	// Before are the records that the status has, and Records those that follow from what the annotations say now.
+	// Before are the records in the status, and Records those that follow from the current annotations.
 	Before, Records stoprecord.Records
-	// IsOverdue says that the time of the stop is over and its annotation is still there, and IsEndSaved that the status names what is
-	// about to end it. Only then may the annotation be removed: a manager that dies after that still knows why it was.
+	// IsOverdue means that the end time of the stop has passed and its annotation is still there. IsEndSaved means
+	// that the status records the cause of the end. Only then may the annotation be removed, so that a manager that
+	// restarts after that still knows the cause.
 	IsOverdue, IsEndSaved bool
 }
 
-// Switches are those of a MySQLCluster.
+// Switches are the switches of a MySQLCluster.
 type Switches struct {
 	Clustering, Reconciliation, Instances Switch
 }
@@ -44,7 +46,7 @@ func ClusteringSwitch() stoprecord.AnnotationSwitch {
 	}
 }
 
-// ReconciliationSwitch keeps changes of the spec from other objects.
+// ReconciliationSwitch stops applying changes of the spec to other objects.
 func ReconciliationSwitch() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{
 		Name:        mocov1beta2.ReconciliationStoppedAnnotation,
@@ -53,7 +55,7 @@ func ReconciliationSwitch() stoprecord.AnnotationSwitch {
 	}
 }
 
-// InstancesSwitch keeps clustering from single instances.
+// InstancesSwitch stops clustering for single instances.
 func InstancesSwitch() stoprecord.AnnotationSwitch {
 	return stoprecord.AnnotationSwitch{
 		Name:        mocov1beta2.StoppedInstancesAnnotation,
@@ -62,7 +64,7 @@ func InstancesSwitch() stoprecord.AnnotationSwitch {
 	}
 }
 
-// Read returns what the annotations say now, and the records of before.
+// Read returns the switches with the current annotations and the records from the status.
 func Read(cluster *mocov1beta2.MySQLCluster, now time.Time) Switches {
 	instances, _ := ParseStoppedInstances(cluster)
 	reader := reader{cluster, now}
@@ -87,13 +89,13 @@ func (r reader) read(annotation stoprecord.AnnotationSwitch, isStopped bool, bef
 	}
 	s.IsOverdue = s.Records.HasExpired()
 	newest.EndedAt, newest.StartedBy = nil, ""
-	// A status without the stop will not have its end either: something drops it, and the stop must end all the same.
+	// If the status lacks the stop, something drops it and would drop its end too. The stop must end all the same.
 	s.IsEndSaved = s.IsOverdue && (before.RequestedStop() == nil || s.Records.IsEndSavedIn(before))
 	return s
 }
 
-// ParseStoppedInstances returns the indexes of the instances to leave alone, and whether the annotation could be read. A list that
-// cannot be read stops nothing.
+// ParseStoppedInstances returns the indexes of the instances to leave alone, and whether the annotation could be
+// parsed. A list that cannot be parsed stops nothing.
 func ParseStoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
 	return parseInstances(cluster.Annotations)
 }
@@ -111,18 +113,18 @@ func parseInstances(annotations map[string]string) ([]int, bool) {
 	}
 	var list []int
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, false // What was read before the mistake may be any instance.
+		return nil, false // Elements parsed before the error may be wrong too.
 	}
 	return list, true
 }
 
-// Events are what has happened to the stop since the status was written.
+// Events returns the events of the stop since the status was written.
 func (s Switch) Events(action string) []decision.Event {
 	return stoprecord.Events(s.Before, s.Records, s.until, action)
 }
 
-// End returns the records after the annotations were removed of overdue stops whose end is saved. Those of other overdue stops say
-// what is about to end them.
+// End returns the records after the annotations of overdue stops with a saved end were removed. The records of other
+// overdue stops get the cause of their coming end.
 func (s Switch) End(now time.Time) stoprecord.Records {
 	if s.IsEndSaved {
 		newest := s.Records.RequestedStop()
@@ -131,7 +133,7 @@ func (s Switch) End(now time.Time) stoprecord.Records {
 	return s.AnnounceEnd()
 }
 
-// AnnounceEnd returns the records of an overdue stop with what is about to end it.
+// AnnounceEnd returns the records, with the cause of the coming end for an overdue stop.
 func (s Switch) AnnounceEnd() stoprecord.Records {
 	if newest := s.Records.RequestedStop(); newest != nil && s.IsOverdue {
 		newest.StartedBy = torporv1alpha1.UntilAnnotation
@@ -139,12 +141,12 @@ func (s Switch) AnnounceEnd() stoprecord.Records {
 	return s.Records
 }
 
-// EndEvent reports the end of an overdue stop, or why it could not be ended.
+// EndEvent returns the event for the end of an overdue stop, or for the reason why it could not be ended.
 func (s Switch) EndEvent(action, why string) decision.Event {
 	if why != "" {
 		return decision.Event{
 			Warning: true, Reason: stoprecord.EventStopOverdue, Action: action,
-			Note: "The stop should have ended, and could not be taken back: " + why + "; take its annotations back",
+			Note: "The stop should have ended, but its annotations could not be removed: " + why + "; remove them",
 		}
 	}
 	return decision.Event{
@@ -155,7 +157,7 @@ func (s Switch) EndEvent(action, why string) decision.Event {
 
 func (s Switches) all() []Switch { return []Switch{s.Clustering, s.Reconciliation, s.Instances} }
 
-// OverdueDuration is for how long a stop has outlived its time; of several, the one that did longest.
+// OverdueDuration returns for how long a stop has been overdue; of several stops, the longest duration.
 func (s Switches) OverdueDuration(now time.Time) time.Duration {
 	var longest time.Duration
 	for _, one := range s.all() {
@@ -166,7 +168,7 @@ func (s Switches) OverdueDuration(now time.Time) time.Duration {
 	return longest
 }
 
-// NextEnd is when the next stop ends by itself; zero if none does.
+// NextEnd returns the next end time of a stop; zero if there is none.
 func (s Switches) NextEnd() time.Time {
 	var next time.Time
 	for _, one := range s.all() {
@@ -181,8 +183,8 @@ func (s Switches) NextEnd() time.Time {
 	return next
 }
 
-// ListEnding returns the annotations of the stops of clustering that have outlived their time, and may be removed; also whether nothing
-// is stopped then.
+// ListEnding returns the annotations of the overdue stops of clustering that may be removed, and whether nothing is
+// stopped after that.
 func (s Switches) ListEnding() (annotations []string, areAll bool) {
 	for _, one := range []Switch{s.Clustering, s.Instances} {
 		if one.IsEndSaved {
@@ -195,7 +197,8 @@ func (s Switches) ListEnding() (annotations []string, areAll bool) {
 	return annotations, areAll
 }
 
-// ListLeftovers returns which of a MySQLCluster's annotations are about a single stop that nobody asks for any more.
+// ListLeftovers returns the annotations of a MySQLCluster that describe a stop of one kind that is no longer
+// requested.
 func (s Switches) ListLeftovers(annotations map[string]string) []string {
 	var left []string
 	for _, one := range s.all() {
@@ -211,7 +214,7 @@ func (s Switches) ListLeftovers(annotations map[string]string) []string {
 	return left
 }
 
-// DescribeIgnored says which end of a stop is ignored, and why; empty if none is.
+// DescribeIgnored describes the first end of a stop that is ignored, and why; empty if there is none.
 func (s Switches) DescribeIgnored() string {
 	for _, one := range s.all() {
 		if ignored := one.Records.DescribeIgnored(one.until); ignored != "" {

@@ -18,7 +18,7 @@ import (
 
 func fixedTime() time.Time { return time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC) }
 
-// story is a MySQLCluster whose status is written after each look.
+// story is a MySQLCluster whose status is written after each pass.
 type story struct {
 	cluster *mocov1beta2.MySQLCluster
 	now     time.Time
@@ -30,7 +30,7 @@ func newStory(annotations map[string]string) *story {
 	return s
 }
 
-// annotate sets annotations at the time of the story, and removes those that are empty.
+// annotate sets annotations at the time of the story, and removes those with an empty value.
 func (s *story) annotate(annotations map[string]string) {
 	for name, value := range annotations {
 		s.cluster.ManagedFields = slices.DeleteFunc(s.cluster.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
@@ -52,14 +52,14 @@ func (s *story) look() stops.Switches {
 	return seen
 }
 
-// announceEnd saves what is about to end, and looks again.
+// announceEnd saves the coming end, and runs another pass.
 func (s *story) announceEnd() stops.Switches {
 	seen := stops.Read(s.cluster, s.now)
 	s.cluster.Status.ClusteringStops, s.cluster.Status.ReconciliationStops, s.cluster.Status.InstanceStops = seen.Clustering.AnnounceEnd(), seen.Reconciliation.AnnounceEnd(), seen.Instances.AnnounceEnd()
 	return stops.Read(s.cluster, s.now)
 }
 
-// TestStopEndsWhereNoStatusKeepsIt looks at a stop whose record is dropped.
+// TestStopEndsWhereNoStatusKeepsIt has a stop whose record is dropped from the status.
 func TestStopEndsWhereNoStatusKeepsIt(t *testing.T) {
 	s := newStory(map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: "1h"})
 	s.now = s.now.Add(2 * time.Hour)
@@ -127,7 +127,7 @@ func TestSwitchesHaveRecordsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestSwitchesHaveEndsAndReasonsOfTheirOwn has a time and a reason for all stops, and another for one of them.
+// TestSwitchesHaveEndsAndReasonsOfTheirOwn sets an end and a reason for all stops, and others for one of them.
 func TestSwitchesHaveEndsAndReasonsOfTheirOwn(t *testing.T) {
 	s := newStory(map[string]string{
 		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.StoppedInstancesAnnotation: "[1]",
@@ -166,8 +166,8 @@ func TestSwitchesHaveEndsAndReasonsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestTheEndIsSavedBeforeTheStopEnds has an end changed that is over before anybody looks, and a status that is not saved once the
-// annotations are removed.
+// TestTheEndIsSavedBeforeTheStopEnds changes an end to a time that has passed before the next pass, and does not save
+// the status after the annotations are removed.
 func TestTheEndIsSavedBeforeTheStopEnds(t *testing.T) {
 	s := newStory(map[string]string{
 		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.StoppedInstancesAnnotation: "[1]",
@@ -206,10 +206,10 @@ func TestWhoStartsIsNoted(t *testing.T) {
 		until, by, want string
 		after           time.Duration
 	}{
-		"a person that is noted":         {"", "bob", "bob", time.Hour},
-		"a person that nobody notes":     {"", "", "unknown", time.Hour},
-		"a person before the time":       {"8h", "bob", "bob", time.Hour},
-		"a person where the time cannot": {"8h", "bob", "bob", 8 * time.Hour},
+		"a recorded user":                            {"", "bob", "bob", time.Hour},
+		"an unrecorded user":                         {"", "", "unknown", time.Hour},
+		"a user before the end time":                 {"8h", "bob", "bob", time.Hour},
+		"a user after an end time that is not saved": {"8h", "bob", "bob", 8 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: row.until})
@@ -235,7 +235,7 @@ func TestIgnoredUntilIsTold(t *testing.T) {
 		if told := found.DescribeIgnored(); !strings.Contains(told, words) || (words == "") != (told == "") {
 			t.Errorf("%s: expected %q, found %q", until, words, told)
 		}
-		if events := found.Instances.Events("Stop"); (len(events) == 2) != (words != "") { // One is about the unknown requester.
+		if events := found.Instances.Events("Stop"); (len(events) == 2) != (words != "") { // One event is about the unknown requester.
 			t.Errorf("%s: found %+v", until, events)
 		}
 	}
@@ -247,11 +247,11 @@ func TestParseStoppedInstances(t *testing.T) {
 		want        []int
 		understood  bool
 	}{
-		"no instance is stopped":                  {nil, nil, true},
-		"a list of two stops both":                {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
-		"an empty list stops nothing":             {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[]"}, []int{}, true},
-		"a value that is no list stops nothing":   {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
-		"a list that is half wrong stops nothing": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
+		"no instance is stopped":                   {nil, nil, true},
+		"a list of two stops both":                 {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
+		"an empty list stops nothing":              {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[]"}, []int{}, true},
+		"a value that is not a list stops nothing": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
+		"a partly wrong list stops nothing":        {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}

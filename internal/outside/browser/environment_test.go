@@ -28,7 +28,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// stepTimeout bounds what a person would wait for, on a machine that has other things to do.
+// stepTimeout is the time allowed for one step, on a machine that may be busy.
 const stepTimeout = time.Minute
 
 // pageEnv is an API server and the page, with the rights of the manager.
@@ -71,11 +71,11 @@ func newPageEnv(t *testing.T) *pageEnv {
 	return e
 }
 
-// tab is what somebody looks at the page with.
+// tab is a tab of the browser that shows the page.
 type tab struct {
 	ctx context.Context
 	mu  sync.Mutex
-	// complaints are errors of the script, and what the browser refused to load or run.
+	// complaints are errors of the script, and resources that the browser refused to load or run.
 	complaints []string
 }
 
@@ -113,7 +113,7 @@ func openTab(t *testing.T) *tab {
 	return b
 }
 
-// do does what a person would, and says what was meant if that does not come about.
+// do performs a user's actions, and names the step in the error if it fails.
 func (b *tab) do(t *testing.T, what string, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, stepTimeout)
@@ -124,13 +124,13 @@ func (b *tab) do(t *testing.T, what string, actions ...chromedp.Action[chromedp.
 	}
 }
 
-// waitFor waits until a condition of the page's own language holds.
+// waitFor waits until a condition in JavaScript holds.
 func (b *tab) waitFor(t *testing.T, what, condition string) {
 	t.Helper()
 	b.do(t, what, ignoring(chromedp.Poll[any](condition+" ? 1 : 0", chromedp.WithPollingTimeout(stepTimeout))))
 }
 
-// ignoring does something whose answer says nothing.
+// ignoring performs an action whose result is not needed.
 func ignoring[T any](action chromedp.Action[T]) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
 		_, err := action(ctx, target)
@@ -138,7 +138,7 @@ func ignoring[T any](action chromedp.Action[T]) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// run does something in the page's own language.
+// run executes a statement in JavaScript.
 func run(statement string) chromedp.Action[chromedp.Void] {
 	return ignoring(chromedp.Evaluate[bool](statement + "; true"))
 }
@@ -168,7 +168,7 @@ func (b *tab) preferColors(t *testing.T, scheme string) {
 	}))
 }
 
-// photograph keeps what the page looks like in the folder TORPOR_PHOTOGRAPHS, if there is one.
+// photograph saves a screenshot of the page in the folder TORPOR_PHOTOGRAPHS, if it is set.
 func (b *tab) photograph(t *testing.T, name string) {
 	t.Helper()
 	folder := os.Getenv("TORPOR_PHOTOGRAPHS")
@@ -180,20 +180,20 @@ func (b *tab) photograph(t *testing.T, name string) {
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(folder, name+".png"), png, 0o600))
 }
 
-// expectNoComplaints fails if the browser refused something, or the script failed.
+// expectNoComplaints fails if the browser refused a resource, or the script failed.
 func (b *tab) expectNoComplaints(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, complaint := range b.complaints {
-		// The form to log in is answered so, and so is a mistake in a form.
+		// These are the answers to the login form and to an invalid form.
 		if !strings.Contains(complaint, "401 (Unauthorized)") && !strings.Contains(complaint, "400 (Bad Request)") {
 			t.Errorf("expected no complaint of the browser, found %s", complaint)
 		}
 	}
 }
 
-// expectReadable measures the contrast of all text as WCAG 2.2 does: 4.5 to 1 at least.
+// expectReadable measures the contrast of all text as WCAG 2.2 does: at least 4.5 to 1.
 func (b *tab) expectReadable(t *testing.T, when string) {
 	t.Helper()
 	for _, found := range evaluate[[]string](t, b, contrastScript) {
@@ -216,7 +216,7 @@ const contrastScript = `(() => {
 	return bad;
 })()`
 
-// rowOf is the row of an object in the page's own language.
+// rowOf returns the row of an object as a JavaScript expression.
 func rowOf(kind, name, part string) string {
 	return fmt.Sprintf("document.querySelector('tr[data-key=%q]')", kind+"/"+metav1.NamespaceDefault+"/"+name+"/"+part)
 }

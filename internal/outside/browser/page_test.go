@@ -26,7 +26,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// createFleet makes what a platform team might look at. No controller runs: the statuses are what one would have written.
+// createFleet creates the objects of a platform team. No controller runs: the statuses are what controllers
+// would write.
 func (e *pageEnv) createFleet(t *testing.T) {
 	t.Helper()
 	now := time.Now().UTC().Truncate(time.Second)
@@ -102,7 +103,8 @@ func (e *pageEnv) createDatabases(t *testing.T, ago func(time.Duration) metav1.T
 	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), c))
 }
 
-// createKustomization makes one that somebody has stopped by the StopAdapter of the examples.
+// createKustomization creates a Kustomization that a user has stopped through the StopAdapter of the
+// examples.
 func (e *pageEnv) createKustomization(t *testing.T, ago func(time.Duration) metav1.Time) {
 	t.Helper()
 	stops, err := json.Marshal([]torporv1alpha1.StopRecord{{Since: ago(20 * time.Minute), By: "frank@example.com", Reason: "rollback by hand", Requested: true}})
@@ -116,7 +118,7 @@ func (e *pageEnv) createKustomization(t *testing.T, ago func(time.Duration) meta
 	e.ExpectCreated(t, u)
 }
 
-// TestPageInChromium goes through the page as a person does: one browser, because starting one is dear.
+// TestPageInChromium goes through the page as a user does, in one browser, because starting one is expensive.
 func TestPageInChromium(t *testing.T) {
 	findChromium(t)
 	e := newPageEnv(t)
@@ -127,14 +129,14 @@ func TestPageInChromium(t *testing.T) {
 	b.waitFor(t, "the page is live and has all rows", `document.getElementById("connection").dataset.state === "live" && document.querySelectorAll("#rows tr").length === 12`)
 	b.photograph(t, "list")
 	for name, step := range map[string]func(*testing.T, *pageEnv, *tab){
-		"what a person wrote is text":                    testWrittenTextIsText,
-		"everything has a name for who cannot see it":    testEverythingHasAName,
-		"text is readable in light and dark":             testTextIsReadable,
-		"what is stuck is found and says what it is":     testStuckIsFound,
-		"a kind of a StopAdapter has its row and button": testForeignKindIsShown,
-		"a change shows without a reload, and is told":   testChangeShows,
-		"a stop asks for a reason and returns the focus": testStopIsAsked,
-		"columns sort and searches keep the address":     testSortsAndSearches,
+		"user input is shown as text":                      testWrittenTextIsText,
+		"every control has an accessible name":             testEverythingHasAName,
+		"text is readable in light and dark":               testTextIsReadable,
+		"a stuck object is found with its reason":          testStuckIsFound,
+		"a kind of a StopAdapter has its row and button":   testForeignKindIsShown,
+		"a change shows and is announced without a reload": testChangeShows,
+		"a stop asks for a reason and returns the focus":   testStopIsAsked,
+		"columns sort and searches keep the address":       testSortsAndSearches,
 	} {
 		t.Run(name, func(t *testing.T) { step(t, e, b) })
 	}
@@ -143,8 +145,8 @@ func TestPageInChromium(t *testing.T) {
 
 func testWrittenTextIsText(t *testing.T, _ *pageEnv, b *tab) {
 	row := rowOf("CFApp", "imported", "app")
-	testenv.ExpectEqual(t, "images that somebody's reason made", 0, evaluate[int](t, b, `document.querySelectorAll("#rows img").length`))
-	testenv.ExpectEqual(t, "a script that somebody's reason ran", "undefined", evaluate[string](t, b, `typeof window.hacked`))
+	testenv.ExpectEqual(t, "images made by a reason", 0, evaluate[int](t, b, `document.querySelectorAll("#rows img").length`))
+	testenv.ExpectEqual(t, "script run by a reason", "undefined", evaluate[string](t, b, `typeof window.hacked`))
 	testenv.ExpectEqual(t, "the reason is shown as it was written", true, evaluate[bool](t, b, row+`.innerText.includes("<img src=x")`))
 }
 
@@ -154,12 +156,12 @@ func testEverythingHasAName(t *testing.T, _ *pageEnv, b *tab) {
 		"buttons that sound like another": `(() => { const names = [...document.querySelectorAll("#rows button")].map((e) => e.ariaLabel); return names.length - new Set(names).size; })()`,
 		"cells of names that head no row": `[...document.querySelectorAll("#rows tr")].filter((e) => e.firstElementChild.scope !== "row").length`,
 		"tables without a caption":        `[...document.querySelectorAll("table")].filter((e) => !e.caption?.innerText).length`,
-		"ids that are there twice":        `(() => { const ids = [...document.querySelectorAll("[id]")].map((e) => e.id); return ids.length - new Set(ids).size; })()`,
+		"duplicate ids":                   `(() => { const ids = [...document.querySelectorAll("[id]")].map((e) => e.id); return ids.length - new Set(ids).size; })()`,
 	} {
 		testenv.ExpectEqual(t, what, 0, evaluate[int](t, b, expression))
 	}
 	b.do(t, "press Tab", run(`document.activeElement.blur()`), chromedp.KeyEvent(kb.Tab))
-	testenv.ExpectEqual(t, "what Tab comes to first", "Skip to the table", evaluate[string](t, b, `document.activeElement.innerText`))
+	testenv.ExpectEqual(t, "first stop of Tab", "Skip to the table", evaluate[string](t, b, `document.activeElement.innerText`))
 }
 
 func testTextIsReadable(t *testing.T, _ *pageEnv, b *tab) {
@@ -171,7 +173,7 @@ func testTextIsReadable(t *testing.T, _ *pageEnv, b *tab) {
 }
 
 func testStuckIsFound(t *testing.T, _ *pageEnv, b *tab) {
-	b.do(t, "choose what is stuck", chromedp.Click(`#summary a[href="?state=stuck"]`))
+	b.do(t, "choose stuck objects", chromedp.Click(`#summary a[href="?state=stuck"]`))
 	b.waitFor(t, "one row is left", `document.querySelectorAll("#rows tr").length === 1 && document.querySelector("#rows").innerText.includes("i-0a11c3")`)
 	testenv.ExpectEqual(t, "the address", "?state=stuck", evaluate[string](t, b, `location.search`))
 	b.photograph(t, "stuck")
@@ -179,14 +181,15 @@ func testStuckIsFound(t *testing.T, _ *pageEnv, b *tab) {
 	b.waitFor(t, "all rows are back", `document.querySelectorAll("#rows tr").length === 12`)
 }
 
-// testForeignKindIsShown sees who stopped a Kustomization of Flux, and starts it: the viewer's role comes with the example, the operator's is an admin's choice.
+// testForeignKindIsShown shows the requester of a stopped Kustomization of Flux, and starts it. The viewer's
+// role comes with the example; an administrator decides about the operator's.
 func testForeignKindIsShown(t *testing.T, e *pageEnv, b *tab) {
 	row := rowOf("kustomizations.kustomize.toolkit.fluxcd.io", "infrastructure", "switch")
 	for _, words := range []string{"Kustomization of kustomize.toolkit.fluxcd.io", "frank@example.com", "rollback by hand"} {
 		testenv.ExpectEqual(t, "the row has "+words, true, evaluate[bool](t, b, row+fmt.Sprintf(`.innerText.includes(%q)`, words)))
 	}
 	testenv.ExpectEqual(t, "the state", "stopped", evaluate[string](t, b, row+`.dataset.state`))
-	testenv.ExpectEqual(t, "buttons of who may only see it", 0, evaluate[int](t, b, row+`.querySelectorAll("button").length`))
+	testenv.ExpectEqual(t, "buttons of a viewer", 0, evaluate[int](t, b, row+`.querySelectorAll("button").length`))
 	role := &rbacv1.ClusterRole{}
 	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Name: "torpor-stopadapter-flux-kustomization"}, role))
 	role.Labels[torporv1alpha1.SwitchOperatorRoleLabel] = "true"
@@ -205,7 +208,7 @@ func testChangeShows(t *testing.T, e *pageEnv, b *tab) {
 	cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(time.Now()), AsleepAt: new(metav1.NewTime(time.Now())), Nodes: make([]hivev1.RecordedNode, 5)}
 	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), cd))
 	b.waitFor(t, "the row follows", rowOf("ClusterDeployment", "demo-blue", "machines")+`.dataset.state === "Hibernating"`)
-	testenv.ExpectEqual(t, "what is read aloud", "demo-blue: Stopping became Hibernating", evaluate[string](t, b, `document.getElementById("news").innerText`))
+	testenv.ExpectEqual(t, "announced text", "demo-blue: Stopping became Hibernating", evaluate[string](t, b, `document.getElementById("news").innerText`))
 	testenv.ExpectEqual(t, "the document is the same", true, evaluate[bool](t, b, `window.before === true`))
 	b.photograph(t, "live")
 }
@@ -213,12 +216,12 @@ func testChangeShows(t *testing.T, e *pageEnv, b *tab) {
 func testStopIsAsked(t *testing.T, e *pageEnv, b *tab) {
 	button := rowOf("ClusterDeployment", "payments-prod", "machines") + `.querySelector("button")`
 	b.do(t, "press Stop", run(button+`.click()`), chromedp.WaitVisible("#flip"))
-	testenv.ExpectEqual(t, "where one types", "reason", evaluate[string](t, b, `document.activeElement.name`))
+	testenv.ExpectEqual(t, "focused field", "reason", evaluate[string](t, b, `document.activeElement.name`))
 	b.expectReadable(t, "the dialog")
-	b.do(t, "say why, and a wrong end", chromedp.SendKeys(`#flip input[name=reason]`, "move to the new region"), chromedp.SendKeys(`#flip input[name=until]`, "tomorrow"))
+	b.do(t, "enter a reason, and a wrong end", chromedp.SendKeys(`#flip input[name=reason]`, "move to the new region"), chromedp.SendKeys(`#flip input[name=until]`, "tomorrow"))
 	b.photograph(t, "stop")
 	b.do(t, "send it", chromedp.Click(`#flip button[type=submit]`))
-	b.waitFor(t, "the mistake is told", `document.querySelector("#flip .error").innerText.includes("tomorrow") && !document.querySelector("#flip .error").hidden`)
+	b.waitFor(t, "the error is shown", `document.querySelector("#flip .error").innerText.includes("tomorrow") && !document.querySelector("#flip .error").hidden`)
 	b.do(t, "correct the end", chromedp.SetValue(`#flip input[name=until]`, "8h"), chromedp.Click(`#flip button[type=submit]`))
 	b.waitFor(t, "the dialog closes and the button has the focus", `!document.getElementById("flip").open && document.activeElement === `+button)
 	b.waitFor(t, "the row has a stop", button+`.dataset.verb === "start"`)
@@ -235,14 +238,15 @@ func testSortsAndSearches(t *testing.T, _ *pageEnv, b *tab) {
 	b.waitFor(t, "one row is left", `document.querySelectorAll("#rows tr").length === 1`)
 	testenv.ExpectEqual(t, "the address", "?q=dba&sort=name", evaluate[string](t, b, `location.search`))
 	b.do(t, "load the address", chromedp.Reload())
-	b.waitFor(t, "it shows the same", `document.querySelectorAll("#rows tr").length === 1 && document.getElementById("connection").dataset.state === "live"`)
+	b.waitFor(t, "the page shows the same", `document.querySelectorAll("#rows tr").length === 1 && document.getElementById("connection").dataset.state === "live"`)
 	b.do(t, "go back to all", chromedp.Navigate(evaluate[string](t, b, `location.origin`)))
 	b.waitFor(t, "all rows are back", `document.querySelectorAll("#rows tr").length === 12 && document.getElementById("connection").dataset.state === "live"`)
 }
 
 const manyObjects = 5000
 
-// TestBenchFirstPaint measures how soon something is seen of a page about five thousand objects, and how soon it is live.
+// TestBenchFirstPaint measures how soon a page about five thousand objects is painted, and how soon it is
+// live.
 func TestBenchFirstPaint(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: expected `make bench NAME=page`")
@@ -264,9 +268,9 @@ func TestBenchFirstPaint(t *testing.T) {
 	var paints, lives []float64
 	for range 15 {
 		b.do(t, "load the page", chromedp.Reload())
-		b.waitFor(t, "it is live", `document.getElementById("connection").dataset.state === "live"`)
+		b.waitFor(t, "the page is live", `document.getElementById("connection").dataset.state === "live"`)
 		lives = append(lives, evaluate[float64](t, b, `performance.now() / 1000`))
-		b.waitFor(t, "it is painted", `performance.getEntriesByName("first-contentful-paint").length > 0`)
+		b.waitFor(t, "the page is painted", `performance.getEntriesByName("first-contentful-paint").length > 0`)
 		paints = append(paints, evaluate[float64](t, b, `performance.getEntriesByName("first-contentful-paint")[0].startTime / 1000`))
 		testenv.ExpectEqual(t, "rows of a page", 100, evaluate[int](t, b, `document.querySelectorAll("#rows tr").length`))
 	}

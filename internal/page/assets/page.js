@@ -1,5 +1,5 @@
 "use strict";
-// The page works without this script, as it was when it was loaded. The script keeps it as it is, and gives it buttons.
+// The page works without this script and then shows the state at load time. The script updates it and enables the buttons.
 
 const element = (id) => document.getElementById(id);
 const rows = element("rows"), news = element("news"), table = element("table"), filter = element("filter"), dialog = element("flip");
@@ -24,7 +24,7 @@ function showAges(within) {
   }
 }
 
-// --- What changes ---
+// --- Changes ---
 
 function setConnection(state, text) {
   const shown = element("connection");
@@ -95,14 +95,14 @@ function connect() {
   isFirst = true;
   stream = new EventSource(`events?${query}`);
   stream.onmessage = showEvent;
-  stream.addEventListener("ended", () => location.reload()); // The token is no longer good: the server shows the form.
+  stream.addEventListener("ended", () => location.reload()); // The token is no longer valid: the server shows the login form.
   stream.onerror = () => {
-    setConnection("lost", "connection lost: this may be old");
-    if (stream.readyState === EventSource.CLOSED) retry = setTimeout(connect, 10000); // It was refused.
+    setConnection("lost", "connection lost: the page may be outdated");
+    if (stream.readyState === EventSource.CLOSED) retry = setTimeout(connect, 10000); // The server refused the stream.
   };
 }
 
-// --- What is shown ---
+// --- Filter ---
 
 function show(next) {
   query = next.replace(/^\?/, "");
@@ -127,7 +127,7 @@ filter.addEventListener("submit", (event) => {
   event.preventDefault();
   showFiltered();
 });
-filter.querySelector("button[type=submit]").hidden = true; // It is shown as one types.
+filter.querySelector("button[type=submit]").hidden = true; // The filter applies while the user types.
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest("#summary a, #columns a, #pager a");
@@ -145,18 +145,19 @@ document.addEventListener("click", (event) => {
 // --- Stop and start ---
 
 const form = dialog.querySelector("form"), problem = dialog.querySelector(".error"), submit = dialog.querySelector("button[type=submit]");
-let opener = null;
+let opener = null, asked = "";
 
 function askToFlip(button) {
-  const { verb, kind, namespace, name, part } = button.dataset;
+  const { verb, kind, namespace, name, title, part } = button.dataset;
   const isStop = verb === "stop";
   opener = button.closest("tr").dataset.key;
+  asked = title;
   form.reset();
   for (const [field, value] of Object.entries({ verb, kind, namespace, name, part })) form.elements.namedItem(field).value = value;
-  element("flip-title").textContent = `${isStop ? "Stop" : "Start"} ${name}?`;
-  element("flip-what").textContent = `${kind} in ${namespace}: ${part}. It is noted that you asked for it.`;
+  element("flip-title").textContent = `${isStop ? "Stop" : "Start"} ${title}?`;
+  element("flip-what").textContent = `${kind} in ${namespace}: ${part}. Your user name is recorded.`;
   element("flip-stop").hidden = !isStop;
-  submit.textContent = isStop ? "Stop it" : "Start it";
+  submit.textContent = isStop ? "Stop" : "Start";
   problem.hidden = true;
   dialog.showModal();
   (isStop ? form.elements.namedItem("reason") : submit).focus();
@@ -172,7 +173,7 @@ form.addEventListener("submit", async (event) => {
   try {
     const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), signal: AbortSignal.timeout(60000) });
     if (!answer.ok) throw new Error(await answer.text());
-    news.textContent = `${form.elements.namedItem("name").value}: asked to ${form.elements.namedItem("verb").value}`;
+    news.textContent = `${asked}: asked to ${form.elements.namedItem("verb").value}`;
     dialog.close();
   } catch (error) {
     problem.textContent = error.message;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hub looks at a hub before Torpor is installed or upgraded. It reads only.
+// Package hub reads the state of a hub before Torpor is installed or upgraded. It changes nothing.
 package hub
 
 import (
@@ -10,10 +10,12 @@ import (
 	"io/fs"
 	"net/http"
 	"slices"
-	"time"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,23 +28,35 @@ import (
 	"github.com/torpor-dev/torpor/config/crd"
 	"github.com/torpor-dev/torpor/internal/install"
 	"github.com/torpor-dev/torpor/internal/installation"
+	"github.com/torpor-dev/torpor/internal/installation/lease"
 	"github.com/torpor-dev/torpor/internal/preflight"
 )
 
-// webhookName is that of both configurations of the admission of apps.
+const (
+	// managerDeployment is the name of the manager's Deployment in the chart and in config.
+	managerDeployment = "torpor-manager"
+	// maxPods limits the Pods of the manager that are read.
+	maxPods = 20
+)
+
+// webhookName is the name of both webhook configurations for apps.
 const webhookName = "torpor"
 
-// Observer looks at one hub.
+// Observer reads the state of one hub.
 type Observer struct {
 	Config *rest.Config
-	// Namespace is that of the installation that is asked for.
+	// Namespace is the namespace of the requested installation.
 	Namespace string
 	Clock     clock.PassiveClock
 }
 
-// Observe reads what the decision needs. What the caller may not read is an error; what is not there is an observation.
+// Observe reads everything that the decision needs. It returns an error if the caller may not read something; a missing
+// object is part of the observation.
 func (o Observer) Observe(ctx context.Context) (preflight.Observed, error) {
 	seen := preflight.Observed{Namespace: o.Namespace}
+	// The default limits of client-go would delay some of these requests by seconds. Each is sent once, one after the other.
+	o.Config = rest.CopyConfig(o.Config)
+	o.Config.QPS = -1
 	kube, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
 		return seen, fmt.Errorf("make a client of the hub: %w", err)
@@ -71,26 +85,21 @@ func (o Observer) Observe(ctx context.Context) (preflight.Observed, error) {
 	if err := observeWebhooks(ctx, kube, &seen); err != nil {
 		return seen, err
 	}
-	lease, err := kube.CoordinationV1().Leases(installation.LeaseNamespace).Get(ctx, installation.LeaseName, metav1.GetOptions{})
+	if seen.Deployment, err = readDeployment(ctx, kube, o.Namespace); err != nil {
+		return seen, err
+	}
+	held, err := kube.CoordinationV1().Leases(lease.Namespace).Get(ctx, lease.Name, metav1.GetOptions{})
 	switch {
 	case k8serrors.IsNotFound(err):
 	case err != nil:
 		return seen, fmt.Errorf("read the Lease of the installation: %w", err)
 	default:
-		seen.Acting = findActing(lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds, seen.Now)
+		seen.Acting = lease.Read(held, seen.Now).Installation
 	}
 	return seen, nil
 }
 
-// findActing returns the holder of a Lease that is not over.
-func findActing(holder *string, renewed *metav1.MicroTime, seconds *int32, now time.Time) string {
-	if holder == nil || renewed == nil || seconds == nil || now.Sub(renewed.Time) > time.Duration(*seconds)*time.Second {
-		return ""
-	}
-	return *holder
-}
-
-// observeClock compares this machine's clock with that of the header of an answer.
+// observeClock compares this machine's clock with the Date header of a response.
 func (o Observer) observeClock(ctx context.Context, seen *preflight.Observed) error {
 	client, err := rest.HTTPClientFor(o.Config)
 	if err != nil {
@@ -117,7 +126,7 @@ func (o Observer) observeClock(ctx context.Context, seen *preflight.Observed) er
 	return answer.Body.Close()
 }
 
-// listServed asks for each group version once. One that is not served has no resources.
+// listServed queries each group version once. A group version that is not served has no resources.
 func listServed(kube kubernetes.Interface) ([]preflight.APIResource, error) {
 	var served []preflight.APIResource
 	known := map[string]*metav1.APIResourceList{}
@@ -156,7 +165,7 @@ func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace
 	return missing, nil
 }
 
-// namespaceOf is the namespace of the installation for what is in one.
+// namespaceOf returns the namespace of the installation for namespaced resources.
 func namespaceOf(r preflight.APIResource, namespace string) string {
 	switch r.Name {
 	case "serviceaccounts", "services", "deployments", "roles", "rolebindings", "poddisruptionbudgets", "networkpolicies":
@@ -164,6 +173,61 @@ func namespaceOf(r preflight.APIResource, namespace string) string {
 	default:
 		return metav1.NamespaceAll
 	}
+}
+
+// readDeployment returns nil if the namespace has no Deployment of the manager. Pods that the caller may not list have no problems.
+func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace string) (*preflight.ManagerDeployment, error) {
+	found, err := kube.AppsV1().Deployments(namespace).Get(ctx, managerDeployment, metav1.GetOptions{})
+	if k8serrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the Deployment of the manager: %w", err)
+	}
+	d := &preflight.ManagerDeployment{Desired: 1, Ready: found.Status.ReadyReplicas} // The API server's default is one.
+	if found.Spec.Replicas != nil {
+		d.Desired = *found.Spec.Replicas
+	}
+	if d.Ready >= d.Desired {
+		return d, nil
+	}
+	for _, c := range found.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			d.Problems = append(d.Problems, c.Message)
+		}
+	}
+	pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(found.Spec.Selector), Limit: maxPods})
+	if k8serrors.IsForbidden(err) {
+		return d, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the Pods of the manager: %w", err)
+	}
+	for i := range pods.Items {
+		if problem := describeProblem(&pods.Items[i]); problem != "" {
+			d.Problems = append(d.Problems, pods.Items[i].Name+": "+problem)
+		}
+	}
+	slices.Sort(d.Problems)
+	return d, nil
+}
+
+// describeProblem returns why a Pod is not ready, or "".
+func describeProblem(pod *corev1.Pod) string {
+	for _, s := range pod.Status.ContainerStatuses {
+		switch {
+		case s.State.Waiting != nil && s.State.Waiting.Reason != "ContainerCreating":
+			return strings.TrimSuffix(s.State.Waiting.Reason+": "+s.State.Waiting.Message, ": ")
+		case s.State.Terminated != nil:
+			return fmt.Sprintf("the container ended with %d: %s", s.State.Terminated.ExitCode, s.State.Terminated.Reason)
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return ""
 }
 
 func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]install.Judgement, error) {
@@ -194,13 +258,13 @@ func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]install.J
 	return all, nil
 }
 
-// observeWebhooks looks for what notes who stops things, and for the admission of apps.
+// observeWebhooks reads the policies and webhooks that record the requesters of stops, and the webhooks for apps.
 func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *preflight.Observed) (err error) {
 	for _, name := range installation.ListRecordNames() {
 		_, err := kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			seen.RecordPolicies = append(seen.RecordPolicies, name)
-		} else if !k8serrors.IsNotFound(err) { // Also where the API server serves no such kind.
+		} else if !k8serrors.IsNotFound(err) { // The API server may also not serve the kind.
 			return fmt.Errorf("read the binding of the policy %s: %w", name, err)
 		}
 		noting, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
@@ -215,7 +279,7 @@ func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *prefl
 	return err
 }
 
-// listWebhooks returns none where the admission of apps is not installed.
+// listWebhooks returns the webhooks for apps; none if they are not installed.
 func listWebhooks(ctx context.Context, kube kubernetes.Interface) ([]preflight.WebhookClient, error) {
 	var found []preflight.WebhookClient
 	add := func(name string, c admissionregistrationv1.WebhookClientConfig) {

@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"context"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -10,18 +11,20 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"github.com/torpor-dev/torpor/internal/installation"
+	"github.com/torpor-dev/torpor/internal/installation/lease"
 	"github.com/torpor-dev/torpor/internal/preflight"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestHubIsLookedAt asks a real API server, first as it is, and then after each change that a check is about.
+// TestHubIsLookedAt observes a real API server, first without changes and then after each change that a check covers.
 func TestHubIsLookedAt(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
@@ -50,10 +53,10 @@ func TestHubIsLookedAt(t *testing.T) {
 	check("a bare hub is ready", env.Config, nil, "no Torpor acts yet", "0 are Torpor's")
 	stranger := env.ImpersonateUser("stranger", "system:authenticated")
 	if _, err := (Observer{Config: stranger, Namespace: "torpor-system", Clock: clock.RealClock{}}).Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
-		t.Errorf("expected that a stranger may not look, found %v", err)
+		t.Errorf("expected the observation to fail without rights, found %v", err)
 	}
 	env.GrantRights(t, "viewer", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get"}})
-	check("somebody who may only look is told so", env.ImpersonateUser("viewer", "system:authenticated"),
+	check("a viewer lacks the rights to install", env.ImpersonateUser("viewer", "system:authenticated"),
 		map[preflight.Check]preflight.CheckState{preflight.RightsCheck: preflight.Failed}, "found none to create namespaces")
 	for name, row := range map[string]struct {
 		by   time.Duration
@@ -69,7 +72,7 @@ func TestHubIsLookedAt(t *testing.T) {
 	env.InstallCRDs(t, filepath.Join("..", "..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
 	env.ExpectCreated(t,
 		&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: installation.LeaseNamespace, Name: installation.LeaseName},
+			ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("elsewhere"), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NowMicro())},
 		},
 		&admissionregistrationv1.MutatingWebhookConfiguration{
@@ -84,7 +87,8 @@ func TestHubIsLookedAt(t *testing.T) {
 	}, "clusterdeployments.hive.openshift.io: another project's", "namespace elsewhere acts", "mutate-cfapps.torpor.dev: expected a certificate")
 }
 
-// TestWhatNotesWhoStopsThingsIsTold looks at an API server with the policies, and at an older one before and after it has the webhook.
+// TestWhatNotesWhoStopsThingsIsTold observes an API server with the policies, and an older one before and after the
+// webhook is installed.
 func TestWhatNotesWhoStopsThingsIsTold(t *testing.T) {
 	t.Parallel()
 	expect := func(env *testenv.Environment, want preflight.CheckState, says string) {
@@ -100,10 +104,47 @@ func TestWhatNotesWhoStopsThingsIsTold(t *testing.T) {
 	newer, older := testenv.Start(t), testenv.StartOlder(t, "1.33")
 	expect(newer, preflight.Passed, "kubectl apply -k config/record")
 	newer.ApplyManifest(t, "record/hibernation.yaml")
-	expect(newer, preflight.Passed, "policies note who stops things: torpor-hibernation-record")
+	expect(newer, preflight.Passed, "policies record the requesters of stops: torpor-hibernation-record")
 	expect(older, preflight.Warned, "there is no webhook")
 	older.ApplyManifest(t, "record/webhook/hibernation.yaml")
-	expect(older, preflight.Warned, "torpor-hibernation-record: expected a certificate in the caBundle, found 0 bytes")
+	expect(older, preflight.Warned, "torpor-hibernation-record: expected a certificate in the caBundle, found it empty")
+}
+
+// TestPodsThatAreNotReadyAreExplained observes a Deployment whose Pods wait for an image and for a node.
+func TestPodsThatAreNotReadyAreExplained(t *testing.T) {
+	t.Parallel()
+	env := testenv.StartAPIServer(t)
+	namespace, labels := env.CreateNamespace(t), map[string]string{"app": "torpor"}
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "manager", Image: "torpor"}}}
+	env.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerDeployment},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	})
+	for name, status := range map[string]corev1.PodStatus{
+		"a": {ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "manager", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}},
+		}}},
+		"b": {Conditions: []corev1.PodCondition{{
+			Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "0/3 nodes are available",
+		}}},
+	} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Spec: spec}
+		env.ExpectCreated(t, pod)
+		pod.Status = status
+		testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), pod))
+	}
+	// The observer ignores client-go's limits: with these its 81 requests would take minutes.
+	cfg := rest.CopyConfig(env.Config)
+	cfg.QPS, cfg.Burst = 0.2, 1
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen, err := Observer{Config: cfg, Namespace: namespace, Clock: clock.RealClock{}}.Observe(ctx)
+	testenv.ExpectNoError(t, err)
+	want := &preflight.ManagerDeployment{Desired: 2, Problems: []string{"a: ImagePullBackOff: no such image", "b: Unschedulable: 0/3 nodes are available"}}
+	testenv.ExpectEqual(t, "Deployment", want, seen.Deployment)
 }
 
 // shiftedClock is an API server whose clock is wrong.
@@ -120,23 +161,4 @@ func (s shiftedClock) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return answer, err
-}
-
-func TestALeaseThatIsOverActsNoMore(t *testing.T) {
-	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
-	holder, seconds := "torpor-system", int32(60)
-	for name, row := range map[string]struct {
-		renewed *metav1.MicroTime
-		want    string
-	}{
-		"held":              {&metav1.MicroTime{Time: now.Add(-59 * time.Second)}, holder},
-		"over":              {&metav1.MicroTime{Time: now.Add(-61 * time.Second)}, ""},
-		"never renewed yet": {nil, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if found := findActing(&holder, row.renewed, &seconds, now); found != row.want {
-				t.Errorf("expected %q, found %q", row.want, found)
-			}
-		})
-	}
 }

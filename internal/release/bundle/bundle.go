@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bundle makes the bundle by which the Operator Lifecycle Manager installs Torpor, from the same manifests as kustomize and the chart.
-// It has the features that need no webhook configuration of their own: OLM would make one with a certificate of its own.
+// Package bundle makes the bundle for the Operator Lifecycle Manager, from the same manifests as kustomize and the
+// chart. It contains the features without webhook configurations: OLM would create these with a certificate of OLM.
 package bundle
 
 import (
@@ -34,21 +34,21 @@ const (
 	ownNamespace = "torpor-system"
 	account      = "torpor-manager"
 	source       = "https://github.com/torpor-dev/torpor"
-	// bufferSize is how much of a manifest is looked at for its format.
+	// bufferSize is the length of the beginning of a manifest from which its format is detected.
 	bufferSize = 4096
 )
 
-// Options are what a bundle is made of.
+// Options are the inputs of a bundle.
 type Options struct {
-	// Root is the repository.
+	// Root is the file system of the repository.
 	Root fs.FS
-	// Image is the manager's, Version such as v1.2.3, and Created a time.
+	// Image is the manager's image, Version is such as v1.2.3, and Created is a time.
 	Image, Version, Created string
 }
 
 func listFeatures() []string { return []string{"hibernation", "mysql", "slumber"} }
 
-// Write writes the bundle into a folder: manifests and metadata.
+// Write writes the manifests and the metadata of the bundle into a folder.
 func (o Options) Write(folder string) error {
 	manifests, metadata := filepath.Join(folder, "manifests"), filepath.Join(folder, "metadata")
 	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(manifests, 0o750), os.MkdirAll(metadata, 0o750)); err != nil {
@@ -123,10 +123,11 @@ func readObject(root fs.FS, file string, into any) error {
 	return nil
 }
 
-// managerRights are those of the manager, by where they hold.
+// managerRights are the rights of the manager in all namespaces, and in its own one.
 type managerRights struct{ everywhere, atHome []rbacv1.PolicyRule }
 
-// readRights reads the roles of the manager and of the features. Those in kube-system become rights everywhere, which name their object.
+// readRights reads the roles of the manager and of the features. Rights in kube-system become rights in all namespaces,
+// limited by the names of their objects.
 func (o Options) readRights() (managerRights, []string, error) {
 	var found managerRights
 	var controllers []string
@@ -163,7 +164,7 @@ func (o Options) readRights() (managerRights, []string, error) {
 	return found, controllers, nil
 }
 
-// buildDeployment is that of config/manager, in whichever namespace OLM puts it.
+// buildDeployment returns the Deployment of config/manager, for the namespace that OLM selects.
 func (o Options) buildDeployment(controllers []string) (*appsv1.Deployment, error) {
 	d := &appsv1.Deployment{}
 	if err := readObject(o.Root, "config/manager/deployment.yaml", d); err != nil {
@@ -216,7 +217,7 @@ func (o Options) buildServiceVersion(definitions []*apiextensionsv1.CustomResour
 		},
 		"spec": map[string]any{
 			"displayName": "Torpor", "version": version, "maturity": channel, "minKubeVersion": preflight.OldestKubernetes + ".0",
-			"description": "Stops and starts clusters and MySQL clusters safely, proves it, and remembers who asked.\n\nDefinitions of Hive and MOCO that the cluster has are used as they are.\n",
+			"description": "Stops and starts clusters and MySQL clusters safely, verifies it, and records the requester.\n\nDefinitions of Hive and MOCO that the cluster has are used as they are.\n",
 			"keywords":    []string{"hibernation", "cost", "mysql", "stop"},
 			"provider":    map[string]string{"name": "Torpor"}, "links": []map[string]string{{"name": "Source", "url": source}},
 			"installModes": []map[string]any{
@@ -245,7 +246,7 @@ func describeDefinitions(definitions []*apiextensionsv1.CustomResourceDefinition
 	return owned
 }
 
-// readExamples returns an example of each kind that has one, as a list in JSON, which consoles offer.
+// readExamples returns an example of each kind that has one, as a list in JSON. Consoles show them.
 func (o Options) readExamples(definitions []*apiextensionsv1.CustomResourceDefinition) (string, error) {
 	files, err := fs.Glob(o.Root, "examples/*.yaml")
 	if err != nil {

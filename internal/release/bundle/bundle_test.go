@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// serviceVersion has the fields that are looked at.
+// serviceVersion holds the fields that the test checks.
 type serviceVersion struct {
 	Metadata struct {
 		Name        string            `json:"name"`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image makes Torpor's image of programs that were compiled, without Docker: an index with an image for each platform, and for each
-// a bill of materials that refers to it. The same programs make the same digests.
+// Package image builds Torpor's image from compiled programs, without Docker: an index with an image for each platform,
+// and a bill of materials that refers to each. The same programs result in the same digests.
 package image
 
 import (
@@ -12,10 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/distribution/reference"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -32,15 +35,15 @@ import (
 )
 
 const (
-	// ProgramPath is where the program is in the image.
+	// ProgramPath is the path of the program in the image.
 	ProgramPath = "/torpor"
-	// UserAndGroup are what it runs as.
+	// UserAndGroup are the user and the group of the process.
 	UserAndGroup = "65532:65532"
 
 	source = "https://github.com/torpor-dev/torpor"
 )
 
-// Release is an index with what belongs to it.
+// Release is an index with its bills of materials.
 type Release struct {
 	Index v1.ImageIndex
 	Bills []ImageBill
@@ -50,11 +53,11 @@ type Release struct {
 type ImageBill struct {
 	Platform string
 	Document []byte
-	// artifact refers to the image.
+	// artifact is the OCI artifact that refers to the image.
 	artifact v1.Image
 }
 
-// Build makes the image of one program for each platform.
+// Build builds an image of each program, one per platform.
 func Build(paths ...string) (Release, error) {
 	r := Release{Index: mutate.IndexMediaType(empty.Index, types.OCIImageIndex)}
 	if len(paths) == 0 {
@@ -121,14 +124,15 @@ func (p compiledProgram) buildImage() (v1.Image, error) {
 	return img, nil
 }
 
-// layerFile is a file or, with a slash at the end of its name, a folder.
+// layerFile is a file, or a folder if its name ends with a slash.
 type layerFile struct {
 	name    string
 	mode    int64
 	content []byte
 }
 
-// systemFiles are what a program expects of any system: a name for its user, and a place for what it throws away.
+// systemFiles returns the files that a program expects of any system: a name for its user, and a folder for temporary
+// files.
 func systemFiles() []layerFile {
 	return []layerFile{
 		{name: "etc/", mode: 0o755},
@@ -164,7 +168,8 @@ func buildLayer(at time.Time, files []layerFile) (v1.Layer, error) {
 	return layer, nil
 }
 
-// buildBill makes what refers to an image, as OCI has it: a manifest whose subject is the image, and whose layer is the document.
+// buildBill returns the OCI artifact that refers to an image: a manifest whose subject is the image, and whose layer is
+// the document.
 func (p compiledProgram) buildBill(subject v1.Image) (ImageBill, error) {
 	b := ImageBill{Platform: p.platform.String()}
 	var err error
@@ -189,8 +194,18 @@ func (p compiledProgram) buildBill(subject v1.Image) (ImageBill, error) {
 	return b, nil
 }
 
-// WriteLayout writes an OCI layout into a folder, in place of what is there.
-func (r Release) WriteLayout(folder string) error {
+// WriteLayout writes an OCI layout, in place of the folder's content. The index of the layout lists only the image: an
+// import unpacks everything that is listed, and a bill of materials cannot be unpacked. If imageName is set, an import
+// stores the image under it.
+func (r Release) WriteLayout(folder, imageName string) error {
+	var options []layout.Option
+	if imageName != "" {
+		annotations, err := nameAnnotations(imageName)
+		if err != nil {
+			return err
+		}
+		options = append(options, layout.WithAnnotations(annotations))
+	}
 	if err := os.RemoveAll(folder); err != nil {
 		return fmt.Errorf("make room for the layout: %w", err)
 	}
@@ -198,18 +213,82 @@ func (r Release) WriteLayout(folder string) error {
 	if err != nil {
 		return fmt.Errorf("begin the layout: %w", err)
 	}
-	if err := at.AppendIndex(r.Index); err != nil {
+	if err := at.AppendIndex(r.Index, options...); err != nil {
 		return fmt.Errorf("write the index: %w", err)
-	}
-	for _, b := range r.Bills {
-		if err := at.AppendImage(b.artifact); err != nil {
-			return fmt.Errorf("write the bill of materials: %w", err)
-		}
 	}
 	return nil
 }
 
-// Push writes everything to a registry, with the credentials of this machine's docker or podman, and returns the name by digest.
+// ValidateName returns an error for a name that WriteLayout would refuse, so that a caller can check it before a build.
+func ValidateName(imageName string) error {
+	_, err := nameAnnotations(imageName)
+	return err
+}
+
+// containerdName is the annotation from which containerd takes the name of an image that it imports.
+const containerdName = "io.containerd.image.name"
+
+// nameAnnotations returns the annotations that BuildKit writes as well: the full name for containerd, and the tag for
+// other tools. The kubelet's runtime completes the image reference of a Pod in the same way, so that torpor:dev finds
+// docker.io/library/torpor:dev.
+func nameAnnotations(imageName string) (map[string]string, error) {
+	named, err := reference.ParseNormalizedNamed(imageName)
+	if err != nil {
+		return nil, fmt.Errorf("expected a name such as torpor:dev, found %q: %w", imageName, err)
+	}
+	tagged, ok := reference.TagNameOnly(named).(reference.Tagged)
+	if _, hasDigest := named.(reference.Digested); hasDigest || !ok {
+		return nil, fmt.Errorf("expected a name with a tag, such as torpor:dev, found a digest in %q; the digest follows from the contents", imageName)
+	}
+	return map[string]string{containerdName: tagged.String(), "org.opencontainers.image.ref.name": tagged.Tag()}, nil
+}
+
+// WriteArchive packs a layout of WriteLayout into an archive that containerd imports. The same layout results in the
+// same bytes.
+func WriteArchive(folder, file string) (err error) {
+	out, err := os.Create(file)
+	if err != nil {
+		return fmt.Errorf("make the archive: %w", err)
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	w := tar.NewWriter(out)
+	err = fs.WalkDir(os.DirFS(folder), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || path == "." {
+			return err
+		}
+		return addToArchive(w, folder, path, entry)
+	})
+	if err != nil {
+		return fmt.Errorf("write the archive: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return fmt.Errorf("end the archive: %w", err)
+	}
+	return nil
+}
+
+func addToArchive(w *tar.Writer, folder, path string, entry fs.DirEntry) error {
+	if entry.IsDir() {
+		return w.WriteHeader(&tar.Header{Name: path + "/", Mode: 0o755, Typeflag: tar.TypeDir})
+	}
+	in, err := os.Open(filepath.Join(folder, path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Name: path, Mode: 0o644, Size: info.Size(), Typeflag: tar.TypeReg}); err != nil {
+		return err
+	}
+	_, err = io.Copy(w, in)
+	return err
+}
+
+// Push pushes the image and its bills of materials to a registry, with the credentials of this machine's docker or
+// podman, and returns the name by digest.
 func (r Release) Push(ctx context.Context, target string) (string, error) {
 	ref, err := name.ParseReference(target)
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/release/sbom"
 )
 
-// buildPrograms returns a program of Linux for amd64, and the same one with another processor's name in it: to compile it for that takes long, and
-// nothing here runs it.
+// buildPrograms returns a Linux program for amd64, and a copy that names another processor: compiling for that
+// processor takes long, and the tests run neither.
 func buildPrograms(t *testing.T) (amd64, arm64 string) {
 	t.Helper()
 	amd64 = filepath.Join(t.TempDir(), "program")
@@ -43,7 +43,7 @@ func buildPrograms(t *testing.T) (amd64, arm64 string) {
 	return amd64, writeProgram(t, rename(mustRead(t, amd64), elf.EM_AARCH64, "GOARCH=amd64", "GOARCH=arm64"))
 }
 
-// rename gives a program the machine of another, and a setting of the build.
+// rename changes the machine and a build setting of a program.
 func rename(code []byte, machine elf.Machine, before, after string) []byte {
 	const machineOffset = 18
 	changed := bytes.ReplaceAll(code, []byte("build\t"+before+"\n"), []byte("build\t"+after+"\n"))
@@ -71,7 +71,7 @@ func TestImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Run("it is the same when it is built again", func(t *testing.T) {
+	t.Run("a second build is the same", func(t *testing.T) {
 		again, err := Build(writeProgram(t, mustRead(t, amd64)), arm64)
 		if err != nil {
 			t.Fatal(err)
@@ -85,10 +85,10 @@ func TestImage(t *testing.T) {
 			}
 		}
 	})
-	t.Run("it has an image for each processor with the program and little else", func(t *testing.T) { testContents(t, built.Index) })
-	t.Run("it is valid in a layout", func(t *testing.T) {
+	t.Run("the index has an image for each processor with the program and little else", func(t *testing.T) { testContents(t, built.Index) })
+	t.Run("the image is valid in a layout", func(t *testing.T) {
 		folder := filepath.Join(t.TempDir(), "image")
-		if err := built.WriteLayout(folder); err != nil {
+		if err := built.WriteLayout(folder, ""); err != nil {
 			t.Fatal(err)
 		}
 		written, err := layout.ImageIndexFromPath(folder)
@@ -99,11 +99,11 @@ func TestImage(t *testing.T) {
 			t.Errorf("expected a valid layout, found %v", err)
 		}
 		manifest, err := written.IndexManifest()
-		if err != nil || len(manifest.Manifests) != 3 || manifest.Manifests[0].Digest != digest {
-			t.Errorf("expected the index and two bills of materials, found %+v and the error %v", manifest, err)
+		if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].Digest != digest || len(manifest.Manifests[0].Annotations) != 0 {
+			t.Errorf("expected the index alone, without a name, found %+v and the error %v", manifest, err)
 		}
 	})
-	t.Run("it is the same in a registry, with what it is made of", func(t *testing.T) { testRegistry(t, built, digest) })
+	t.Run("the image is the same in a registry, with its bill of materials", func(t *testing.T) { testRegistry(t, built, digest) })
 }
 
 func mustRead(t *testing.T, path string) []byte {
@@ -216,7 +216,7 @@ func readOnlyLayer(t *testing.T, img v1.Image) []byte {
 	return text
 }
 
-// TestTheBillNamesEveryModule reads the document as a scanner of vulnerabilities does.
+// TestTheBillNamesEveryModule reads the document as a vulnerability scanner does.
 func TestTheBillNamesEveryModule(t *testing.T) {
 	torpor := os.Getenv("TORPOR_BINARY")
 	if torpor == "" {
@@ -258,8 +258,8 @@ func TestProgramsThatCouldNotRunAreRefused(t *testing.T) {
 		want     string
 	}{
 		"no program":                         {nil, "expected a program for each platform"},
-		"two for one platform":               {[]string{arm64, arm64}, "a second one for linux/arm64"},
-		"no program of Go":                   {[]string{writeProgram(t, []byte("#!/bin/sh\n"))}, "expected a program of Go"},
+		"two programs for one platform":      {[]string{arm64, arm64}, "a second one for linux/arm64"},
+		"a file that is not a Go program":    {[]string{writeProgram(t, []byte("#!/bin/sh\n"))}, "expected a program of Go"},
 		"code for another processor":         {[]string{writeProgram(t, rename(code, elf.EM_RISCV, "", ""))}, "expected code for EM_X86_64, found EM_RISCV"},
 		"another operating system":           {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "GOOS=linux", "GOOS=minix"))}, "expected a program for linux"},
 		"paths of the machine that built it": {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "-trimpath=true", "-trimpath=nope"))}, "without the paths"},

@@ -14,19 +14,21 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// authorities has the certificates of public authorities, with restrictions that a file could not express. An image has none besides.
+// authorities is the module with the certificates of public authorities, including restrictions that a file cannot
+// express. The image contains no others.
 const authorities = "golang.org/x/crypto/x509roots/fallback"
 
-// compiledProgram is a file that was compiled, and what the compiler wrote into it.
+// compiledProgram is a compiled file with its build information.
 type compiledProgram struct {
 	path     string
 	info     *debug.BuildInfo
 	platform v1.Platform
-	// committed is when the commit was made that it was built from: the same for everybody who builds it.
+	// committed is the time of the commit that the program was built from. It is the same for every build of the
+	// commit.
 	committed time.Time
 }
 
-// readProgram reads a program, and refuses one that could not run in an image that has nothing else.
+// readProgram reads a program, and returns an error if it could not run in an image without other files.
 func readProgram(path string) (compiledProgram, error) {
 	p := compiledProgram{path: path}
 	var err error

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package krew makes archives and manifests of plugins of kubectl, as krew installs them.
+// Package krew makes archives and manifests of kubectl plugins for krew.
 package krew
 
 import (
@@ -17,18 +17,18 @@ import (
 const (
 	apiVersion = "krew.googlecontainertools.github.com/v1alpha2"
 	kind       = "Plugin"
-	// longestShortDescription is where krew's table of plugins cuts it.
+	// longestShortDescription is the length at which krew's table of plugins truncates it.
 	longestShortDescription = 70
 )
 
-// PluginManifest says where a plugin is for each platform.
+// PluginManifest lists the archives of a plugin per platform.
 type PluginManifest struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        PluginMetadata `json:"metadata"`
 	Spec            PluginSpec     `json:"spec"`
 }
 
-// PluginMetadata has the name of the plugin, which is that of its file, too.
+// PluginMetadata holds the name of the plugin, which is also the name of the file.
 type PluginMetadata struct {
 	Name string `json:"name"`
 }
@@ -43,7 +43,7 @@ type PluginSpec struct {
 	Platforms        []PlatformArchive `json:"platforms"`
 }
 
-// PlatformArchive is an archive, for machines with the labels os and arch.
+// PlatformArchive is an archive for machines with the labels os and arch.
 type PlatformArchive struct {
 	Selector metav1.LabelSelector `json:"selector"`
 	URI      string               `json:"uri"`
@@ -52,13 +52,14 @@ type PlatformArchive struct {
 	Files    []FileMove           `json:"files,omitempty"`
 }
 
-// FileMove takes files out of the archive.
+// FileMove extracts files from the archive.
 type FileMove struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// Parse reads a manifest, and refuses what krew would refuse. fileName is that of its file, without the folder.
+// Parse parses a manifest, and returns an error if krew would refuse it. fileName is the name of its file, without the
+// folder.
 func Parse(fileName string, text []byte) (PluginManifest, error) {
 	var m PluginManifest
 	if err := yaml.UnmarshalStrict(text, &m); err != nil {
@@ -74,7 +75,7 @@ func (m PluginManifest) validate(name string) error {
 	isSafe := regexp.MustCompile(`^[\w-]+$`).MatchString
 	switch {
 	case m.APIVersion != apiVersion || m.Kind != kind:
-		return fmt.Errorf("expected %s %s, found %s %s", apiVersion, kind, m.APIVersion, m.Kind)
+		return fmt.Errorf("expected apiVersion %s and kind %s, found %q and %q", apiVersion, kind, m.APIVersion, m.Kind)
 	case m.Metadata.Name != name || !isSafe(name):
 		return fmt.Errorf("expected the name of the file, of letters, digits, dashes and underscores, found %q", m.Metadata.Name)
 	case m.Spec.ShortDescription == "" || len(m.Spec.ShortDescription) > longestShortDescription || strings.ContainsAny(m.Spec.ShortDescription, "\r\n"):
@@ -92,7 +93,7 @@ func (m PluginManifest) validate(name string) error {
 		if err := p.validate(); err != nil {
 			return fmt.Errorf("platform %d: %w", i, err)
 		}
-		// With both labels given, two platforms choose the same machines only if they are the same.
+		// With both labels required, two platforms match the same machines only if the labels are equal.
 		machine := p.Selector.MatchLabels["os"] + "/" + p.Selector.MatchLabels["arch"]
 		if slices.Contains(seen, machine) {
 			return fmt.Errorf("platform %d: expected one platform for %s, found two", i, machine)

@@ -21,7 +21,7 @@ import (
 
 const address = "https://example.com/releases/download/v1.2.3"
 
-// packagePlugin makes an archive for each machine of programs that are texts.
+// packagePlugin makes an archive for each machine, with texts instead of programs.
 func packagePlugin(t *testing.T, folder string, p Plugin) PluginManifest {
 	t.Helper()
 	var programs []BuiltPlugin
@@ -110,19 +110,19 @@ func TestWhatKrewRefusesIsRefused(t *testing.T) {
 		change func(*PluginManifest)
 		want   string
 	}{
-		"another kind of object":             {func(m *PluginManifest) { m.Kind = "Receipt" }, "expected krew.googlecontainertools.github.com/v1alpha2 Plugin"},
-		"another name than that of the file": {func(m *PluginManifest) { m.Metadata.Name = "other" }, "expected the name of the file"},
-		"no short description":               {func(m *PluginManifest) { m.Spec.ShortDescription = "" }, "short description"},
-		"a short description of two lines":   {func(m *PluginManifest) { m.Spec.ShortDescription = "a\nb" }, "short description"},
-		"a version without v":                {func(m *PluginManifest) { m.Spec.Version = "1.2.3" }, "expected a version"},
-		"a version that is none":             {func(m *PluginManifest) { m.Spec.Version = "vlatest" }, "expected a version"},
-		"no platform":                        {func(m *PluginManifest) { m.Spec.Platforms = nil }, "expected a platform"},
-		"a sum that is none":                 {func(m *PluginManifest) { m.Spec.Platforms[0].SHA256 = "x" }, "platform 0: expected the SHA-256"},
-		"an address without TLS":             {func(m *PluginManifest) { m.Spec.Platforms[0].URI = "http://example.com/a" }, "platform 0: expected an https address"},
-		"no program":                         {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
-		"a program outside of the archive":   {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "../../bin/sh" }, "platform 0: expected the program"},
-		"a file that goes nowhere":           {func(m *PluginManifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected where a file is"},
-		"a label that krew does not know": {func(m *PluginManifest) {
+		"another kind of object":              {func(m *PluginManifest) { m.Kind = "Receipt" }, "expected apiVersion krew.googlecontainertools.github.com/v1alpha2 and kind Plugin"},
+		"a name that differs from the file's": {func(m *PluginManifest) { m.Metadata.Name = "other" }, "expected the name of the file"},
+		"no short description":                {func(m *PluginManifest) { m.Spec.ShortDescription = "" }, "short description"},
+		"a short description of two lines":    {func(m *PluginManifest) { m.Spec.ShortDescription = "a\nb" }, "short description"},
+		"a version without v":                 {func(m *PluginManifest) { m.Spec.Version = "1.2.3" }, "expected a version"},
+		"an invalid version":                  {func(m *PluginManifest) { m.Spec.Version = "vlatest" }, "expected a version"},
+		"no platform":                         {func(m *PluginManifest) { m.Spec.Platforms = nil }, "expected a platform"},
+		"an invalid sum":                      {func(m *PluginManifest) { m.Spec.Platforms[0].SHA256 = "x" }, "platform 0: expected the SHA-256"},
+		"an address without TLS":              {func(m *PluginManifest) { m.Spec.Platforms[0].URI = "http://example.com/a" }, "platform 0: expected an https address"},
+		"no program":                          {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
+		"a program outside of the archive":    {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "../../bin/sh" }, "platform 0: expected the program"},
+		"a file without a destination":        {func(m *PluginManifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected where a file is"},
+		"a label unknown to krew": {func(m *PluginManifest) {
 			m.Spec.Platforms[0].Selector.MatchLabels = map[string]string{"os": "linux", "cpu": "arm64"}
 		}, "platform 0: expected the labels os and arch"},
 		"two platforms for the same machines": {func(m *PluginManifest) { m.Spec.Platforms[1] = m.Spec.Platforms[0] }, "platform 1: expected one platform for linux/amd64"},

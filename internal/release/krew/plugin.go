@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Plugin is a plugin of kubectl.
+// Plugin describes a kubectl plugin.
 type Plugin struct {
 	Name, ShortDescription, Description, Caveats string
 }
@@ -26,22 +26,22 @@ type Plugin struct {
 func ListPlugins() []Plugin {
 	return []Plugin{
 		{
-			Name: "torpor", ShortDescription: "See what is stopped, by whom and why; stop and start it",
-			Description: "Stops and starts clusters, MySQL clusters and apps that Torpor handles, with a\nreason and an end, and shows who stopped what, why and until when.\n",
+			Name: "torpor", ShortDescription: "Show who stopped an object and why; stop and start objects",
+			Description: "Stops and starts clusters, MySQL clusters and apps that Torpor handles, with a\nreason and an end, and shows the requester, the reason and the end of each stop.\n",
 			Caveats:     "For completion, link the plugin to kubectl_complete-torpor on your PATH.\n",
 		},
 		{
-			Name: "moco", ShortDescription: "Stop, start and look at MySQL clusters of Torpor or MOCO",
+			Name: "moco", ShortDescription: "Stop, start and inspect MySQL clusters of Torpor or MOCO",
 			Description: "Stops and starts clustering and reconciliation of MySQLClusters, switches over,\nand opens a client. It works with Torpor; krew's index has another plugin of\nthis name, which is MOCO's own.\n",
 			Caveats:     "For completion, link the plugin to kubectl_complete-moco on your PATH.\n",
 		},
 	}
 }
 
-// Machine is an operating system and a processor, as Go calls them.
+// Machine is an operating system and a processor, in Go's names.
 type Machine struct{ OS, Architecture string }
 
-// ListMachines returns those that plugins are built for.
+// ListMachines returns the machines that plugins are built for.
 func ListMachines() []Machine {
 	return []Machine{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
 }
@@ -53,7 +53,7 @@ func (m Machine) programName(plugin string) string {
 	return "kubectl-" + plugin
 }
 
-// ArchiveName is that of a plugin's archive.
+// ArchiveName returns the file name of a plugin's archive.
 func (m Machine) ArchiveName(plugin string) string {
 	return fmt.Sprintf("kubectl-%s_%s_%s.tar.gz", plugin, m.OS, m.Architecture)
 }
@@ -64,7 +64,8 @@ type BuiltPlugin struct {
 	Path    string
 }
 
-// Package writes an archive of each program into a folder, and the manifest that leads to them below an address.
+// Package writes an archive of each program into a folder, and the manifest that refers to the archives below an
+// address.
 func (p Plugin) Package(folder, address, version string, license []byte, programs []BuiltPlugin) (PluginManifest, error) {
 	m := PluginManifest{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}, Metadata: PluginMetadata{p.Name},
@@ -104,7 +105,7 @@ func (p Plugin) Package(folder, address, version string, license []byte, program
 	return m, nil
 }
 
-// packFiles makes an archive that is the same for the same files, whoever makes it and when.
+// packFiles makes an archive whose bytes depend only on the files.
 func packFiles(files map[string][]byte, program string) ([]byte, error) {
 	var archive bytes.Buffer
 	zipped, err := gzip.NewWriterLevel(&archive, gzip.BestCompression)

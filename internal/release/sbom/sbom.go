@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sbom says what a program of Go was made of, in the format of CycloneDX. It reads what the compiler wrote into the program, so that it is
-// true of any program, whoever built it.
+// Package sbom describes the modules of a Go program in the format of CycloneDX. It reads the build information in the
+// program, so that it works for any Go program.
 package sbom
 
 import (
@@ -16,14 +16,14 @@ import (
 	"strings"
 )
 
-// MediaType is that of a document.
+// MediaType is the media type of a document.
 const MediaType = "application/vnd.cyclonedx+json"
 
 // BillOfMaterials is a bill of materials, with the fields of CycloneDX that are used.
 type BillOfMaterials struct {
 	BOMFormat   string `json:"bomFormat"`
 	SpecVersion string `json:"specVersion"`
-	// SerialNumber follows from the contents, so that the same program has the same document.
+	// SerialNumber is derived from the contents, so that the same program has the same document.
 	SerialNumber string                `json:"serialNumber"`
 	Version      int                   `json:"version"`
 	Metadata     ProgramMetadata       `json:"metadata"`
@@ -31,7 +31,7 @@ type BillOfMaterials struct {
 	Dependencies []ComponentDependency `json:"dependencies"`
 }
 
-// ProgramMetadata is about the program itself.
+// ProgramMetadata describes the program.
 type ProgramMetadata struct {
 	Component  BillComponent   `json:"component"`
 	Properties []BuildProperty `json:"properties,omitempty"`
@@ -59,7 +59,8 @@ type BuildProperty struct {
 	Value string `json:"value"`
 }
 
-// ComponentDependency says that one component needs others. Which module needs which is not in a program: all stand with the program itself.
+// ComponentDependency lists the components that another one depends on. A program does not record which module needs
+// which, so all modules are dependencies of the program.
 type ComponentDependency struct {
 	Ref       string   `json:"ref"`
 	DependsOn []string `json:"dependsOn,omitempty"`
@@ -106,14 +107,14 @@ func describeModule(kind string, m *debug.Module) BillComponent {
 		c.PURL += "@" + url.PathEscape(m.Version)
 	}
 	c.Ref = c.PURL
-	// A sum of go.sum is h1:, and the base64 of a SHA-256.
+	// A sum in go.sum is h1: followed by the base64 of a SHA-256.
 	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) == sha256.Size {
 		c.Hashes = []ModuleHash{{"SHA-256", hex.EncodeToString(sum)}}
 	}
 	return c
 }
 
-// serialNumberOf makes a UUID of version 8, which says that it was made from something of its own.
+// serialNumberOf makes a UUID of version 8, the version for custom contents (RFC 9562).
 func serialNumberOf(contents []byte) string {
 	id := sha256.Sum256(contents)
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,14 +25,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/slumber"
 	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// slowAPI refuses the writes of some objects at once, and takes those of others after a while.
+// slowAPI refuses the writes of some objects at once, and accepts those of others after a while.
 type slowAPI struct {
 	client.Client
 	refuses map[string]error
-	mu      sync.Mutex
-	written []string
+	// ofStatus is the answer to each write of a status; nil accepts it like any other write.
+	ofStatus error
+	mu       sync.Mutex
+	written  []string
 }
 
 // Apply implements client.Writer.
@@ -64,10 +68,13 @@ type statusOfSlowAPI struct {
 
 // Apply implements client.SubResourceWriter.
 func (s statusOfSlowAPI) Apply(ctx context.Context, applied runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+	if s.api.ofStatus != nil {
+		return s.api.ofStatus
+	}
 	return s.api.Apply(ctx, applied)
 }
 
-// stopAll returns what a Slumber has observed of members of a kind that are awake, and the plan to stop them.
+// stopAll returns an observation of members of a kind that are awake, and the plan to stop them.
 func stopAll(kind stoppable.Kind, names ...string) (*observation, slumber.Plan) {
 	now := beforeNight()
 	s := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "nights"}, Spec: torporv1alpha1.SlumberSpec{Waves: []torporv1alpha1.SlumberWave{{Name: "all"}}}}
@@ -84,8 +91,8 @@ func stopAll(kind stoppable.Kind, names ...string) (*observation, slumber.Plan) 
 	return seen, plan
 }
 
-// TestARefusedMemberKeepsNoOtherFromBeingWritten has an admission that refuses two members: the others are written all the same, and the message names
-// both in an order that stays.
+// TestARefusedMemberKeepsNoOtherFromBeingWritten has an admission that refuses two members. The others are written
+// nevertheless, and the message names both in a stable order.
 func TestARefusedMemberKeepsNoOtherFromBeingWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &slowAPI{refuses: map[string]error{"d": errors.New("forbidden for d"), "b": errors.New("forbidden for b")}}
@@ -101,15 +108,16 @@ func TestARefusedMemberKeepsNoOtherFromBeingWritten(t *testing.T) {
 	})
 }
 
-// TestARefusalIsToldBesideAStaleMember has one member that the cache is behind with: that alone is not told, and hides no refusal.
+// TestARefusalIsToldBesideAStaleMember has one member for which the cache is behind: that alone is not reported, and
+// it hides no refusal.
 func TestARefusalIsToldBesideAStaleMember(t *testing.T) {
 	refusal, stale := errors.New("forbidden"), fmt.Errorf("%w: gone", reconcile.ErrStale)
 	for what, row := range map[string]struct {
 		refuses map[string]error
 		isStale bool
 	}{
-		"one is stale":                     {map[string]error{"a": stale}, true},
-		"one is refused and another stale": {map[string]error{"a": stale, "b": refusal}, false},
+		"a stale member":               {map[string]error{"a": stale}, true},
+		"a refused and a stale member": {map[string]error{"a": stale, "b": refusal}, false},
 	} {
 		seen, plan := stopAll(stoppable.ListWorkloads()[0], "a", "b")
 		synctest.Test(t, func(t *testing.T) {
@@ -121,7 +129,7 @@ func TestARefusalIsToldBesideAStaleMember(t *testing.T) {
 	}
 }
 
-// TestManyRefusalsAreCut has more of them than a condition should hold.
+// TestManyRefusalsAreCut has more refusals than a condition should list.
 func TestManyRefusalsAreCut(t *testing.T) {
 	api := &slowAPI{refuses: map[string]error{}}
 	names := strings.Split("abcdefgh", "")
@@ -135,20 +143,67 @@ func TestManyRefusalsAreCut(t *testing.T) {
 	}
 }
 
-// TestMembersWhoseSchemaLacksTheFieldAreNamedInOrder has a cache that lists them in any order.
-func TestMembersWhoseSchemaLacksTheFieldAreNamedInOrder(t *testing.T) {
-	unknown := errors.New(fieldUnknown)
-	for _, names := range [][]string{{"b", "a"}, {"a", "b"}} {
-		seen, plan := stopAll(stoppable.ListKinds()[0], names...)
-		err := Controller{client: &slowAPI{refuses: map[string]error{"a": unknown, "b": unknown}}}.act(t.Context(), seen, plan)
-		const want = "ClusterDeployment a, ClusterDeployment b"
-		if refused, isRefused := errors.AsType[*reconcile.RefusedError](err); !isRefused || refused.Message != want {
-			t.Errorf("%q: expected %q, found %v", names, want, err)
+// TestMembersAreAnnotatedUnderEverySchema has an API server whose schema lacks status.scheduledStops, and one that
+// refuses the status.
+func TestMembersAreAnnotatedUnderEverySchema(t *testing.T) {
+	for what, row := range map[string]struct {
+		ofStatus error
+		want     string
+	}{
+		"the field is not declared": {fmt.Errorf("apply: .status.scheduledStops: %s", fieldUnknown), "<nil>"},
+		"the status is refused":     {errors.New("forbidden"), "write status.scheduledStops: apply the status of ClusterDeployment a: forbidden"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			api := &slowAPI{ofStatus: row.ofStatus}
+			seen, plan := stopAll(stoppable.ListKinds()[0], "a")
+			err := Controller{client: api}.act(t.Context(), seen, plan)
+			if fmt.Sprint(err) != row.want || !slices.Equal(api.written, []string{"a"}) {
+				t.Errorf("%s: expected an annotation of a and the error %s, found %q and %v", what, row.want, api.written, err)
+			}
+		})
+	}
+}
+
+// TestWhatACrashLeavesIsWrittenAgain has, in each row, the stops in the status and in the annotation of a stopped
+// member. A pass writes nothing only if one of them holds the wanted stops and the other holds nothing else.
+func TestWhatACrashLeavesIsWrittenAgain(t *testing.T) {
+	seen, plan := stopAll(stoppable.ListKinds()[0], "a")
+	wanted := listWrites(seen, plan)[0].stops
+	another := *wanted.DeepCopy()
+	another.Stops[0].Reason = "another reason"
+	for what, row := range map[string]struct {
+		status, annotation *torporv1alpha1.ScheduledStop
+		isWritten          bool
+	}{
+		"nothing is stored":                    {nil, nil, true},
+		"the status alone":                     {&wanted, nil, true},
+		"the annotation alone":                 {nil, &wanted, false}, // As schemas of other projects leave it.
+		"the status and the annotation":        {&wanted, &wanted, false},
+		"the status, and an older annotation":  {&wanted, &another, true},
+		"the annotation, and an older status":  {&another, &wanted, true},
+		"an older annotation, without a field": {nil, &another, true},
+	} {
+		cd := &hivev1.ClusterDeployment{}
+		if row.status != nil {
+			cd.Status.ScheduledStops = []torporv1alpha1.ScheduledStop{*row.status}
+		}
+		if row.annotation != nil {
+			name, value, err := stoprecord.ScheduledAnnotation(*row.annotation, "nights")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cd.Annotations = map[string]string{name: value}
+		}
+		member := slumber.ReadMember("nights", stoppable.ListKinds()[0], cd, seen.Now)
+		seen.Waves[0], seen.waves[0] = []slumber.Member{member}, []memberObject{{cd, stoppable.ListKinds()[0]}}
+		writes := listWrites(seen, plan)
+		if (len(writes) == 1) != row.isWritten || row.isWritten && !equality.Semantic.DeepEqual(writes[0].stops, wanted) {
+			t.Errorf("%s: expected a write: %t, found %+v", what, row.isWritten, writes)
 		}
 	}
 }
 
-// TestASelectorThatCannotBeReadIsObserved leaves it to the decision to tell of it.
+// TestASelectorThatCannotBeReadIsObserved leaves the report to the decision.
 func TestASelectorThatCannotBeReadIsObserved(t *testing.T) {
 	s := &torporv1alpha1.Slumber{Spec: torporv1alpha1.SlumberSpec{Waves: []torporv1alpha1.SlumberWave{{Name: "all", Targets: []torporv1alpha1.SlumberTarget{{
 		Kind: "ClusterDeployment", Selector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}},
@@ -159,7 +214,7 @@ func TestASelectorThatCannotBeReadIsObserved(t *testing.T) {
 	}
 }
 
-// clusterLister knows one cluster, and nothing else.
+// clusterLister lists one cluster, and nothing else.
 type clusterLister struct{ client.Client }
 
 // List implements client.Reader.

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs the decisions of package slumber: a pass reads what a Slumber selects, lets slumber.Decide decide, writes the
-// stops that differ into the status of the members, or into an annotation where a kind has no status of Torpor's, and reports. It writes
-// several objects in a pass, and never the spec of any.
+// Package controller runs the decisions of package slumber. A pass reads the objects that a Slumber selects, calls
+// slumber.Decide, writes the stops that differ into the status of the members and into an annotation, and reports. It
+// writes several objects in a pass, and never the spec of any.
 package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -23,21 +24,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/slumber"
 	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// Name of the controller and its events; its field manager on a member is Name and the Slumber's name.
+// Name is the name of the controller and of its events. Its field manager on a member is Name and the Slumber's name.
 const Name = "torpor-slumber"
 
 // Controller reconciles Slumbers.
 type Controller struct {
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Metrics is where states are shown.
+	// Metrics exposes the states.
 	Metrics *Metrics
 	// Members are the kinds with a switch; nil for none.
 	Members *MemberKinds
@@ -51,15 +54,15 @@ type Controller struct {
 
 // +kubebuilder:rbac:groups=torpor.dev,resources=slumbers,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=torpor.dev,resources=slumbers/status,verbs=get;patch
-// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=get;patch
-// +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters/status,verbs=get;patch
-// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps/status,verbs=get;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// ListOptionalKinds are those of the members, of which a hub may lack any.
+// ListOptionalKinds returns the kinds of members that a hub may lack.
 func ListOptionalKinds() []client.Object {
 	var all []client.Object
 	for _, kind := range stoppable.ListKinds() {
@@ -85,7 +88,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if c.Members != nil {
 		build = build.WatchesRawSource(c.Members.watch(mgr.GetClient(), c.Clock))
 	}
-	err := build.Complete(&reconcile.Pass[*torporv1alpha1.Slumber, *observation, slumber.Plan]{
+	err := build.Complete(c.withOrphans(&reconcile.Pass[*torporv1alpha1.Slumber, *observation, slumber.Plan]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, Ends: ends,
 		New:        func() *torporv1alpha1.Slumber { return &torporv1alpha1.Slumber{} },
 		Finalizer:  &reconcile.Finalizer[*torporv1alpha1.Slumber]{Name: torporv1alpha1.SlumberFinalizer, Finalize: c.finalize},
@@ -94,14 +97,31 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Act:        c.act,
 		Report:     c.report,
 		Conditions: func(s *torporv1alpha1.Slumber) *[]metav1.Condition { return &s.Status.Conditions },
-	})
+	}))
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
 }
 
-// slumbersOfNamespace maps a member to the Slumbers that may select it, or have.
+// withOrphans also handles the members of a Slumber that is gone.
+func (c Controller) withOrphans(pass ctrlreconcile.Reconciler) ctrlreconcile.Reconciler {
+	return ctrlreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		err := c.client.Get(ctx, req.NamespacedName, &torporv1alpha1.Slumber{})
+		if !k8serrors.IsNotFound(err) {
+			return pass.Reconcile(ctx, req) // The pass reads the Slumber, too, and reports the error.
+		}
+		if err := c.releaseOrphans(ctx, req.NamespacedName); errors.Is(err, reconcile.ErrStale) {
+			return ctrl.Result{RequeueAfter: reconcile.StaleCacheRetry}, nil
+		} else if err != nil {
+			return ctrl.Result{}, err
+		}
+		return pass.Reconcile(ctx, req)
+	})
+}
+
+// slumbersOfNamespace maps a member to the Slumbers that may select it or may have selected it, including those that
+// are gone.
 func (c Controller) slumbersOfNamespace(ctx context.Context, o client.Object) []ctrl.Request {
 	var list torporv1alpha1.SlumberList
 	if err := c.client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
@@ -111,10 +131,18 @@ func (c Controller) slumbersOfNamespace(ctx context.Context, o client.Object) []
 	for i := range list.Items {
 		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
+	for _, stop := range stoprecord.ReadScheduled(o.GetAnnotations()) {
+		requests = append(requests, requestOf(o, stop)) // The handler drops duplicates.
+	}
 	return requests
 }
 
-// memberChanged lets through what can change a decision.
+// requestOf returns a request for the Slumber of a stop of an object.
+func requestOf(o client.Object, stop torporv1alpha1.ScheduledStop) ctrl.Request {
+	return ctrl.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: stop.Slumber}}
+}
+
+// memberChanged passes on events that can change a decision.
 func (c Controller) memberChanged(kind stoppable.Kind) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		now := c.Clock.Now()
@@ -124,7 +152,7 @@ func (c Controller) memberChanged(kind stoppable.Kind) predicate.Predicate {
 	}}
 }
 
-// observation is what was observed, with the objects that acting needs.
+// observation is an observation with the objects that are needed for acting.
 type observation struct {
 	slumber.Observed
 	waves     [][]memberObject
@@ -137,19 +165,19 @@ type memberObject struct {
 	kind stoppable.Kind
 }
 
-// observe reads the members: those that have a Go type from the cache, and of the others what it says that there is.
+// observe reads the members: kinds with a Go type from the cache, and other kinds as their cached metadata requires.
 func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
 	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
 	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.kindsAwaitedUntil()
 	if !slumber.HasReadableSelectors(s) {
-		return seen, nil // What is selected is not known, and the decision tells why.
+		return seen, nil // The selected objects are unknown; the decision reports the reason.
 	}
 	for _, kind := range c.listKinds() {
 		objects, isServed, err := listMembers(ctx, kind, s)
 		if err != nil && (kind.Switch == nil || ctx.Err() != nil) {
 			return nil, err
 		}
-		if err != nil { // What serves or converts one kind holds up no other.
+		if err != nil { // A failing conversion of one kind must not hold up the others.
 			if seen.UnreadableKinds == nil {
 				seen.UnreadableKinds = map[string]string{}
 			}
@@ -165,7 +193,8 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*ob
 	return seen, nil
 }
 
-// addMembers sorts the objects of a kind into the waves that select them, and those that none does any more.
+// addMembers sorts the objects of a kind into the waves that select them, and into those that no wave selects any
+// longer.
 func (o *observation) addMembers(kind stoppable.Kind, objects []client.Object) error {
 	for _, object := range objects {
 		wave, err := slumber.FindWave(o.Slumber, kind.GVK.GroupKind(), object.GetLabels())
@@ -183,7 +212,7 @@ func (o *observation) addMembers(kind stoppable.Kind, objects []client.Object) e
 	return nil
 }
 
-// listKindNames are the kinds that a Slumber selects, sorted.
+// listKindNames returns the kinds that a Slumber selects, sorted.
 func listKindNames(s *torporv1alpha1.Slumber) (names []string) {
 	for _, wave := range s.Spec.Waves {
 		for _, target := range wave.Targets {
@@ -194,7 +223,7 @@ func listKindNames(s *torporv1alpha1.Slumber) (names []string) {
 	return slices.Compact(names)
 }
 
-// listKinds returns the kinds that may be there.
+// listKinds returns the kinds that may be served.
 func (c Controller) listKinds() []readableKind {
 	var all []readableKind
 	for _, kind := range stoppable.ListKinds() {
@@ -206,7 +235,7 @@ func (c Controller) listKinds() []readableKind {
 	return all
 }
 
-// describeListFailure says why a kind could not be listed, in words that stay the same.
+// describeListFailure returns the reason why a kind could not be listed, as a stable text.
 func describeListFailure(err error) string {
 	if reason := k8serrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
 		return string(reason)
@@ -214,8 +243,8 @@ func describeListFailure(err error) string {
 	return "no answer in time"
 }
 
-// listMembers returns the objects of a kind that a Slumber may have to do with, and others. Whole objects without a Go type are not cached, and
-// are read where the metadata, which is, says that there is one for it.
+// listMembers returns the objects of a kind that may concern a Slumber, and others. Only the metadata of kinds
+// without a Go type is cached. Their whole objects are read if the metadata shows that one concerns the Slumber.
 func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumber) (objects []client.Object, isServed bool, err error) {
 	if kind.Switch == nil {
 		return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
@@ -233,7 +262,8 @@ func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumb
 	return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
 }
 
-// listObjects returns the objects of a kind in a namespace, which may be those of the cache, and whether the kind is served.
+// listObjects returns the objects of a kind in a namespace, which may be shared with the cache, and whether the kind
+// is served.
 func listObjects(ctx context.Context, reader client.Reader, kind stoppable.Kind, namespace string) (objects []client.Object, isServed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()

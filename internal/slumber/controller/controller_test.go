@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	os.Exit(suite.Run(m))
 }
 
-// story is a namespace with clusters, and a Slumber of the nights in it. The time is the test's.
+// story is a namespace with clusters, and a Slumber with nights in it. The test sets the time.
 type story struct {
 	*testenv.Environment
 	namespace string
@@ -90,7 +90,7 @@ func (s *story) startManager(t *testing.T) (stop func()) {
 	return testenv.StartManager(t, s.Environment, Controller{Clock: s.clock, Metrics: s.metrics}.SetupWithManager)
 }
 
-// finish is what the cluster's own controller reports once its machines are as they should be.
+// finish writes the report of the cluster's own controller once its machines are in the requested state.
 func (s *story) finish(t *testing.T, name string) {
 	t.Helper()
 	cd := s.clusters[name]
@@ -111,7 +111,7 @@ func (s *story) isWanted(cd *hivev1.ClusterDeployment) bool {
 	return hibernation.EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled) == hivev1.PowerStateHibernating
 }
 
-// moveTo lets time pass, and has the Slumber look again: the clock of a test wakes nobody.
+// moveTo advances the time, and triggers a pass of the Slumber: the clock of a test triggers none.
 func (s *story) moveTo(t *testing.T, now time.Time) {
 	t.Helper()
 	s.clock.SetTime(now)
@@ -124,7 +124,8 @@ func (s *story) annotate(t *testing.T, obj client.Object, name, value string) {
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, change)))
 }
 
-// waitFor waits until the clusters that are to be stopped are these, in the order of names, and the Slumber is in a state.
+// waitFor waits until exactly these clusters, in the order of names, are to be stopped, and the Slumber is in a
+// state.
 func (s *story) waitFor(t *testing.T, what string, state torporv1alpha1.SlumberState, stopped ...string) {
 	t.Helper()
 	s.WaitFor(t, what, s.slumber, func() error {
@@ -143,13 +144,13 @@ func (s *story) waitFor(t *testing.T, what string, state torporv1alpha1.SlumberS
 	})
 }
 
-// TestNightInWaves follows a night: the waves fall asleep in order, with a manager that dies in between, wake in the reverse order, and
-// nothing but status is written.
+// TestNightInWaves follows a night: the waves fall asleep in order, with a manager that dies in between, and wake in
+// the reverse order. Nothing but status is written.
 func TestNightInWaves(t *testing.T) {
 	s := newStory(t)
 	stop := s.startManager(t)
 	s.waitFor(t, "all are awake", torporv1alpha1.SlumberAwake)
-	testenv.ExpectEqual(t, "what follows", "2026-11-24T20:00:00Z", s.slumber.Status.NextTransitions[0].At.UTC().Format(time.RFC3339))
+	testenv.ExpectEqual(t, "next transition", "2026-11-24T20:00:00Z", s.slumber.Status.NextTransitions[0].At.UTC().Format(time.RFC3339))
 
 	s.moveTo(t, beforeNight().Add(61*time.Minute))
 	s.waitFor(t, "the apps are stopped first", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
@@ -157,7 +158,7 @@ func TestNightInWaves(t *testing.T) {
 	stop()
 	s.finish(t, "shop")
 	stop = s.startManager(t)
-	s.waitFor(t, "then the databases", torporv1alpha1.SlumberFallingAsleep, "blog", "shop", "store")
+	s.waitFor(t, "the databases are stopped next", torporv1alpha1.SlumberFallingAsleep, "blog", "shop", "store")
 	s.finish(t, "store")
 	s.waitFor(t, "all sleep", torporv1alpha1.SlumberAsleep, "blog", "shop", "store")
 	night := s.clusters["shop"].Status.ScheduledStops
@@ -166,14 +167,14 @@ func TestNightInWaves(t *testing.T) {
 	}
 	for name, cd := range s.clusters {
 		if cd.Spec.PowerState != "" || cd.Generation != 1 {
-			t.Errorf("%s: expected a spec that nobody has written, found %q in generation %d", name, cd.Spec.PowerState, cd.Generation)
+			t.Errorf("%s: expected an unchanged spec, found %q in generation %d", name, cd.Spec.PowerState, cd.Generation)
 		}
 	}
 
 	s.moveTo(t, beforeNight().Add(12*time.Hour+time.Second))
 	s.waitFor(t, "the databases wake first", torporv1alpha1.SlumberWakingUp, "blog", "shop")
 	s.finish(t, "store")
-	s.waitFor(t, "then the apps", torporv1alpha1.SlumberWakingUp)
+	s.waitFor(t, "the apps wake last", torporv1alpha1.SlumberWakingUp)
 	s.finish(t, "blog")
 	s.finish(t, "shop")
 	s.waitFor(t, "all are awake again", torporv1alpha1.SlumberAwake)
@@ -184,8 +185,8 @@ func TestNightInWaves(t *testing.T) {
 	stop()
 }
 
-// TestPeopleComeBeforeSlumbers has one cluster that somebody stopped before the night, one that somebody skips in it, and a Slumber that is
-// deleted.
+// TestPeopleComeBeforeSlumbers has one cluster that a user stopped before the night, one that a user skips during it,
+// and a Slumber that is deleted.
 func TestPeopleComeBeforeSlumbers(t *testing.T) {
 	s := newStory(t)
 	stopped := []byte(`{"spec": {"powerState": "Hibernating"}}`)
@@ -198,14 +199,14 @@ func TestPeopleComeBeforeSlumbers(t *testing.T) {
 	skippedUntil := beforeNight().Add(3 * time.Hour).Format(time.RFC3339)
 	s.annotate(t, s.clusters["shop"], torporv1alpha1.SkipUntilAnnotation, skippedUntil)
 	s.finish(t, "blog")
-	s.waitFor(t, "one is skipped, and keeps nobody waiting", torporv1alpha1.SlumberAsleep, "blog", "store")
+	s.waitFor(t, "a skipped member does not hold up the wave", torporv1alpha1.SlumberAsleep, "blog", "store")
 	if record := s.clusters["shop"].Status.ScheduledStops[0].Stops[0]; record.StartedBy != torporv1alpha1.SkipUntilAnnotation {
 		t.Errorf("expected why it was started, found %+v", record)
 	}
 	s.annotate(t, s.clusters["blog"], torporv1alpha1.SkipUntilNotedAnnotation, skippedUntil+" by alice")
 	s.annotate(t, s.clusters["blog"], torporv1alpha1.SkipUntilAnnotation, skippedUntil)
-	s.waitFor(t, "another one is skipped", torporv1alpha1.SlumberAsleep, "store")
-	s.WaitFor(t, "it is noted who skipped it", s.clusters["blog"], func() error {
+	s.waitFor(t, "a second member is skipped", torporv1alpha1.SlumberAsleep, "store")
+	s.WaitFor(t, "the user who skipped it is recorded", s.clusters["blog"], func() error {
 		record := s.clusters["blog"].Status.ScheduledStops[0].Stops[0]
 		return testenv.ErrorIf(record.StartedBy != "alice", "found %+v", record)
 	})
@@ -213,7 +214,7 @@ func TestPeopleComeBeforeSlumbers(t *testing.T) {
 	s.waitFor(t, "the skip is over", torporv1alpha1.SlumberAsleep, "blog", "shop", "store")
 
 	testenv.ExpectNoError(t, s.Client.Delete(t.Context(), s.slumber))
-	testenv.Eventually(t, "the Slumber goes and lets all start but what somebody stopped", func() error {
+	testenv.Eventually(t, "the deleted Slumber starts all but what a user stopped", func() error {
 		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(s.slumber), s.slumber)
 		for name, cd := range s.clusters {
 			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd); err != nil {
@@ -228,12 +229,12 @@ func TestPeopleComeBeforeSlumbers(t *testing.T) {
 	stop()
 }
 
-// TestBadInputIsRefusedOrTold has schedules that the schema refuses, and one that only the controller can read.
+// TestBadInputIsRefusedOrTold has schedules that the schema refuses, and one that only the controller can check.
 func TestBadInputIsRefusedOrTold(t *testing.T) {
 	s := newStory(t)
 	for what, change := range map[string]string{
 		"a wave without targets":   `{"spec": {"waves": [{"name": "a", "targets": []}]}}`,
-		"a kind that nobody knows": `{"spec": {"waves": [{"name": "a", "targets": [{"kind": "Pod", "selector": {}}]}]}}`,
+		"an unknown kind":          `{"spec": {"waves": [{"name": "a", "targets": [{"kind": "Pod", "selector": {}}]}]}}`,
 		"a timeout without a time": `{"spec": {"waveTimeout": "0s"}}`,
 		"a holiday of two forms":   `{"spec": {"holidays": [{"first": "2026-12-24", "last": "--12-26"}]}}`,
 		"a deadline of a second":   `{"spec": {"startingDeadlineSeconds": 1}}`,
@@ -246,7 +247,7 @@ func TestBadInputIsRefusedOrTold(t *testing.T) {
 	stop := s.startManager(t)
 	s.waitFor(t, "the night begins", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"windows": [{"sleep": "0 20 31 2 *", "wake": "0 7 * * *"}]}}`))))
-	s.waitFor(t, "what slept sleeps on", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
+	s.waitFor(t, "sleeping members stay asleep", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
 	s.WaitForEvent(t, s.namespace, slumber.EventInvalidSchedule, "expected a day that comes")
 	if c := meta.FindStatusCondition(s.slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c == nil || c.Status != metav1.ConditionTrue || c.Reason != torporv1alpha1.SlumberInvalidReason {
 		t.Errorf("expected the condition to say so, found %+v", c)
@@ -257,7 +258,7 @@ func TestBadInputIsRefusedOrTold(t *testing.T) {
 	stop()
 }
 
-// expectGauge waits until the Slumber shows a value, straight from the manager's cache.
+// expectGauge waits until the Slumber's metric has a value, read from the manager's cache.
 func (s *story) expectGauge(t *testing.T, name string, want float64) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -276,7 +277,8 @@ func (s *story) expectGauge(t *testing.T, name string, want float64) {
 	})
 }
 
-// TestMembersOfEveryKindSleep has a MySQLCluster, an app, and a Deployment whose kind comes and goes: each keeps its stop where it belongs.
+// TestMembersOfEveryKindSleep has a MySQLCluster, an app, and a Deployment whose kind comes and goes: each stores its
+// stop in the right place.
 func TestMembersOfEveryKindSleep(t *testing.T) {
 	env := shared.Get(t)
 	namespace := env.CreateNamespace(t)
@@ -308,12 +310,12 @@ func TestMembersOfEveryKindSleep(t *testing.T) {
 		}
 		return c.Reason
 	}
-	env.WaitFor(t, "the manager has begun, and Deployments may still come", s, func() error {
+	env.WaitFor(t, "the manager has started, and Deployments may still be announced", s, func() error {
 		return testenv.ErrorIf(stalledBy() != "" || s.Status.Members != 2, "found %+v", s.Status)
 	})
 	clock.SetTime(clock.Now().Add(slumber.KindsGrace))
 	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"looked-at": "later"}}}`))))
-	env.WaitFor(t, "the Slumber says that nobody stops Deployments", s, func() error {
+	env.WaitFor(t, "the Slumber reports that Deployments cannot be stopped", s, func() error {
 		return testenv.ErrorIf(stalledBy() != torporv1alpha1.SlumberKindMissingReason || s.Status.Members != 2, "found %+v", s.Status)
 	})
 	deployments := stoppable.ListWorkloads()[0]
@@ -321,7 +323,7 @@ func TestMembersOfEveryKindSleep(t *testing.T) {
 	env.WaitFor(t, "all members are counted", s, func() error {
 		return testenv.ErrorIf(stalledBy() != "" || s.Status.Members != 3, "found %+v", s.Status)
 	})
-	testenv.Eventually(t, "each has its stop", func() error {
+	testenv.Eventually(t, "each member has its stop", func() error {
 		for _, o := range []client.Object{db, app, shop} {
 			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 				return err
@@ -333,13 +335,13 @@ func TestMembersOfEveryKindSleep(t *testing.T) {
 	})
 	members.RemoveKind(t.Context(), deployments)
 	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), s))
-	testenv.Eventually(t, "a Slumber that goes takes its annotation along, although nobody stops Deployments any more", func() error {
+	testenv.Eventually(t, "a deleted Slumber removes its annotation, although Deployments cannot be stopped any more", func() error {
 		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(shop), shop)
 		return testenv.ErrorIf(err != nil || len(stopadapter.ReadSwitch(shop).Scheduled) > 0, "found %v: %v", shop.Annotations, err)
 	})
 }
 
-// memberReader counts what is read whole past the cache of a namespace, and may refuse it.
+// memberReader counts reads of whole objects of a namespace past the cache, and may refuse them.
 type memberReader struct {
 	client.Reader
 	namespace  string
@@ -350,7 +352,7 @@ type memberReader struct {
 // List implements client.Reader.
 func (r *memberReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	_, isWhole := list.(*unstructured.UnstructuredList)
-	if in := (&client.ListOptions{}).ApplyOptions(options).Namespace; isWhole && in == r.namespace { // Other tests leave Slumbers.
+	if in := (&client.ListOptions{}).ApplyOptions(options).Namespace; isWhole && in == r.namespace { // Other tests leave Slumbers behind.
 		r.whole.Add(1)
 		if r.isRefusing.Load() {
 			return k8serrors.NewInternalError(errors.New("conversion webhook for example.com failed: connection refused"))
@@ -359,7 +361,8 @@ func (r *memberReader) List(ctx context.Context, list client.ObjectList, options
 	return r.Reader.List(ctx, list, options...)
 }
 
-// TestAKindThatCannotBeListedHoldsUpNoOther has one whose webhook does not answer, which one Slumber selects and another does not.
+// TestAKindThatCannotBeListedHoldsUpNoOther has a kind whose webhook does not answer, which one Slumber selects and
+// another does not.
 func TestAKindThatCannotBeListedHoldsUpNoOther(t *testing.T) {
 	env := shared.Get(t)
 	namespace := env.CreateNamespace(t)
@@ -389,7 +392,7 @@ func TestAKindThatCannotBeListedHoldsUpNoOther(t *testing.T) {
 	testenv.ExpectEqual(t, "lists of Deployments for a Slumber that selects none", int64(0), reader.whole.Load())
 
 	env.ExpectCreated(t, both)
-	env.WaitFor(t, "the app is stopped by the other one, too", app, func() error {
+	env.WaitFor(t, "the app is stopped by the other Slumber, too", app, func() error {
 		return testenv.ErrorIf(len(app.Status.ScheduledStops) != 2, "found %+v", app.Status.ScheduledStops)
 	})
 	stalled := func() metav1.Condition {
@@ -398,7 +401,7 @@ func TestAKindThatCannotBeListedHoldsUpNoOther(t *testing.T) {
 		}
 		return metav1.Condition{}
 	}
-	env.WaitFor(t, "it names the kind", both, func() error {
+	env.WaitFor(t, "the Slumber names the kind", both, func() error {
 		c := stalled()
 		return testenv.ErrorIf(c.Reason != torporv1alpha1.SlumberKindUnreadableReason || !strings.Contains(c.Message, "Deployment.apps (InternalError)"), "found %+v", c)
 	})

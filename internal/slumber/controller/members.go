@@ -19,30 +19,31 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/slumber"
 	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// MemberKinds are the kinds with a switch that can be stopped now, with what reads their objects: whoever stops them says when that begins and
-// ends. One lives as long as the process.
+// MemberKinds are the kinds with a switch that can be stopped now, and the readers of their objects. The controllers
+// of these kinds announce and withdraw them. One lives as long as the process.
 type MemberKinds struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]readableKind
-	// queue and slumbers are those of the controller while it runs.
+	// queue and slumbers belong to the controller while it runs.
 	queue    workqueue.TypedRateLimitingInterface[ctrl.Request]
 	slumbers client.Reader
-	// awaitedUntil is until when kinds may still be announced, as the controller has just begun.
+	// awaitedUntil is the time until which kinds may still be announced, because the controller has just started.
 	awaitedUntil time.Time
 }
 
-// changesDelay gathers the changes of many objects in one look.
+// changesDelay gathers the changes of many objects into one pass.
 const changesDelay = time.Second
 
-// readableKind is a kind, and what reads its objects: their metadata from a cache, and whole ones past it.
+// readableKind is a kind and the reader of its objects, which reads metadata from a cache and whole objects past it.
 type readableKind struct {
 	stoppable.Kind
 	reader client.Reader
 }
 
-// AddKind says that the objects of a kind can be stopped.
+// AddKind announces that the objects of a kind can be stopped.
 func (m *MemberKinds) AddKind(ctx context.Context, kind stoppable.Kind, reader client.Reader) {
 	m.mu.Lock()
 	if m.kinds == nil {
@@ -53,7 +54,7 @@ func (m *MemberKinds) AddKind(ctx context.Context, kind stoppable.Kind, reader c
 	m.enqueueAll(ctx)
 }
 
-// RemoveKind says that they cannot any more.
+// RemoveKind withdraws a kind.
 func (m *MemberKinds) RemoveKind(ctx context.Context, kind stoppable.Kind) {
 	m.mu.Lock()
 	delete(m.kinds, kind.GVK.GroupKind())
@@ -61,12 +62,21 @@ func (m *MemberKinds) RemoveKind(ctx context.Context, kind stoppable.Kind) {
 	m.enqueueAll(ctx)
 }
 
-// ObjectChanged has the Slumbers look again that an object concerns. Many change at once in a wave, and each look reads all of them.
+// ObjectChanged triggers a pass of each Slumber that an object concerns, including those that are gone. Many objects
+// change at once in a wave, and each pass reads all of them.
 func (m *MemberKinds) ObjectChanged(ctx context.Context, kind stoppable.Kind, obj client.Object) {
+	m.mu.Lock()
+	queue := m.queue
+	m.mu.Unlock()
+	for _, stop := range stoprecord.ReadScheduled(obj.GetAnnotations()) {
+		if queue != nil {
+			queue.AddAfter(requestOf(obj, stop), changesDelay)
+		}
+	}
 	m.enqueueIf(ctx, obj.GetNamespace(), changesDelay, func(s *torporv1alpha1.Slumber) bool { return slumber.Concerns(s, kind.GVK.GroupKind(), obj) })
 }
 
-// list returns the kinds in an order that stays.
+// list returns the kinds in a stable order.
 func (m *MemberKinds) list() []readableKind {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,17 +94,17 @@ func (m *MemberKinds) enqueueAll(ctx context.Context) {
 	m.enqueueIf(ctx, "", 0, func(*torporv1alpha1.Slumber) bool { return true })
 }
 
-// enqueueIf has those Slumbers of a namespace, or of all, look again for which something holds, after a delay.
+// enqueueIf triggers, after a delay, a pass of each Slumber in a namespace, or in all, for which a condition holds.
 func (m *MemberKinds) enqueueIf(ctx context.Context, namespace string, delay time.Duration, holds func(*torporv1alpha1.Slumber) bool) {
 	m.mu.Lock()
 	queue, slumbers := m.queue, m.slumbers
 	m.mu.Unlock()
 	if queue == nil {
-		return // A controller that starts looks at all of them.
+		return // A controller that starts passes over all of them.
 	}
 	var list torporv1alpha1.SlumberList
 	if err := slumbers.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return // The controller ends.
+		return // The controller is ending.
 	}
 	for i := range list.Items {
 		if s := &list.Items[i]; holds(s) {
@@ -103,7 +113,8 @@ func (m *MemberKinds) enqueueIf(ctx context.Context, namespace string, delay tim
 	}
 }
 
-// kindsAwaitedUntil is until when a kind that is missing may still come; zero where none is announced.
+// kindsAwaitedUntil is the time until which a missing kind may still be announced; zero if no kinds are announced at
+// all.
 func (m *MemberKinds) kindsAwaitedUntil() time.Time {
 	if m == nil {
 		return time.Time{}
@@ -113,7 +124,7 @@ func (m *MemberKinds) kindsAwaitedUntil() time.Time {
 	return m.awaitedUntil
 }
 
-// watch connects the controller's queue for as long as the controller runs.
+// watch connects the controller's queue while the controller runs.
 func (m *MemberKinds) watch(slumbers client.Reader, now clock.PassiveClock) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		m.mu.Lock()

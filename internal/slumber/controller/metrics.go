@@ -11,21 +11,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics shows every Slumber straight from the cache, so that it is right after a restart and gone with the object. One lives as long as
-// the process; register it once.
+// Metrics reads every Slumber directly from the cache, so that the values are right after a restart and vanish with
+// the object. One lives as long as the process; register it once.
 type Metrics struct {
 	cache                        reconcile.ScrapedCache
 	state, next, asleep, stalled *prometheus.Desc
 }
 
-// NewMetrics makes the metrics of this feature.
+// NewMetrics returns the metrics of this feature.
 func NewMetrics() *Metrics {
 	labels := []string{"namespace", "name"}
 	return &Metrics{
 		state:   prometheus.NewDesc("torpor_slumber_state", "1 for the state of a Slumber.", append(labels, "state"), nil),
-		next:    prometheus.NewDesc("torpor_slumber_next_transition_timestamp_seconds", "When a Slumber next begins to sleep or to wake, as Unix time.", append(labels, "to"), nil),
-		asleep:  prometheus.NewDesc("torpor_slumber_members", "How many objects a Slumber selects, by whether they are asleep.", append(labels, "asleep"), nil),
-		stalled: prometheus.NewDesc("torpor_slumber_stalled", "1 if a Slumber needs somebody, as its condition Stalled says: a wave does not come to rest or wake in time, or its spec makes no sense.", labels, nil),
+		next:    prometheus.NewDesc("torpor_slumber_next_transition_timestamp_seconds", "Time of the next scheduled stop or start of a Slumber, in Unix time.", append(labels, "to"), nil),
+		asleep:  prometheus.NewDesc("torpor_slumber_members", "Number of objects that a Slumber selects, by whether they are stopped.", append(labels, "asleep"), nil),
+		stalled: prometheus.NewDesc("torpor_slumber_stalled", "1 if the condition Stalled of a Slumber is True.", labels, nil),
 	}
 }
 

@@ -28,7 +28,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// outageStory is a namespace with a member of every kind, and one that somebody stops; and a Slumber of all of them. The time is the test's.
+// outageStory is a namespace with a member of every kind, one of which a user stops, and a Slumber that selects all
+// of them. The test sets the time.
 type outageStory struct {
 	*testenv.Environment
 	namespace string
@@ -82,7 +83,7 @@ func newOutageStory(t *testing.T) *outageStory {
 	return s
 }
 
-// startManager runs the controllers of Slumbers and of switches, until stop is called.
+// startManager runs the controllers of Slumbers and of switches until stop is called.
 func (s *outageStory) startManager(t *testing.T) (stop func()) {
 	t.Helper()
 	members := &MemberKinds{}
@@ -95,7 +96,8 @@ func (s *outageStory) startManager(t *testing.T) (stop func()) {
 	})
 }
 
-// readOff returns which members are stopped, and how many stops of the Slumber each remembers, in the order of names.
+// readOff returns which members are stopped, and how many stops of the Slumber each of them records, in the order of
+// names.
 func (s *outageStory) readOff(t *testing.T) (off []string, stops map[string]int, err error) {
 	t.Helper()
 	stops = map[string]int{}
@@ -131,7 +133,8 @@ func kindOf(o client.Object) string {
 	return name
 }
 
-// waitFor waits until these members and no others are stopped, and each that the Slumber has ever stopped remembers so many stops.
+// waitFor waits until exactly these members are stopped, and each member that the Slumber has ever stopped records
+// that number of stops.
 func (s *outageStory) waitFor(t *testing.T, what string, stops int, want ...string) {
 	t.Helper()
 	testenv.Eventually(t, what, func() error {
@@ -148,7 +151,7 @@ func (s *outageStory) waitFor(t *testing.T, what string, stops int, want ...stri
 	})
 }
 
-// describeSpecs are what people have written, and versions what the API server has.
+// describeSpecs returns what users have written, and versions the resource versions.
 func (s *outageStory) describeSpecs(t *testing.T) (specs map[string]any, versions map[string]string) {
 	t.Helper()
 	specs, versions = map[string]any{}, map[string]string{}
@@ -162,8 +165,9 @@ func (s *outageStory) describeSpecs(t *testing.T) (specs map[string]any, version
 	return specs, versions
 }
 
-// TestOutagesOverWindowsMissNothingAndDoNothingTwice has no manager run when a window begins, then when it ends, and then over a whole one, with members
-// of every kind: what follows is what it would have been, once, and what somebody has stopped meanwhile stays so.
+// TestOutagesOverWindowsMissNothingAndDoNothingTwice has no manager running when a window begins, then when it ends,
+// and then during a whole window, with members of every kind. The result is the same as without the outage, each
+// action happens once, and a member that a user has stopped in between stays stopped.
 func TestOutagesOverWindowsMissNothingAndDoNothingTwice(t *testing.T) {
 	s := newOutageStory(t)
 	before, _ := s.describeSpecs(t)
@@ -178,12 +182,12 @@ func TestOutagesOverWindowsMissNothingAndDoNothingTwice(t *testing.T) {
 	alice := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"torpor.dev/stopped": "true"}}}`))
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.members["kept"], alice))
 	stop = s.startManager(t)
-	s.waitFor(t, "all sleep although nobody saw the night begin", 1, "app", "cluster", "db", "hourly", "kept", "shop", "store", "synced")
+	s.waitFor(t, "all members sleep after an outage over the evening", 1, "app", "cluster", "db", "hourly", "kept", "shop", "store", "synced")
 	stop()
 
 	s.clock.SetTime(beforeNight().Add(17 * time.Hour))
 	stop = s.startManager(t)
-	s.waitFor(t, "all but what somebody stopped wake although nobody saw it end", 1, "kept")
+	s.waitFor(t, "all members but the user's wake after an outage over the morning", 1, "kept")
 	stop()
 	after, versions := s.describeSpecs(t)
 	delete(before, "kept")
@@ -194,14 +198,14 @@ func TestOutagesOverWindowsMissNothingAndDoNothingTwice(t *testing.T) {
 
 	s.clock.SetTime(beforeNight().Add(17*time.Hour + day))
 	stop = s.startManager(t)
-	s.WaitFor(t, "the Slumber has looked after a night that nobody saw", s.slumber, func() error {
+	s.WaitFor(t, "a pass has run after an outage over a night", s.slumber, func() error {
 		next := s.slumber.Status.NextTransitions
 		return testenv.ErrorIf(len(next) == 0 || !next[0].At.After(s.clock.Now()), "found %+v", next)
 	})
 	s.waitFor(t, "nothing more is stopped", 1, "kept")
 	stop()
 	if _, found := s.describeSpecs(t); !cmp.Equal(versions, found) {
-		t.Errorf("expected nothing to be written because of a window that nobody saw (-before +after):\n%s", cmp.Diff(versions, found))
+		t.Errorf("expected nothing to be written because of an unseen window (-before +after):\n%s", cmp.Diff(versions, found))
 	}
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))))
 }

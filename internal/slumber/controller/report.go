@@ -15,7 +15,7 @@ func (c Controller) report(s *torporv1alpha1.Slumber, _ *observation, plan slumb
 	s.Status = plan.Status
 	s.Status.Conditions = conditions
 	if refused != nil {
-		plan.NoteRefusal(refused.Class, refused.Error())
+		plan.NoteRefusal(refused.Error())
 	}
 	reconcile.SetConditions(&s.Status.Conditions, map[string]decision.Condition{
 		torporv1alpha1.SlumberReadyCondition: plan.Ready, torporv1alpha1.SlumberStalledCondition: plan.Stalled,

@@ -18,7 +18,8 @@ type emptyCache struct{ client.Client }
 // List implements client.Reader.
 func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// TestADeletedSlumberReleasesWhatTheCacheLacks has one that is deleted as soon as it has stopped something: nobody else would ever start that.
+// TestADeletedSlumberReleasesWhatTheCacheLacks has a Slumber that is deleted as soon as it has stopped something:
+// nothing else would ever start that.
 func TestADeletedSlumberReleasesWhatTheCacheLacks(t *testing.T) {
 	s := newStory(t)
 	stop := s.startManager(t)
@@ -28,7 +29,7 @@ func TestADeletedSlumberReleasesWhatTheCacheLacks(t *testing.T) {
 
 	c := Controller{client: emptyCache{s.Client}, live: s.Client, Clock: s.clock}
 	if again, err := c.finalize(t.Context(), s.slumber); err != nil || again != 0 {
-		t.Errorf("expected nothing to be left, found that it looks again after %s, and the error %v", again, err)
+		t.Errorf("expected nothing to be left, found another try after %s, and the error %v", again, err)
 	}
 	s.waitFor(t, "nothing is stopped any more", torporv1alpha1.SlumberFallingAsleep)
 }

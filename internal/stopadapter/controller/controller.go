@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller stops and restores the objects of one kind with a switch: a pass reads an object and who scales it, lets
-// stopadapter.Decide decide, and writes what differs at once. It writes the fields that the adapter names in others' objects
-// and its own annotations, and never a status.
+// Package controller stops and restores the objects of one kind with a switch. A pass reads an object and its
+// autoscalers, calls stopadapter.Decide, and writes all differences at once. It writes the fields that the adapter
+// names, in objects of other owners, and its own annotations; it never writes a status.
 //
-// Only the metadata of the objects is cached, because a cluster may have thousands, of which few are ever stopped. Those few are read whole,
-// past the cache, when their annotations change.
+// Only the metadata of the objects is cached, because a cluster may have thousands, of which few are ever stopped.
+// Those few are read whole, past the cache, when their annotations change.
 package controller
 
 import (
@@ -39,37 +39,39 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
-// Name of the events and the field manager; the controller of a kind is called Name and the kind's name.
+// Name is the name of the events and of the field manager. The controller of a kind is called Name and the kind's
+// name.
 const Name = "torpor-switch"
 
 const (
-	// refusedInterval is when a write is tried again that the API server has refused.
+	// refusedInterval is the time after which a write that the API server has refused is tried again.
 	refusedInterval = 2 * time.Minute
-	// maxRefusal is how much of what it says is shown, in bytes.
+	// maxRefusal limits how much of the API server's message is shown, in bytes.
 	maxRefusal = 500
-	// newRefusal is the class of a refusal that was not told yet.
+	// newRefusal is the error class of a refusal that was not reported yet.
 	newRefusal = "NewRefusal"
 )
 
-// Observer is told which kinds can be stopped, and when something of their objects changes.
+// Observer is notified when a kind can be stopped, and when its objects change.
 type Observer interface {
-	// AddKind says that the objects of a kind can be read, their metadata from a cache and whole ones past it, and are stopped if they are to be.
+	// AddKind announces a kind that can be stopped. The reader returns metadata from a cache, and whole objects past
+	// it.
 	AddKind(ctx context.Context, kind stoppable.Kind, reader client.Reader)
-	// RemoveKind says that they are not any more.
+	// RemoveKind withdraws a kind.
 	RemoveKind(ctx context.Context, kind stoppable.Kind)
-	// ObjectChanged says that something of an object has changed, which is as it was before or as it is now.
+	// ObjectChanged reports a changed object, in its old or its new state.
 	ObjectChanged(ctx context.Context, kind stoppable.Kind, obj client.Object)
 }
 
 // Controller reconciles the objects of one kind.
 type Controller struct {
-	// Clock tells the time.
+	// Clock is the source of the current time.
 	Clock clock.PassiveClock
-	// Kind has a switch.
+	// Kind is the kind; it has a switch.
 	Kind stoppable.Kind
-	// Observer is told of the kind; nil for nobody.
+	// Observer is notified about the kind; nil for none.
 	Observer Observer
-	// Metrics shows the stops; nil for nobody.
+	// Metrics exposes the stops; nil for none.
 	Metrics *Metrics
 	// Ends are the overdue ends of all controllers; nil for none.
 	Ends *reconcile.OverdueEnds
@@ -118,14 +120,15 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// requireNamespaces returns an error for a kind that has none: the Slumbers of every namespace would stop all of its objects.
+// requireNamespaces returns an error for a cluster-scoped kind: the Slumbers of every namespace would stop all of its
+// objects.
 func (c Controller) requireNamespaces() error {
 	hasNamespaces, err := c.client.IsObjectNamespaced(c.newMetadata())
 	if err != nil {
 		return fmt.Errorf("find out whether %s has namespaces: %w", c.Kind.GVK.Kind, err)
 	}
 	if !hasNamespaces {
-		return fmt.Errorf("expected a kind whose objects are in namespaces, found that those of %s are in none; nobody can stop them by namespace", c.Kind.GVK.Kind)
+		return fmt.Errorf("expected a namespaced kind, found that %s is cluster-scoped; only objects in namespaces can be stopped", c.Kind.GVK.Kind)
 	}
 	return nil
 }
@@ -134,7 +137,7 @@ func (c Controller) isRestoreDue(obj *metav1.PartialObjectMetadata) bool {
 	return stopadapter.IsRestoreDue(obj, c.Clock.Now())
 }
 
-// hasSwitch lets through objects that have an annotation of a switch, or had one before an update.
+// hasSwitch passes on objects that have an annotation of a switch, or had one before an update.
 func hasSwitch() predicate.Predicate {
 	has := predicate.NewPredicateFuncs(func(o client.Object) bool { return stopadapter.HasSwitch(o) })
 	return predicate.Funcs{
@@ -151,7 +154,7 @@ func (c Controller) newMetadata() *metav1.PartialObjectMetadata {
 	return m
 }
 
-// announce says that the kind can be stopped, for as long as the controller runs.
+// announce announces the kind for as long as the controller runs.
 func (c Controller) announce(ctx context.Context, cached client.Reader) error {
 	c.Metrics.add(c.Kind, cached)
 	if c.Observer != nil {
@@ -165,8 +168,9 @@ func (c Controller) announce(ctx context.Context, cached client.Reader) error {
 	return nil
 }
 
-// TrimMetadata takes from an object that is about to be cached what no controller of this package reads: who wrote the fields of one that nobody
-// stops, and what kubectl applied last, which is the whole object once more.
+// TrimMetadata removes fields that no controller of this package reads from an object that is about to be cached: the
+// managed fields of an object without a stop, and kubectl's last-applied annotation, which contains the whole object
+// once more.
 func TrimMetadata(m *metav1.PartialObjectMetadata) {
 	if !stopadapter.HasSwitch(m) {
 		m.ManagedFields = nil
@@ -174,7 +178,7 @@ func TrimMetadata(m *metav1.PartialObjectMetadata) {
 	delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
 }
 
-// tellObserver passes events on, and asks for no pass.
+// tellObserver passes events to the Observer, and requests no pass.
 func (c Controller) tellObserver() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	return handler.Funcs{
@@ -193,12 +197,13 @@ func (c Controller) tellObserver() handler.EventHandler {
 	}
 }
 
-// isSelectedAnew reports whether an object may concern others than before. Most updates are of a status, and concern the same.
+// isSelectedAnew reports whether an update may change which Slumbers an object concerns. Most updates change a status
+// only.
 func isSelectedAnew(before, after client.Object) bool {
 	return !maps.Equal(before.GetLabels(), after.GetLabels()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 }
 
-// observe reads the whole object, and who else decides about it.
+// observe reads the whole object, and what else decides about it.
 func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMetadata) (stopadapter.ObservedSwitch, error) {
 	if !stopadapter.HasSwitch(cached) {
 		return stopadapter.ObservedSwitch{}, nil
@@ -206,7 +211,7 @@ func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMet
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(c.Kind.GVK)
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(cached), obj); k8serrors.IsNotFound(err) {
-		return stopadapter.ObservedSwitch{}, nil // The cache is about to say so.
+		return stopadapter.ObservedSwitch{}, nil // The cache is about to see that.
 	} else if err != nil {
 		return stopadapter.ObservedSwitch{}, fmt.Errorf("read the object: %w", err)
 	}
@@ -225,12 +230,12 @@ func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMet
 	return seen, nil
 }
 
-// readRefusal returns what an autoscaler is looked at for; it reports what it measures every few seconds.
+// readRefusal returns the part of an autoscaler that matters here; its status changes every few seconds.
 func readRefusal(a *autoscalingv2.HorizontalPodAutoscaler) any {
 	return [...]any{a.Spec.ScaleTargetRef, a.Spec.MinReplicas, a.OwnerReferences}
 }
 
-// scaledObject maps an autoscaler to what it scales.
+// scaledObject maps an autoscaler to the object that it scales.
 func (c Controller) scaledObject(_ context.Context, o client.Object) []ctrl.Request {
 	autoscaler, ok := o.(*autoscalingv2.HorizontalPodAutoscaler)
 	if !ok || autoscaler.Spec.ScaleTargetRef.Kind != c.Kind.GVK.Kind {
@@ -239,7 +244,7 @@ func (c Controller) scaledObject(_ context.Context, o client.Object) []ctrl.Requ
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: autoscaler.Namespace, Name: autoscaler.Spec.ScaleTargetRef.Name}}}
 }
 
-// act writes what differs, in one patch that is refused if anybody has written meanwhile.
+// act writes all differences in one patch, which is refused if the object has changed since it was read.
 func (c Controller) act(ctx context.Context, seen stopadapter.ObservedSwitch, plan stopadapter.SwitchPlan) error {
 	if seen.Object == nil {
 		return nil
@@ -258,8 +263,8 @@ func (c Controller) act(ctx context.Context, seen stopadapter.ObservedSwitch, pl
 	return nil
 }
 
-// describeRefusal returns why the API server does not take a write that it has understood: a schema or an admission is against it. Empty for other
-// errors, which go away by themselves or have nothing to do with the object.
+// describeRefusal returns the reason why the API server refuses a write that it has understood: a schema or an
+// admission denies it. It is empty for other errors, which are temporary or do not concern the object.
 func describeRefusal(err error) string {
 	status, isStatus := errors.AsType[*k8serrors.StatusError](err)
 	if !isStatus {
@@ -273,11 +278,11 @@ func describeRefusal(err error) string {
 			return ""
 		}
 	}
-	why := "expected the API server to take the change, found that it refuses it: " + status.ErrStatus.Message
+	why := "expected the API server to accept the change, found that it refuses it: " + status.ErrStatus.Message
 	return strings.ToValidUTF8(why[:min(len(why), maxRefusal)], "")
 }
 
-// noteRefusal writes down why an object cannot be changed, where people and Slumbers find it, and once.
+// noteRefusal records once, in an annotation for users and Slumbers, why an object cannot be changed.
 func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructured, why string, refusal error) error {
 	if stopadapter.ReadSwitch(obj).Refused == why {
 		return &reconcile.RefusedError{Message: why, Err: refusal}
@@ -292,7 +297,7 @@ func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructu
 	return &reconcile.RefusedError{Class: newRefusal, Message: why, Err: refusal}
 }
 
-// report has no status to write: what became of the object stands in its annotations.
+// report writes no status: the annotations record what became of the object.
 func report(_ *metav1.PartialObjectMetadata, _ stopadapter.ObservedSwitch, plan stopadapter.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	switch {
 	case refused == nil:

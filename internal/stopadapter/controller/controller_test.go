@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(suite.Run(m))
 }
 
-// observed is an Observer that remembers.
+// observed is an Observer that records its notifications.
 type observed struct {
 	mu      sync.Mutex
 	kinds   map[string]bool
@@ -74,16 +74,16 @@ func (o *observed) count() int {
 	return len(o.kinds)
 }
 
-// story is a namespace with workloads, and controllers with the rights of their feature and no more.
+// story is a namespace with workloads, and controllers with exactly the rights of their feature.
 type story struct {
 	*testenv.Environment
 	namespace string
 	observer  *observed
 	metrics   *Metrics
 	stop      func()
-	// lists are those that the controllers' client has asked the API server for.
+	// lists counts the lists that the controllers' client has requested from the API server.
 	lists atomic.Int64
-	// read has the names of the objects that it has read whole.
+	// read has the names of the objects that were read whole.
 	read sync.Map
 }
 
@@ -122,7 +122,7 @@ func (s *story) start(t *testing.T) {
 	})
 }
 
-// grantRights makes the role of the feature, once for all tests.
+// grantRights creates the role of the feature, once for all tests.
 func (s *story) grantRights(t *testing.T) string {
 	t.Helper()
 	const namespace = "default"
@@ -144,7 +144,7 @@ func (s *story) patch(t *testing.T, u *unstructured.Unstructured, patch string) 
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("alice")))
 }
 
-// waitFor waits until the spec of an object is as it should be, and whether Torpor keeps something to restore.
+// waitFor waits until the spec of an object is as expected, and Torpor keeps fields to restore, or does not.
 func (s *story) waitFor(t *testing.T, what string, u *unstructured.Unstructured, isKept bool, holds func(spec map[string]any) bool) {
 	t.Helper()
 	s.WaitFor(t, what, u, func() error {
@@ -163,7 +163,8 @@ func deployment(name string) string {
   template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: a, image: example.com/a}]}}}}`, name)
 }
 
-// TestWorkloadsAreStoppedAndRestored has a person stop each kind, with a manager that ends in between, and start it: the spec is what it was.
+// TestWorkloadsAreStoppedAndRestored has a user stop each kind, with a manager that ends in between, and start it:
+// the spec is restored.
 func TestWorkloadsAreStoppedAndRestored(t *testing.T) {
 	s := newStory(t)
 	cronJob := `{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}, spec: {schedule: "0 3 * * *",
@@ -194,11 +195,12 @@ func TestWorkloadsAreStoppedAndRestored(t *testing.T) {
 	testenv.Eventually(t, "all kinds are announced", func() error { return testenv.ErrorIf(s.observer.count() != 3, "found %v", s.observer.kinds) })
 	s.stop()
 	if s.observer.count() != 0 || s.observer.changed["shop"] == 0 {
-		t.Errorf("expected no kind any more, and changes that were told, found %v and %v", s.observer.kinds, s.observer.changed)
+		t.Errorf("expected no kind any more, and changes that were reported, found %v and %v", s.observer.kinds, s.observer.changed)
 	}
 }
 
-// TestASlumberAndOthersDecideAboutADeployment has a Slumber's annotation stop one, somebody scale it, and autoscalers and owners in the way.
+// TestASlumberAndOthersDecideAboutADeployment has a Slumber's annotation stop a Deployment, a user scale it, and
+// autoscalers and owners in the way.
 func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
 	s := newStory(t)
 	defer s.stop()
@@ -206,28 +208,28 @@ func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
 	wake := `{"metadata": {"annotations": {"slumber.torpor.dev/nights": null}}}`
 	u := s.create(t, deployment("asleep"))
 	s.patch(t, u, sleep)
-	s.waitFor(t, "it sleeps", u, true, replicasAre(0))
+	s.waitFor(t, "the Deployment sleeps", u, true, replicasAre(0))
 	s.patch(t, u, wake)
-	s.waitFor(t, "it wakes", u, false, replicasAre(3))
+	s.waitFor(t, "the Deployment wakes", u, false, replicasAre(3))
 
-	t.Log("Who scales it in the night keeps it, and is named.")
+	t.Log("A user who scales it in the night keeps it running, and is named.")
 	s.patch(t, u, sleep)
-	s.waitFor(t, "it sleeps again", u, true, replicasAre(0))
+	s.waitFor(t, "the Deployment sleeps again", u, true, replicasAre(0))
 	s.patch(t, u, `{"spec": {"replicas": 5}}`)
-	s.waitFor(t, "it is left alone", u, false, replicasAre(5))
+	s.waitFor(t, "the Deployment is left alone", u, false, replicasAre(5))
 	if found := stopadapter.ReadSwitch(u); found.ResumedBy != "unknown (field manager alice)" {
 		t.Errorf("expected who resumed it, found %+v", found)
 	}
 	s.WaitForEvent(t, s.namespace, stopadapter.EventStartedByOthers, "found it changed by unknown (field manager alice)")
 
-	t.Log("What KEDA scales from zero, and what somebody else owns, is refused.")
+	t.Log("Objects that KEDA scales from zero, and objects with a controller, are refused.")
 	scaled := s.create(t, deployment("scaled"))
 	s.create(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: keda-hpa-scaled, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: scaled, uid: u-1, controller: true}]},
   spec: {maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: scaled}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`)
 	owned := s.create(t, strings.Replace(deployment("owned"), "name: owned}, spec", "name: owned, ownerReferences: [{apiVersion: example.com/v1, kind: Database, name: db, uid: u-2, controller: true}]}, spec", 1))
 	for u, why := range map[*unstructured.Unstructured]string{scaled: "the ScaledObject scaled of KEDA", owned: "Database db owns it"} {
 		s.patch(t, u, sleep)
-		s.WaitFor(t, "it is refused", u, func() error {
+		s.WaitFor(t, "the stop is refused", u, func() error {
 			found := stopadapter.ReadSwitch(u)
 			replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 			return testenv.ErrorIf(!strings.Contains(found.Refused, why) || replicas != 3, "found %d and %q", replicas, found.Refused)
@@ -235,15 +237,16 @@ func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
 	}
 	s.WaitForEvent(t, s.namespace, stopadapter.EventStopRefused, "Database db owns it")
 
-	t.Log("An autoscaler that rests is none.")
+	t.Log("An autoscaler that rests does not matter.")
 	resting := s.create(t, deployment("resting"))
 	s.create(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: resting},
   spec: {minReplicas: 2, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: resting}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`)
 	s.patch(t, resting, sleep)
-	s.waitFor(t, "it sleeps, too", resting, true, replicasAre(0))
+	s.waitFor(t, "the resting one sleeps, too", resting, true, replicasAre(0))
 }
 
-// TestWhatTheAPIServerRefusesIsTold has a policy against Deployments without replicas, and one who stops a Deployment all the same.
+// TestWhatTheAPIServerRefusesIsTold has a policy against Deployments without replicas, and a user who stops a
+// Deployment nevertheless.
 func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 	s := newStory(t)
 	defer s.stop()
@@ -261,7 +264,7 @@ func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 	u := s.create(t, deployment("kept"))
 	testenv.Eventually(t, "the policy holds", func() error {
 		err := s.Client.Patch(t.Context(), u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": {"replicas": 0}}`)), client.DryRunAll)
-		return testenv.ErrorIf(err == nil, "it may have none")
+		return testenv.ErrorIf(err == nil, "the Deployment may have no replicas")
 	})
 	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": "true"}}}`)
 	s.WaitFor(t, "the object says why", u, func() error {
@@ -270,12 +273,13 @@ func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 	})
 	s.WaitForEvent(t, s.namespace, stopadapter.EventStopRefused, "two replicas at least")
 	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": null}}}`)
-	s.WaitFor(t, "it says so no more", u, func() error {
+	s.WaitFor(t, "the refusal is removed", u, func() error {
 		return testenv.ErrorIf(stopadapter.ReadSwitch(u).Refused != "", "found %v", u.GetAnnotations())
 	})
 }
 
-// TestWhatNobodyStopsIsNotRead has Deployments that change and are scaled, and one that is stopped, with a manager that starts before and after.
+// TestWhatNobodyStopsIsNotRead has Deployments that change and are scaled, and one that is stopped, with a manager
+// that starts before and after.
 func TestWhatNobodyStopsIsNotRead(t *testing.T) {
 	s := newStory(t)
 	plain := s.create(t, deployment("plain"))
@@ -284,27 +288,28 @@ func TestWhatNobodyStopsIsNotRead(t *testing.T) {
 	stopped := s.create(t, deployment("stopped"))
 	s.patch(t, plain, `{"metadata": {"annotations": {"example.com/team": "a"}}, "spec": {"replicas": 4}}`)
 	s.patch(t, stopped, `{"metadata": {"annotations": {"torpor.dev/stopped": "true"}}}`)
-	s.waitFor(t, "one is stopped", stopped, true, replicasAre(0))
+	s.waitFor(t, "the Deployment is stopped", stopped, true, replicasAre(0))
 	s.stop()
 	s.start(t)
 	s.patch(t, plain, `{"spec": {"replicas": 6}}`)
 	s.patch(t, stopped, `{"metadata": {"annotations": {"torpor.dev/stopped": null}}}`)
-	s.waitFor(t, "it is started", stopped, false, replicasAre(3))
+	s.waitFor(t, "the Deployment is started", stopped, false, replicasAre(3))
 	s.stop()
 	_, isRead := s.read.Load("stopped")
-	testenv.ExpectEqual(t, "the one that was stopped is read", true, isRead)
+	testenv.ExpectEqual(t, "the stopped Deployment is read", true, isRead)
 	_, isRead = s.read.Load("plain")
-	testenv.ExpectEqual(t, "the one that was not is read", false, isRead)
+	testenv.ExpectEqual(t, "the other Deployment is read", false, isRead)
 }
 
-// TestWhatPeopleStopUntilATimeComesBack has one whose time is over, and one whose Slumber's stop expires, while no manager runs.
+// TestWhatPeopleStopUntilATimeComesBack has a stop whose time is over, and a Slumber's stop that expires, while no
+// manager runs.
 func TestWhatPeopleStopUntilATimeComesBack(t *testing.T) {
 	s := newStory(t)
 	u := s.create(t, deployment("timed"))
 	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": "true", "torpor.dev/until": "2099-01-01T00:00:00Z"}}}`)
-	s.waitFor(t, "it is stopped", u, true, replicasAre(0))
+	s.waitFor(t, "the Deployment is stopped", u, true, replicasAre(0))
 	const shown = `torpor_stop_until_timestamp_seconds{kind="Deployment",name="timed",part="replicas"} 4070908800`
-	testenv.Eventually(t, "its metrics say until when", func() error {
+	testenv.Eventually(t, "the metrics show its end", func() error {
 		return testenv.ErrorIf(!slices.Contains(s.listMetrics(t), shown), "found %v", s.listMetrics(t))
 	})
 	asked := s.lists.Load()
@@ -317,14 +322,14 @@ func TestWhatPeopleStopUntilATimeComesBack(t *testing.T) {
 	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/until": "1s"}}}`)
 	s.start(t)
 	defer s.stop()
-	s.waitFor(t, "it is back", u, false, replicasAre(3))
+	s.waitFor(t, "the Deployment is back", u, false, replicasAre(3))
 	found := stopadapter.ReadSwitch(u)
 	if _, isLeft := u.GetAnnotations()[torporv1alpha1.UntilAnnotation]; isLeft || stopadapter.IsAsked(u) || found.Records[0].StartedBy != torporv1alpha1.UntilAnnotation {
 		t.Errorf("expected the stop to be taken back, found %v", u.GetAnnotations())
 	}
 }
 
-// listMetrics returns the series of the story's namespace, without that.
+// listMetrics returns the series of the story's namespace, without the namespace label.
 func (s *story) listMetrics(t *testing.T) (lines []string) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -18,24 +18,24 @@ import (
 
 const scrapeTimeout = 5 * time.Second
 
-// Metrics shows the stops of people straight from the caches of the kinds that can be stopped now. One lives as long as the process; register it
-// once.
+// Metrics reads the stops that users requested directly from the caches of the kinds that can be stopped now. One
+// lives as long as the process; register it once.
 type Metrics struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]measuredKind
 }
 
-// measuredKind is a kind, what reads its objects, and its gauges.
+// measuredKind is a kind, the reader of its objects, and its gauges.
 type measuredKind struct {
 	stoppable.Kind
 	reader client.Reader
 	gauges *stopmetrics.Gauges
 }
 
-// NewMetrics makes the metrics of this feature.
+// NewMetrics returns the metrics of this feature.
 func NewMetrics() *Metrics { return &Metrics{kinds: map[schema.GroupKind]measuredKind{}} }
 
-// Describe implements prometheus.Collector. Kinds come and go, so that nothing is promised.
+// Describe implements prometheus.Collector. It describes nothing, because kinds come and go.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -65,7 +65,8 @@ func (m *Metrics) list() (all []measuredKind) {
 	return all
 }
 
-// add shows the objects of a kind. One that has to be named with its group has it in its label, too: several kinds are called Cluster.
+// add exposes the objects of a kind. If a kind must be named with its group, the label contains the group, too:
+// several kinds are called Cluster.
 func (m *Metrics) add(kind stoppable.Kind, reader client.Reader) {
 	if m == nil {
 		return

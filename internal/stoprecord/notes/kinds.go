@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// stoppedValue is what an annotation that is on or off has where something is stopped.
+	// stoppedValue is the value of a boolean annotation on a stopped object.
 	stoppedValue = "true"
-	// managerPrefix is what the names of the manager's field managers begin with.
+	// managerPrefix is the prefix of the manager's field managers.
 	managerPrefix = "torpor-"
 )
 
@@ -44,7 +44,8 @@ func NextOfMySQLCluster(r Request) map[string]string {
 	)
 }
 
-// NextOfSlumber returns the annotations of a Slumber, of which it is noted who made it or last changed what it does.
+// NextOfSlumber returns the annotations of a Slumber. They record the user who created it or last changed its
+// effect.
 func NextOfSlumber(r Request, isChanged bool) map[string]string {
 	next := r.copySent()
 	if isChanged {
@@ -68,13 +69,14 @@ func isOfSlumber(name string) bool {
 	return strings.HasPrefix(name, torporv1alpha1.SlumberAnnotationPrefix)
 }
 
-// isTorporAnnotation reports whether an annotation is one of Torpor's.
+// isTorporAnnotation reports whether an annotation belongs to Torpor.
 func isTorporAnnotation(name string) bool {
 	return strings.HasPrefix(name, torporv1alpha1.GroupVersion().Group+"/") || isOfSlumber(name)
 }
 
-// overwritesRecord reports whether somebody else than the manager changes Torpor's record, as kubectl rollout undo does, which replaces all
-// annotations by those of an old ReplicaSet. The record is the manager's, by the names of its field managers; whoever else changes it asks for nothing.
+// overwritesRecord reports whether another client than the manager changes Torpor's record, as kubectl
+// rollout undo does, which replaces all annotations by those of an old ReplicaSet. The manager is recognized
+// by the names of its field managers. A change of the record by another client is not a request.
 func (r Request) overwritesRecord() bool {
 	if strings.HasPrefix(r.FieldManager, managerPrefix) {
 		return false
@@ -89,7 +91,7 @@ func (r Request) overwritesRecord() bool {
 		slices.Contains(changed, torporv1alpha1.RestoreAnnotation) && slices.ContainsFunc(changed, isOfSlumber)
 }
 
-// withRecordRestored are the annotations that are sent, but for Torpor's, which are as they were.
+// withRecordRestored returns the annotations that are sent, with those of Torpor as they were before.
 func (r Request) withRecordRestored() map[string]string {
 	next := map[string]string{}
 	for name, value := range r.Sent {

@@ -26,7 +26,7 @@ const (
 	foreign       = "example.com/a"
 )
 
-// annotations are names and values in turn.
+// annotations returns a map of alternating names and values.
 func annotations(pairs ...string) map[string]string {
 	all := map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -49,34 +49,34 @@ func TestNextOfCluster(t *testing.T) {
 		version               string
 		before, sent, want    map[string]string
 	}{
-		"a stop is noted":                                {false, true, "7", nil, nil, annotations(by, "alice", version, "7")},
-		"a start is noted":                               {true, false, "8", annotations(by, "bob", version, "7"), annotations(by, "bob", version, "7"), annotations(by, "alice", version, "8")},
-		"a stop of what is made is noted as new":         {false, true, "", nil, nil, annotations(by, "alice", version, "new")},
-		"nothing is noted of what is made running":       {false, false, "", nil, nil, annotations()},
-		"a forged name is overwritten by a stop":         {false, true, "7", nil, annotations(by, "the-ceo", version, "1"), annotations(by, "alice", version, "7")},
-		"a forged name is taken away from what is made":  {false, false, "", nil, annotations(by, "the-ceo", version, "1"), annotations()},
-		"an edited note is put back":                     {true, true, "9", annotations(by, "bob", version, "7"), annotations(by, "the-ceo", version, "9"), annotations(by, "bob", version, "7")},
-		"a note that is removed is put back":             {true, true, "9", annotations(by, "bob", version, "7"), nil, annotations(by, "bob", version, "7")},
-		"an end is noted with who wrote it":              {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
-		"an end that stays keeps its note":               {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
-		"an end that stays gets no note from a forger":   {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
-		"another end is noted anew":                      {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
-		"an empty end is noted as the policies do":       {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
-		"a note goes with its end":                       {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(noted, "8h by bob"), annotations()},
-		"the longest end is counted in characters":       {true, true, "9", nil, annotations(until, longest), annotations(until, longest, noted, longest+" by alice")},
-		"a longer text is not noted":                     {true, true, "9", nil, annotations(until, longest+"x", noted, "x"), annotations(until, longest+"x")},
-		"what was said of a stop goes with its start":    {true, false, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8")},
-		"what a start says anew stays":                   {true, false, "8", annotations(until, "8h", reason, "disks"), annotations(until, "9h", reason, "more disks"), annotations(by, "alice", version, "8", until, "9h", noted, "9h by alice", reason, "more disks")},
-		"what was said before a stop stays with it":      {false, true, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8", until, "8h", noted, "8h by bob", reason, "disks")},
-		"annotations of others are nobody's business":    {false, true, "7", annotations(foreign, "a"), annotations(foreign, "b"), annotations(foreign, "b", by, "alice", version, "7")},
-		"annotations of others may be removed":           {true, true, "7", annotations(foreign, "a"), nil, annotations()},
-		"a reason alone is noted nowhere":                {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
-		"a start of what has no reason takes nothing":    {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
-		"a skip is noted with who wrote it":              {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
-		"a skip that stays keeps its note":               {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
-		"a skip outlives a stop and its start":           {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
-		"a note goes with its skip":                      {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
-		"a stop that goes on keeps its end without note": {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
+		"a stop is noted":                                  {false, true, "7", nil, nil, annotations(by, "alice", version, "7")},
+		"a start is noted":                                 {true, false, "8", annotations(by, "bob", version, "7"), annotations(by, "bob", version, "7"), annotations(by, "alice", version, "8")},
+		"a stop at creation is noted as new":               {false, true, "", nil, nil, annotations(by, "alice", version, "new")},
+		"nothing is noted for a running new object":        {false, false, "", nil, nil, annotations()},
+		"a forged name is overwritten by a stop":           {false, true, "7", nil, annotations(by, "the-ceo", version, "1"), annotations(by, "alice", version, "7")},
+		"a forged name of a new object is removed":         {false, false, "", nil, annotations(by, "the-ceo", version, "1"), annotations()},
+		"an edited note is put back":                       {true, true, "9", annotations(by, "bob", version, "7"), annotations(by, "the-ceo", version, "9"), annotations(by, "bob", version, "7")},
+		"a note that is removed is put back":               {true, true, "9", annotations(by, "bob", version, "7"), nil, annotations(by, "bob", version, "7")},
+		"an end is noted with its author":                  {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
+		"an end that stays keeps its note":                 {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
+		"an end that stays gets no note from a forger":     {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
+		"another end gets a new note":                      {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
+		"an empty end is noted as the policies do":         {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
+		"a note is removed with its end":                   {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(noted, "8h by bob"), annotations()},
+		"the longest end is counted in characters":         {true, true, "9", nil, annotations(until, longest), annotations(until, longest, noted, longest+" by alice")},
+		"a longer text is not noted":                       {true, true, "9", nil, annotations(until, longest+"x", noted, "x"), annotations(until, longest+"x")},
+		"a start removes the stop's end and reason":        {true, false, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8")},
+		"an end and a reason that a start sets are kept":   {true, false, "8", annotations(until, "8h", reason, "disks"), annotations(until, "9h", reason, "more disks"), annotations(by, "alice", version, "8", until, "9h", noted, "9h by alice", reason, "more disks")},
+		"an end and a reason set before the stop are kept": {false, true, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8", until, "8h", noted, "8h by bob", reason, "disks")},
+		"unrelated annotations are not touched":            {false, true, "7", annotations(foreign, "a"), annotations(foreign, "b"), annotations(foreign, "b", by, "alice", version, "7")},
+		"unrelated annotations may be removed":             {true, true, "7", annotations(foreign, "a"), nil, annotations()},
+		"a reason alone is not noted":                      {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
+		"a start without an old reason removes nothing":    {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
+		"a skip is noted with its author":                  {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
+		"a skip that stays keeps its note":                 {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
+		"a skip outlives a stop and its start":             {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
+		"a note is removed with its skip":                  {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
+		"a stop that goes on keeps its end without note":   {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Request{User: "alice", Version: row.version, Before: row.before, Sent: row.sent}
@@ -99,29 +99,29 @@ func TestNextOfMySQLCluster(t *testing.T) {
 		"another value than true stops nothing": {
 			nil, annotations(clustering, "yes", reconciliation, "True"), annotations(clustering, "yes", reconciliation, "True"),
 		},
-		"two switches have their own notes": {
+		"two switches have separate notes": {
 			annotations(clustering, "true", clusteringBy, "bob", clusteringVersion, "5"), annotations(clustering, "true", instances, " [ 0 , 12] "),
 			annotations(clustering, "true", clusteringBy, "bob", clusteringVersion, "5", instances, " [ 0 , 12] ", instancesBy, "alice", instancesVersion, "7"),
 		},
-		"a list that grows keeps who began it": {
+		"a growing list keeps its first requester": {
 			annotations(instances, "[0]", instancesBy, "bob", instancesVersion, "5"), annotations(instances, "[0,1]", instancesBy, "the-ceo"),
 			annotations(instances, "[0,1]", instancesBy, "bob", instancesVersion, "5"),
 		},
 		"a list without an ordinal stops nothing": {nil, annotations(instances, "[]"), annotations(instances, "[]")},
-		"a list that is none stops nothing":       {nil, annotations(instances, "[0"), annotations(instances, "[0")},
-		"a forged note of another switch is taken away": {
+		"a malformed list stops nothing":          {nil, annotations(instances, "[0"), annotations(instances, "[0")},
+		"a forged note of another switch is removed": {
 			nil, annotations(clustering, "true", reconciliationBy, "the-ceo"), annotations(clustering, "true", clusteringBy, "alice", clusteringVersion, "7"),
 		},
-		"an end of its own goes with its switch, and the shared one stays while another stops": {
+		"a switch's own end is removed with it, and the shared end stays while another switch stops": {
 			annotations(clustering, "true", reconciliation, "true", ownUntil, "8h", ownNoted, "8h by bob", ownReason, "a", until, "9h", noted, "9h by bob", reason, "b"),
 			annotations(reconciliation, "true", ownUntil, "8h", ownNoted, "8h by bob", ownReason, "a", until, "9h", noted, "9h by bob", reason, "b"),
 			annotations(reconciliation, "true", clusteringBy, "alice", clusteringVersion, "7", until, "9h", noted, "9h by bob", reason, "b"),
 		},
-		"the shared end goes with the last switch": {
+		"the shared end is removed with the last switch": {
 			annotations(clustering, "true", until, "9h", noted, "9h by bob", reason, "b"), annotations(clustering, "false", until, "9h", noted, "9h by bob", reason, "b"),
 			annotations(clustering, "false", clusteringBy, "alice", clusteringVersion, "7"),
 		},
-		"the shared end stays where another switch is set in its place": {
+		"the shared end stays if another switch replaces the first": {
 			annotations(clustering, "true", until, "9h"), annotations(instances, "[1]", until, "9h"),
 			annotations(instances, "[1]", until, "9h", clusteringBy, "alice", clusteringVersion, "7", instancesBy, "alice", instancesVersion, "7"),
 		},
@@ -140,10 +140,10 @@ func TestNextOfSlumber(t *testing.T) {
 		isChanged          bool
 		before, sent, want map[string]string
 	}{
-		"who makes or changes it is noted": {true, nil, annotations(foreign, "a"), annotations(foreign, "a", by, "alice")},
-		"a forged name is overwritten":     {true, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "alice")},
-		"an edited note is put back":       {false, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "bob")},
-		"a note is not made by an edit":    {false, nil, annotations(by, "the-ceo"), annotations()},
+		"the author of a new or changed Slumber is noted": {true, nil, annotations(foreign, "a"), annotations(foreign, "a", by, "alice")},
+		"a forged name is overwritten":                    {true, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "alice")},
+		"an edited note is put back":                      {false, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "bob")},
+		"an edit adds no note":                            {false, nil, annotations(by, "the-ceo"), annotations()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expectNext(t, row.want, NextOfSlumber(Request{User: "alice", Version: "7", Before: row.before, Sent: row.sent}, row.isChanged))
@@ -162,22 +162,22 @@ func TestNextOfWorkload(t *testing.T) {
 		"another value than true stops nothing": {
 			"kubectl", nil, annotations(stopped, "yes"), annotations(stopped, "yes"),
 		},
-		"who replaces all annotations changes nothing about stops": {
+		"a replacement of all annotations changes no stop": {
 			"kubectl-rollout", duringStop, annotations(foreign, "b", by, "the-ceo", until, "8h"),
 			annotations(stopped, "true", by, "bob", version, "5", record, "[1]", saved, "{}", foreign, "b"),
 		},
-		"who replaces all annotations during a stop of a Slumber neither": {
+		"a replacement of all annotations changes no stop of a Slumber": {
 			"", annotations(saved, "{}", ofSlumber, "x"), annotations(foreign, "b"), annotations(saved, "{}", ofSlumber, "x", foreign, "b"),
 		},
-		"an end that is no end loses its note when all is put back": {
+		"an invalid end loses its note when the record is restored": {
 			"", annotations(record, "[1]", until, strings.Repeat("x", 65), noted, "x"), nil, annotations(record, "[1]", until, strings.Repeat("x", 65)),
 		},
-		"what was saved may be removed alone": {"", annotations(saved, "{}"), nil, annotations()},
-		"the manager writes its record":       {"torpor-workloads", annotations(record, "[1]", saved, "{}"), annotations(record, "[2]"), annotations(record, "[2]")},
+		"saved fields may be removed alone": {"", annotations(saved, "{}"), nil, annotations()},
+		"the manager writes its record":     {"torpor-workloads", annotations(record, "[1]", saved, "{}"), annotations(record, "[2]"), annotations(record, "[2]")},
 		"the manager's start is noted as such": {
 			"torpor-workloads", annotations(stopped, "true", record, "[1]"), annotations(stopped, "false", record, "[2]"), annotations(stopped, "false", record, "[2]", by, "alice", version, "7"),
 		},
-		"a record of before is not made by who makes the object anew": {"", nil, annotations(record, "[1]"), annotations(record, "[1]")},
+		"a new object keeps the record that it is created with": {"", nil, annotations(record, "[1]"), annotations(record, "[1]")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expectNext(t, row.want, NextOfWorkload(Request{User: "alice", FieldManager: row.fieldManager, Version: "7", Before: row.before, Sent: row.sent}))
@@ -185,7 +185,8 @@ func TestNextOfWorkload(t *testing.T) {
 	}
 }
 
-// TestNotesAreTrueAndSettled tries every request over a small world: admission may be asked again about what it has written, and nobody names another.
+// TestNotesAreTrueAndSettled tries every request in a small world: admission may be called again about its
+// own result, and no user can name another.
 func TestNotesAreTrueAndSettled(t *testing.T) {
 	values := map[string][]string{
 		stopped: {"true", "false"}, by: {"bob", "the-ceo"}, version: {"5"}, until: {"8h", "9h"}, noted: {"8h by bob", "9h by the-ceo"}, reason: {"a"}, record: {"[1]"},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notes decides what is noted of a request that stops something or starts it again: who sends it, and which change it is. It is what the
-// policies of config/record say in CEL, annotation by annotation, for API servers that do not serve them (ADR 0038).
+// Package notes decides what is recorded about a request that stops or starts something: the requester, and
+// the version of the object that is changed. It implements the policies of config/record, which are in CEL,
+// annotation by annotation, for API servers that do not serve them (ADR 0038).
 package notes
 
 import (
@@ -11,20 +12,20 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// versionOfNew is noted of an object that was not there before.
+// versionOfNew is recorded if the object is new.
 const versionOfNew = "new"
 
-// Request is one that the API server is asked for.
+// Request is a request to the API server.
 type Request struct {
-	// User sends it, and FieldManager is the program that does, if it is named.
+	// User is the requester, and FieldManager the client program, if it is named.
 	User, FieldManager string
-	// Version is the resource version of the object before; empty for one that is made.
+	// Version is the resource version of the old object; empty if the object is new.
 	Version string
-	// Before are the annotations of before, and Sent those that it is to have.
+	// Before are the annotations of the old object, and Sent those of the new one.
 	Before, Sent map[string]string
 }
 
-// switchChange is what a request makes of one switch.
+// switchChange is the effect of a request on one switch.
 type switchChange struct {
 	of                    stoprecord.AnnotationSwitch
 	wasStopped, isStopped bool
@@ -32,7 +33,8 @@ type switchChange struct {
 
 func (c switchChange) isChanged() bool { return c.wasStopped != c.isStopped }
 
-// nextAnnotations returns the annotations with which a request goes on: what is noted, without what went with a stop.
+// nextAnnotations returns the annotations with which the request proceeds: with the new notes, and without
+// those that end with a stop.
 func (r Request) nextAnnotations(changes ...switchChange) map[string]string {
 	next := r.copySent()
 	for _, c := range changes {
@@ -63,7 +65,7 @@ func (r Request) copySent() map[string]string {
 	return next
 }
 
-// restore puts back what an annotation was.
+// restore resets an annotation to its old value.
 func (r Request) restore(next map[string]string, name string) {
 	if value, wasThere := r.Before[name]; wasThere {
 		next[name] = value
@@ -72,7 +74,7 @@ func (r Request) restore(next map[string]string, name string) {
 	}
 }
 
-// listLeftovers returns what was said of stops that the request ends, unless it says it anew.
+// listLeftovers returns the annotations of stops that the request ends, unless the request sets them again.
 func (r Request) listLeftovers(changes []switchChange) (left []string) {
 	var names []string
 	wereStopped, areStopped := false, false
@@ -93,14 +95,14 @@ func (r Request) listLeftovers(changes []switchChange) (left []string) {
 	return left
 }
 
-// keeps reports whether the request leaves an annotation as it was.
+// keeps reports whether the request leaves an annotation unchanged.
 func (r Request) keeps(name string) bool {
 	sent, isSent := r.Sent[name]
 	before, wasThere := r.Before[name]
 	return isSent && wasThere && sent == before
 }
 
-// noteAuthor notes who wrote an annotation with a time, and what.
+// noteAuthor records the author of an annotation with a time, and the annotation's text.
 func (r Request) noteAuthor(next map[string]string, name string) {
 	if note := stoprecord.NextAuthorNote(r.Before, next, name, r.User); note != "" {
 		next[name+torporv1alpha1.NotedSuffix] = note

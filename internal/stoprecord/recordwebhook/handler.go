@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recordwebhook notes who stops something and who starts it again, where the API server cannot do so by itself (ADR 0038). It refuses
-// nothing: whatever goes wrong here, the request goes on without a note.
+// Package recordwebhook records who stops something and who starts it again, for API servers that cannot do
+// so by a policy (ADR 0038). It refuses nothing: on any error, the request proceeds without a record.
 package recordwebhook
 
 import (
@@ -23,13 +23,15 @@ import (
 )
 
 const (
-	// maxBody is how large a question of the API server may be. An object has at most 3 MiB, and there are two in it.
+	// maxBody is the maximum size of an admission review. An object has at most 3 MiB, and a review contains
+	// two.
 	maxBody = 7 << 20
-	// maxUser is how long a name may be that is noted. All annotations of an object together have 256 KiB.
+	// maxUser is the maximum length of a recorded name. All annotations of an object together have at most
+	// 256 KiB.
 	maxUser = 1 << 10
 )
 
-// Register lets a server answer, where config/record/webhook says.
+// Register adds the handlers at the paths of config/record/webhook.
 func Register(server webhook.Server) {
 	server.Register("/note-clusters", newHandler(noteCluster))
 	server.Register("/note-databases", newHandler(func(r notes.Request, _, _ *admittedObject) map[string]string { return notes.NextOfMySQLCluster(r) }))
@@ -45,17 +47,17 @@ func noteSlumber(r notes.Request, old, updated *admittedObject) map[string]strin
 	return notes.NextOfSlumber(r, r.Version == "" || !reflect.DeepEqual(old.Spec, updated.Spec))
 }
 
-// annotator returns the annotations with which a request goes on.
+// annotator returns the annotations with which a request proceeds.
 type annotator func(r notes.Request, old, updated *admittedObject) map[string]string
 
-// newHandler answers the API server. A request that it cannot read fails the call, which the configurations ignore; a refusal would hold the
-// request up.
+// newHandler answers admission reviews. A request that it cannot read fails the call, which the
+// configurations ignore; a refusal would block the request.
 func newHandler(next annotator) http.Handler {
 	hook := &admission.Webhook{RecoverPanic: new(false), Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		answer, err := noteRequest(r, next)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "A request goes on without a note of who sends it", "kind", r.Kind.String(), "namespace", r.Namespace, "name", r.Name)
-			return admission.Allowed("").WithWarnings("torpor: who sends this is not noted: " + err.Error())
+			log.FromContext(ctx).Error(err, "A request proceeds without a record of its requester", "kind", r.Kind.String(), "namespace", r.Namespace, "name", r.Name)
+			return admission.Allowed("").WithWarnings("torpor: the requester is not recorded: " + err.Error())
 		}
 		return answer
 	})}
@@ -68,7 +70,7 @@ func newHandler(next annotator) http.Handler {
 	})
 }
 
-// admittedObject is as much of an object as its notes depend on.
+// admittedObject holds the fields of an object on which its notes depend.
 type admittedObject struct {
 	Metadata struct {
 		Annotations       map[string]string `json:"annotations"`
@@ -82,7 +84,7 @@ func (o *admittedObject) isHibernating() bool {
 	return o.Spec["powerState"] == string(hivev1.PowerStateHibernating)
 }
 
-// noteRequest answers with a patch of annotations and of nothing else, whatever fields the object may have.
+// noteRequest answers with a patch of annotations only, whatever other fields the object may have.
 func noteRequest(r admission.Request, next annotator) (admission.Response, error) {
 	if len(r.UserInfo.Username) > maxUser {
 		return admission.Response{}, fmt.Errorf("expected a user with a name of at most %d bytes, found %d", maxUser, len(r.UserInfo.Username))
@@ -94,7 +96,7 @@ func noteRequest(r admission.Request, next annotator) (admission.Response, error
 	for of, raw := range map[string]struct {
 		text []byte
 		into any
-	}{"object": {r.Object.Raw, &updated}, "object of before": {r.OldObject.Raw, &old}, "options": {r.Options.Raw, &options}} {
+	}{"object": {r.Object.Raw, &updated}, "old object": {r.OldObject.Raw, &old}, "options": {r.Options.Raw, &options}} {
 		if len(raw.text) == 0 {
 			continue
 		}
@@ -118,14 +120,14 @@ func noteRequest(r admission.Request, next annotator) (admission.Response, error
 	return answer, nil
 }
 
-// patchOperation is one of a JSON patch.
+// patchOperation is an operation of a JSON patch.
 type patchOperation struct {
 	Operation string `json:"op"`
 	Path      string `json:"path"`
 	Value     any    `json:"value,omitempty"`
 }
 
-// listOperations are the changes that make of the annotations that are sent those that are wanted.
+// listOperations returns the operations that turn the sent annotations into the wanted ones.
 func listOperations(sent, wanted map[string]string) []patchOperation {
 	operations := []patchOperation{}
 	if sent == nil && len(wanted) > 0 {

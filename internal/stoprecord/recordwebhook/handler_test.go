@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// mux is as much of a webhook server as Register needs.
+// mux implements as much of a webhook server as Register needs.
 type mux struct {
 	webhook.Server
 	*http.ServeMux
@@ -68,7 +68,7 @@ func raw(text string) (r runtime.RawExtension) {
 	return r
 }
 
-// TestRequestsAreNoted has the API server's own form of a question answered.
+// TestRequestsAreNoted sends requests in the API server's own form.
 func TestRequestsAreNoted(t *testing.T) {
 	const noted = `{"op":"add","path":"/metadata/annotations/torpor.dev~1request-version","value":"7"},{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}`
 	for name, row := range map[string]struct{ path, old, updated, options, want string }{
@@ -76,7 +76,7 @@ func TestRequestsAreNoted(t *testing.T) {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"},"spec":{"powerState":"Running"}}`, `{"metadata":{"resourceVersion":"7"},"spec":{"powerState":"Hibernating"}}`, "",
 			`[{"op":"add","path":"/metadata/annotations","value":{}},` + noted + `]`,
 		},
-		"a cluster that is made": {
+		"a new cluster": {
 			"/note-clusters", "", `{"metadata":{"annotations":{"a":"b"}},"spec":{"powerState":"Hibernating"}}`, "", `[` + strings.Replace(noted, `"7"`, `"new"`, 1) + `]`,
 		},
 		"a cluster that is only labelled": {
@@ -93,11 +93,11 @@ func TestRequestsAreNoted(t *testing.T) {
 			"/note-databases", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"moco.cybozu.com/clustering-stopped":"true"}}}`, "",
 			`[` + strings.ReplaceAll(noted, "torpor.dev~1", "torpor.dev~1clustering-") + `]`,
 		},
-		"a Slumber that is made": {
+		"a new Slumber": {
 			"/note-slumbers", "", `{"metadata":{"annotations":{"torpor.dev/requested-by":"the-ceo"}},"spec":{"suspend":true}}`, "",
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}]`,
 		},
-		"a Slumber that does something else": {
+		"a Slumber with another effect": {
 			"/note-slumbers", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}},"spec":{"suspend":true}}`, `{"metadata":{"annotations":{"a":"b"}},"spec":{}}`, "",
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}]`,
 		},
@@ -118,36 +118,37 @@ func TestRequestsAreNoted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			answer := ask(t, row.path, admissionv1.AdmissionRequest{OldObject: raw(row.old), Object: raw(row.updated), Options: raw(row.options)})
 			if !answer.Response.Allowed || string(answer.Response.Patch) != row.want {
-				t.Errorf("expected it to be let pass with the patch\n%s, found %t and\n%s", row.want, answer.Response.Allowed, answer.Response.Patch)
+				t.Errorf("expected an allowed request with the patch\n%s, found %t and\n%s", row.want, answer.Response.Allowed, answer.Response.Patch)
 			}
 		})
 	}
 }
 
-// TestNothingIsRefused answers what cannot be noted: a refusal would keep somebody from a start.
+// TestNothingIsRefused sends requests that cannot be noted: a refusal would keep a user from a start.
 func TestNothingIsRefused(t *testing.T) {
 	for name, row := range map[string]struct {
 		request admissionv1.AdmissionRequest
 		want    string
 	}{
-		"an object that is none": {admissionv1.AdmissionRequest{Object: raw(`{"metadata":{"annotations":["a"]}}`)}, "read the object"},
-		"an object of before that is none": {
-			admissionv1.AdmissionRequest{Object: raw(`{}`), OldObject: raw(`{"metadata":"a"}`)}, "read the object of before",
+		"a malformed object": {admissionv1.AdmissionRequest{Object: raw(`{"metadata":{"annotations":["a"]}}`)}, "read the object"},
+		"a malformed old object": {
+			admissionv1.AdmissionRequest{Object: raw(`{}`), OldObject: raw(`{"metadata":"a"}`)}, "read the old object",
 		},
-		"a user whose name is longer than any": {
+		"a user whose name is too long": {
 			admissionv1.AdmissionRequest{Object: raw(`{}`), UserInfo: authenticationv1.UserInfo{Username: strings.Repeat("a", maxUser+1)}}, "at most 1024 bytes, found 1025",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := ask(t, "/note-clusters", row.request)
 			if !answer.Response.Allowed || len(answer.Response.Patch) != 0 || !strings.Contains(fmt.Sprint(answer.Response.Warnings), row.want) {
-				t.Errorf("expected it to be let pass with a warning about %q, found %+v", row.want, answer.Response)
+				t.Errorf("expected an allowed request with a warning about %q, found %+v", row.want, answer.Response)
 			}
 		})
 	}
 }
 
-// TestWhatIsNoQuestionIsAFailedCall has the API server go on by failurePolicy, which it does not after a refusal in order.
+// TestWhatIsNoQuestionIsAFailedCall has calls fail, so that the API server applies failurePolicy, which it
+// does not after a regular refusal.
 func TestWhatIsNoQuestionIsAFailedCall(t *testing.T) {
 	server := httptest.NewUnstartedServer(newHandler(func(notes.Request, *admittedObject, *admittedObject) map[string]string { panic("a mistake") }))
 	server.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
@@ -159,7 +160,7 @@ func TestWhatIsNoQuestionIsAFailedCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, body := range map[string]string{"one that is too large": strings.Repeat("a", maxBody+1), "one that meets a mistake": string(question)} {
+	for name, body := range map[string]string{"a body that is too large": strings.Repeat("a", maxBody+1), "a handler that panics": string(question)} {
 		t.Run(name, func(t *testing.T) {
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(body))
 			if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/syncset"
 )
 
-// act hands in a job; what becomes of it is observed by a later pass.
+// act submits a job. A later pass observes its answer.
 func (c Controller) act(_ context.Context, seen *clusterObservation, plan syncset.Plan) error {
 	if plan.Job == nil || seen.Answer != nil {
-		return nil // What the last job did is written down before the next.
+		return nil // The previous answer is recorded before the next job.
 	}
-	job := &clusterJob{Job: *plan.Job, Cluster: seen.cluster, KubeconfigSecret: seen.kubeconfigSecret}
+	job := &clusterJob{Job: *plan.Job, Cluster: seen.cluster, Server: seen.server}
 	for _, key := range plan.Job.Sets {
 		for _, set := range seen.sets {
 			if set.SetKey == key {

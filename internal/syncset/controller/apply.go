@@ -17,20 +17,20 @@ import (
 	"github.com/torpor-dev/torpor/internal/syncset"
 )
 
-// refusal is what is wrong with one object of a set; the cluster is not at fault.
+// refusal is an error of one object of a set; the cluster itself works.
 type refusal struct{ message string }
 
 // Error implements error.
 func (r *refusal) Error() string { return r.message }
 
-// clusterConnection is what one job writes through.
+// clusterConnection is the connection of one job.
 type clusterConnection struct {
 	applier *Applier
 	job     *clusterJob
 	writer  *targetcluster.ObjectWriter
 }
 
-// run does a job. It ends with the first request that gets no answer, and when the cluster may not be dialled any more.
+// run does a job. It ends with the first request that gets no answer, or when the cluster may no longer be dialled.
 func (a *Applier) run(ctx context.Context, job *clusterJob) *syncset.Answer {
 	answer := &syncset.Answer{Job: job.Job}
 	err := a.runOn(ctx, job, answer)
@@ -43,7 +43,7 @@ func (a *Applier) run(ctx context.Context, job *clusterJob) *syncset.Answer {
 
 func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.Answer) (err error) {
 	defer clusterjobs.RecoverPanic(ctx, &err)
-	client, err := a.Connect(ctx, job.Cluster, job.KubeconfigSecret)
+	client, err := a.Connect(ctx, job.Cluster, job.Server)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
@@ -82,7 +82,7 @@ func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.An
 
 // applySet applies the resources of a set, then its Secrets, then its patches.
 func (c *clusterConnection) applySet(ctx context.Context, set *setToApply) error {
-	// What cannot be sent is found out before anything is.
+	// All contents are checked before the first request is sent.
 	objects, err := syncset.ReadObjects(set.Spec)
 	if err != nil {
 		return &refusal{err.Error()}
@@ -113,7 +113,7 @@ func (c *clusterConnection) apply(ctx context.Context, r syncset.Reference, mani
 	return c.send(ctx, r, func(name targetcluster.ObjectName) error { return c.writer.Apply(ctx, name, manifest) })
 }
 
-// send asks the gate before each request, and says which object a refusal is about.
+// send checks the gate before each request, and adds the object to the error of a refusal.
 func (c *clusterConnection) send(ctx context.Context, r syncset.Reference, request func(targetcluster.ObjectName) error) error {
 	version, err := schema.ParseGroupVersion(r.APIVersion)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *clusterConnection) send(ctx context.Context, r syncset.Reference, reque
 	if err == nil {
 		return nil
 	}
-	// A server quotes what it refuses, and what it refuses may be a Secret.
+	// A server quotes refused values, which may be those of a Secret.
 	if why, isRefusal := targetcluster.DescribeRefusal(err, !isSecret(version.WithKind(r.Kind))); isRefusal {
 		return &refusal{nameOf(r) + ": " + why}
 	}
@@ -143,8 +143,9 @@ func nameOf(r syncset.Reference) string {
 	return r.Kind + " " + r.Namespace + "/" + r.Name
 }
 
-// copySecret copies a Secret of the hub. That of a SyncSet is in the namespace of the SyncSet, so that nobody gets a Secret of a
-// namespace that is not theirs into a cluster of their own; who may write SelectorSyncSets is an administrator of the hub.
+// copySecret copies a Secret of the hub. The source of a SyncSet must be in the namespace of the SyncSet, so that a
+// user cannot copy a Secret of another namespace into a cluster. Only administrators of the hub may write
+// SelectorSyncSets.
 func (c *clusterConnection) copySecret(ctx context.Context, set *setToApply, mapping hivev1.SecretMapping) error {
 	source := types.NamespacedName{Namespace: mapping.SourceRef.Namespace, Name: mapping.SourceRef.Name}
 	switch {

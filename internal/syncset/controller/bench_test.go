@@ -19,7 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestBenchSync measures how long a hundred clusters take to get twenty objects each, and to catch up after they slept.
+// TestBenchSync measures how long a hundred clusters take to receive twenty objects each, and to catch up after a
+// hibernation.
 func TestBenchSync(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
 		t.Skip("TORPOR_BENCH is not set: expected `make bench NAME=sync`")

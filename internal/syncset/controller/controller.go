@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller applies the SyncSets and SelectorSyncSets of clusters: a pass observes them and the ClusterSync, lets
-// syncset.Decide decide, hands in at most one job and reports. An applier does the jobs beside the passes.
+// Package controller applies the SyncSets and SelectorSyncSets of clusters. A pass observes the sets and the
+// ClusterSync, calls syncset.Decide, submits at most one job and reports. An applier does the jobs outside the passes.
 package controller
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/syncset"
 )
 
-// Name of the controller, its events and its field manager, on the hub and in clusters.
+// Name is the name of the controller, its events and its field manager, on the hub and in clusters.
 const Name = "torpor-sync"
 
 // Controller reconciles ClusterSyncs.
@@ -38,10 +38,10 @@ type Controller struct {
 	// Clock is the source of the current time.
 	Clock   clock.PassiveClock
 	Metrics *Metrics
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard excludes objects that another project writes. If nil, no object is excluded.
 	Guard *reconcile.WriterGuard
-	// WatchNamespaces are the only namespaces whose objects are handled; none means all. SelectorSyncSets are in none, and are handled
-	// only if it is empty.
+	// WatchNamespaces are the only namespaces whose objects are handled. If empty, all namespaces are handled.
+	// SelectorSyncSets are cluster-scoped, and are handled only if it is empty.
 	WatchNamespaces []string
 
 	client  client.Client
@@ -84,7 +84,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Act:        c.act,
 		Report:     c.report,
 		Conditions: func(cs *hiveinternalv1alpha1.ClusterSync) *[]metav1.Condition { return &cs.Status.Conditions },
-		// Upstream's schema drops both, and without them all sets would be applied again and again.
+		// Upstream's schema drops both fields. Without them all sets would be applied again and again.
 		Remember: rememberSync,
 	}})
 	if err != nil {
@@ -93,7 +93,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// usesSelectors reports whether SelectorSyncSets can be read: they are in no namespace.
+// usesSelectors reports whether SelectorSyncSets can be read. They are cluster-scoped.
 func (c Controller) usesSelectors() bool { return len(c.WatchNamespaces) == 0 }
 
 func rememberSync(cs *hiveinternalv1alpha1.ClusterSync) map[string]any {
@@ -107,7 +107,8 @@ func rememberSync(cs *hiveinternalv1alpha1.ClusterSync) map[string]any {
 	return remembered
 }
 
-// creatingReconciler makes the ClusterSync of a cluster that has sets and none yet. It is the cluster's, and goes with it.
+// creatingReconciler creates the ClusterSync of a cluster that has sets but no ClusterSync. The cluster owns the
+// ClusterSync, which is deleted with it.
 type creatingReconciler struct {
 	Controller
 	pass *reconcile.Pass[*hiveinternalv1alpha1.ClusterSync, *clusterObservation, syncset.Plan]
@@ -131,15 +132,15 @@ func (r *creatingReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	if cd.UID == "" || !cd.DeletionTimestamp.IsZero() || len(sets) == 0 {
-		return r.pass.Reconcile(ctx, req) // What is kept of it in memory goes too.
+		return r.pass.Reconcile(ctx, req) // This also removes its state from memory.
 	}
 	if other := r.Guard.FindOther(ctx, &cd, r.Clock.Now()); other != "" {
-		return ctrl.Result{RequeueAfter: reconcile.OtherWriterInterval}, nil // Its ClusterSync is the other writer's to make.
+		return ctrl.Result{RequeueAfter: reconcile.OtherWriterInterval}, nil // The other writer creates its ClusterSync.
 	}
 	cs := &hiveinternalv1alpha1.ClusterSync{ObjectMeta: metav1.ObjectMeta{
 		Namespace: req.Namespace, Name: req.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&cd, hivev1.ClusterDeploymentKind())},
 	}}
-	// Without the right to set a finalizer of the owner, the API server may refuse that its deletion is blocked.
+	// Without the right to set a finalizer on the owner, the API server may refuse blockOwnerDeletion.
 	cs.OwnerReferences[0].BlockOwnerDeletion = nil
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()

@@ -59,12 +59,22 @@ func TestSetReachesItsCluster(t *testing.T) {
 	testenv.ExpectEqual(t, "the Secret", secretValue, string(copied.Data["password"]))
 	status := cs.Status.SyncSets[0]
 	if status.Result != hiveinternalv1alpha1.SuccessSyncSetResult || status.FirstSuccessTime == nil || cs.Status.FirstSuccessTime == nil || len(status.ResourcesToDelete) != 0 {
-		t.Errorf("expected a success of a set that deletes nothing, found %+v", cs.Status)
+		t.Errorf("expected the success of a set that deletes nothing, found %+v", cs.Status)
 	}
 	if n := c.proxy.Accepted.Load(); n != 1 {
 		t.Errorf("expected one connection, found %d", n)
 	}
 	e.log.ExpectWithout(t, secretValue)
+}
+
+func TestSetReachesTheServerThatOverridesTheKubeconfigs(t *testing.T) {
+	t.Parallel()
+	e := shared.Get(t)
+	c := e.newCluster(t, e.CreateNamespace(t), "private", nil)
+	e.OverrideServer(t, c.cd, c.proxy)
+	set := c.newSyncSet(t, "set", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{c.configMap("first", "1")}})
+	c.waitForSynced(t, set)
+	testenv.ExpectEqual(t, "the ConfigMap", map[string]string{"key": "1"}, c.configMapData(t, "first"))
 }
 
 func TestUpsertKeepsWhatLeavesTheSetAndSyncDeletesIt(t *testing.T) {
@@ -91,11 +101,11 @@ func TestUpsertKeepsWhatLeavesTheSetAndSyncDeletesIt(t *testing.T) {
 	}
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), upsert))
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), deletes))
-	e.WaitFor(t, "both sets are forgotten", cs, func() error {
+	e.WaitFor(t, "both sets are removed from the status", cs, func() error {
 		return testenv.ErrorIf(len(cs.Status.SyncSets) > 0, "found %+v", cs.Status.SyncSets)
 	})
 	if c.configMapData(t, "upsert-stays") == nil || c.configMapData(t, "sync-stays") != nil {
-		t.Error("expected what is left of the deleted sets to be that of the mode Upsert")
+		t.Error("expected only the objects of the mode Upsert to remain")
 	}
 }
 
@@ -109,7 +119,7 @@ func TestRefusedObjectIsNamedAndOtherSetsAreApplied(t *testing.T) {
 	foreign := c.newSyncSet(t, "foreign", hivev1.SyncSetCommonSpec{Secrets: []hivev1.SecretMapping{{
 		SourceRef: hivev1.SecretReference{Namespace: "kube-system", Name: "any"}, TargetRef: hivev1.SecretReference{Namespace: c.namespace, Name: "stolen"},
 	}}})
-	// The API server quotes what it refuses.
+	// The API server quotes refused values.
 	quoted := c.newSyncSet(t, "quoted", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{
 		{Raw: fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"quoted","namespace":%q},"data":{"password":%q}}`, c.namespace, secretValue)},
 	}})
@@ -150,7 +160,7 @@ func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
 	set := c.newSyncSet(t, "set", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{c.configMap("one", "1")}, ResourceApplyMode: hivev1.SyncResourceApplyMode})
 	other := c.newSyncSet(t, "unchanged", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{c.configMap("two", "1")}})
 	c.waitForSynced(t, set, other)
-	// restart proves that a manager has looked at all clusters: it applies a set of another one.
+	// restart proves that a manager has evaluated all clusters: it applies a set of another one.
 	restart := func(name string) {
 		t.Helper()
 		stop()
@@ -165,16 +175,16 @@ func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
 	restart("while-it-sleeps")
 	e.WaitForCondition(t, cs, hiveinternalv1alpha1.ClusterSyncedCondition, metav1.ConditionFalse, hiveinternalv1alpha1.WaitingForClusterReason)
 	if n := c.proxy.Accepted.Load(); n != 0 {
-		t.Fatalf("expected a sleeping cluster to get no connection, found %d", n)
+		t.Fatalf("expected no connection to a hibernating cluster, found %d", n)
 	}
 	resume := new(metav1.NewTime(clock.RealClock{}.Now()).Rfc3339Copy())
 	c.wake(t, resume)
 	c.waitForSynced(t, set, other)
 	if c.configMapData(t, "one") != nil || c.configMapData(t, "two") == nil || c.configMapData(t, "three") == nil {
-		t.Error("expected what changed during the sleep to be in the cluster")
+		t.Error("expected the changes made during the hibernation to be in the cluster")
 	}
 	restart("after-the-resume")
-	e.WaitFor(t, "the resume is written down", cs, func() error {
+	e.WaitFor(t, "the resume is recorded", cs, func() error {
 		return testenv.ErrorIf(!cs.Status.SyncedResume.Equal(resume), "found %+v", cs.Status)
 	})
 	if n := c.proxy.Accepted.Load(); n != 1 {
@@ -201,7 +211,7 @@ func TestHungClustersHoldUpNoOther(t *testing.T) {
 	for _, c := range clusters {
 		condition := e.WaitForCondition(t, c.sync(), hiveinternalv1alpha1.ClusterSyncedCondition, metav1.ConditionFalse, hiveinternalv1alpha1.NoAnswerReason)
 		if !strings.Contains(condition.Message, "no answer in time") {
-			t.Errorf("expected the message to say that there is no answer in time, found %q", condition.Message)
+			t.Errorf("expected a message about an answer that is late, found %q", condition.Message)
 		}
 	}
 	healthy := e.newCluster(t, namespace, "healthy", nil)
@@ -227,7 +237,7 @@ func TestSelectorSyncSetReachesOnlyClustersThatItSelects(t *testing.T) {
 	e.DeleteAfterTest(t, set)
 	cs := selected.waitForSynced(t, set)
 	if n := len(cs.Status.SelectorSyncSets[0].ResourcesToDelete); n != 2 {
-		t.Errorf("expected the ConfigMap and the Secret to be written down, found %d objects", n)
+		t.Errorf("expected the ConfigMap and the Secret to be recorded, found %d objects", n)
 	}
 	if n := other.proxy.Accepted.Load(); n != 0 || !strings.Contains(fmt.Sprint(e.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "other"}, other.sync())), "not found") {
 		t.Errorf("expected the other cluster to have no ClusterSync and no connection, found %d connections", n)
@@ -268,7 +278,7 @@ func TestNothingIsDeletedWhileTheSelectorOfASetCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestWakeAfterAStopHasExpiredIsNoticed has a cluster whose stop is in its status still, and holds no longer.
+// TestWakeAfterAStopHasExpiredIsNoticed has a cluster whose expired stop is still in its status.
 func TestWakeAfterAStopHasExpiredIsNoticed(t *testing.T) {
 	testenv.ExpectWakeAfterExpiredStop(t, func(cd *hivev1.ClusterDeployment, now time.Time) bool { return readGate(cd, now).MayDial }, gateOrLabelsChanged())
 }
@@ -289,7 +299,7 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	key := syncset.SetKey{Name: "set"}
 	answer := a.run(t.Context(), &clusterJob{
 		Job: syncset.Job{Sets: []syncset.SetKey{key}}, Cluster: types.NamespacedName{Namespace: c.cd.Namespace, Name: c.cd.Name},
-		KubeconfigSecret: c.cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name, Sets: []setToApply{{SetKey: key, Spec: spec}},
+		Server: clusterjobs.Server{KubeconfigSecret: c.cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name}, Sets: []setToApply{{SetKey: key, Spec: spec}},
 	})
 	var there []bool
 	for i := range 5 {
@@ -303,7 +313,7 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	}
 }
 
-// hastyClock is later by a share of the time of a job whenever somebody looks.
+// hastyClock advances by a share of the time of a job at each reading.
 type hastyClock struct {
 	clock.PassiveClock
 	looks atomic.Int64
@@ -313,7 +323,7 @@ func (c *hastyClock) Since(time.Time) time.Duration {
 	return time.Duration(c.looks.Add(1)-1) * (jobTime/2 + 1)
 }
 
-// stridingClock is later by as much whenever somebody asks.
+// stridingClock advances by a fixed amount at each reading.
 type stridingClock struct {
 	clock.PassiveClock
 	stride time.Duration
@@ -325,7 +335,7 @@ func (c *stridingClock) Now() time.Time {
 	return time.Unix(0, 0).Add(time.Duration(c.asked) * c.stride)
 }
 
-// TestSlowClusterHoldsUpNoOthers has a cluster that answers everything, in more or in less than the time of a job.
+// TestSlowClusterHoldsUpNoOthers has a cluster that answers everything, in more or less than the time of a job.
 func TestSlowClusterHoldsUpNoOthers(t *testing.T) {
 	t.Parallel()
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
@@ -344,13 +354,13 @@ func TestSlowClusterHoldsUpNoOthers(t *testing.T) {
 	}
 }
 
-// TestJobGivesOthersTheirTurn has a job of three sets at a cluster so slow that there is time for two.
+// TestJobGivesOthersTheirTurn has a job of three sets at a cluster so slow that the time suffices for two.
 func TestJobGivesOthersTheirTurn(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, e.CreateNamespace(t), "slow", nil)
 	var job clusterJob
-	job.Cluster, job.KubeconfigSecret = client.ObjectKeyFromObject(c.cd), kubeconfigSecret+"-slow"
+	job.Cluster, job.Server.KubeconfigSecret = client.ObjectKeyFromObject(c.cd), kubeconfigSecret+"-slow"
 	for _, name := range []string{"a", "b", "c"} {
 		job.Job.Sets = append(job.Job.Sets, syncset.SetKey{Name: name})
 		job.Sets = append(job.Sets, setToApply{SetKey: syncset.SetKey{Name: name}, Spec: &hivev1.SyncSetCommonSpec{}})
@@ -363,6 +373,6 @@ func TestJobGivesOthersTheirTurn(t *testing.T) {
 	}
 	answer := applier.run(t.Context(), &job)
 	if len(answer.Results) != 2 || answer.NoAnswer != "" {
-		t.Errorf("expected two sets and no complaint about the cluster, found %+v", answer)
+		t.Errorf("expected two sets and no error of the cluster, found %+v", answer)
 	}
 }

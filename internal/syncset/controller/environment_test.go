@@ -27,7 +27,7 @@ import (
 
 const kubeconfigSecret = "admin-kubeconfig"
 
-// env is a hub that is the target of its ClusterDeployments too, and a manager.
+// env is a hub, which is also the target of its ClusterDeployments, and a manager.
 type env struct {
 	*testenv.Environment
 	log     testenv.LogBuffer
@@ -53,16 +53,16 @@ func (e *env) startManager(t testing.TB) (stop func()) {
 	return testenv.StartManager(t, e.Environment, Controller{Clock: clock.RealClock{}, Metrics: e.metrics}.SetupWithManager, func(o *manager.Options) { o.Logger = e.log.Logger(9) })
 }
 
-// testCluster is a cluster of the hub, behind a proxy of its own.
+// testCluster is a cluster of the hub behind a separate proxy.
 type testCluster struct {
 	*env
 	cd *hivev1.ClusterDeployment
-	// namespace is where the cluster's objects are.
+	// namespace is the namespace of the cluster's objects.
 	namespace string
 	proxy     *testenv.TargetProxy
 }
 
-// newCluster makes a cluster that answers.
+// newCluster creates a cluster that answers.
 func (e *env) newCluster(t *testing.T, namespace, name string, labels map[string]string) *testCluster {
 	t.Helper()
 	proxy := testenv.StartTargetProxy(t, e.Environment)
@@ -80,7 +80,7 @@ func (e *env) newClusterBehind(t *testing.T, proxy *testenv.TargetProxy, namespa
 	return c
 }
 
-// wake and sleep say what the hibernation controller says of a cluster.
+// wake and sleep set the status of a cluster as the hibernation controller does.
 func (c *testCluster) wake(t *testing.T, resume *metav1.Time) {
 	t.Helper()
 	c.WakeCluster(t, c.cd, resume)
@@ -117,7 +117,7 @@ func (c *testCluster) waitForSynced(t *testing.T, sets ...client.Object) *hivein
 	return cs
 }
 
-// configMapData returns what a ConfigMap of the cluster has; nil if there is none.
+// configMapData returns the data of a ConfigMap in the cluster, or nil if it does not exist.
 func (c *testCluster) configMapData(t *testing.T, name string) map[string]string {
 	t.Helper()
 	var found corev1.ConfigMap
@@ -127,7 +127,7 @@ func (c *testCluster) configMapData(t *testing.T, name string) map[string]string
 	return found.Data
 }
 
-// configMap is a manifest of a set.
+// configMap returns a manifest for a set.
 func (c *testCluster) configMap(name, value string) runtime.RawExtension {
 	return encode(&corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -143,7 +143,7 @@ func encode(o any) runtime.RawExtension {
 	return runtime.RawExtension{Raw: text}
 }
 
-// newSyncSet makes a SyncSet of the cluster.
+// newSyncSet creates a SyncSet of the cluster.
 func (c *testCluster) newSyncSet(t *testing.T, name string, spec hivev1.SyncSetCommonSpec) *hivev1.SyncSet {
 	t.Helper()
 	set := &hivev1.SyncSet{ObjectMeta: metav1.ObjectMeta{Namespace: c.cd.Namespace, Name: name}}

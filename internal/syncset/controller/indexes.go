@@ -54,7 +54,8 @@ func clustersOfSyncSet(_ context.Context, o client.Object) []ctrl.Request {
 	return requests
 }
 
-// clustersOfSelectorSyncSet maps a SelectorSyncSet to the clusters that it selects, and to no others unless its selector cannot be read.
+// clustersOfSelectorSyncSet maps a SelectorSyncSet to the clusters that it selects, or to all clusters if its selector
+// is invalid.
 func (c Controller) clustersOfSelectorSyncSet(ctx context.Context, o client.Object) []ctrl.Request {
 	set, ok := o.(*hivev1.SelectorSyncSet)
 	if !ok {
@@ -62,7 +63,7 @@ func (c Controller) clustersOfSelectorSyncSet(ctx context.Context, o client.Obje
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.ClusterDeploymentSelector)
 	if err != nil {
-		selector = labels.Everything() // Any cluster may have had it.
+		selector = labels.Everything() // The set may have been applied to any cluster.
 	}
 	var list hivev1.ClusterDeploymentList
 	if err := c.client.List(ctx, &list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
@@ -76,8 +77,9 @@ func (c Controller) clustersOfSelectorSyncSet(ctx context.Context, o client.Obje
 	return requests
 }
 
-// gateOrLabelsChanged lets through what changes whether, how and with what a cluster is dialled. It compares at the beginning of all time:
-// that a cluster has run for too long is no change before it is reported.
+// gateOrLabelsChanged passes updates that change whether, how and for what a cluster is dialled, or its labels. It
+// evaluates both objects at the zero time: a cluster that has run for too long counts as changed only once that is
+// reported.
 func gateOrLabelsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)
@@ -86,7 +88,7 @@ func gateOrLabelsChanged() predicate.Predicate {
 	}}
 }
 
-// readGate also knows the annotation that pauses sets alone.
+// readGate also includes the annotation that pauses only sets.
 func readGate(cd *hivev1.ClusterDeployment, now time.Time) clusterjobs.Gate {
 	return clusterjobs.ReadGate(cd, now, hivev1.ReconcilePauseAnnotation, hivev1.SyncsetPauseAnnotation)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/syncset"
 )
 
-// Metrics shows of every ClusterSync straight from the cache how far it is, so that it is right after a restart and gone with the object,
-// and counts what was done at clusters. One lives as long as the process; register it once.
+// Metrics reports the progress of every ClusterSync directly from the cache, so that it is correct after a restart and
+// disappears with the object. It also counts jobs at clusters. Register one per process.
 type Metrics struct {
 	cache    reconcile.ScrapedCache
 	progress *prometheus.Desc
@@ -22,16 +22,16 @@ type Metrics struct {
 	duration prometheus.Histogram
 }
 
-// NewMetrics makes the metrics of this feature.
+// NewMetrics returns the metrics of this feature.
 func NewMetrics() *Metrics {
 	return &Metrics{
 		progress: prometheus.NewDesc("torpor_cluster_sync",
 			"1 for the reason of the condition Synced of a ClusterSync.", []string{"namespace", "name", "reason"}, nil),
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_cluster_sync_jobs_total", Help: "Connections to clusters to apply sets, by result: applied, refused or no answer.",
+			Name: "torpor_cluster_sync_jobs_total", Help: "Number of connections to clusters for SyncSets, by result: applied, refused or no answer.",
 		}, []string{"result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "torpor_cluster_sync_job_seconds", Help: "How long a connection to a cluster to apply sets took.",
+			Name: "torpor_cluster_sync_job_seconds", Help: "Duration of connections to clusters for SyncSets.",
 			Buckets: []float64{0.1, 0.3, 1, 3, 10, 30, 60, 300, 600},
 		}),
 	}
@@ -60,7 +60,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// countJob counts what became of a job.
+// countJob counts the result of a job.
 func (m *Metrics) countJob(answer *syncset.Answer, took time.Duration) {
 	result := "applied"
 	switch {

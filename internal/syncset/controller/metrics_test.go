@@ -18,8 +18,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestPatchThatCannotBeReadIsNoticedBeforeAnythingIsSent has a set whose last patch makes no sense. Then it is mended, and its cluster sleeps
-// and wakes: each is told by an event, and a metric shows how far the cluster is.
+// TestPatchThatCannotBeReadIsNoticedBeforeAnythingIsSent has a set whose last patch is invalid. The patch is then
+// fixed, and the cluster hibernates and resumes. An event reports each step, and a metric shows the progress of the
+// cluster.
 func TestPatchThatCannotBeReadIsNoticedBeforeAnythingIsSent(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
@@ -33,7 +34,7 @@ func TestPatchThatCannotBeReadIsNoticedBeforeAnythingIsSent(t *testing.T) {
 	e.WaitForCondition(t, c.sync(), hiveinternalv1alpha1.ClusterSyncFailedCondition, metav1.ConditionTrue, hiveinternalv1alpha1.SyncFailureReason)
 	e.WaitForEvent(t, c.cd.Namespace, syncset.EventSyncSetsFailed, "SyncSet set: spec.patches[1]: expected the patch to be JSON or YAML")
 	if found := c.configMapData(t, "first"); found != nil {
-		t.Errorf("expected nothing to be sent of a set that cannot be, found %v", found)
+		t.Errorf("expected no request for an invalid set, found %v", found)
 	}
 	e.waitForProgress(t, c, hiveinternalv1alpha1.SyncFailureReason)
 

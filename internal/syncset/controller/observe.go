@@ -15,19 +15,21 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/clusterjobs"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/syncset"
 )
 
-// clusterObservation is what was observed, with what a job needs.
+// clusterObservation is the observation, with the data that a job needs.
 type clusterObservation struct {
 	syncset.Observed
-	cluster          types.NamespacedName
-	kubeconfigSecret string
-	sets             []setToApply
+	cluster types.NamespacedName
+	server  clusterjobs.Server
+	sets    []setToApply
 }
 
-// observe reads the sets of a cluster and what became of the last job. A cluster at which one is being done is looked at after it.
+// observe reads the sets of a cluster and the answer of the last job. While a job at the cluster is in progress, the
+// pass waits for its end.
 func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.ClusterSync) (*clusterObservation, error) {
 	seen := &clusterObservation{cluster: client.ObjectKeyFromObject(cs)}
 	answer, attempt, isIdle := c.applier.RequestAnswer(seen.cluster)
@@ -37,12 +39,13 @@ func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.Cluste
 	seen.Observed = syncset.Observed{Now: c.Clock.Now(), UID: string(cs.UID), Status: cs.Status, Answer: answer, Attempt: attempt}
 	var cd hivev1.ClusterDeployment
 	if err := c.client.Get(ctx, seen.cluster, &cd); k8serrors.IsNotFound(err) {
-		return seen, nil // The ClusterSync goes with it.
+		return seen, nil // The ClusterSync is deleted with it.
 	} else if err != nil {
 		return nil, fmt.Errorf("read the ClusterDeployment: %w", err)
 	}
 	gate := readGate(&cd, c.Clock.Now())
-	seen.MayDial, seen.IsPaused, seen.kubeconfigSecret, seen.Resume = gate.MayDial, gate.IsPaused, gate.KubeconfigSecret, gate.Resume()
+	seen.MayDial, seen.IsPaused, seen.server, seen.Resume = gate.MayDial, gate.IsPaused, gate.Server, gate.Resume()
+	seen.Server = gate.Server.String()
 	var err error
 	if seen.sets, seen.Excess, err = c.listSets(ctx, &cd, cs.Status.SelectorSyncSets); err != nil {
 		return nil, err
@@ -51,19 +54,20 @@ func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.Cluste
 	for _, set := range seen.sets {
 		observed := syncset.ObserveSet(set.SetKey, set.Generation, set.Spec)
 		if set.IsUnreadable {
-			observed.Invalid = "spec.clusterDeploymentSelector: expected operators In, NotIn, Exists or DoesNotExist, with values that fit them"
+			observed.Invalid = "spec.clusterDeploymentSelector: expected operators In, NotIn, Exists or DoesNotExist, with matching values"
 		}
 		seen.Sets = append(seen.Sets, observed)
 	}
 	return seen, nil
 }
 
-// listSets returns the sets of a cluster in the order in which they are applied, and how many more there are than one cluster may have.
-// A SelectorSyncSet whose selector cannot be read is taken for one of the cluster only if it is known to have been one.
+// listSets returns the sets of a cluster in the order in which they are applied, and the number of further sets beyond
+// the maximum. A SelectorSyncSet with an invalid selector counts as one of the cluster only if it is known to have
+// selected the cluster before.
 func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment, known []hiveinternalv1alpha1.SyncStatus) ([]setToApply, int, error) {
 	var sets []setToApply
 	var own hivev1.SyncSetList
-	// What the cache holds is only read.
+	// Objects in the cache must not be modified.
 	if err := c.client.List(ctx, &own, client.InNamespace(cd.Namespace), client.MatchingFields{byCluster: cd.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, fmt.Errorf("list SyncSets: %w", err)
 	}
@@ -96,7 +100,7 @@ func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment, 
 	return sets, 0, nil
 }
 
-// mayDial asks the gate by what the hub knows now.
+// mayDial evaluates the gate with the current state on the hub.
 func (c Controller) mayDial(ctx context.Context, cluster types.NamespacedName) bool {
 	var cd hivev1.ClusterDeployment
 	if err := c.client.Get(ctx, cluster, &cd); err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/syncset"
 )
 
-// nextJobDelay is when a job is handed in that had to wait until the answer of the one before was written down.
+// nextJobDelay is the delay of a job that must wait until the previous answer is recorded.
 const nextJobDelay = time.Millisecond
 
-// report writes what became of the sets into the status.
+// report writes the results of the sets into the status.
 func (c Controller) report(cs *hiveinternalv1alpha1.ClusterSync, seen *clusterObservation, plan syncset.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
 	conditions := cs.Status.Conditions
 	cs.Status = plan.Status
@@ -32,7 +32,7 @@ func (c Controller) report(cs *hiveinternalv1alpha1.ClusterSync, seen *clusterOb
 			out.RequeueAfter = nextJobDelay
 		}
 	case plan.Job != nil:
-		out.IsTransient = true // The answer comes soon, and says more.
+		out.IsTransient = true // The answer follows soon, with more details.
 	}
 	return out
 }

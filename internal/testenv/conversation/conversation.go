@@ -24,22 +24,22 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// APIAnswer is what a request gets.
+// APIAnswer is the answer to a request.
 type APIAnswer struct {
 	Status         int
 	Location, Body string
 }
 
-// APIEnvironment is where a conversation is held.
+// APIEnvironment is the API that a conversation is held with.
 type APIEnvironment struct {
-	// URL is the API's address, which answers may hold.
+	// URL is the API's address, which answers may contain.
 	URL string
 	// Send sends a request as the client's user.
 	Send func(t *testing.T, method, path, body string) APIAnswer
-	// App makes an app and returns its GUID; Pod sees to a Pod of it.
+	// App creates an app and returns its GUID; Pod ensures a Pod of it.
 	App func(t *testing.T, name string, instances int32, state string) string
 	Pod func(t *testing.T, app, index string)
-	// Vars are known from the start.
+	// Vars are the initial variables.
 	Vars map[string]string
 }
 
@@ -102,7 +102,7 @@ func (c *fileReplay) expectAnswer(t *testing.T, at string, again bool, want []st
 	}
 }
 
-// compareAnswer sends the request once and returns how the answer differs from what is wanted.
+// compareAnswer sends the request once and returns how the answer differs from the expected one.
 func (c *fileReplay) compareAnswer(t *testing.T, want []string) error {
 	t.Helper()
 	method, path, _ := strings.Cut(c.request, " ")
@@ -129,7 +129,30 @@ func (c *fileReplay) compareAnswer(t *testing.T, want []string) error {
 	return nil
 }
 
-// JSONField is a value of some JSON or YAML by its path, such as resources.0.state; with # at the end it is how many there are.
+// ReadLogLines returns the lines in an answer of the log cache, each after the index of its instance.
+func ReadLogLines(body string) ([]string, error) {
+	var read struct {
+		Envelopes struct {
+			Batch []struct {
+				Instance string `json:"instance_id"`
+				Log      struct {
+					Payload []byte `json:"payload"`
+				} `json:"log"`
+			} `json:"batch"`
+		} `json:"envelopes"`
+	}
+	if err := json.Unmarshal([]byte(body), &read); err != nil {
+		return nil, fmt.Errorf("expected envelopes, found %.200q: %w", body, err)
+	}
+	var lines []string
+	for _, e := range read.Envelopes.Batch {
+		lines = append(lines, e.Instance+" "+string(e.Log.Payload))
+	}
+	return lines, nil
+}
+
+// JSONField returns the value at a path in JSON or YAML, such as resources.0.state; with # at the end it
+// returns the number of elements.
 func JSONField(t *testing.T, body, path string) string {
 	t.Helper()
 	var value any

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model explores the states of a toy world: a small, comparable value with everything that a decision depends on.
-// A test gives the states to start from, what one undisturbed pass does to a state, what else may happen, and what must
-// never be. Every state is visited once, breadth first, so that the path to a failure is short.
+// Package model explores the states of a toy world: a small, comparable value with everything that a decision
+// depends on. A test gives the initial states, the effect of one undisturbed pass on a state, the other
+// possible events, and the properties that must never hold. Every state is visited once, breadth first, so
+// that the path to a failure is short.
 package model
 
 import (
@@ -14,7 +15,7 @@ import (
 
 // Move leads from one state to another.
 type Move[S comparable] struct {
-	// Name is what happened, such as the name of the rule that was followed.
+	// Name is the event, such as the name of the rule that was followed.
 	Name string
 	To   S
 }
@@ -23,21 +24,22 @@ type Move[S comparable] struct {
 type Model[S comparable] struct {
 	// Step is one undisturbed pass of the controller and of nature. A state that it leads back to is at rest.
 	Step func(S) Move[S]
-	// Disturb returns what else may happen in a state; nil if nothing does, or if the test disturbs by Explorer.Disturb.
-	// What may happen only so often is counted in the state.
+	// Disturb returns the other events that are possible in a state; nil if there are none, or if the test
+	// disturbs by Explorer.Disturb. The state counts events that may happen a limited number of times.
 	Disturb func(S) []Move[S]
-	// Check returns what is wrong with a state or with the step that follows it.
+	// Check returns the errors of a state or of the step that follows it.
 	Check func(from S, step Move[S]) []string
-	// IsChange reports whether a step counts in StepsToRest; nil if every step does. Time that passes need not count.
+	// IsChange reports whether a step counts in StepsToRest; nil if every step does. Passing time need not
+	// count.
 	IsChange func(from, to S) bool
-	// FormatState shows a state to the reader of a failure; nil is %+v.
+	// FormatState formats a state for the reader of a failure; nil means %+v.
 	FormatState func(S) string
 }
 
 const (
-	// maxFailures is how many failures are shown of one exploration.
+	// maxFailures is how many failures of one exploration are shown.
 	maxFailures = 5
-	// maxPath is how many steps lead to rest before a path counts as endless.
+	// maxPath is the number of steps to rest from which a path counts as endless.
 	maxPath = 200
 	unknown = -1
 )
@@ -61,7 +63,7 @@ type node[S comparable] struct {
 	stepsToRest int
 }
 
-// Explore visits every state that the starts lead to.
+// Explore visits every state that is reachable from the starts.
 func Explore[S comparable](t testing.TB, model Model[S], starts ...S) *Explorer[S] {
 	t.Helper()
 	e := &Explorer[S]{model: model, ids: map[S]int{}}
@@ -69,7 +71,8 @@ func Explore[S comparable](t testing.TB, model Model[S], starts ...S) *Explorer[
 	return e
 }
 
-// Visit visits every state that more starts lead to, and returns those that were not visited before.
+// Visit visits every state that is reachable from more starts, and returns those that were not visited
+// before.
 func (e *Explorer[S]) Visit(t testing.TB, starts ...S) []S {
 	t.Helper()
 	first := len(e.nodes)
@@ -79,8 +82,8 @@ func (e *Explorer[S]) Visit(t testing.TB, starts ...S) []S {
 	return e.visitFrom(t, first)
 }
 
-// Disturb lets each move that disturb returns happen once in each of the states, visits what comes of it, and returns the
-// states that were not visited before.
+// Disturb applies each move that disturb returns once in each of the states, visits the states that follow,
+// and returns those that were not visited before.
 func (e *Explorer[S]) Disturb(t testing.TB, states []S, disturb func(S) []Move[S]) []S {
 	t.Helper()
 	first := len(e.nodes)
@@ -127,7 +130,7 @@ func (e *Explorer[S]) addState(s S, from int, by string) int {
 	return id
 }
 
-// stepFrom takes a step once and remembers it: deciding is the dear part of a model.
+// stepFrom takes a step once and remembers it: deciding is the expensive part of a model.
 func (e *Explorer[S]) stepFrom(id int) Move[S] {
 	if e.nodes[id].next == unknown {
 		move := e.model.Step(e.nodes[id].state)
@@ -138,7 +141,7 @@ func (e *Explorer[S]) stepFrom(id int) Move[S] {
 	return Move[S]{Name: n.step, To: e.nodes[n.next].state}
 }
 
-// States returns every state that was visited, those that were reached first before the others.
+// States returns every visited state, in the order in which they were first reached.
 func (e *Explorer[S]) States() []S {
 	states := make([]S, len(e.nodes))
 	for id, n := range e.nodes {
@@ -164,8 +167,8 @@ func (e *Explorer[S]) NextMove(s S) Move[S] { return e.stepFrom(e.addState(s, un
 // IsAtRest reports whether an undisturbed step leads a state back to itself.
 func (e *Explorer[S]) IsAtRest(s S) bool { return e.NextMove(s).To == s }
 
-// PathToRest returns the undisturbed way from a state to the one where it comes to rest, both included. The test fails if
-// there is no such end.
+// PathToRest returns the undisturbed path from a state to the one where it comes to rest, both included. The
+// test fails if there is no such end.
 func (e *Explorer[S]) PathToRest(t testing.TB, s S) []S {
 	t.Helper()
 	path := []S{s}
@@ -179,14 +182,14 @@ func (e *Explorer[S]) PathToRest(t testing.TB, s S) []S {
 	return path
 }
 
-// StepsToRest returns how many steps ahead of a state its last change is.
+// StepsToRest returns the number of steps from a state to its last change.
 func (e *Explorer[S]) StepsToRest(t testing.TB, s S) int {
 	t.Helper()
 	first := e.addState(s, unknown, "start")
 	if e.nodes[first].stepsToRest != unknown {
 		return e.nodes[first].stepsToRest
 	}
-	// From the end, so that every state on the way gets its number at once.
+	// From the end, so that every state on the path gets its number at once.
 	path := e.PathToRest(t, s)
 	steps := 0
 	for i, state := range slices.Backward(path) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// counter is a world that counts down to zero, and that a person may raise twice.
+// counter is a world that counts down to zero, and that a user may raise twice.
 type counter struct{ value, raised int }
 
 func countingDown() Model[counter] {
@@ -32,7 +32,7 @@ func countingDown() Model[counter] {
 func TestExploreVisitsEveryStateOnce(t *testing.T) {
 	e := Explore(t, countingDown(), counter{value: 1})
 	states := e.States()
-	// 0 and 1 as they are, 0 to 3 raised once, 0 to 5 raised twice.
+	// 0 and 1 unraised, 0 to 3 raised once, 0 to 5 raised twice.
 	if want := 2 + 4 + 6; len(states) != want {
 		t.Errorf("expected %d states, found %d: %v", want, len(states), states)
 	}

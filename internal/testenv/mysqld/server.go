@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mysqld runs real MySQL servers for tests: each on a loopback address of its own, on the ports that it has in a
-// pod, supervised as there, so that CLONE may restart it.
+// Package mysqld runs real MySQL servers for tests. Each has its own loopback address, the ports that it has in a
+// Pod, and a supervisor, so that CLONE may restart it.
 package mysqld
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// restartCode is how a server ends that wants to be started again, as after CLONE.
+// restartCode is the exit code of a server that requests a restart, as after CLONE.
 const restartCode = 16
 
 // Server is one MySQL server. It ends with the test.
@@ -43,13 +43,13 @@ type Server struct {
 
 	mu      sync.Mutex
 	process *testenv.Process
-	halted  bool // by the test
+	halted  bool // stopped by the test
 }
 
-// maxServers is for how many servers there are certificates.
+// maxServers is the number of servers that have certificates.
 const maxServers = 9
 
-// WriteCertificates makes a certificate for servers with those addresses, and writes it into a folder.
+// WriteCertificates creates a certificate for servers with those addresses, and writes it into a folder.
 func WriteCertificates(t testing.TB, dir string, addresses ...string) map[string][]byte {
 	t.Helper()
 	files, _, err := certificates.RenewFiles(nil, addresses, clock.RealClock{}.Now())
@@ -58,8 +58,8 @@ func WriteCertificates(t testing.TB, dir string, addresses ...string) map[string
 	return files
 }
 
-// RewriteCertificates writes the servers' certificate anew, as it would have been made at a time. Servers show it when they are told
-// to reload it.
+// RewriteCertificates writes the servers' certificate as it would have been created at a time. Servers use it after
+// they are told to reload it.
 func (b *Installation) RewriteCertificates(t testing.TB, madeAt time.Time) {
 	t.Helper()
 	files := map[string][]byte{certificates.AuthorityFile: b.Certificates[certificates.AuthorityFile], certificates.AuthorityKey: b.Certificates[certificates.AuthorityKey]}
@@ -75,7 +75,7 @@ func writeFiles(t testing.TB, dir string, files map[string][]byte) {
 	}
 }
 
-// CertificateOptions let a server show the certificate of a folder.
+// CertificateOptions makes a server use the certificate in a folder.
 func CertificateOptions(dir string) []string {
 	return []string{
 		"--ssl-ca=" + filepath.Join(dir, certificates.AuthorityFile), "--ssl-cert=" + filepath.Join(dir, certificates.CertificateFile),
@@ -83,7 +83,7 @@ func CertificateOptions(dir string) []string {
 	}
 }
 
-// StartServer starts one more server, which is read-only, has no transaction and has no source.
+// StartServer starts another server, which is read-only and has no transactions and no source.
 func (b *Installation) StartServer(t testing.TB) *Server {
 	t.Helper()
 	b.servers++
@@ -91,17 +91,18 @@ func (b *Installation) StartServer(t testing.TB) *Server {
 	s.mountVolume(t, b.VolumeMegabytes)
 	s.copyTemplate(t)
 	options := strings.ReplaceAll(strings.Join(CertificateOptions(b.dir), "\n"), "--", "")
+	atStart := accounts.BuildRenewalStatements()
 	if b.TakesOverCopies {
-		file := filepath.Join(s.dir, "take-over.sql")
-		writeFile(t, file, strings.Join(accounts.BuildTakeOverStatements(ProductPasswords(), true), ";\n")+";\n")
-		options += "\ninit_file=" + file
+		atStart = accounts.BuildTakeOverStatements(ProductPasswords(), true)
 	}
+	writeFile(t, filepath.Join(s.dir, "start.sql"), strings.Join(atStart, ";\n")+";\n")
+	options += "\ninit_file=" + filepath.Join(s.dir, "start.sql") + "\n" + strings.Join(b.Settings, "\n")
 	writeFile(t, filepath.Join(s.dir, "my.cnf"), b.buildConfig(s.dataDir(), s.Address, b.servers)+options+"\n")
 	s.StartAndWait(t)
 	return s
 }
 
-// mountVolume gives the server a file system of its own, which only root can.
+// mountVolume gives the server its own file system, which requires root.
 func (s *Server) mountVolume(t testing.TB, megabytes int) {
 	t.Helper()
 	if megabytes == 0 {
@@ -117,12 +118,12 @@ func (s *Server) mountVolume(t testing.TB, megabytes int) {
 	})
 }
 
-// FillVolume leaves no byte on the server's volume, until FreeVolume.
+// FillVolume fills the server's volume completely, until FreeVolume.
 func (s *Server) FillVolume(t testing.TB) {
 	t.Helper()
 	filler, err := os.Create(s.fillerPath())
 	testenv.ExpectNoError(t, err)
-	defer func() { _ = filler.Close() }() // What it could not write is the point.
+	defer func() { _ = filler.Close() }() // The write is meant to fail.
 	for chunk := make([]byte, 1<<20); len(chunk) > 0; {
 		if _, err := filler.Write(chunk); err != nil {
 			chunk = chunk[:len(chunk)/2]
@@ -130,7 +131,7 @@ func (s *Server) FillVolume(t testing.TB) {
 	}
 }
 
-// FreeVolume takes back FillVolume.
+// FreeVolume undoes FillVolume.
 func (s *Server) FreeVolume(t testing.TB) {
 	t.Helper()
 	testenv.ExpectNoError(t, os.Remove(s.fillerPath()))
@@ -147,8 +148,8 @@ func (s *Server) copyTemplate(t testing.TB) {
 	}
 }
 
-// WipeData kills the server and gives it the data directory that it began with, as if its Pod and volume were deleted. It stays
-// down.
+// WipeData kills the server and restores its initial data directory, as if its Pod and volume were deleted. The
+// server stays down.
 func (s *Server) WipeData(t testing.TB) {
 	t.Helper()
 	s.KillAtOnce(t)
@@ -158,7 +159,7 @@ func (s *Server) WipeData(t testing.TB) {
 	s.copyTemplate(t)
 }
 
-// StartAndWait starts the server again after Stop or Kill9, and returns when it accepts connections.
+// StartAndWait restarts the server after Stop or KillAtOnce, and returns when it accepts connections.
 func (s *Server) StartAndWait(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
@@ -181,17 +182,19 @@ func (s *Server) WaitUntilReady(t testing.TB) {
 	})
 }
 
-// Stop ends the server as a pod's deletion does.
+// Stop shuts the server down as the deletion of its Pod does.
 func (s *Server) Stop(t testing.TB) {
 	t.Helper()
 	s.stopRestarting().Stop(t)
 }
 
-// HasLoggedRow reports whether a row that ends with a text is in the binary logs, with the whole of its transaction. That is so before
-// the commit, of which replicas have to be told first. At its recovery a server cuts off the half of a transaction.
+// HasLoggedRow reports whether a row that ends with a text is in the binary logs with its whole transaction. That
+// is the case before the commit, because replicas must receive the transaction first. At recovery a server removes
+// incomplete transactions.
 func (s *Server) HasLoggedRow(t testing.TB, text string) bool {
 	t.Helper()
-	// The checksum of the row's event, and the event of the commit: 19 bytes of header, 8 of its number, a checksum.
+	// Sizes of the checksum of the row's event and of the commit event: 19 bytes of header, 8 bytes of number, and a
+	// checksum.
 	// https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_replication_binlog_event.html
 	const checksum, commit = 4, 19 + 8 + 4
 	logs, err := filepath.Glob(filepath.Join(s.dataDir(), "binlog.[0-9]*"))
@@ -212,7 +215,7 @@ func (s *Server) KillAtOnce(t testing.TB) {
 	s.stopRestarting().KillAtOnce(t)
 }
 
-// PID of the running server.
+// PID returns the process ID of the running server.
 func (s *Server) PID() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +229,7 @@ func (s *Server) stopRestarting() *testenv.Process {
 	return s.process
 }
 
-// launchProcess is called with the lock held. It watches for the server's wish to be started again.
+// launchProcess is called with the lock held. It restarts the server when the server requests that.
 func (s *Server) launchProcess(t testing.TB) {
 	line := s.installation.serverCommand("--defaults-file=" + filepath.Join(s.dir, "my.cnf"))
 	p := testenv.StartProcess(t, line[0], line[1:], []string{"MYSQLD_PARENT_PID=" + strconv.Itoa(os.Getpid())})
@@ -235,17 +238,17 @@ func (s *Server) launchProcess(t testing.TB) {
 		<-p.ExitChannel()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		// CLONE ends the server with this code and relies on a supervisor, as the Pod's container is one.
+		// CLONE ends the server with this code and relies on a supervisor, such as the Pod's container.
 		if !s.halted && t.Context().Err() == nil && p.ExitCode() == restartCode {
 			s.launchProcess(t)
 		}
 	}()
 }
 
-// Freeze makes the server silent without ending it; its connections stay open. Thaw lets it go on.
+// Freeze suspends the server without ending it; its connections stay open. Thaw resumes it.
 func (s *Server) Freeze(t testing.TB) { s.sendSignal(t, syscall.SIGSTOP) }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (s *Server) Thaw(t testing.TB) { s.sendSignal(t, syscall.SIGCONT) }
 
 func (s *Server) sendSignal(t testing.TB, what syscall.Signal) {
@@ -255,21 +258,21 @@ func (s *Server) sendSignal(t testing.TB, what syscall.Signal) {
 	}
 }
 
-// ClientCommand is the command line of the program mysql that logs in at the server.
+// ClientCommand returns the command line of the mysql client that logs in to the server.
 func (s *Server) ClientCommand(user, password string) []string {
 	line := s.installation.programCommand("usr/bin/mysql")
 	return append(line, "--no-defaults", "--host="+s.Address, "--port="+strconv.Itoa(Port), "--user="+user, "--password="+password,
 		"--character-sets-dir="+s.installation.joinPath("usr/share/mysql/charsets"))
 }
 
-// The passwords of the product's accounts in tests. A log that shows one of them is easily found.
+// The passwords of the product's accounts in tests. They are easily found in a log that leaks one.
 const (
 	AdminPassword       = "secret-a"
 	ReplicationPassword = "secret-r"
 	DonorPassword       = "secret-d"
 )
 
-// ProductPasswords are those of the product's accounts, as the Secret of a cluster has them.
+// ProductPasswords returns the passwords of the product's accounts, by the keys of a cluster's Secret.
 func ProductPasswords() map[string][]byte {
 	passwords := map[string][]byte{}
 	for _, a := range accounts.ListAccounts() {
@@ -283,12 +286,12 @@ func ProductPasswords() map[string][]byte {
 	return passwords
 }
 
-// ProductUsers are the statements that make the accounts of the product.
+// ProductUsers returns the statements that create the product's accounts.
 func ProductUsers() string {
 	return strings.Join(accounts.BuildStatements(ProductPasswords(), false), ";\n") + ";\n"
 }
 
-// ClientsOnPath puts MySQL's own clients first on the PATH, for as long as the test runs.
+// ClientsOnPath puts MySQL's clients first on the PATH for the duration of the test.
 func (b *Installation) ClientsOnPath(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
@@ -306,9 +309,9 @@ const (
 	AdminPort = 33062
 )
 
-// Installation has what the servers of a test have in common. They are born with the same users, and with no transaction.
+// Installation holds the common parts of a test's servers. They start with the same users and without transactions.
 type Installation struct {
-	// Certificates are the files that every server shows, as a cluster's Secret has them.
+	// Certificates are the files that every server uses, by the keys of a cluster's Secret.
 	Certificates map[string][]byte
 
 	tree     string // the folder of usr/sbin/mysqld
@@ -316,15 +319,18 @@ type Installation struct {
 	template string // a data directory to copy
 	network  string // the first three bytes of the servers' addresses, for example 127.30.4
 	servers  int
-	hosts    []string // of the certificates
-	// TakesOverCopies lets further servers make the product's accounts at each start, as those of a copy of another server do.
+	hosts    []string // the host names in the certificates
+	// TakesOverCopies lets further servers create the product's accounts at each start, as copies of another server
+	// do.
 	TakesOverCopies bool
-	// VolumeMegabytes is the size of each further server's own volume; 0 leaves them without a volume that could be full.
+	// Settings are additional lines of my.cnf for each further server.
+	Settings []string
+	// VolumeMegabytes is the size of each further server's own volume; 0 means no separate volume.
 	VolumeMegabytes int
 }
 
-// NewInstallation initialises a data directory and runs the statements in it, outside the binary log. The test is skipped where
-// there is no server. The servers' certificates are for their addresses, and for the hosts.
+// NewInstallation initialises a data directory and runs the statements in it, outside the binary log. It skips the
+// test if there is no MySQL. The servers' certificates are for their addresses and the hosts.
 func NewInstallation(t testing.TB, statements string, hosts ...string) *Installation {
 	t.Helper()
 	network := reserveNetwork(t)
@@ -333,15 +339,16 @@ func NewInstallation(t testing.TB, statements string, hosts ...string) *Installa
 		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
 	}
 	b.template = b.initializedDataDir(t, statements)
-	for n := range maxServers { // Links before servers have addresses above 100, and proxies from 200 on.
+	for n := range maxServers { // Links in front of servers use addresses above 100, and proxies from 200 on.
 		hosts = append(hosts, network+"."+strconv.Itoa(n+1), network+"."+strconv.Itoa(n+101), network+"."+strconv.Itoa(n+200))
 	}
 	b.hosts, b.Certificates = hosts, WriteCertificates(t, b.dir, hosts...)
 	return b
 }
 
-// initializedDataDir is a data directory in which the statements have been run. It is kept beside the servers' programs for all
-// tests that want the same, because making it takes longer than most of what they do.
+// initializedDataDir returns a data directory in which the statements have been run. It is kept next to the
+// servers' programs for all tests with the same statements, because creating it takes longer than most of these
+// tests.
 func (b *Installation) initializedDataDir(t testing.TB, statements string) string {
 	t.Helper()
 	sum := sha256.Sum256([]byte(statements + b.buildConfig("/data", "127.0.0.1", 1)))
@@ -352,12 +359,12 @@ func (b *Installation) initializedDataDir(t testing.TB, statements string) strin
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
 		t.Fatalf("make a folder for data directories: %v", err)
 	}
-	// Only this test has the network, so a folder of that name was left by a test that was killed.
+	// Only this test uses the network, so a folder with that name was left behind by a killed test.
 	fresh := kept + "-" + b.network
 	if err := errors.Join(os.RemoveAll(fresh), os.Mkdir(fresh, 0o700)); err != nil {
 		t.Fatalf("make a data directory: %v", err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It is left only if another test was faster.
+	t.Cleanup(func() { _ = os.RemoveAll(fresh) }) // It remains only if another test was faster.
 	users, config := filepath.Join(b.dir, "users.sql"), filepath.Join(b.dir, "template.cnf")
 	writeFile(t, users, statements)
 	writeFile(t, config, b.buildConfig(fresh, "127.0.0.1", 1))
@@ -376,7 +383,8 @@ func (b *Installation) initializedDataDir(t testing.TB, statements string) strin
 
 func (b *Installation) joinPath(below string) string { return filepath.Join(b.tree, below) }
 
-// programCommand is one of the tree with the dynamic linker and the libraries of its own tree, which may be newer than the machine's.
+// programCommand returns a program of the tree with the tree's own dynamic linker and libraries, which may be newer
+// than the system's.
 func (b *Installation) programCommand(name string) []string {
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
 	linker := map[string]string{"amd64": "usr/lib64/ld-linux-x86-64.so.2", "arm64": "usr/lib/ld-linux-aarch64.so.1"}[runtime.GOARCH]
@@ -400,8 +408,8 @@ func (b *Installation) runServer(t testing.TB, args ...string) {
 	}
 }
 
-// shortDir is a link: the path of a socket has at most 107 bytes. It is named after a network that the test has for itself,
-// so that one which is there already was left behind by a test that was killed.
+// shortDir returns a link, because the path of a socket has at most 107 bytes. The link is named after the test's
+// own network, so an existing link was left behind by a killed test.
 func shortDir(t testing.TB, network string) string {
 	t.Helper()
 	link := filepath.Join(os.TempDir(), "mysqld-"+network)
@@ -422,7 +430,8 @@ func writeFile(t testing.TB, path, text string) {
 	testenv.ExpectNoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// reserveNetwork finds a loopback network that no other test uses, and holds it by listening on its last address.
+// reserveNetwork finds a loopback network that no other test uses, and reserves it by listening on its last
+// address.
 func reserveNetwork(t testing.TB) string {
 	t.Helper()
 	for second := range 40 {
@@ -432,14 +441,15 @@ func reserveNetwork(t testing.TB) string {
 		if err != nil {
 			continue
 		}
-		t.Cleanup(func() { _ = held.Close() }) // It only holds the place.
+		t.Cleanup(func() { _ = held.Close() }) // The listener only reserves the network.
 		return network
 	}
 	t.Fatal("expected a free loopback network between 127.20 and 127.59, found them all in use: end other tests")
 	return ""
 }
 
-// buildConfig is a server's my.cnf: what clustering needs, and small sizes, so that three of them fit beside a build.
+// buildConfig returns a server's my.cnf: the settings that clustering needs, and small sizes, so that three servers
+// fit next to a build.
 func (b *Installation) buildConfig(data, address string, id int) string {
 	dir := filepath.Dir(data)
 	lines := []string{
@@ -462,7 +472,7 @@ func (b *Installation) buildConfig(data, address string, id int) string {
 	return strings.Join(append(lines, smallPerformanceSchema()...), "\n") + "\n"
 }
 
-// smallPerformanceSchema turns off every table that no test reads. Those of replication stay.
+// smallPerformanceSchema turns off every table that no test reads, except those of replication.
 func smallPerformanceSchema() []string {
 	var lines []string
 	for name := range strings.FieldsSeq(`max_digest_length digests_size max_sql_text_length error_size accounts_size hosts_size
@@ -479,21 +489,21 @@ func smallPerformanceSchema() []string {
 	return lines
 }
 
-// ServerPrograms is what a test needs that starts servers in its own way.
+// ServerPrograms is for tests that start servers in their own way.
 type ServerPrograms struct {
 	// Command starts mysqld from the tree; options follow it.
 	Command []string
-	// Client runs the program mysql from the tree.
+	// Client is the command of the mysql client from the tree.
 	Client []string
-	// Options name the folders of the tree, and may follow others.
+	// Options name the folders of the tree. Other options may precede them.
 	Options []string
-	// Network is the first three bytes of loopback addresses that the test has for itself, for example 127.30.4.
+	// Network is the first three bytes of the test's own loopback addresses, for example 127.30.4.
 	Network string
 	// Dir is an empty folder with a short name.
 	Dir string
 }
 
-// FindServerPrograms finds the server. The test is skipped where there is none.
+// FindServerPrograms finds the programs. It skips the test if there are none.
 func FindServerPrograms(t testing.TB) ServerPrograms {
 	t.Helper()
 	b := &Installation{tree: os.Getenv("TORPOR_MYSQL")}
@@ -506,7 +516,7 @@ func FindServerPrograms(t testing.TB) ServerPrograms {
 		"--character-sets-dir=" + b.joinPath("usr/share/mysql/charsets"), "--plugin-dir=" + b.joinPath("usr/lib/mysql/plugin"),
 	}
 	line := b.serverCommand()
-	if last := len(line) - 1; line[last] == "--user=root" { // mysqld wants its file of defaults first.
+	if last := len(line) - 1; line[last] == "--user=root" { // mysqld requires its defaults file as the first option.
 		options, line = append(options, line[last]), line[:last]
 	}
 	return ServerPrograms{Command: line, Client: b.programCommand("usr/bin/mysql"), Options: options, Network: network, Dir: shortDir(t, network)}

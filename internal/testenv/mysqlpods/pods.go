@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mysqlpods plays the StatefulSet and the kubelet for a MySQLCluster in tests: its Pods are real MySQL servers, if
-// wanted behind links that can be cut.
+// Package mysqlpods plays the StatefulSet controller and the kubelet for a MySQLCluster in tests. Its Pods are real
+// MySQL servers, optionally behind links that can be cut.
 package mysqlpods
 
 import (
@@ -33,56 +33,59 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
-// The users of an instance beside the product's: an application's, and one that may do everything.
+// The users of an instance in addition to the product's: an application's user, and one with all privileges.
 const (
 	AppUser, AppPassword   = "app", "app"
 	RootUser, RootPassword = "root", "root"
 )
 
-// users are those that an instance is born with beside the product's.
+// users creates the initial users of an instance in addition to the product's.
 const users = `create user 'app'@'%' identified by 'app';
 grant select, insert, update, delete, create, drop, lock tables on *.* to 'app'@'%';
 create user 'root'@'%' identified by 'root';
 grant all on *.* to 'root'@'%' with grant option;
 `
 
-// PodCluster is a MySQLCluster of a hub, and its Pods.
+// PodCluster is a MySQLCluster on a hub, with its Pods.
 type PodCluster struct {
 	Env  *testenv.Environment
 	Name types.NamespacedName
-	// Servers are by ordinal. Clients on the same node as a Pod reach its server directly.
+	// Servers holds the servers by ordinal. Clients on the same node as a Pod reach its server directly.
 	Servers []*mysqld.Server
-	// Installation is the servers'.
+	// Installation is the servers' installation.
 	Installation *mysqld.Installation
-	// Network lies between the Pods and their clients; nil if they are reached directly.
+	// Network connects the Pods and their clients; nil if Pods are reached directly.
 	Network *PodNetwork
-	// WithoutCertificates makes Pods as they were before their servers had certificates. The servers show them all the same.
+	// WithoutCertificates makes Pods without a volume for certificates, as older Pods are. The servers use
+	// certificates nevertheless.
 	WithoutCertificates bool
-	// TLSSecret is the Secret that Pods get their certificates from; empty means that of the cluster.
+	// TLSSecret is the Secret with the Pods' certificates; empty means the cluster's own.
 	TLSSecret string
 
 	mu   sync.Mutex
 	pods []*corev1.Pod
 }
 
-// ClusterOptions are how a cluster can be hurt.
+// ClusterOptions define which faults a cluster supports.
 type ClusterOptions struct {
 	// IsLinked makes the Pods' addresses lead through links that can be cut.
 	IsLinked bool
-	// VolumeMegabytes is the size of the instances' volumes; 0 is without a volume that could be full.
+	// VolumeMegabytes is the size of the instances' volumes; 0 means no separate volume.
 	VolumeMegabytes int
-	// TakesOverCopies lets the instances make the product's accounts at each start.
+	// TakesOverCopies lets the instances create the product's accounts at each start.
 	TakesOverCopies bool
-	// LaterPods is how many servers more wait for ScaleTo to make their Pods.
+	// Settings are additional lines of my.cnf for the instances.
+	Settings []string
+	// LaterPods is the number of additional servers whose Pods ScaleTo creates.
 	LaterPods int
 }
 
-// StartCluster starts servers, which know nothing of each other, and makes the Pods of size of them and the Secret.
+// StartCluster starts independent servers, and creates the Secret and Pods for size of them.
 func StartCluster(t testing.TB, hub *testenv.Environment, size int, options ClusterOptions) *PodCluster {
 	t.Helper()
 	c := &PodCluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size+options.LaterPods)}
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+users, fmt.Sprintf("*.moco-%s.%s.svc", c.Name.Name, c.Name.Namespace))
-	bed.VolumeMegabytes, bed.TakesOverCopies = options.VolumeMegabytes, options.TakesOverCopies
+	bed.VolumeMegabytes, bed.TakesOverCopies, bed.Settings = options.VolumeMegabytes, options.TakesOverCopies, options.Settings
 	c.Installation = bed
 	for range c.pods {
 		c.Servers = append(c.Servers, bed.StartServer(t))
@@ -92,7 +95,7 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, options Clus
 	}
 	c.createIfAbsent(t, BuildPasswordSecret(c.Name))
 	c.createIfAbsent(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name.Namespace, Name: c.tlsSecretName()}, Data: bed.Certificates})
-	// The API server takes no Pod before its service account exists, and no controller makes it here.
+	// The API server refuses Pods before their service account exists, and no controller creates it here.
 	c.createIfAbsent(t, BuildServiceAccount(c.Name.Namespace))
 	for i := range size {
 		testenv.ExpectNoError(t, c.ReplacePod(t.Context(), i))
@@ -103,7 +106,7 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, options Clus
 
 func (c *PodCluster) tlsSecretName() string { return "moco-" + c.Name.Name + "-tls" }
 
-// BuildPasswordSecret has the passwords of a cluster's servers.
+// BuildPasswordSecret returns the Secret with the passwords of a cluster's servers.
 func BuildPasswordSecret(name types.NamespacedName) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: "moco-" + name.Name},
@@ -111,12 +114,12 @@ func BuildPasswordSecret(name types.NamespacedName) *corev1.Secret {
 	}
 }
 
-// BuildServiceAccount is what the API server wants before it takes Pods.
+// BuildServiceAccount returns the service account that the API server requires for Pods.
 func BuildServiceAccount(namespace string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
 }
 
-// CreateMySQLCluster makes the MySQLCluster itself, of the instances that have Pods.
+// CreateMySQLCluster creates the MySQLCluster, with the instances that have Pods.
 func (c *PodCluster) CreateMySQLCluster(t testing.TB) {
 	t.Helper()
 	c.createIfAbsent(t, testenv.BuildMySQLCluster(t, c.Name, c.countPods()))
@@ -128,7 +131,8 @@ func (c *PodCluster) countPods() int {
 	return len(c.pods) - len(slices.DeleteFunc(slices.Clone(c.pods), func(p *corev1.Pod) bool { return p != nil }))
 }
 
-// ScaleTo asks for so many instances and, once that is admitted, makes the Pods that are missing, as the StatefulSet does.
+// ScaleTo requests a number of instances and, once the request is admitted, creates the missing Pods, as the
+// StatefulSet controller does.
 func (c *PodCluster) ScaleTo(t testing.TB, size int) error {
 	t.Helper()
 	if err := c.patchMySQLCluster(t.Context(), fmt.Sprintf(`{"spec":{"replicas":%d}}`, size)); err != nil {
@@ -150,7 +154,7 @@ func (c *PodCluster) createIfAbsent(t testing.TB, obj client.Object) {
 	}
 }
 
-// PodAddresses are the addresses of the Pods, by ordinal.
+// PodAddresses returns the addresses of the Pods, by ordinal.
 func (c *PodCluster) PodAddresses() []string {
 	var hosts []string
 	for i, s := range c.Servers {
@@ -172,7 +176,7 @@ func (c *PodCluster) GetMySQLCluster(ctx context.Context) (*mocov1beta2.MySQLClu
 	return cluster, nil
 }
 
-// AnnotateMySQLCluster sets an annotation of the MySQLCluster; an empty value takes it away.
+// AnnotateMySQLCluster sets an annotation of the MySQLCluster; an empty value removes it.
 func (c *PodCluster) AnnotateMySQLCluster(ctx context.Context, name, value string) error {
 	text := `null`
 	if value != "" {
@@ -189,12 +193,13 @@ func (c *PodCluster) patchMySQLCluster(ctx context.Context, patch string) error 
 	return nil
 }
 
-// PodKey is the name of an instance's Pod.
+// PodKey returns the name of an instance's Pod.
 func (c *PodCluster) PodKey(i int) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Name.Namespace, Name: fmt.Sprintf("moco-%s-%d", c.Name.Name, i)}
 }
 
-// FindPrimaryPod finds the instance whose Pod has the label of the primary, as a Service does; -1 if there is none.
+// FindPrimaryPod returns the instance whose Pod has the primary's label, as a Service selects it; -1 if no Pod has
+// the label.
 func (c *PodCluster) FindPrimaryPod(ctx context.Context) (int, error) {
 	var list corev1.PodList
 	err := c.Env.Client.List(ctx, &list, client.InNamespace(c.Name.Namespace), client.MatchingLabels{
@@ -218,7 +223,7 @@ const (
 	probeTimeout = time.Second
 )
 
-// BuildPod is an instance's Pod as the StatefulSet makes it.
+// BuildPod returns an instance's Pod as the StatefulSet controller creates it.
 func BuildPod(cluster types.NamespacedName, i int) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -234,7 +239,7 @@ func BuildPod(cluster types.NamespacedName, i int) *corev1.Pod {
 	}
 }
 
-// ReportPod is what the kubelet reports of a Pod.
+// ReportPod writes a Pod's status as the kubelet does.
 func ReportPod(ctx context.Context, c client.Client, pod *corev1.Pod, address string, ready bool) error {
 	before := pod.DeepCopy()
 	pod.Status.Phase, pod.Status.PodIP, pod.Status.PodIPs = corev1.PodRunning, address, []corev1.PodIP{{IP: address}}
@@ -249,7 +254,7 @@ func ReportPod(ctx context.Context, c client.Client, pod *corev1.Pod, address st
 	return nil
 }
 
-// ReplacePod deletes a Pod, if there is one, and makes it anew. Its server is the caller's business.
+// ReplacePod deletes a Pod, if it exists, and creates a new one. The caller handles its server.
 func (c *PodCluster) ReplacePod(ctx context.Context, i int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -286,11 +291,11 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 			case <-tick.C:
 			}
 			is := probe.isReady(ctx)
-			// The probe reaches the server past the network, but its report would not leave a node that is cut off.
+			// The probe reaches the server past the network, but a node that is cut off cannot send its report.
 			if ctx.Err() != nil || c.Network != nil && c.Network.IsCut(i) {
 				continue
 			}
-			// Somebody may have deleted the Pod.
+			// The test may have deleted the Pod.
 			if err := client.IgnoreNotFound(c.reportReadiness(ctx, i, is)); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
@@ -321,8 +326,9 @@ func acceptsConnections(ctx context.Context, address string) bool {
 	return conn.Close() == nil
 }
 
-// readinessProbe asks a server as the product's probe does: one that answers, and does not replicate with a thread stopped, is
-// ready. One that is down is not ready at once; otherwise two questions in four seconds decide.
+// readinessProbe queries a server as the product's probe does. A server is ready if it answers and no replication
+// thread is stopped. A server that is down becomes unready immediately; otherwise two probes in four seconds
+// decide.
 type readinessProbe struct {
 	address      string
 	db           *sql.DB
@@ -342,6 +348,7 @@ func newReadinessProbe(t testing.TB, s *mysqld.Server) *readinessProbe {
 	c := driver.NewConfig()
 	c.User, c.Passwd = accounts.AgentUser, string(mysqld.ProductPasswords()[accounts.PasswordKeyOf(accounts.AgentUser)])
 	c.Net, c.Addr, c.Logger = "tcp", net.JoinHostPort(s.Address, strconv.Itoa(mysqld.AdminPort)), &driver.NopLogger{}
+	c.TLSConfig = "preferred"
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)
 	return &readinessProbe{address: s.Address, db: sql.OpenDB(connector)}
@@ -364,12 +371,12 @@ func (p *readinessProbe) isReady(ctx context.Context) bool {
 	return p.clock.Since(p.failingSince) < failureTime
 }
 
-// CutMode is how a node is cut off from all others, in both directions.
+// CutMode defines how a node is cut off from all others, in both directions.
 type CutMode int
 
-// The ways of a cut.
+// The modes of a cut.
 const (
-	// DropPackets lets nothing through and ends no connection. What was sent meanwhile arrives when the cut heals.
+	// DropPackets drops all packets and ends no connection. Data sent during the cut arrive when it heals.
 	DropPackets CutMode = iota + 1
 	// ResetConnections ends every connection and each new one.
 	ResetConnections
@@ -378,8 +385,8 @@ const (
 // notAnInstance is the opener of a connection that no instance has opened.
 const notAnInstance = -1
 
-// PodNetwork lies between the Pods and their clients: a link before each server, with the Pod's address. A connection
-// belongs to the instance that it leads to, and to the one whose server has opened it.
+// PodNetwork connects the Pods and their clients by a link in front of each server, with the Pod's address. A
+// connection belongs to the instance that it leads to, and to the instance whose server has opened it.
 type PodNetwork struct {
 	servers []*mysqld.Server
 	links   []*podLink
@@ -400,7 +407,7 @@ type podLink struct {
 
 type linkConnection struct {
 	to, from int
-	// isManagers says that it comes from no instance and leads to the port of administrators.
+	// isManagers is true for a connection that no instance has opened and that leads to the admin port.
 	isManagers bool
 	client     net.Conn
 	server     net.Conn
@@ -425,7 +432,7 @@ func newNetwork(t testing.TB, servers []*mysqld.Server) *PodNetwork {
 	return n
 }
 
-// OpenLink lets an instance's address be listened on, as it is while a server runs.
+// OpenLink listens on an instance's address, as is the case while a server runs.
 func (n *PodNetwork) OpenLink(ctx context.Context, i int) error {
 	var config net.ListenConfig
 	for _, port := range []int{mysqld.Port, mysqld.AdminPort} {
@@ -448,7 +455,7 @@ func (n *PodNetwork) CloseLink(i int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, l := range n.links[i].listeners {
-		_ = l.Close() // It is closed even if it returns an error.
+		_ = l.Close() // The listener is closed even if Close fails.
 	}
 	n.links[i].listeners = nil
 	if n.cuts[i] == 0 {
@@ -469,7 +476,7 @@ func (n *PodNetwork) CutOff(i int, how CutMode) {
 	}
 }
 
-// CutOffFromManager cuts only the manager off from an instance. Its own clients and replicas reach it.
+// CutOffFromManager cuts off an instance from the manager only. Clients and replicas still reach it.
 func (n *PodNetwork) CutOffFromManager(i int, how CutMode) {
 	n.mu.Lock()
 	n.fromManager[i] = true
@@ -477,7 +484,7 @@ func (n *PodNetwork) CutOffFromManager(i int, how CutMode) {
 	n.CutOff(i, how)
 }
 
-// HealCut takes a cut back.
+// HealCut ends a cut.
 func (n *PodNetwork) HealCut(i int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -496,7 +503,7 @@ func (n *PodNetwork) IsCut(i int) bool {
 	return n.cuts[i] != 0 && !n.fromManager[i]
 }
 
-// hides reports whether a cut of an instance is one for a connection. It is called with the lock held.
+// hides reports whether a cut of an instance affects a connection. It is called with the lock held.
 func (n *PodNetwork) hides(i int, p *linkConnection) bool { return !n.fromManager[i] || p.isManagers }
 
 // endConnections resets all connections of an instance. It is called with the lock held.
@@ -520,7 +527,7 @@ func (n *PodNetwork) serveLink(ctx context.Context, i int, listener net.Listener
 	}
 }
 
-// carryConnection moves bytes until one side ends, and then, unless a cut hides it, ends the other.
+// carryConnection copies bytes until one side ends, and then ends the other side, unless a cut hides the end.
 func (n *PodNetwork) carryConnection(ctx context.Context, p *linkConnection, target string) {
 	defer p.resetBothSides()
 	if !n.registerConnection(p) {
@@ -542,13 +549,13 @@ func (n *PodNetwork) carryConnection(ctx context.Context, p *linkConnection, tar
 	both.Wait()
 }
 
-// joinServer adds the far side, unless the near one has ended meanwhile.
+// joinServer adds the far side, unless the near side has already ended.
 func (n *PodNetwork) joinServer(p *linkConnection, server net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	select {
 	case <-p.done:
-		_ = server.Close() // Nobody has used it.
+		_ = server.Close() // The connection was not used.
 		return false
 	default:
 		p.server = server
@@ -560,7 +567,7 @@ func (n *PodNetwork) copyBytes(p *linkConnection, to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {
 		size, err := from.Read(buffer)
-		// After the read: what was already on its way when the network was cut arrives only when it heals.
+		// The wait comes after the read, so that data already sent when the network was cut arrive only when it heals.
 		n.waitWhileCut(p)
 		n.overhear(buffer[:size])
 		if size > 0 {
@@ -577,7 +584,7 @@ func (n *PodNetwork) copyBytes(p *linkConnection, to, from net.Conn) {
 	}
 }
 
-// TapInto gives everything that passes from now on to a writer too.
+// TapInto copies all further traffic to a writer.
 func (n *PodNetwork) TapInto(w io.Writer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -588,11 +595,11 @@ func (n *PodNetwork) overhear(passing []byte) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.tap != nil {
-		_, _ = n.tap.Write(passing) // What it does with it is its own business.
+		_, _ = n.tap.Write(passing) // Errors of the tap are ignored.
 	}
 }
 
-// waitWhileCut returns when nothing hides the two ends from each other, or the connection has ended.
+// waitWhileCut returns when no cut separates the two ends any more, or when the connection has ended.
 func (n *PodNetwork) waitWhileCut(p *linkConnection) {
 	for {
 		n.mu.Lock()
@@ -637,18 +644,18 @@ func (p *linkConnection) resetBothSides() {
 		close(p.done)
 		for _, conn := range []net.Conn{p.client, p.server} {
 			if tcp, ok := conn.(*net.TCPConn); ok {
-				_ = tcp.SetLinger(0) // It is closed in any case.
+				_ = tcp.SetLinger(0) // The connection is closed in any case.
 				_ = tcp.Close()
 			}
 		}
 	})
 }
 
-// findOpener is the instance whose server has opened a connection; every loopback connection comes from the same address, so
-// that only the kernel's tables show which it is.
+// findOpener returns the instance whose server has opened a connection. Every loopback connection comes from the
+// same address, so only the kernel's tables can identify the server.
 func (n *PodNetwork) findOpener(conn net.Conn) int {
-	// The kernel gives the table page by page, and a line can be missing while others come and go. A replica that is taken for
-	// somebody else would be reached through a cut.
+	// The kernel returns the table page by page, and a line can be missing while others change. A replica that is not
+	// identified would be reached through a cut.
 	const looks = 5
 	for range looks {
 		if inode := findPeerSocket(conn); inode != "" {
@@ -658,8 +665,9 @@ func (n *PodNetwork) findOpener(conn net.Conn) int {
 	return notAnInstance
 }
 
-// findPeerSocket is the number of the socket at the other end of a connection on this machine, and empty if it is not found. Both
-// addresses are compared: two connections may come from one port if they lead to different places.
+// findPeerSocket returns the inode of the socket at the other end of a connection on this machine; empty if it is
+// not found. Both addresses are compared, because two connections may use the same port if they lead to different
+// addresses.
 func findPeerSocket(conn net.Conn) (inode string) {
 	local, remote := formatTableAddress(conn.RemoteAddr()), formatTableAddress(conn.LocalAddr())
 	table, err := os.ReadFile("/proc/net/tcp")
@@ -674,7 +682,7 @@ func findPeerSocket(conn net.Conn) (inode string) {
 	return ""
 }
 
-// formatTableAddress writes an address of IPv4 as /proc/net/tcp does.
+// formatTableAddress formats an IPv4 address as /proc/net/tcp does.
 func formatTableAddress(address net.Addr) string {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok || tcp.IP.To4() == nil {
@@ -683,7 +691,7 @@ func formatTableAddress(address net.Addr) string {
 	return fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(tcp.IP.To4()), tcp.Port)
 }
 
-// findSocketOwner is the instance whose server holds a socket.
+// findSocketOwner returns the instance whose server holds a socket.
 func (n *PodNetwork) findSocketOwner(socket string) int {
 	for i, s := range n.servers {
 		dir := fmt.Sprintf("/proc/%d/fd", s.PID())

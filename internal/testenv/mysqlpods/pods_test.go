@@ -11,8 +11,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestPeerSocketIsThatOfTheConnection opens two connections from one port, as the kernel does on a busy machine: a replica that is taken
-// for whoever else has its port is reached through a cut.
+// TestPeerSocketIsThatOfTheConnection opens two connections from one port, as the kernel does on a busy machine. A
+// replica that is mistaken for the other user of its port would be reached through a cut.
 func TestPeerSocketIsThatOfTheConnection(t *testing.T) {
 	t.Parallel()
 	dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
@@ -23,7 +23,7 @@ func TestPeerSocketIsThatOfTheConnection(t *testing.T) {
 		}
 		return failed
 	}}
-	// A port that the kernel chooses may be that of another program's connection by the time of the second one.
+	// A port chosen by the kernel may be in use by another program's connection when the second connection is opened.
 	local, err := net.ResolveTCPAddr("tcp4", testenv.FreeAddress(t))
 	testenv.ExpectNoError(t, err)
 	dialer.LocalAddr = local
@@ -32,7 +32,7 @@ func TestPeerSocketIsThatOfTheConnection(t *testing.T) {
 		var config net.ListenConfig
 		listener, err := config.Listen(t.Context(), "tcp4", "127.0.0.1:0")
 		testenv.ExpectNoError(t, err)
-		t.Cleanup(func() { _ = listener.Close() }) // Nobody comes any more.
+		t.Cleanup(func() { _ = listener.Close() }) // No more connections are opened.
 		opened[i], err = dialer.DialContext(t.Context(), "tcp4", listener.Addr().String())
 		testenv.ExpectNoError(t, err)
 		t.Cleanup(func() { _ = opened[i].Close() }) // Nothing was sent.

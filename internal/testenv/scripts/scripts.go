@@ -29,14 +29,20 @@ import (
 // Command is a command of scripts.
 type Command = func(ts *testscript.TestScript, neg bool, args []string)
 
-// Run runs the scripts of testdata/*.txtar. Each has a namespace of its own that is called as the script is, and, beside some commands of
-// the caller:
+// Run runs the scripts of testdata/*.txtar. Each has its own namespace, named after the script. In addition
+// to commands of the caller, a script has:
 //
 //	code N COMMAND...  runs a command and demands its exit code
-//	apply FILE...      makes objects with their statuses
+//	apply FILE...      creates objects with their statuses
 //
-// TORPOR_UPDATE=1 writes what was found into the scripts.
+// TORPOR_UPDATE=1 writes the actual output into the scripts.
 func Run(t *testing.T, server *testenv.Environment, commands map[string]Command) {
+	t.Helper()
+	RunFolder(t, server, "testdata", commands)
+}
+
+// RunFolder runs the scripts of another folder, so that they have an API server to themselves.
+func RunFolder(t *testing.T, server *testenv.Environment, folder string, commands map[string]Command) {
 	t.Helper()
 	all := map[string]Command{
 		"code":  runWithExitCode,
@@ -44,7 +50,7 @@ func Run(t *testing.T, server *testenv.Environment, commands map[string]Command)
 	}
 	maps.Copy(all, commands)
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+		Dir:                 folder,
 		Setup:               func(env *testscript.Env) error { return prepare(t.Context(), server, env) },
 		Cmds:                all,
 		RequireExplicitExec: true,
@@ -64,9 +70,9 @@ func NamespaceOf(ts *testscript.TestScript) string {
 	return namespace
 }
 
-// prepare gives a script its namespace, and a kubeconfig that leads there.
+// prepare gives a script its namespace, and a kubeconfig for it.
 func prepare(ctx context.Context, server *testenv.Environment, env *testscript.Env) error {
-	// The folder of a script is called after it.
+	// The folder of a script is named after it.
 	namespace := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 	if err := server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return fmt.Errorf("make namespace: %w", err)
@@ -83,7 +89,7 @@ func prepare(ctx context.Context, server *testenv.Environment, env *testscript.E
 	}
 	env.Setenv("KUBECONFIG", path)
 	env.Setenv("HOME", env.WorkDir)
-	// There the real kubectl is.
+	// The real kubectl is there.
 	env.Setenv("PATH", env.Getenv("PATH")+string(os.PathListSeparator)+filepath.Dir(os.Getenv("TORPOR_LOCAL")))
 	return nil
 }

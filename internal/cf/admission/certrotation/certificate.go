@@ -20,11 +20,12 @@ import (
 )
 
 const (
-	// authorityLife and servingLife are how long certificates are valid; each is replaced when a third is left.
+	// authorityLife and servingLife are the validity periods of certificates. A certificate is replaced when a third of
+	// its period is left.
 	authorityLife = 365 * 24 * time.Hour
 	servingLife   = 30 * 24 * time.Hour
 	thirds        = 3
-	// skew lets servers in whose clocks are behind.
+	// skew makes certificates valid for servers whose clocks are behind.
 	skew         = 5 * time.Minute
 	serialBits   = 127
 	certificate  = "CERTIFICATE"
@@ -38,11 +39,11 @@ type certificateAuthority struct {
 	key  crypto.Signer
 }
 
-// newAuthority makes one with a key of its own.
+// newAuthority creates an authority with a new key.
 func newAuthority(now time.Time) (*certificateAuthority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make the authority's key: %w", err)
+		return nil, fmt.Errorf("create the authority's key: %w", err)
 	}
 	a := &certificateAuthority{key: key, cert: &x509.Certificate{
 		Subject: pkix.Name{CommonName: authorityFor}, NotBefore: now.Add(-skew), NotAfter: now.Add(authorityLife),
@@ -58,11 +59,11 @@ func newAuthority(now time.Time) (*certificateAuthority, error) {
 	return a, nil
 }
 
-// issueServing makes a serving certificate for hosts, which are names or addresses.
+// issueServing creates a serving certificate for hosts, which are names or addresses.
 func (a *certificateAuthority) issueServing(now time.Time, hosts ...string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("create a key: %w", err)
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: now.Add(-skew), NotAfter: now.Add(servingLife),
@@ -99,7 +100,7 @@ func (a *certificateAuthority) signCertificate(template *x509.Certificate, publi
 	return raw, nil
 }
 
-// encodePEM is the authority as PEM.
+// encodePEM returns the authority as PEM.
 func (a *certificateAuthority) encodePEM() (cert, key []byte, err error) {
 	raw, err := x509.MarshalPKCS8PrivateKey(a.key)
 	if err != nil {
@@ -114,7 +115,7 @@ func (a *certificateAuthority) certificatePEM() []byte {
 
 var errNoPair = errors.New("expected a certificate authority and its key as PEM, found something else")
 
-// decodeAuthority reads an authority that encode has written.
+// decodeAuthority decodes the result of encodePEM.
 func decodeAuthority(cert, key []byte) (*certificateAuthority, error) {
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
@@ -127,13 +128,13 @@ func decodeAuthority(cert, key []byte) (*certificateAuthority, error) {
 	return &certificateAuthority{cert: pair.Leaf, key: signer}, nil
 }
 
-// needsRenewal: a third of the certificate's life or less is left.
+// needsRenewal reports whether a third of the certificate's validity period or less is left.
 func needsRenewal(cert *x509.Certificate, now time.Time) bool {
 	life := cert.NotAfter.Sub(cert.NotBefore)
 	return now.After(cert.NotAfter.Add(-life / thirds))
 }
 
-// trustBundle is the newest authority and those of the old ones that are still valid.
+// trustBundle returns the newest authority and the old ones that are still valid.
 func trustBundle(newest *certificateAuthority, old []byte, now time.Time) []byte {
 	all := newest.certificatePEM()
 	for block, rest := pem.Decode(old); block != nil; block, rest = pem.Decode(rest) {

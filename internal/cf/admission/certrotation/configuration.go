@@ -20,13 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// configuration is one of the objects that tell the API server whom to ask.
+// configuration is a webhook configuration of the API server.
 type configuration struct {
 	kind, name string
-	// isOptional says that nothing is missing without it.
+	// isOptional is true if the object need not exist.
 	isOptional bool
 	obj        client.Object
-	// clients are parts of obj.
+	// clients points to the client configurations in obj.
 	clients []*admissionregistrationv1.WebhookClientConfig
 }
 
@@ -41,11 +41,11 @@ func (r *Rotator) listConfigurations() []configuration {
 	return all
 }
 
-// readConfigurations leaves out what is not installed, and returns that, too.
+// readConfigurations returns the installed configurations and the missing ones.
 func (r *Rotator) readConfigurations(ctx context.Context) (found, missing []configuration, err error) {
 	for _, c := range r.listConfigurations() {
 		err := r.Reader.Get(ctx, client.ObjectKey{Name: c.name}, c.obj)
-		// Roles of an earlier version know no optional one.
+		// The roles of an earlier version do not include optional configurations.
 		if k8serrors.IsNotFound(err) || c.isOptional && k8serrors.IsForbidden(err) {
 			missing = append(missing, c)
 			continue
@@ -73,8 +73,8 @@ func clientConfigs(obj client.Object) (all []*admissionregistrationv1.WebhookCli
 	return all
 }
 
-// isOwn reports whether the API server asks this installation. Another one in another namespace has a certificate of its own,
-// and must not be made untrusted.
+// isOwn reports whether a configuration points to this installation. An installation in another namespace has its own
+// certificate, whose bundle must not be overwritten.
 func (r *Rotator) isOwn(c *admissionregistrationv1.WebhookClientConfig) bool {
 	if c.Service != nil {
 		return c.Service.Namespace == r.Namespace && c.Service.Name == r.Service
@@ -82,7 +82,7 @@ func (r *Rotator) isOwn(c *admissionregistrationv1.WebhookClientConfig) bool {
 	return slices.Contains(r.Hosts, targetHost(c))
 }
 
-// targetHost is the name in a certificate that the API server accepts; empty if there is none.
+// targetHost returns the name that the API server expects in a certificate, or "".
 func targetHost(c *admissionregistrationv1.WebhookClientConfig) string {
 	if c.Service != nil {
 		return c.Service.Name + "." + c.Service.Namespace + ".svc"
@@ -97,7 +97,7 @@ func targetHost(c *admissionregistrationv1.WebhookClientConfig) string {
 	return address.Hostname()
 }
 
-// injectBundles writes the trusted authorities into the webhook configurations that lead to this installation.
+// injectBundles writes the trusted authorities to the webhook configurations that point to this installation.
 func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 	configurations, _, err := r.readConfigurations(ctx)
 	if err != nil {
@@ -115,13 +115,14 @@ func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 			continue
 		}
 		if err := r.Client.Patch(ctx, c.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return fmt.Errorf("tell the API server in the %s %s whom to trust: %w", c.kind, c.name, err)
+			return fmt.Errorf("write the CA bundle of the %s %s: %w", c.kind, c.name, err)
 		}
 	}
 	return nil
 }
 
-// findMistrust returns why the API server would not ask this replica, or not believe it. An error is about the look itself.
+// findMistrust returns the reason why the API server would not call or trust this replica; err means that the check
+// itself failed.
 func (r *Rotator) findMistrust(ctx context.Context, cert *tls.Certificate) (mistrust, err error) {
 	served, err := r.isKindServed(ctx)
 	if err != nil {
@@ -150,11 +151,11 @@ func (r *Rotator) findMistrust(ctx context.Context, cert *tls.Certificate) (mist
 
 func (r *Rotator) judge(of configuration, config *admissionregistrationv1.WebhookClientConfig, cert *tls.Certificate) error {
 	if !r.isOwn(config) {
-		return fmt.Errorf("expected the %s %s to lead to the Service %s/%s of this installation, found %s: run one Torpor, or let the configuration lead here",
+		return fmt.Errorf("expected the %s %s to point to the Service %s/%s of this installation, found %s: run one Torpor, or point the configuration here",
 			of.kind, of.name, r.Namespace, r.Service, cmp.Or(targetHost(config), "no address"))
 	}
 	if len(config.CABundle) == 0 && r.Files != nil {
-		return nil // The API server trusts what its own machine trusts, and nobody but it knows what that is.
+		return nil // The API server trusts the authorities of its machine, which cannot be checked from here.
 	}
 	options := x509.VerifyOptions{DNSName: targetHost(config), Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: r.Clock.Now()}
 	options.Roots.AppendCertsFromPEM(config.CABundle)
@@ -164,12 +165,12 @@ func (r *Rotator) judge(of configuration, config *admissionregistrationv1.Webhoo
 		}
 	}
 	if _, err := cert.Leaf.Verify(options); err != nil {
-		return fmt.Errorf("expected the %s %s to trust the certificate of this replica, found %w: its caBundle is kept by somebody else, or not yet written", of.kind, of.name, err)
+		return fmt.Errorf("expected the %s %s to trust the certificate of this replica, found %w: another controller maintains its caBundle, or it is not written yet", of.kind, of.name, err)
 	}
 	return nil
 }
 
-// isKindServed asks the API server itself, because what a client knows of kinds outlives them.
+// isKindServed asks the API server itself, because a client's mapper may be outdated.
 func (r *Rotator) isKindServed(ctx context.Context) (bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(r.Kind.GroupVersion().WithKind(r.Kind.Kind + "List"))
@@ -178,7 +179,7 @@ func (r *Rotator) isKindServed(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("find out whether %s is served: %w", r.Kind.Kind, err)
+		return false, fmt.Errorf("check whether %s is served: %w", r.Kind.Kind, err)
 	}
 	return true, nil
 }

@@ -4,20 +4,20 @@ package certrotation
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Metrics tell of the webhook's certificate.
+// Metrics describes the webhook's certificate.
 type Metrics struct {
 	expiry   prometheus.Gauge
 	failures prometheus.Counter
 }
 
-// NewMetrics makes metrics that are yet to be registered.
+// NewMetrics returns unregistered metrics.
 func NewMetrics() *Metrics {
 	return &Metrics{
 		expiry: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "torpor_webhook_certificate_expiry_timestamp_seconds", Help: "When the certificate of the webhook ends, in Unix time; 0 before there is one.",
+			Name: "torpor_webhook_certificate_expiry_timestamp_seconds", Help: "Expiry of the webhook's certificate, in Unix time; 0 if there is none.",
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "torpor_webhook_certificate_failures_total", Help: "Looks that found the webhook without a certificate, a configuration, or the API server's trust.",
+			Name: "torpor_webhook_certificate_failures_total", Help: "Number of checks that found the webhook without a certificate, without a configuration, or not trusted by the API server.",
 		}),
 	}
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certrotation gives the admission webhook a certificate and makes the API server trust it. One authority for all
-// replicas is kept in a Secret; each replica signs its own certificate with it and keeps that in memory only.
+// Package certrotation issues the certificate of the admission webhook and makes the API server trust it. A Secret
+// stores one authority for all replicas. Each replica signs its own certificate with it, and keeps that certificate in
+// memory only.
 package certrotation
 
 import (
@@ -26,7 +27,7 @@ import (
 )
 
 const (
-	// secretName is the Secret with the authority; configurationName is that of config/webhook.
+	// secretName is the name of the Secret with the authority; configurationName is the name in config/webhook.
 	secretName        = "torpor-webhook"
 	configurationName = "torpor"
 	bundleKey         = "ca.crt"
@@ -36,40 +37,40 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-var errNoCertificate = errors.New("expected a serving certificate, found none yet: it is made when the API server answers")
+var errNoCertificate = errors.New("expected a serving certificate, found none yet: it is created when the API server responds")
 
 // Rotator keeps the certificate of one replica valid and trusted.
 type Rotator struct {
-	// Reader reads past any cache, and Client writes.
+	// Reader reads without a cache, and Client writes.
 	Reader client.Reader
 	Client client.Client
-	// Namespace is where the Secret and the Service are; Service is the name of the latter. Hosts are the names and addresses
-	// under which the API server asks.
+	// Namespace is the namespace of the Secret and the Service; Service is the name of the Service. Hosts are the names
+	// and addresses at which the API server calls the webhook.
 	Namespace, Service string
 	Hosts              []string
-	// Files, if set, is the certificate instead of one of Torpor's own: no Secret is read, and no configuration is written.
+	// Files, if set, provides the certificate. Then no Secret is read, and no configuration is written.
 	Files *certwatcher.CertWatcher
-	// LeavesBundles leaves it to somebody else to tell the API server whom to trust.
+	// LeavesBundles means that another controller writes the CA bundles of the configurations.
 	LeavesBundles bool
-	// Kind is what the webhook admits: while it is not served, nothing is missing.
+	// Kind is the kind that the webhook admits. While it is not served, missing configurations are not an error.
 	Kind schema.GroupVersionKind
-	// OptionalConfigurations are the names of more MutatingWebhookConfigurations, which need not be there.
+	// OptionalConfigurations are the names of further MutatingWebhookConfigurations, which need not exist.
 	OptionalConfigurations []string
-	// Clock tells the time and ticks.
+	// Clock is the source of time and of ticks.
 	Clock   clock.Clock
 	Metrics *Metrics
 
 	current atomic.Pointer[tls.Certificate]
-	// issuer is what the current certificate was signed by.
+	// issuer is the authority that signed the current certificate.
 	issuer atomic.Pointer[[]byte]
-	// verdict is what the last look found wrong; nil before the first.
+	// verdict is the result of the last check; it is nil before the first check.
 	verdict atomic.Pointer[verdict]
 }
 
-// verdict is why the API server cannot ask this replica; nil if it can.
+// verdict holds the reason why the API server cannot call this replica, or nil.
 type verdict struct{ err error }
 
-// GetCertificate is for the configuration of a TLS server.
+// GetCertificate implements the function of that name in tls.Config.
 func (r *Rotator) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if r.Files != nil {
 		return r.Files.GetCertificate(hello)
@@ -80,7 +81,8 @@ func (r *Rotator) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	return nil, errNoCertificate
 }
 
-// CheckTrust is for the readiness of the replica: the API server can ask it, and trusts its certificate.
+// CheckTrust is a readiness check: it returns an error unless the API server can call this replica and trusts its
+// certificate.
 func (r *Rotator) CheckTrust(*http.Request) error {
 	if found := r.verdict.Load(); found != nil {
 		return found.err
@@ -88,14 +90,14 @@ func (r *Rotator) CheckTrust(*http.Request) error {
 	return errNoCertificate
 }
 
-// NeedLeaderElection is false: every replica answers.
+// NeedLeaderElection returns false, because every replica serves the webhook.
 func (*Rotator) NeedLeaderElection() bool { return false }
 
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=torpor-system,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=torpor-system,resourceNames=torpor-webhook,verbs=get;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=torpor;torpor-hibernation-record;torpor-mysql-record;torpor-slumber-record;torpor-workloads-record,verbs=get;patch
 
-// Start keeps the certificate until ctx ends. What goes wrong is tried again; the last certificate serves on.
+// Start maintains the certificate until ctx ends. Failures are retried, and the last certificate stays in use.
 func (r *Rotator) Start(ctx context.Context) error {
 	logged := ""
 	for {
@@ -104,7 +106,7 @@ func (r *Rotator) Start(ctx context.Context) error {
 		if err != nil && !k8serrors.IsConflict(err) && ctx.Err() == nil {
 			r.Metrics.failures.Inc()
 			if err.Error() != logged {
-				log.FromContext(ctx).Error(err, "The webhook cannot be asked; it is tried again")
+				log.FromContext(ctx).Error(err, "The API server cannot call the webhook; retrying")
 				logged = err.Error()
 			}
 			wait = soon
@@ -120,7 +122,10 @@ func (r *Rotator) Start(ctx context.Context) error {
 	}
 }
 
-// rotate is one look at everything. The API server trusts a new authority before anything is signed with it.
+// rotate checks and renews the certificate once.
+//
+// Invariant: an authority signs a certificate only after injectBundles
+// has made the API server trust that authority.
 func (r *Rotator) rotate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -165,7 +170,7 @@ func (r *Rotator) renew(ctx context.Context) error {
 	return nil
 }
 
-// loadOrCreateAuthority reads the authority, or makes one where there is none, or none that will do.
+// loadOrCreateAuthority reads the authority, and creates a new one if it is missing, invalid or due for renewal.
 func (r *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *certificateAuthority, trusted []byte, err error) {
 	var secret corev1.Secret
 	err = r.Reader.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: secretName}, &secret)
@@ -195,7 +200,7 @@ func (r *Rotator) loadOrCreateAuthority(ctx context.Context) (ca *certificateAut
 		err = r.Client.Update(ctx, &secret)
 	}
 	if k8serrors.IsAlreadyExists(err) || k8serrors.IsConflict(err) {
-		return r.loadOrCreateAuthority(ctx) // Another replica was first, and its authority is as good.
+		return r.loadOrCreateAuthority(ctx) // Another replica was faster, and its authority is used.
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("write the Secret %s: %w", secretName, err)

@@ -18,7 +18,7 @@ import (
 
 const host = "torpor-webhook.torpor-system.svc"
 
-// Two replicas keep their certificates valid and trusted for years, on a real API server.
+// Two replicas maintain valid and trusted certificates for years, on a real API server.
 func TestRotatorsOfTwoReplicasAgree(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
@@ -62,13 +62,13 @@ func TestRotatorsOfTwoReplicasAgree(t *testing.T) {
 	trusted()
 	serial := first.current.Load().Leaf.SerialNumber
 
-	t.Log("While it is young a certificate stays.")
+	t.Log("A young certificate stays.")
 	now.Step(servingLife / 2)
 	sync()
 	if first.current.Load().Leaf.SerialNumber.Cmp(serial) != 0 {
 		t.Error("expected the same certificate after half its life, found another")
 	}
-	t.Log("A certificate is replaced before its end, by the same authority.")
+	t.Log("A certificate is replaced before its expiry, with the same authority.")
 	now.Step(servingLife / 3)
 	before := count(config.Webhooks[0].ClientConfig.CABundle)
 	sync()
@@ -76,7 +76,7 @@ func TestRotatorsOfTwoReplicasAgree(t *testing.T) {
 	if first.current.Load().Leaf.SerialNumber.Cmp(serial) == 0 || count(config.Webhooks[0].ClientConfig.CABundle) != before {
 		t.Error("expected another certificate of the same authority")
 	}
-	t.Log("An authority is replaced before its end, and the old one is trusted as long as it is valid.")
+	t.Log("An authority is replaced before its expiry, and the old one is trusted while it is valid.")
 	now.Step(authorityLife * 3 / 4)
 	sync()
 	trusted()
@@ -87,9 +87,9 @@ func TestRotatorsOfTwoReplicasAgree(t *testing.T) {
 	sync()
 	trusted()
 	if n := count(config.Webhooks[0].ClientConfig.CABundle); n != 1 {
-		t.Errorf("expected the authority that has ended to be gone, found %d", n)
+		t.Errorf("expected no expired authority, found %d", n)
 	}
-	t.Log("A configuration that lost what was filled in is repaired.")
+	t.Log("A configuration without its bundle is repaired.")
 	config.Webhooks[0].ClientConfig.CABundle = nil
 	if err := hub.Client.Update(t.Context(), config); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestDecodeRefusesWhatIsNoAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := decodeAuthority(cert, key); err != nil {
-		t.Errorf("expected what was encoded to be read, found %v", err)
+		t.Errorf("expected the encoded authority to be decoded, found %v", err)
 	}
 	other, err := newAuthority(time.Now())
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// newRotator is that of an installation in a namespace.
+// newRotator returns the Rotator of an installation in a namespace.
 func newRotator(hub *testenv.Environment, namespace string) *Rotator {
 	return &Rotator{
 		Reader: hub.Client, Client: hub.Client, Namespace: namespace, Service: "torpor-webhook", Kind: korifiv1alpha1.CFAppKind(),
@@ -33,7 +33,7 @@ func newRotator(hub *testenv.Environment, namespace string) *Rotator {
 	}
 }
 
-// expectTrust looks, and expects the replica to be ready, or to say these words.
+// expectTrust rotates, and expects the replica to be ready or to fail with these texts.
 func (r *Rotator) expectTrust(t *testing.T, words ...string) {
 	t.Helper()
 	failure := r.rotate(t.Context())
@@ -46,7 +46,7 @@ func (r *Rotator) expectTrust(t *testing.T, words ...string) {
 	}
 	for _, w := range words {
 		if found == nil || !strings.Contains(found.Error(), w) {
-			t.Errorf("expected the replica to be red and to say %q, found %v", w, found)
+			t.Errorf("expected the replica to be unready with %q, found %v", w, found)
 		}
 	}
 }
@@ -57,17 +57,17 @@ func TestReplicaIsReadyWhileTheAPIServerTrustsIt(t *testing.T) {
 	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "torpor-system"}})
 	first, second := newRotator(hub, "torpor-system"), newRotator(hub, hub.CreateNamespace(t))
 	if err := first.CheckTrust(nil); !errors.Is(err, errNoCertificate) {
-		t.Errorf("expected a replica that has not looked to be red, found %v", err)
+		t.Errorf("expected a replica to be unready before its first check, found %v", err)
 	}
 	first.expectTrust(t)
 
-	t.Log("Once apps are served, configurations have to be there.")
+	t.Log("Once apps are served, the configurations must exist.")
 	hub.InstallCRDs(t)
 	first.expectTrust(t, "MutatingWebhookConfiguration torpor, found none: apply config/webhook", "ValidatingWebhookConfiguration torpor, found none")
 	hub.ApplyManifest(t, "webhook/manifests.yaml")
 	first.expectTrust(t)
 
-	t.Log("Another installation says whom the configurations lead to, and writes nothing.")
+	t.Log("Another installation reports the target of the configurations, and writes nothing.")
 	config := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	read := func() *admissionregistrationv1.ValidatingWebhookConfiguration {
 		t.Helper()
@@ -79,7 +79,7 @@ func TestReplicaIsReadyWhileTheAPIServerTrustsIt(t *testing.T) {
 	changes, last := 0, read().ResourceVersion
 	for range 5 {
 		for _, r := range []*Rotator{second, first} {
-			_ = r.rotate(t.Context()) // What it finds is asked for below.
+			_ = r.rotate(t.Context()) // The result is checked below.
 			if now := read().ResourceVersion; now != last {
 				changes, last = changes+1, now
 			}
@@ -88,10 +88,10 @@ func TestReplicaIsReadyWhileTheAPIServerTrustsIt(t *testing.T) {
 	if changes != 0 {
 		t.Errorf("expected no change in five rounds of two installations, found %d", changes)
 	}
-	second.expectTrust(t, "to lead to the Service "+second.Namespace+"/torpor-webhook of this installation, found torpor-webhook.torpor-system.svc")
+	second.expectTrust(t, "to point to the Service "+second.Namespace+"/torpor-webhook of this installation, found torpor-webhook.torpor-system.svc")
 	first.expectTrust(t)
 
-	t.Log("Somebody else may keep the bundle; it is left alone, and has to be right.")
+	t.Log("Another controller may maintain the bundle; Torpor does not write it, but checks it.")
 	first.LeavesBundles = true
 	own := read().Webhooks[0].ClientConfig.CABundle
 	other, err := newAuthority(time.Now())
@@ -108,13 +108,13 @@ func TestReplicaIsReadyWhileTheAPIServerTrustsIt(t *testing.T) {
 	inject(other.certificatePEM())
 	first.expectTrust(t, "expected the ValidatingWebhookConfiguration torpor to trust the certificate of this replica")
 	if now := read().ResourceVersion; now == last || string(config.Webhooks[0].ClientConfig.CABundle) != string(other.certificatePEM()) {
-		t.Error("expected the bundle of somebody else to stay, found another")
+		t.Error("expected the bundle of the other controller to stay, found another")
 	}
 	inject(own)
 	first.expectTrust(t)
 }
 
-// A certificate from files is what a PKI of the user's own keeps; Torpor then writes nothing at all.
+// A certificate from files belongs to the user's own PKI, and Torpor writes nothing.
 func TestCertificateFromFiles(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
@@ -166,7 +166,8 @@ func TestCertificateFromFiles(t *testing.T) {
 	r.expectTrust(t, "MutatingWebhookConfiguration torpor to trust")
 }
 
-// TestOptionalConfigurationsAreTrustedWhereTheyAre has a hub without apps, on which the webhook notes who stops clusters.
+// TestOptionalConfigurationsAreTrustedWhereTheyAre uses a hub without apps, on which the webhook records the requesters
+// of stops of clusters.
 func TestOptionalConfigurationsAreTrustedWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
@@ -184,9 +185,9 @@ func TestOptionalConfigurationsAreTrustedWhereTheyAre(t *testing.T) {
 		}
 		c.Webhooks[0].ClientConfig.Service.Namespace = "elsewhere"
 	})
-	r.expectTrust(t, "MutatingWebhookConfiguration "+name+" to lead to the Service torpor-system/torpor-webhook of this installation, found torpor-webhook.elsewhere.svc")
+	r.expectTrust(t, "MutatingWebhookConfiguration "+name+" to point to the Service torpor-system/torpor-webhook of this installation, found torpor-webhook.elsewhere.svc")
 
-	t.Log("The rights of an earlier version know nothing of it.")
+	t.Log("The role of an earlier version does not include the configuration.")
 	names := []string{configurationName}
 	hub.GrantRights(t, "earlier",
 		rbacv1.PolicyRule{APIGroups: []string{admissionregistrationv1.GroupName}, Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}, ResourceNames: names, Verbs: []string{"get", "patch"}},

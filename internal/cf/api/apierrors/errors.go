@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apierrors has the errors of the CF API, with its codes, titles and details. Clients match some details word by word,
-// so they are exact.
+// Package apierrors defines the errors of the CF API, with its codes, titles and details. Clients match some details
+// word by word, so these are identical to Cloud Foundry's.
 package apierrors
 
 import (
@@ -12,9 +12,9 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// CFError is one error of the CF API. Clients get everything but Cause, which is for the log.
+// CFError is one error of the CF API. Clients receive every field but Cause, which is only logged.
 type CFError struct {
-	// Status is the status of HTTP, Code and Title are CF's, Detail is a sentence for people.
+	// Status is the HTTP status. Code and Title are those of CF. Detail is a readable sentence.
 	Status int
 	Code   int
 	Title  string
@@ -40,12 +40,12 @@ func HasStatus(err error, status int) bool {
 	return errors.As(err, &known) && known.Status == status
 }
 
-// NewUnknownRequest is for a path that the API does not have.
+// NewUnknownRequest returns the error for a path that the API does not serve.
 func NewUnknownRequest() *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10000, Title: "CF-NotFound", Detail: "Unknown request"}
 }
 
-// NewMethodNotAllowed is for a path that the API has with other methods only.
+// NewMethodNotAllowed returns the error for a path that the API serves with other methods only.
 func NewMethodNotAllowed(method string, expected []string) *CFError {
 	return &CFError{
 		Status: http.StatusMethodNotAllowed, Code: 10000, Title: "CF-MethodNotAllowed",
@@ -53,17 +53,18 @@ func NewMethodNotAllowed(method string, expected []string) *CFError {
 	}
 }
 
-// NewNotFound is for a resource of a type such as "App" that does not exist, or that the caller may not see: both look the same.
+// NewNotFound returns the error for a resource of a type such as "App" that does not exist or that the caller may not
+// see. Both cases look the same.
 func NewNotFound(resourceType string) *CFError {
 	return &CFError{Status: http.StatusNotFound, Code: 10010, Title: "CF-ResourceNotFound", Detail: resourceType + " not found"}
 }
 
-// NewNotAuthenticated is for credentials that Kubernetes does not know; what describes what was expected.
+// NewNotAuthenticated returns the error for credentials that Kubernetes rejects, with the argument as its detail.
 func NewNotAuthenticated(what string) *CFError {
 	return &CFError{Status: http.StatusUnauthorized, Code: 10002, Title: "CF-NotAuthenticated", Detail: what}
 }
 
-// NewNotAuthorized is for a caller that may see a resource but not do this to it.
+// NewNotAuthorized returns the error for a caller that may see a resource but lacks the right for this action.
 func NewNotAuthorized(cause error) *CFError {
 	return &CFError{
 		Status: http.StatusForbidden, Code: 10003, Title: "CF-NotAuthorized",
@@ -71,17 +72,18 @@ func NewNotAuthorized(cause error) *CFError {
 	}
 }
 
-// NewUnprocessableEntity is for a request that makes no sense; detail has what was expected, what was found and what to do.
+// NewUnprocessableEntity returns the error for an invalid request. Detail names the expected value, the found value and
+// the next step.
 func NewUnprocessableEntity(detail string) *CFError {
 	return &CFError{Status: http.StatusUnprocessableEntity, Code: 10008, Title: "CF-UnprocessableEntity", Detail: detail}
 }
 
-// NewMessageParseError is for a body or a query that cannot be read.
+// NewMessageParseError returns the error for a body or a query that cannot be parsed.
 func NewMessageParseError(detail string) *CFError {
 	return &CFError{Status: http.StatusBadRequest, Code: 1001, Title: "CF-MessageParseError", Detail: detail}
 }
 
-// NewRateLimitExceeded is for a caller that sends too many requests.
+// NewRateLimitExceeded returns the error for a caller that sends too many requests.
 func NewRateLimitExceeded() *CFError {
 	return &CFError{
 		Status: http.StatusTooManyRequests, Code: 10013, Title: "CF-RateLimitExceeded",
@@ -89,12 +91,13 @@ func NewRateLimitExceeded() *CFError {
 	}
 }
 
-// NewServiceUnavailable is for failures that are not the caller's. It is 503 because the client hides the detail of a 500.
+// NewServiceUnavailable returns the error for a failure that the caller did not cause. Its status is 503 because the
+// client hides the detail of a 500.
 func NewServiceUnavailable(detail string, cause error) *CFError {
 	return &CFError{Status: http.StatusServiceUnavailable, Code: 10015, Title: "CF-ServiceUnavailable", Detail: detail, Cause: cause}
 }
 
-// ForbiddenAsNotFound is like FromError, but hides from callers without the right to read a resource that it exists.
+// ForbiddenAsNotFound is like FromError, but hides the existence of a resource from callers that may not read it.
 func ForbiddenAsNotFound(err error, resourceType string) *CFError {
 	if k8serrors.IsForbidden(err) {
 		return NewNotFound(resourceType)
@@ -102,7 +105,7 @@ func ForbiddenAsNotFound(err error, resourceType string) *CFError {
 	return FromError(err, resourceType)
 }
 
-// FromError turns any error into a CFError about a resource of a type such as "App".
+// FromError converts any error to a CFError about a resource of a type such as "App".
 func FromError(err error, resourceType string) *CFError {
 	var known *CFError
 	var status k8serrors.APIStatus
@@ -112,7 +115,7 @@ func FromError(err error, resourceType string) *CFError {
 	case k8serrors.IsNotFound(err):
 		return NewNotFound(resourceType)
 	case k8serrors.IsUnauthorized(err):
-		return NewNotAuthenticated("Authentication error: Kubernetes does not know these credentials; log in again")
+		return NewNotAuthenticated("Authentication error: Kubernetes rejected these credentials; log in again")
 	case k8serrors.IsForbidden(err):
 		if quota := describeQuotaRefusal(err); quota != "" {
 			return NewUnprocessableEntity(quota)
@@ -123,21 +126,21 @@ func FromError(err error, resourceType string) *CFError {
 	case k8serrors.IsTooManyRequests(err):
 		return NewRateLimitExceeded()
 	case k8serrors.IsConflict(err):
-		return NewServiceUnavailable("Somebody else changed this at the same moment, and nothing was done; try again", err)
-	// The API server answers so when the webhook that admits apps does not answer.
+		return NewServiceUnavailable("Another request changed this object at the same moment, and nothing was done; try again", err)
+	// The API server returns this error when the webhook that admits apps does not respond.
 	case k8serrors.IsInternalError(err):
-		return NewServiceUnavailable("Kubernetes could not do this; see what there is, and try again. If it stays so, ask the platform team whether torpor manager, which admits changes of apps, is running", err)
+		return NewServiceUnavailable("Kubernetes could not do this; check the current state, and try again. If the error persists, ask the platform team whether torpor manager, which admits changes of apps, is running", err)
 	default:
-		return NewServiceUnavailable("Kubernetes did not answer as expected; try again, and if it stays so, ask the platform team for the log of torpor cf-api", err)
+		return NewServiceUnavailable("Kubernetes did not answer as expected; try again, and if the error persists, ask the platform team for the log of torpor cf-api", err)
 	}
 }
 
-// describeQuotaRefusal says which quota has no room for an object, and for how much it has; empty for any other refusal. The API server
-// refuses what a quota has no room for with the same reason as what a caller has no right to do, and tells them apart in the text only.
+// describeQuotaRefusal returns the exceeded quota and its numbers, or "" for any other refusal. The API server rejects
+// an object over quota with the same reason as a missing right; only the text differs.
 func describeQuotaRefusal(err error) string {
 	_, refusal, found := strings.Cut(err.Error(), " is forbidden: ")
 	if !found || !strings.HasPrefix(refusal, "exceeded quota: ") {
 		return ""
 	}
-	return "expected room in the quotas of the space, found none: " + refusal + "; delete what is not needed, or ask for a larger quota"
+	return "expected room in the quotas of the space, found none: " + refusal + "; delete unused objects, or ask for a larger quota"
 }

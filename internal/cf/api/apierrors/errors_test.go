@@ -20,9 +20,9 @@ func TestForbiddenOfAQuotaIsNoMissingRight(t *testing.T) {
 		status int
 		detail string
 	}{
-		"a quota without room is told with its numbers": {
+		"a full quota is reported with its numbers": {
 			"exceeded quota: small, requested: count/cfapps=1, used: count/cfapps=1, limited: count/cfapps=1", http.StatusUnprocessableEntity,
-			"expected room in the quotas of the space, found none: exceeded quota: small, requested: count/cfapps=1, used: count/cfapps=1, limited: count/cfapps=1; delete what is not needed, or ask for a larger quota",
+			"expected room in the quotas of the space, found none: exceeded quota: small, requested: count/cfapps=1, used: count/cfapps=1, limited: count/cfapps=1; delete unused objects, or ask for a larger quota",
 		},
 		"a missing right stays what it is": {`User "bob" cannot create resource "cfapps"`, http.StatusForbidden, notAuthorized},
 		"a name that reads like a quota is no quota": {

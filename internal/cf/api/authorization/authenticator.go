@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package authorization lets callers act with their own Kubernetes credentials. It keeps, for seconds and under a keyed hash of
-// the credential, which user it belongs to and what that user may see. For an hour it is remembered that a credential was good,
-// so that its caller is no stranger, whose requests are limited by what fails. A credential itself does not outlive its request.
+// Package authorization lets callers act with their own Kubernetes credentials. For some seconds it caches, under a
+// keyed hash of the credential, the user and the user's permissions. For an hour it remembers that a credential was
+// valid, so that this caller is exempt from the limits on failed credentials. A credential itself is never kept after
+// its request.
 package authorization
 
 import (
@@ -30,50 +31,52 @@ import (
 )
 
 const (
-	// callTimeout bounds each call to the API server.
+	// callTimeout limits each call to the API server.
 	callTimeout = 10 * time.Second
-	// maxUnreadBytes bounds what the API server may send of one answer before it is read: logs come faster than they are looked at, and
-	// HTTP/2 keeps up to 4 MiB of each by default.
+	// maxUnreadBytes limits the unread part of one response of the API server. Logs arrive faster than they are
+	// processed, and HTTP/2 buffers up to 4 MiB of each stream by default.
 	maxUnreadBytes = 64 << 10
-	// answerTTL is how long an answer of the API server counts.
+	// answerTTL is the time for which an answer of the API server is cached.
 	answerTTL = 10 * time.Second
-	// denialTTL is shorter, because an administrator may be about to grant what was refused.
+	// denialTTL is shorter, because an administrator may be about to grant the right.
 	denialTTL = 2 * time.Second
-	// burstSeconds is how many seconds' worth of requests a caller may send at once.
+	// burstSeconds is the burst of a caller's requests, in seconds of its rate.
 	burstSeconds = 5
-	// maxIdentities bounds the credentials and the users that are remembered, maxAnswers the reviews of their permissions.
+	// maxIdentities limits the remembered credentials and users; maxAnswers limits the remembered reviews of their
+	// permissions.
 	maxIdentities = 1 << 14
 	maxAnswers    = 1 << 17
-	// anonymousUser is who Kubernetes takes nobody for.
+	// anonymousUser is the user that Kubernetes assigns to unauthenticated requests.
 	anonymousUser = "system:anonymous"
 )
 
-// Options configure an Authenticator.
+// Options configures an Authenticator.
 type Options struct {
 	// Config has the address and the authority of the API server; its credentials are not used.
 	Config *rest.Config
 	Scheme *runtime.Scheme
-	// Mapper returns the mapper of what callers read and write now; nil stands for one that knows the kinds of apps.
+	// Mapper returns the current mapper of the kinds that callers read and write. If it is nil, a mapper of the kinds
+	// of apps is used.
 	Mapper func() meta.RESTMapper
 	Clock  clock.PassiveClock
 	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
-	// FailuresPerSecond limits the credentials of one address that turn out to be invalid.
+	// FailuresPerSecond limits the invalid credentials from one address.
 	FailuresPerSecond float64
 	Metrics           *CallerMetrics
 }
 
-// Authenticator finds the Kubernetes user behind each request.
+// Authenticator finds the Kubernetes user of each request.
 type Authenticator struct {
 	shared *http.Transport
-	// host and path are the API server's, userAgent is this API's.
+	// host and path belong to the API server, userAgent to this API.
 	host, path, userAgent string
 	scheme                *runtime.Scheme
 	mapper                func() meta.RESTMapper
 	clock                 clock.PassiveClock
 	key                   credentialFingerprint
 	metrics               *CallerMetrics
-	// identities are by the fingerprint of a credential, permissions by that and what was asked.
+	// identities are keyed by the fingerprint of a credential, permissions by the fingerprint and the permission.
 	identities, permissions *cache.LRUExpireCache
 	limits                  *callerLimits
 	strangers               *strangerLimits
@@ -81,7 +84,7 @@ type Authenticator struct {
 
 // Caller is the user of one request.
 type Caller struct {
-	// Name and Groups are as Kubernetes has them.
+	// Name and Groups are those of the Kubernetes user.
 	Name   string
 	Groups []string
 	// Client acts as the caller; Core reads logs as the caller.
@@ -93,7 +96,7 @@ type Caller struct {
 	closeTransport func()
 }
 
-// NewAuthenticator returns an Authenticator that knows no user yet.
+// NewAuthenticator returns an Authenticator with an empty cache.
 func NewAuthenticator(o Options) (*Authenticator, error) {
 	cfg := rest.AnonymousClientConfig(o.Config)
 	tlsConfig, err := rest.TLSConfigFor(cfg)
@@ -122,8 +125,8 @@ func NewAuthenticator(o Options) (*Authenticator, error) {
 	return c, nil
 }
 
-// Authenticate returns the caller with this Authorization header, which came from a host:port. Close the caller when its request
-// is answered.
+// Authenticate returns the caller of a request with this Authorization header from a host:port. Close the caller after
+// the response.
 func (a *Authenticator) Authenticate(ctx context.Context, header, remote string) (*Caller, error) {
 	cred, err := parseHeader(header)
 	if err != nil {
@@ -150,8 +153,8 @@ func (a *Authenticator) Authenticate(ctx context.Context, header, remote string)
 	return caller, nil
 }
 
-// welcomeBack fills in a caller whose credential was valid within the last hour. It shares no limit with strangers: whatever they
-// do, only the caller's own limit counts.
+// welcomeBack fills in a caller whose credential was valid within the last hour. Only the caller's own rate limit
+// applies; the limits on failed credentials do not.
 func (a *Authenticator) welcomeBack(ctx context.Context, caller *Caller, cred callerCredential, known callerIdentity) error {
 	isFresh := a.clock.Since(known.reviewed) < answerTTL
 	a.metrics.countCredential(isFresh)
@@ -169,7 +172,7 @@ func (a *Authenticator) welcomeBack(ctx context.Context, caller *Caller, cred ca
 	return err
 }
 
-// limit refuses a caller that sends too many requests.
+// limit rejects a caller that sends too many requests.
 func (a *Authenticator) limit(name string) error {
 	if a.limits.allow(name, a.clock.Now()) {
 		return nil
@@ -178,7 +181,7 @@ func (a *Authenticator) limit(name string) error {
 	return apierrors.NewRateLimitExceeded()
 }
 
-// connect gives a caller clients with its own credential.
+// connect creates the caller's clients with the caller's own credential.
 func (a *Authenticator) connect(caller *Caller, cred callerCredential) error {
 	certificates, err := cred.parseCertificates()
 	if err != nil {
@@ -190,7 +193,7 @@ func (a *Authenticator) connect(caller *Caller, cred callerCredential) error {
 	return err
 }
 
-// ask asks the API server whose credential it is, which every authenticated user may ask, and remembers the answer.
+// ask sends a SelfSubjectReview, which every authenticated user may create, and caches the answer.
 func (a *Authenticator) ask(ctx context.Context, caller *Caller, cred callerCredential) error {
 	if err := a.connect(caller, cred); err != nil {
 		return err
@@ -198,9 +201,9 @@ func (a *Authenticator) ask(ctx context.Context, caller *Caller, cred callerCred
 	review := &authenticationv1.SelfSubjectReview{}
 	err := caller.Client.Create(ctx, review)
 	user := review.Status.UserInfo
-	// A certificate of another authority, or one that has expired, is nobody's to Kubernetes.
+	// Kubernetes treats a certificate of another authority, or an expired one, as anonymous.
 	if k8serrors.IsForbidden(err) || err == nil && user.Username == anonymousUser {
-		return apierrors.NewNotAuthenticated("Authentication error: Kubernetes does not know these credentials; log in again")
+		return apierrors.NewNotAuthenticated("Authentication error: Kubernetes rejected these credentials; log in again")
 	}
 	if err != nil {
 		return apierrors.FromError(err, "User")
@@ -210,13 +213,13 @@ func (a *Authenticator) ask(ctx context.Context, caller *Caller, cred callerCred
 	return nil
 }
 
-// Close ends the connections that were opened for this caller.
+// Close closes the connections of this caller.
 func (c *Caller) Close() { c.closeTransport() }
 
 // IsServiceAccount reports whether the caller is a service account rather than a person.
 func (c *Caller) IsServiceAccount() bool { return strings.HasPrefix(c.Name, "system:serviceaccount:") }
 
-// callerLimits limit requests by the caller's name, so that a new token is no way around them.
+// callerLimits limits requests by the caller's name, so that a new token does not bypass the limit.
 type callerLimits struct {
 	perSecond float64
 
@@ -229,7 +232,7 @@ func newCallerLimits(perSecond float64) *callerLimits {
 }
 
 func (l *callerLimits) allow(name string, now time.Time) bool {
-	// Without the lock two first requests of a caller at once would each make a limiter.
+	// Without the lock, two concurrent first requests of a caller would each create a limiter.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known, _ := l.limiters.Get(name)

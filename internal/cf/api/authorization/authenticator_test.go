@@ -32,11 +32,11 @@ import (
 
 const (
 	honestAddress, hostileAddress = "192.0.2.1:1000", "198.51.100.7:1000"
-	// failureRate is what cf-api has by default.
+	// failureRate is the default of cf-api.
 	failureRate = 10
 )
 
-// reviewedCallers are an Authenticator before an API server that knows everybody whose token does not begin with bad.
+// reviewedCallers is an Authenticator with a fake API server that accepts every token without the prefix "bad".
 type reviewedCallers struct {
 	*Authenticator
 	clock *clocktesting.FakePassiveClock
@@ -73,7 +73,7 @@ func newReviewedCallers(t *testing.T) *reviewedCallers {
 	return c
 }
 
-// show sends a token and returns the status that its request would end with.
+// show authenticates a token and returns the resulting status.
 func (c *reviewedCallers) show(t *testing.T, token, remote string) int {
 	t.Helper()
 	caller, err := c.Authenticate(t.Context(), "Bearer "+token, remote)
@@ -90,17 +90,18 @@ func (c *reviewedCallers) show(t *testing.T, token, remote string) int {
 	}
 }
 
-// TestHonestCallersAreNotRefusedForWhatOthersDo sends requests for some time of a fake clock, in which every answer grows old twice.
+// TestHonestCallersAreNotRefusedForWhatOthersDo sends requests over a time of a fake clock in which every cached answer
+// expires twice.
 func TestHonestCallersAreNotRefusedForWhatOthersDo(t *testing.T) {
 	for name, test := range map[string]struct {
 		honest, hostilePerSecond int
 		hostileFrom              func(i int) string
 		newcomersFrom            string
 	}{
-		"three thousand callers at one request a second":        {honest: 3000},
-		"five hundred bad tokens a second from another address": {20, 500, func(int) string { return hostileAddress }, honestAddress},
-		"five hundred bad tokens a second from the same one":    {20, 500, func(int) string { return honestAddress }, ""},
-		"five hundred bad tokens a second from everywhere":      {20, 500, func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255) }, honestAddress},
+		"three thousand callers at one request a second":         {honest: 3000},
+		"five hundred bad tokens a second from another address":  {20, 500, func(int) string { return hostileAddress }, honestAddress},
+		"five hundred bad tokens a second from the same address": {20, 500, func(int) string { return honestAddress }, ""},
+		"five hundred bad tokens a second from everywhere":       {20, 500, func(i int) string { return fmt.Sprintf("10.%d.%d.%d:1", i>>16&255, i>>8&255, i&255) }, honestAddress},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,16 +148,16 @@ func TestCredentialIsAskedAboutAgain(t *testing.T) {
 			t.Errorf("%s: found %d after %d questions, want %d after %d", what, found, c.asked.Load()-before, status, asked)
 		}
 	}
-	expect("a new one", http.StatusOK, "alice", 1)
-	expect("a known one", http.StatusOK, "alice", 0)
-	expect("a bad one", http.StatusUnauthorized, "bad", 1)
-	expect("a bad one a moment later", http.StatusUnauthorized, "bad", 0)
+	expect("a new token", http.StatusOK, "alice", 1)
+	expect("a cached token", http.StatusOK, "alice", 0)
+	expect("a bad token", http.StatusUnauthorized, "bad", 1)
+	expect("a bad token a moment later", http.StatusUnauthorized, "bad", 0)
 	c.clock.SetTime(c.clock.Now().Add(answerTTL + 1))
-	expect("a known one whose answer is old", http.StatusOK, "alice", 1)
-	expect("a bad one whose answer is old", http.StatusUnauthorized, "bad", 1)
+	expect("a cached token whose answer has expired", http.StatusOK, "alice", 1)
+	expect("a bad token whose answer has expired", http.StatusUnauthorized, "bad", 1)
 	caller, err := c.Authenticate(t.Context(), "bearer   alice", honestAddress)
 	if err != nil || c.asked.Load() != 4 {
-		t.Fatalf("found %v after %d questions, want what is written otherwise to be known", err, c.asked.Load())
+		t.Fatalf("found %v after %d reviews, want the other spelling of the scheme to be cached", err, c.asked.Load())
 	}
 	caller.Close()
 	if other := (credentialFingerprint{1}); other.hash("Bearer x") == c.key.hash("Bearer x") {
@@ -178,7 +179,7 @@ func TestCallerIsLimitedAloneAndNotForEver(t *testing.T) {
 	limits, now := newCallerLimits(2), time.Unix(1000, 0)
 	for i := range 2 * burstSeconds {
 		if !limits.allow("alice", now) {
-			t.Fatalf("found request %d refused, want five seconds' worth allowed", i)
+			t.Fatalf("found request %d refused, want the requests of five seconds allowed", i)
 		}
 	}
 	if limits.allow("alice", now) {
@@ -192,7 +193,8 @@ func TestCallerIsLimitedAloneAndNotForEver(t *testing.T) {
 	}
 }
 
-// TestLargeKeysAreRefusedUnread uses keys whose primes are none, because real ones of this size take minutes to find.
+// TestLargeKeysAreRefusedUnread uses keys whose factors are not prime, because real keys of this size take minutes to
+// generate.
 func TestLargeKeysAreRefusedUnread(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -234,7 +236,7 @@ func FuzzCredential(f *testing.F) {
 		}
 		certificates, err := c.parseCertificates()
 		if err == nil && len(certificates) == 0 && (c.scheme != bearerScheme || c.value == "") {
-			t.Errorf("%q: found nobody let in, want somebody or an error", header)
+			t.Errorf("%q: found no caller and no error, want one of them", header)
 		}
 	})
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// What a client certificate may cost to read. Checking an RSA key takes time that grows with the cube of its size.
+// Limits of a client certificate. The time to check an RSA key grows with the cube of its size.
 const (
 	maxPEMBytes = 16 << 10
-	// maxKeyBytes is enough for RSA of 8192 bits.
+	// maxKeyBytes is enough for an RSA key of 8192 bits.
 	maxKeyBytes = 5 << 10
 )
 
@@ -26,10 +26,11 @@ const (
 	certificateScheme = "clientcert"
 )
 
-// callerCredential is a token, or a client certificate with its key in base64. It is not kept after its request.
+// callerCredential holds a token, or a client certificate with its key in base64. It is not kept after its request.
 type callerCredential struct{ scheme, value string }
 
-// credentialFingerprint is a hash of a header under a key that no other process has. Identities are kept by it, so that no credential is.
+// credentialFingerprint is a hash of a header under a key of this process. Identities are stored under it instead of
+// the credential.
 type credentialFingerprint [sha256.Size]byte
 
 func (k credentialFingerprint) hash(header string) credentialFingerprint {
@@ -42,7 +43,7 @@ func (k credentialFingerprint) hash(header string) credentialFingerprint {
 func parseHeader(header string) (callerCredential, error) {
 	scheme, value, _ := strings.Cut(strings.TrimSpace(header), " ")
 	value = strings.TrimSpace(value)
-	// Schemes are compared without case, because the cf client sends bearer in small letters.
+	// Schemes are compared case-insensitively, because the cf client sends "bearer".
 	switch {
 	case header == "":
 		return callerCredential{}, apierrors.NewNotAuthenticated("Authentication error: expected an Authorization header, found none; log in with cf auth and the name of a user of your kubeconfig")
@@ -53,13 +54,13 @@ func parseHeader(header string) (callerCredential, error) {
 	case strings.EqualFold(scheme, certificateScheme):
 		return callerCredential{certificateScheme, value}, nil
 	case strings.EqualFold(scheme, "basic"):
-		return callerCredential{}, apierrors.NewNotAuthenticated("Authentication error: expected a token or a client certificate, found a user name and a password, which Kubernetes does not take; use a user of your kubeconfig that has a token, a certificate or an exec plugin")
+		return callerCredential{}, apierrors.NewNotAuthenticated("Authentication error: expected a token or a client certificate, found a user name and a password, which Kubernetes does not accept; use a user of your kubeconfig that has a token, a certificate or an exec plugin")
 	default:
 		return callerCredential{}, apierrors.NewNotAuthenticated("Authentication error: expected Bearer or ClientCert in the Authorization header, found neither")
 	}
 }
 
-// parseCertificates returns the client certificate of a credential; none of a token.
+// parseCertificates returns the client certificate of a credential, and nil for a token.
 func (c callerCredential) parseCertificates() ([]tls.Certificate, error) {
 	if c.scheme != certificateScheme {
 		return []tls.Certificate{}, nil

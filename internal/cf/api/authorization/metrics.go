@@ -10,19 +10,19 @@ const (
 	newCredentialLimit = "newcomer"
 )
 
-// CallerMetrics count refusals and credentials. They have no label of a caller, because the metrics are not protected.
+// CallerMetrics counts refusals and credentials. It has no label for the caller, because the metrics are not protected.
 type CallerMetrics struct {
 	refused, credentials *prometheus.CounterVec
 }
 
-// NewCallerMetrics counts from 0.
+// NewCallerMetrics returns metrics that start at 0.
 func NewCallerMetrics() *CallerMetrics {
 	m := &CallerMetrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_cf_api_refused_total", Help: "Requests to the CF API that were refused with 429, by limit: caller, of one caller; newcomer, of new credentials from where too many were invalid.",
+			Name: "torpor_cf_api_refused_total", Help: "Number of requests to the CF API that were rejected with 429, by limit: caller for one caller, newcomer for new credentials from an address with too many invalid ones.",
 		}, []string{"limit"}),
 		credentials: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_cf_api_credentials_total", Help: "Credentials that were shown to the CF API, by whether Kubernetes had to be asked whose they are: known or asked.",
+			Name: "torpor_cf_api_credentials_total", Help: "Number of credentials presented to the CF API, by lookup: known if the user was cached, asked if Kubernetes authenticated it.",
 		}, []string{"result"}),
 	}
 	for _, limit := range []string{callerLimit, newCredentialLimit} {

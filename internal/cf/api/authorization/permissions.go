@@ -14,13 +14,14 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// maxParallelReviews bounds the reviews in flight for one request.
+// maxParallelReviews limits the reviews in flight for one request.
 const maxParallelReviews = 16
 
-// Permission is a verb on a resource in a namespace. An empty namespace means all of them, an empty group Korifi's.
+// Permission is a verb on a resource in a namespace. An empty namespace means all namespaces; an empty group means
+// Korifi's group.
 type Permission struct{ Namespace, Verb, Group, Resource string }
 
-// callerIdentity is the user that a credential belonged to when it was reviewed.
+// callerIdentity is the user to whom a credential belonged when it was reviewed.
 type callerIdentity struct {
 	name     string
 	groups   []string
@@ -38,7 +39,7 @@ func (c *Caller) May(ctx context.Context, p Permission) (bool, error) {
 	return c.review(ctx, p, denialTTL)
 }
 
-// review is May; a denial is kept for as long as it is told to.
+// review implements May; denied is the time for which a denial is cached.
 func (c *Caller) review(ctx context.Context, p Permission, denied time.Duration) (bool, error) {
 	key := reviewedPermission{c.fingerprint, p}
 	known, _ := c.permissions.Get(key)
@@ -51,7 +52,7 @@ func (c *Caller) review(ctx context.Context, p Permission, denied time.Duration)
 		},
 	}}
 	if err := c.Client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("ask what the caller may: %w", err)
+		return false, fmt.Errorf("review the caller's permission: %w", err)
 	}
 	ttl := answerTTL
 	if !review.Status.Allowed {
@@ -61,25 +62,25 @@ func (c *Caller) review(ctx context.Context, p Permission, denied time.Duration)
 	return review.Status.Allowed, nil
 }
 
-// MayReadLogs asks the API server, as the caller and whatever was answered before, whether the caller may read the logs of all Pods of a
-// namespace.
+// MayReadLogs asks the API server, as the caller and without the cache, whether the caller may read the logs of all
+// Pods of a namespace.
 func (c *Caller) MayReadLogs(ctx context.Context, namespace string) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods", Subresource: "log"},
 	}}
 	if err := c.Client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("ask whether the caller may read logs: %w", err)
+		return false, fmt.Errorf("review the caller's right to read logs: %w", err)
 	}
 	return review.Status.Allowed, nil
 }
 
-// ForgetAnswers forgets what was asked of all callers, because a role was given or taken away.
+// ForgetAnswers drops the cached reviews of all callers, because a role was given or taken away.
 func (c *Caller) ForgetAnswers() { c.permissions.RemoveAll(func(any) bool { return true }) }
 
-// AllowedNamespaces returns those of the namespaces in which the caller has a permission, whatever its own namespace is. Of a thousand
-// namespaces most are others', so a denial is kept as long as another answer.
+// AllowedNamespaces returns the namespaces in which the caller has a permission, and ignores the namespace of p. Most
+// of a thousand namespaces belong to other users, so denials are cached as long as other answers.
 func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, p Permission) (map[string]bool, error) {
-	// One review of all namespaces spares an administrator a review of each.
+	// For an administrator, one review of all namespaces replaces a review of each.
 	p.Namespace = ""
 	everywhere, err := c.review(ctx, p, answerTTL)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reviewer lets a caller into some namespaces and counts how often it is asked.
+// reviewer grants access to some namespaces and counts the reviews.
 type reviewer struct {
 	client.Client
 	open  map[string]bool
@@ -32,7 +32,7 @@ func (r *reviewer) Create(_ context.Context, obj client.Object, _ ...client.Crea
 	return nil
 }
 
-// A list of a thousand spaces asks once for each in ten seconds, and again at once after a role was given.
+// A list of a thousand spaces reviews each space once in ten seconds, and again at once after a role was given.
 func TestAThousandSpacesAreReviewedOnce(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1, 0))
 	api := &reviewer{open: map[string]bool{"space-1": true, "space-2": true, "space-3": true}}

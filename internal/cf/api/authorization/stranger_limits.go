@@ -18,25 +18,26 @@ import (
 )
 
 const (
-	// failureBurstSeconds is how many seconds' worth of failed credentials a source may show at once.
+	// failureBurstSeconds is the burst of a source's failed credentials, in seconds of its rate.
 	failureBurstSeconds = 4
-	// failuresOfAll limits the failed credentials of all sources from which nobody was let in lately.
+	// failuresOfAll limits the failed credentials of all untrusted sources together.
 	failuresOfAll, failuresOfAllBurst = 50, 200
-	// reviewsOfSource and reviewsOfAll bound the reviews in flight, beside which others wait.
+	// reviewsOfSource and reviewsOfAll limit the reviews in flight; further reviews wait.
 	reviewsOfSource, reviewsOfAll = 16, 64
-	// maxSources bounds the sources that are remembered.
+	// maxSources limits the remembered sources.
 	maxSources = 4096
-	// maxFailures bounds the failed credentials that are remembered, for failureTTL.
+	// maxFailures limits the failed credentials that are remembered for failureTTL.
 	maxFailures = 4096
 	failureTTL  = 5 * time.Second
-	// trustTTL is how long it counts that a credential, or somebody of a source, was let in.
+	// trustTTL is the time for which a credential or a source is trusted after a valid credential.
 	trustTTL = time.Hour
-	// prefixBitsV6 are the bits of an address that its owner cannot choose.
+	// prefixBitsV6 is the number of leading bits of an IPv6 address that its owner cannot choose.
 	prefixBitsV6 = 64
 )
 
-// strangerLimits bound what credentials may cost that nobody has been let in with. Only failures are counted, so that any number
-// of honest newcomers is let in, and each is counted to its source, so that one who guesses is refused alone.
+// strangerLimits limits the cost of credentials that have not been accepted yet. It counts only failures, so that any
+// number of valid new credentials is accepted. It counts them per source, so that only the source of guesses is
+// refused.
 type strangerLimits struct {
 	clock     clock.PassiveClock
 	perSource rate.Limit
@@ -48,7 +49,7 @@ type strangerLimits struct {
 	sources *lru.Cache
 }
 
-// addressSource is where requests come from.
+// addressSource is the network address from which requests come.
 type addressSource struct {
 	failures *rate.Limiter
 	reviews  chan struct{}
@@ -64,8 +65,8 @@ func newStrangerLimits(now clock.PassiveClock, failuresPerSecond float64) *stran
 	}
 }
 
-// review calls ask about a credential, unless too many that failed came from its source. It waits while too many others are being
-// asked about.
+// review calls ask for a credential, unless its source has sent too many failed ones. It waits while too many other
+// reviews are in flight.
 func (l *strangerLimits) review(ctx context.Context, remote string, seen credentialFingerprint, ask func() error) error {
 	if failed, known := l.failures.Get(seen); known {
 		if err, ok := failed.(error); ok {
@@ -81,10 +82,10 @@ func (l *strangerLimits) review(ctx context.Context, remote string, seen credent
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
 		case <-ctx.Done():
-			return apierrors.NewServiceUnavailable("expected a moment in which fewer new credentials are looked at, found none; try again", ctx.Err())
+			return apierrors.NewServiceUnavailable("expected a free slot to review a new credential, found none in time; try again", ctx.Err())
 		}
 	}
-	// Those before it in the queue may have failed meanwhile.
+	// Credentials that were ahead in the queue may have failed during the wait.
 	if !l.mayAsk(source) {
 		return apierrors.NewRateLimitExceeded()
 	}
@@ -98,7 +99,7 @@ func (l *strangerLimits) review(ctx context.Context, remote string, seen credent
 	return err
 }
 
-// mayAsk takes nothing: failures are counted when they are known to be some.
+// mayAsk reports whether a review is allowed. It consumes no tokens: noteFailure does, once a review has failed.
 func (l *strangerLimits) mayAsk(source *addressSource) bool {
 	now := l.clock.Now()
 	return source.failures.TokensAt(now) >= 1 && (source.isTrusted(now) || l.all.TokensAt(now) >= 1)
@@ -106,7 +107,7 @@ func (l *strangerLimits) mayAsk(source *addressSource) bool {
 
 func (l *strangerLimits) noteFailure(source *addressSource, seen credentialFingerprint, err error) {
 	now := l.clock.Now()
-	// Of several at once, each is counted: a reservation goes below zero, where asking for leave would count nothing.
+	// ReserveN may go below zero, so that each of several concurrent failures is counted. Allow would not count them.
 	source.failures.ReserveN(now, 1)
 	if !source.isTrusted(now) {
 		l.all.ReserveN(now, 1)
@@ -116,7 +117,7 @@ func (l *strangerLimits) noteFailure(source *addressSource, seen credentialFinge
 
 func (l *strangerLimits) sourceOf(remote string) *addressSource {
 	key := sourceKey(remote)
-	// Without the lock two first requests of a source at once would each make a limiter.
+	// Without the lock, two concurrent first requests of a source would each create a limiter.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known, _ := l.sources.Get(key)
@@ -130,7 +131,8 @@ func (l *strangerLimits) sourceOf(remote string) *addressSource {
 	return source
 }
 
-// sourceKey returns the address of a host:port; of IPv6 the network, in which one owner has any number of addresses.
+// sourceKey returns the address of a host:port. For IPv6 it returns the network, because one owner has any number of
+// its addresses.
 func sourceKey(remote string) netip.Prefix {
 	from, err := netip.ParseAddrPort(remote)
 	if err != nil {
@@ -151,7 +153,7 @@ func (s *addressSource) noteSuccess(now time.Time) {
 	s.lastGood = now
 }
 
-// isTrusted reports whether somebody was let in from here lately.
+// isTrusted reports whether a credential from this source was valid within trustTTL.
 func (s *addressSource) isTrusted(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// TestLittleIsHeldOfAnAnswerThatIsNotRead has an API server that sends as fast as it may, and counts what was taken off it. A machine
-// with much to do takes less in the time.
+// TestLittleIsHeldOfAnAnswerThatIsNotRead uses an API server that sends as fast as it can, and counts the accepted
+// bytes. A busy machine accepts fewer bytes in the same time.
 func TestLittleIsHeldOfAnAnswerThatIsNotRead(t *testing.T) {
 	const wait, most = time.Second, 2 * maxUnreadBytes
 	taken := make(chan int, 1)
@@ -49,6 +49,6 @@ func TestLittleIsHeldOfAnAnswerThatIsNotRead(t *testing.T) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if found := <-taken; found > most {
-		t.Errorf("found %d KiB that nobody has read, want at most %d", found>>10, most>>10)
+		t.Errorf("found %d KiB of unread data, want at most %d", found>>10, most>>10)
 	}
 }

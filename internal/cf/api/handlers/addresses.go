@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// maxDestinations of a route is what the schema of CFRoutes allows.
+// maxDestinations is the limit of the CFRoute schema for the destinations of one route.
 const maxDestinations = 100
 
 func listDomains(ctx context.Context, r *Request) (Response, error) {
@@ -41,7 +41,7 @@ func getDomain(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForDomain, domain, err)
 }
 
-// getDefaultDomain answers with the domain of routes that name none.
+// getDefaultDomain returns the domain of routes that name no domain.
 func getDefaultDomain(ctx context.Context, r *Request) (Response, error) {
 	domains, err := r.Store.ListDomains(ctx)
 	if err == nil && len(domains) == 0 {
@@ -76,7 +76,7 @@ func deleteDomain(ctx context.Context, r *Request) (Response, error) {
 	return r.accepted(deleteDomainJob+domain.Name, r.Store.DeleteDomain(ctx, r.Caller, domain))
 }
 
-// getRouteReservation says whether an address is taken, by whomever.
+// getRouteReservation reports whether any space has reserved an address.
 func getRouteReservation(ctx context.Context, r *Request) (Response, error) {
 	domain, err := r.Store.GetDomain(ctx, r.guid())
 	if err != nil {
@@ -121,7 +121,7 @@ func indexOfApp(obj *korifiv1alpha1.CFRoute, app *korifiv1alpha1.CFApp) int {
 	return slices.IndexFunc(obj.Spec.Destinations, func(d korifiv1alpha1.RouteDestination) bool { return d.AppRef.Name == app.Name })
 }
 
-// withDomains adds the domains of routes.
+// withDomains pairs routes with their domains.
 func (r *Request) withDomains(ctx context.Context, routes []*korifiv1alpha1.CFRoute) ([]presenter.RouteWithDomain, error) {
 	domains, err := r.Store.ListDomains(ctx)
 	byName := map[string]*korifiv1alpha1.CFDomain{}
@@ -156,7 +156,7 @@ func (r *Request) respondRoutes(ctx context.Context, routes []*korifiv1alpha1.CF
 	}, func(one presenter.RouteWithDomain) presenter.RouteResponse { return presenter.ForRoute(r.Base, one) })
 }
 
-// presentRoute answers with a route, or with the error of getting it.
+// presentRoute responds with a route, or with the error of reading it.
 func (r *Request) presentRoute(ctx context.Context, status int, obj *korifiv1alpha1.CFRoute, err error) (Response, error) {
 	if err != nil {
 		return Response{}, err
@@ -183,7 +183,7 @@ func createRoute(ctx context.Context, r *Request, body payloads.RouteCreate) (Re
 		return Response{}, apierrors.NewUnprocessableEntity("Invalid domain. Ensure that the domain exists and you have access to it.")
 	}
 	if body.Port != nil {
-		return Response{}, apierrors.NewUnprocessableEntity("expected no port, because routes are of HTTP; leave it out")
+		return Response{}, apierrors.NewUnprocessableEntity("expected no port, because all routes are HTTP routes; leave it out")
 	}
 	obj, err := r.Store.CreateRoute(ctx, r.Caller, space, repositories.NewRouteSpec(domain, body.Host, body.Path))
 	return r.presentRoute(ctx, http.StatusCreated, obj, err)
@@ -197,7 +197,7 @@ func deleteRoute(ctx context.Context, r *Request) (Response, error) {
 	return r.accepted(deleteRouteJob+obj.Name, r.Store.DeleteRoute(ctx, r.Caller, obj))
 }
 
-// deleteUnmappedRoutes gives back the addresses of a space at which no app answers. It is done when it answers.
+// deleteUnmappedRoutes deletes the routes of a space that have no destinations. They are deleted before it responds.
 func deleteUnmappedRoutes(ctx context.Context, r *Request) (Response, error) {
 	if found := r.query().Get("unmapped"); found != "true" {
 		return Response{}, apierrors.NewUnprocessableEntity("expected unmapped=true, because only routes without destinations are deleted at once; found " + strconv.Quote(found) + "; add it")
@@ -222,7 +222,7 @@ func listDestinations(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForDestinations, obj, err)
 }
 
-// addDestinations adds those that a route does not have; replaceDestinations takes away the others.
+// addDestinations adds the destinations that a route lacks; replaceDestinations also removes all others.
 func addDestinations(ctx context.Context, r *Request, body payloads.Destinations) (Response, error) {
 	return r.changeDestinations(ctx, body, false)
 }
@@ -241,7 +241,7 @@ func (r *Request) changeDestinations(ctx context.Context, body payloads.Destinat
 		return Response{}, err
 	}
 	if len(wanted) > maxDestinations || !replaces && len(wanted)+len(obj.Spec.Destinations) > maxDestinations {
-		return Response{}, apierrors.NewUnprocessableEntity("expected at most 100 destinations of a route, found more; make another route")
+		return Response{}, apierrors.NewUnprocessableEntity("expected at most 100 destinations of a route, found more; create another route")
 	}
 	obj, err = r.Store.ChangeDestinations(ctx, r.Caller, obj, func(all []korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination {
 		return mergeDestinations(all, wanted, replaces)
@@ -249,8 +249,8 @@ func (r *Request) changeDestinations(ctx context.Context, body payloads.Destinat
 	return present(r, presenter.ForDestinations, obj, err)
 }
 
-// mergeDestinations returns the destinations of a route with those that are wanted, or these alone if they replace the others. One
-// that stays is as it was: its Service has its GUID in the name, and would be made anew under load.
+// mergeDestinations returns the wanted destinations, and those before them unless replaces is set. A destination that
+// stays is unchanged: its GUID is in the name of its Service, and a new GUID would replace the Service under load.
 func mergeDestinations(before, wanted []korifiv1alpha1.RouteDestination, replaces bool) []korifiv1alpha1.RouteDestination {
 	all := before
 	if replaces {
@@ -266,7 +266,7 @@ func mergeDestinations(before, wanted []korifiv1alpha1.RouteDestination, replace
 	return all
 }
 
-// parseDestinations refuses apps of other spaces as if they were not there.
+// parseDestinations rejects apps of other spaces as if they did not exist.
 func (r *Request) parseDestinations(ctx context.Context, space string, body payloads.Destinations) ([]korifiv1alpha1.RouteDestination, error) {
 	var all []korifiv1alpha1.RouteDestination
 	for _, wanted := range body.Destinations {
@@ -282,7 +282,7 @@ func (r *Request) parseDestinations(ctx context.Context, space string, body payl
 	return all, nil
 }
 
-// withDestination adds a destination, unless it is there already.
+// withDestination adds a destination unless the list has it.
 func withDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination {
 	if indexOfDestination(all, one) >= 0 {
 		return all
@@ -291,7 +291,8 @@ func withDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.R
 	return append(all, one)
 }
 
-// indexOfDestination finds a destination, whatever its GUID; -1 if it is not there. There is one protocol, so that says nothing.
+// indexOfDestination finds a destination by app, process type and port, and returns -1 if it is missing. GUIDs are
+// ignored, and so is the protocol, because there is only one.
 func indexOfDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.RouteDestination) int {
 	return slices.IndexFunc(all, func(d korifiv1alpha1.RouteDestination) bool {
 		return d.AppRef == one.AppRef && d.ProcessType == one.ProcessType && d.Port == one.Port

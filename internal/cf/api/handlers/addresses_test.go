@@ -10,7 +10,8 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// A destination's GUID is in the name of its Service: one that stays must keep it, or its Service is made anew under load.
+// A destination's GUID is in the name of its Service. A destination that stays must keep its GUID, or its Service is
+// replaced under load.
 func TestDestinationsThatStayKeepTheirGUIDs(t *testing.T) {
 	t.Parallel()
 	to := func(app string, port int32) korifiv1alpha1.RouteDestination {
@@ -33,7 +34,7 @@ func TestDestinationsThatStayKeepTheirGUIDs(t *testing.T) {
 		}
 		for i, guid := range row.want {
 			if found[i].GUID == "" || guid != "" && found[i].GUID != guid {
-				t.Errorf("%s: expected the destination %d to have the GUID %q, or one of its own, found %q", name, i, guid, found[i].GUID)
+				t.Errorf("%s: expected the destination %d to have the GUID %q, or a new GUID, found %q", name, i, guid, found[i].GUID)
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func listApps(ctx context.Context, r *Request) (Response, error) {
 	}, func(app *korifiv1alpha1.CFApp) presenter.AppResponse { return presenter.ForApp(r.Base, app) })
 }
 
-// compareAppsBy orders apps by a field, and by age where that is the same or is another field.
+// compareAppsBy orders apps by name or state, and then by age. Any other field orders them by age alone.
 func compareAppsBy(field string) func(a, b *korifiv1alpha1.CFApp) int {
 	return func(a, b *korifiv1alpha1.CFApp) int {
 		order := 0
@@ -82,7 +82,7 @@ func updateApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 		return Response{}, err
 	}
 	if found := body.Lifecycle.Type; found != "" && found != string(app.Spec.Lifecycle.Type) {
-		return Response{}, apierrors.NewUnprocessableEntity("expected the lifecycle " + string(app.Spec.Lifecycle.Type) + ", which an app keeps, found " + found + "; make another app")
+		return Response{}, apierrors.NewUnprocessableEntity("expected the lifecycle " + string(app.Spec.Lifecycle.Type) + ", which cannot change, found " + found + "; create another app")
 	}
 	if err := body.Metadata.Validate(); err != nil {
 		return Response{}, err
@@ -99,7 +99,7 @@ func deleteApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 }
 
 func stopApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
-	// A client that stops an app does not wait for it any more.
+	// A client that stops an app no longer waits for it to start.
 	r.Polls.Stop(r.Caller.Name, app.Name)
 	app, err := r.Store.SetAppState(ctx, r.Caller, app, korifiv1alpha1.StoppedState)
 	return present(r, presenter.ForApp, app, err)
@@ -115,7 +115,7 @@ func restartApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Res
 	return r.bringUp(app, func() (*korifiv1alpha1.CFApp, error) { return r.Store.RestartApp(ctx, r.Caller, app) })
 }
 
-// bringUp starts or restarts an app, and expects the client to poll until it runs.
+// bringUp starts or restarts an app. The client is expected to poll until the app runs.
 func (r *Request) bringUp(app *korifiv1alpha1.CFApp, do func() (*korifiv1alpha1.CFApp, error)) (Response, error) {
 	if app.Spec.CurrentDropletRef == nil {
 		return Response{}, apierrors.NewUnprocessableEntity("Assign a droplet before starting this app.")
@@ -144,7 +144,7 @@ func getAppEnvironment(ctx context.Context, r *Request, app *korifiv1alpha1.CFAp
 	}, err)
 }
 
-// describeApplication returns the VCAP_APPLICATION that instances of the next revision get.
+// describeApplication returns the VCAP_APPLICATION of instances of the next revision.
 func (r *Request) describeApplication(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string]any, error) {
 	current, _, _ := revision.ReadRevision(app)
 	info := lrp.ApplicationInfo{GUID: app.Name, Name: app.Spec.DisplayName, Revision: revision.FormatRevision(current), SpaceGUID: app.Namespace}
@@ -192,11 +192,11 @@ func updateEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (
 	if err := r.Store.SetEnvironment(ctx, r.Caller, app, body.Var); err != nil {
 		return Response{}, err
 	}
-	// The first variable of an app also names its Secret in the app's spec, so the app is read again.
+	// The first variable of an app also sets the name of its Secret in the app's spec, so the app is read again.
 	return withApp(getEnvVars)(ctx, r)
 }
 
-// requireOwnNames refuses environment variables that the platform sets.
+// requireOwnNames rejects environment variables that the platform sets.
 func requireOwnNames[Value any](variables map[string]Value) error {
 	if name, isFound := payloads.FindReservedVariable(variables); isFound {
 		return apierrors.NewUnprocessableEntity("expected a name of your own for an environment variable, found '" + name + "'; choose another")
@@ -204,7 +204,7 @@ func requireOwnNames[Value any](variables map[string]Value) error {
 	return nil
 }
 
-// getAppFeature reports revisions as enabled, and everything else, such as ssh, as disabled.
+// getAppFeature reports revisions as enabled, and every other feature, such as ssh, as disabled.
 func getAppFeature(_ context.Context, r *Request, _ *korifiv1alpha1.CFApp) (Response, error) {
 	name := r.HTTP.PathValue("name")
 	return ok(map[string]any{"name": name, "description": "", "enabled": name == "revisions"})

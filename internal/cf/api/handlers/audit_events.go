@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// listAuditEvents lists the restarts of apps, and with target_guids also the events of Kubernetes about them.
+// listAuditEvents lists the restarts of apps. With target_guids it also lists Kubernetes events about them.
 func listAuditEvents(ctx context.Context, r *Request) (Response, error) {
 	spaces, err := r.spacesOfApps(ctx, "target_guids")
 	if err != nil {
@@ -32,7 +32,7 @@ func listAuditEvents(ctx context.Context, r *Request) (Response, error) {
 			continue
 		}
 		var events []corev1.Event
-		// Events cost a request to the API server for each app, so a list of all apps goes without.
+		// Events cost a request to the API server for each app, so a list of all apps omits them.
 		if targets != nil {
 			if events, err = r.Store.ListEvents(ctx, r.Caller, app); err != nil {
 				return Response{}, err
@@ -40,7 +40,7 @@ func listAuditEvents(ctx context.Context, r *Request) (Response, error) {
 		}
 		found = append(found, presenter.ForAuditEvents(app, events)...)
 	}
-	// Times have whole seconds: those of one app stay in their order.
+	// Times have whole seconds, so a stable sort keeps the order of events of one app.
 	slices.SortStableFunc(found, func(a, b presenter.AuditEvent) int { return strings.Compare(b.CreatedAt, a.CreatedAt) })
 	return respondList(r, resourceList[presenter.AuditEvent]{
 		items:   found,

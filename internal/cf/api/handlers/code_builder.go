@@ -21,69 +21,70 @@ import (
 )
 
 const (
-	// maxCodeBytes bounds the code of one package, uploadTimeout the time it takes, and stallTimeout a moment without progress.
+	// maxCodeBytes limits the code of one package, uploadTimeout the time of its upload, and stallTimeout the time
+	// without progress.
 	maxCodeBytes  = 1 << 30
 	uploadTimeout = 10 * time.Minute
 	stallTimeout  = 14 * time.Second
-	// maxRefusalBytes bounds what a builder says to a developer.
+	// maxRefusalBytes limits the part of a builder's error that the client receives.
 	maxRefusalBytes = 1 << 10
 )
 
-// CodeBuilder hands code to a builder outside of Torpor, which makes droplets of it.
+// CodeBuilder sends code to an external builder, which creates droplets from it.
 type CodeBuilder struct {
 	address   *url.URL
 	tokenFile string
 	http      *http.Client
 }
 
-// NewCodeBuilder returns nil for an empty address, because then nobody builds code. The file with a token may be empty, too.
+// NewCodeBuilder returns nil for an empty address: no builder is configured. tokenFile may also be empty.
 func NewCodeBuilder(address, tokenFile string) (*CodeBuilder, error) {
 	if address == "" {
 		return nil, nil
 	}
 	parsed, err := url.Parse(address)
 	if err != nil || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.User != nil || parsed.RawQuery != "" {
-		return nil, errors.New("expected --builder-url such as https://builder.example.svc/code, without user and query; found another; correct it")
+		return nil, errors.New("expected --builder-url such as https://builder.example.svc/code, without a user name or query parameters; found another URL; correct it")
 	}
 	return &CodeBuilder{address: parsed, tokenFile: tokenFile, http: &http.Client{
-		// Whoever a builder points to is not who the token is for.
+		// Redirects are not followed, because the token is only meant for the configured address.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// upload sends the code of a package as the client has sent it.
+// upload forwards the code of a package unchanged.
 func (b *CodeBuilder) upload(ctx context.Context, to *korifiv1alpha1.CFPackage, code io.Reader, from *http.Request) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, b.address.JoinPath(to.Namespace, to.Name).String(), code)
 	if err != nil {
-		return fmt.Errorf("make a request to the builder: %w", err)
+		return fmt.Errorf("create a request to the builder: %w", err)
 	}
 	request.ContentLength = from.ContentLength
 	request.Header.Set("Content-Type", from.Header.Get("Content-Type"))
 	if b.tokenFile != "" {
 		token, err := os.ReadFile(b.tokenFile)
 		if err != nil {
-			return apierrors.NewServiceUnavailable("the code was not handed to the builder; ask the platform team", err)
+			return apierrors.NewServiceUnavailable("the code was not sent to the builder; ask the platform team", err)
 		}
 		request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
 	answer, err := b.http.Do(request)
 	if err != nil {
-		return apierrors.NewServiceUnavailable("the builder did not take the code; try again, and if it stays so, ask the platform team", err)
+		return apierrors.NewServiceUnavailable("the builder did not accept the code; try again, and if the error persists, ask the platform team", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	switch answer.StatusCode {
 	case http.StatusOK, http.StatusCreated, http.StatusAccepted, http.StatusNoContent:
 		return nil
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes)) // What came of it is said.
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusalBytes)) // After an error, the part that was read is reported.
 		return apierrors.NewUnprocessableEntity("the builder refused the code: " + strings.TrimSpace(string(said)))
 	default:
-		return apierrors.NewServiceUnavailable("the builder did not take the code; try again, and if it stays so, ask the platform team",
+		return apierrors.NewServiceUnavailable("the builder did not accept the code; try again, and if the error persists, ask the platform team",
 			fmt.Errorf("expected 2xx, found %d", answer.StatusCode))
 	}
 }
 
-// movingReader lets a transfer go on for as long as it moves.
+// movingReader extends the read deadline at each read, so that a transfer continues while it makes progress.
 type movingReader struct {
 	io.Reader
 	keepReading func(time.Time) error
@@ -98,7 +99,8 @@ func (r movingReader) Read(into []byte) (int, error) {
 	return r.Reader.Read(into)
 }
 
-// uploadCode hands the code of a package to the builder, and holds the answer until the builder has said where it keeps it.
+// uploadCode sends the code of a package to the builder, and holds the response until the package names the image for
+// the code, or maxHold has passed.
 func uploadCode(ctx context.Context, r *Request) (Response, error) {
 	to, err := r.uploadablePackage(ctx)
 	if err != nil {
@@ -109,11 +111,11 @@ func uploadCode(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, err
 	}
 	defer release()
-	// Code takes longer than other requests; that of a client that goes away ends with its body.
+	// An upload takes longer than other requests. If the client disconnects, the upload ends with its body.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), uploadTimeout)
 	defer cancel()
 	if err := r.Deadlines.SetWriteDeadline(r.Clock.Now().Add(uploadTimeout + maxHold)); err != nil {
-		return Response{}, fmt.Errorf("take time for code: %w", err)
+		return Response{}, fmt.Errorf("extend the deadline of the upload: %w", err)
 	}
 	code := movingReader{Reader: http.MaxBytesReader(nil, r.HTTP.Body, maxCodeBytes), keepReading: r.Deadlines.SetReadDeadline, now: r.Clock.Now}
 	if err := r.Builder.upload(ctx, to, code, r.HTTP); err != nil {
@@ -131,7 +133,7 @@ func uploadCode(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForPackage, to, err)
 }
 
-// uploadablePackage returns the package in the path, if code of it is awaited and the caller may bring it.
+// uploadablePackage returns the package in the path, if it awaits code and the caller may upload it.
 func (r *Request) uploadablePackage(ctx context.Context) (*korifiv1alpha1.CFPackage, error) {
 	to, err := r.Store.GetPackage(ctx, r.Caller, r.guid())
 	if err != nil {
@@ -144,7 +146,7 @@ func (r *Request) uploadablePackage(ctx context.Context) (*korifiv1alpha1.CFPack
 	case !may:
 		return nil, apierrors.NewNotAuthorized(nil)
 	case r.Builder == nil || to.Spec.Type != korifiv1alpha1.BitsPackage || to.Spec.Source.Registry.Image != "":
-		return nil, apierrors.NewUnprocessableEntity("expected a package of type bits whose code is awaited, and a builder that takes it; found none; make a new package")
+		return nil, apierrors.NewUnprocessableEntity("expected a package of type bits that awaits code, and a configured builder; found none; create a new package")
 	case r.HTTP.ContentLength > maxCodeBytes:
 		return nil, apierrors.NewUnprocessableEntity(fmt.Sprintf("expected code of at most %d MiB, found more; leave files out with .cfignore", maxCodeBytes>>20))
 	default:

@@ -23,7 +23,7 @@ func TestAddressesOfBuilders(t *testing.T) {
 		case (err == nil) != isGood:
 			t.Errorf("%q: expected good %t, found %v", address, isGood, err)
 		case err != nil && strings.Contains(err.Error(), "secret"):
-			t.Errorf("%q: expected nothing of the address in %v", address, err)
+			t.Errorf("%q: expected an error without the address, found %v", address, err)
 		}
 	}
 }
@@ -37,13 +37,13 @@ func TestAnswersOfBuilders(t *testing.T) {
 		tokenFile string
 		want      int
 	}{
-		"it takes the code":          {status: http.StatusNoContent},
-		"it refuses the code":        {status: http.StatusUnprocessableEntity, want: http.StatusUnprocessableEntity},
-		"it knows no such address":   {status: http.StatusNotFound, want: http.StatusServiceUnavailable},
-		"it fails":                   {status: http.StatusInternalServerError, want: http.StatusServiceUnavailable},
-		"it points elsewhere":        {status: http.StatusTemporaryRedirect, want: http.StatusServiceUnavailable},
-		"the token cannot be read":   {status: http.StatusOK, tokenFile: filepath.Join(t.TempDir(), "none"), want: http.StatusServiceUnavailable},
-		"it does not answer in HTTP": {want: http.StatusServiceUnavailable},
+		"a builder that accepts the code":    {status: http.StatusNoContent},
+		"a builder that rejects the code":    {status: http.StatusUnprocessableEntity, want: http.StatusUnprocessableEntity},
+		"a builder without this address":     {status: http.StatusNotFound, want: http.StatusServiceUnavailable},
+		"a builder that fails":               {status: http.StatusInternalServerError, want: http.StatusServiceUnavailable},
+		"a builder that redirects":           {status: http.StatusTemporaryRedirect, want: http.StatusServiceUnavailable},
+		"an unreadable token":                {status: http.StatusOK, tokenFile: filepath.Join(t.TempDir(), "none"), want: http.StatusServiceUnavailable},
+		"a builder that does not speak HTTP": {want: http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,8 +21,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// createDeployment creates a CFDeployment as the caller; its controller requests the revision. The
-// answer is held for a moment until that revision is counted, so that the client's next request is about the new revision.
+// createDeployment creates a CFDeployment as the caller; its controller requests the revision. The response is held for
+// a moment until the revision has its number, so that the client's next request refers to the new revision.
 func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentCreate) (Response, error) {
 	strategy := torporv1alpha1.DeploymentStrategy(cmp.Or(body.Strategy, string(torporv1alpha1.RollingDeployment)))
 	if strategy != torporv1alpha1.RollingDeployment && strategy != torporv1alpha1.CanaryDeployment {
@@ -51,15 +51,16 @@ func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentC
 	return presentCreated(r, presenter.ForDeployment, deployment, err)
 }
 
-// sizesOfDeployment returns the sizes of the web process that a push asks for together with the deployment.
+// sizesOfDeployment returns the sizes of the web process that a push sets together with the deployment.
 func (r *Request) sizesOfDeployment(body payloads.DeploymentCreate) (repositories.PatchProcessMessage, error) {
 	sizes := body.Options.ProcessScale
 	sizes.Instances = cmp.Or(body.Options.WebInstances, sizes.Instances)
 	return repositories.PatchProcessMessage{Instances: sizes.Instances, MemoryMB: sizes.MemoryMB, DiskMB: sizes.DiskMB}, r.Limits.Check(sizes)
 }
 
-// deployWith gives an app the settings of a revision and its web process some sizes, where there are any, and deploys it. The revision
-// is made from what it finds, so these come first; a deployment that would be refused is refused before them.
+// deployWith restores the settings of a revision and sets the sizes of the web process, if given, and then deploys the
+// app. Settings and sizes are written first, because the new revision is created from them. A dry run first rejects a
+// deployment that would be refused.
 func (r *Request) deployWith(ctx context.Context, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec, rollback *korifiv1alpha1.Restart, sizes repositories.PatchProcessMessage) (*torporv1alpha1.CFDeployment, error) {
 	scales := sizes != (repositories.PatchProcessMessage{})
 	if rollback != nil || scales {
@@ -84,8 +85,8 @@ func (r *Request) deployWith(ctx context.Context, app *korifiv1alpha1.CFApp, spe
 	return r.Store.CreateDeployment(ctx, r.Caller, app, spec)
 }
 
-// deploymentSpec returns the spec that a body describes, and the revision to go back to if it names one. The droplet is pinned to the one
-// of this moment, so that a change of the current droplet does not change a deployment under way.
+// deploymentSpec returns the spec that a body describes, and the revision to roll back to if the body names one. It
+// pins the droplet, so that a change of the app's current droplet does not change a deployment in progress.
 func (r *Request) deploymentSpec(ctx context.Context, app *korifiv1alpha1.CFApp, strategy torporv1alpha1.DeploymentStrategy, body payloads.DeploymentCreate) (torporv1alpha1.CFDeploymentSpec, *korifiv1alpha1.Restart, error) {
 	spec := torporv1alpha1.CFDeploymentSpec{AppRef: torporv1alpha1.AppReference{Name: app.Name}, Strategy: strategy, MaxInFlight: 1}
 	if n := body.Options.MaxInFlight; n != nil {
@@ -104,7 +105,8 @@ func (r *Request) deploymentSpec(ctx context.Context, app *korifiv1alpha1.CFApp,
 	return spec, rollback, err
 }
 
-// dropletToDeploy returns the droplet of the body, of the revision in the body, which it returns too, or else the app's current one.
+// dropletToDeploy returns the droplet of the body, or of the body's revision, or else the app's current droplet. It
+// also returns the revision.
 func (r *Request) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp, body payloads.DeploymentCreate) (droplet string, rollback *korifiv1alpha1.Restart, err error) {
 	guid, missing := body.Droplet.GUID, "Invalid droplet. Please specify a droplet in the request or set a current droplet for the app."
 	switch {
@@ -131,8 +133,8 @@ func (r *Request) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp
 	return build.Name, rollback, nil
 }
 
-// getDeployment holds its answer until the deployment is final or paused. The first answer after the deployment was created
-// is held only shortly, for clients that do not want to wait.
+// getDeployment holds its response until the deployment is final or paused. The first response after the creation is
+// held only briefly, for clients that do not want to wait.
 func getDeployment(ctx context.Context, r *Request) (Response, error) {
 	deployment, err := r.Store.GetLiveDeployment(ctx, r.Caller, r.guid())
 	if err != nil {
@@ -149,9 +151,10 @@ func getDeployment(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForDeployment, deployment, err)
 }
 
-// waitForDeployment waits until isEnough reports true of a deployment, or time is up, and returns the newest that was seen.
+// waitForDeployment waits until isEnough returns true for a deployment, or atMost has passed. It returns the newest
+// version it has read.
 func (r *Request) waitForDeployment(ctx context.Context, d *torporv1alpha1.CFDeployment, atMost time.Duration, isEnough func(*torporv1alpha1.CFDeployment) bool) (*torporv1alpha1.CFDeployment, error) {
-	// What was just read live may be newer than the cache, so it is looked at before any wait.
+	// The deployment was read live and may be newer than the cache, so it is checked before any wait.
 	if isEnough(d) {
 		return d, nil
 	}
@@ -168,7 +171,8 @@ func (r *Request) waitForDeployment(ctx context.Context, d *torporv1alpha1.CFDep
 	return d, err
 }
 
-// cancelDeployment takes a deployment back and, once its controller has, what was set for it.
+// cancelDeployment cancels a deployment. Once its controller has cancelled it, cancelDeployment restores the earlier
+// settings.
 func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 	deployment, err := r.Store.GetLiveDeployment(ctx, r.Caller, r.guid())
 	if err != nil {
@@ -188,7 +192,7 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 	response, err := ok(struct{}{})
 	switch {
 	case !isDecided(deployment):
-		response.Warnings = []string{"The controllers have not taken the deployment back yet. What was set for it stays: look at the environment, the commands and the health checks before the next restart."}
+		response.Warnings = []string{"The controllers have not cancelled the deployment yet. Its settings stay: check the environment, the commands and the health checks before the next restart."}
 	case deployment.Status.Reason == torporv1alpha1.CancelingState || deployment.Status.Reason == torporv1alpha1.CanceledState:
 		err = r.restoreBefore(ctx, deployment)
 	default:
@@ -197,8 +201,9 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// restoreBefore gives an app the settings of the revision that comes back in place of that of a deployment, or of the one before it if
-// that is not known: its number says nothing, because a cancelled one has a number too.
+// restoreBefore restores the settings of the revision that serves again after a cancel. If that revision is no longer
+// recorded, the newest recorded one before it counts. It is not simply the deployment's number minus one, because a
+// cancelled revision has a number, too.
 func (r *Request) restoreBefore(ctx context.Context, deployment *torporv1alpha1.CFDeployment) error {
 	app, err := r.Store.GetAppInSpace(ctx, r.Caller, deployment.Namespace, deployment.Spec.AppRef.Name)
 	if err != nil {
@@ -220,8 +225,8 @@ func (r *Request) restoreBefore(ctx context.Context, deployment *torporv1alpha1.
 	return nil
 }
 
-// continueDeployment lets a canary pass the step at which it is paused. It names the step, so that a request that is sent
-// twice passes one step only.
+// continueDeployment lets a canary pass the step at which it is paused. It names the step, so that a repeated request
+// passes only one step.
 func continueDeployment(ctx context.Context, r *Request) (Response, error) {
 	deployment, err := r.Store.GetLiveDeployment(ctx, r.Caller, r.guid())
 	if err != nil {
@@ -233,7 +238,7 @@ func continueDeployment(ctx context.Context, r *Request) (Response, error) {
 	return respond(struct{}{}, r.Store.ContinueDeployment(ctx, r.Caller, deployment, deployment.Status.CurrentStep))
 }
 
-// deploymentsOfQuery returns the deployments of the apps that the query names, or of all spaces that the caller sees.
+// deploymentsOfQuery returns the deployments of the apps in the query, or of all spaces that the caller sees.
 func (r *Request) deploymentsOfQuery(ctx context.Context) ([]*torporv1alpha1.CFDeployment, error) {
 	if !r.query().Has("app_guids") {
 		spaces, err := r.visibleSpaces(ctx)

@@ -35,7 +35,7 @@ func (r *Request) currentDroplet(ctx context.Context, app *korifiv1alpha1.CFApp)
 	return requireStaged(r.Store.GetBuildInSpace(ctx, r.Caller, app.Namespace, app.Spec.CurrentDropletRef.Name, repositories.DropletResourceType))
 }
 
-// requireStaged returns the build that a droplet comes from, or the error of getting it. A build that is not staged is no droplet.
+// requireStaged returns the build of a droplet, or the error of reading it. A build that is not staged has no droplet.
 func requireStaged(build *korifiv1alpha1.CFBuild, err error) (*korifiv1alpha1.CFBuild, error) {
 	if err == nil && presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild {
 		return nil, apierrors.NewNotFound(repositories.DropletResourceType)
@@ -43,13 +43,14 @@ func requireStaged(build *korifiv1alpha1.CFBuild, err error) (*korifiv1alpha1.CF
 	return build, err
 }
 
-// findDropletOfApp returns a droplet that an app may run; nil if there is none, or if it is another app's.
+// findDropletOfApp returns a droplet that an app may run. It returns nil if the droplet does not exist or belongs to
+// another app.
 func (r *Request) findDropletOfApp(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (*korifiv1alpha1.CFBuild, error) {
 	build, err := requireStaged(r.Store.GetBuildInSpace(ctx, r.Caller, app.Namespace, guid, repositories.DropletResourceType))
 	if err != nil {
 		return nil, ignoreNotFound(err)
 	}
-	// The space has droplets of other apps too.
+	// The space also has droplets of other apps.
 	if build.Spec.AppRef.Name != app.Name {
 		return nil, nil
 	}
@@ -77,7 +78,7 @@ func setCurrentDroplet(ctx context.Context, r *Request, app *korifiv1alpha1.CFAp
 	return respond(presenter.RelationshipTo(build.Name), err)
 }
 
-// listPackages lists the packages of the app in the path, or of those that the query selects.
+// listPackages lists the packages of the app in the path, or of the apps that the query selects.
 func listPackages(ctx context.Context, r *Request) (Response, error) {
 	var apps []*korifiv1alpha1.CFApp
 	var err error
@@ -114,7 +115,7 @@ func getPackage(ctx context.Context, r *Request) (Response, error) {
 	return present(r, presenter.ForPackage, found, err)
 }
 
-// listPackageDroplets lists the droplets that were made from a package.
+// listPackageDroplets lists the droplets of a package.
 func listPackageDroplets(ctx context.Context, r *Request) (Response, error) {
 	from, err := r.Store.GetPackage(ctx, r.Caller, r.guid())
 	if err != nil {
@@ -147,7 +148,7 @@ func listDroplets(ctx context.Context, r *Request) (Response, error) {
 	return r.respondDroplets(builds, func(*korifiv1alpha1.CFBuild) bool { return true })
 }
 
-// selectedApps returns the apps in app_guids or, without that, all in the spaces that the query selects.
+// selectedApps returns the apps in app_guids or, without that parameter, all apps of the spaces that the query selects.
 func (r *Request) selectedApps(ctx context.Context) ([]*korifiv1alpha1.CFApp, error) {
 	if r.query().Has("app_guids") {
 		return r.appsOfQuery(ctx, "app_guids")
@@ -182,7 +183,7 @@ func listAppDroplets(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp)
 	return r.respondDroplets(builds, func(*korifiv1alpha1.CFBuild) bool { return true })
 }
 
-// respondDroplets lists those of some droplets that are wanted, in the order in which they were made.
+// respondDroplets lists the droplets for which isWanted returns true, in the order of their creation.
 func (r *Request) respondDroplets(builds []*korifiv1alpha1.CFBuild, isWanted func(*korifiv1alpha1.CFBuild) bool) (Response, error) {
 	builds = slices.DeleteFunc(builds, func(build *korifiv1alpha1.CFBuild) bool {
 		return presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild || !isWanted(build)
@@ -193,14 +194,14 @@ func (r *Request) respondDroplets(builds []*korifiv1alpha1.CFBuild, isWanted fun
 		})
 }
 
-// matchResources answers a client that is about to send code: none of it is known.
+// matchResources returns an empty list, because the API keeps no files of earlier uploads.
 func matchResources(context.Context, *Request) (Response, error) {
 	response, err := ok(map[string]any{"resources": []struct{}{}})
 	response.Status = http.StatusCreated
 	return response, err
 }
 
-// copyPackage names the image of another app's package, as cf copy-source does.
+// copyPackage creates a package with the image of another app's package, for cf copy-source.
 func copyPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (Response, error) {
 	from, err := r.Store.GetPackage(ctx, r.Caller, r.query().Get("source_guid"))
 	if err != nil {
@@ -212,9 +213,9 @@ func copyPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (
 	}
 	switch {
 	case from.Spec.Type != korifiv1alpha1.DockerPackage:
-		return Response{}, apierrors.NewUnprocessableEntity("expected a package of an image in source_guid, because code is with its builder, found one of type " + string(from.Spec.Type) + "; push the code to the other app")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package of an image in source_guid, because the builder keeps code per package, found one of type " + string(from.Spec.Type) + "; push the code to the other app")
 	case len(from.Spec.Source.Registry.ImagePullSecrets) > 0:
-		return Response{}, apierrors.NewUnprocessableEntity("expected a package of an image that needs no login in source_guid, because a login is its app's own, found one that has a login; push the image with --docker-username")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package of an image that needs no login in source_guid, because each app has its own login, found one that has a login; push the image with --docker-username")
 	}
 	if err := requireImages(app); err != nil {
 		return Response{}, err
@@ -270,7 +271,7 @@ func createBuild(ctx context.Context, r *Request, body payloads.BuildCreate) (Re
 	return presentCreated(r, presenter.ForBuild, build, err)
 }
 
-// getBuild holds its answer while the build is staged.
+// getBuild holds its response while the build is being staged.
 func getBuild(ctx context.Context, r *Request) (Response, error) {
 	build, err := r.Store.GetBuild(ctx, r.Caller, r.guid(), repositories.BuildResourceType)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 )
 
-// A job's GUID is its operation and the GUID of what it works on, so that jobs need not be stored and every replica knows them.
+// A job's GUID consists of its operation and the GUID of its object. Jobs are therefore not stored, and every replica
+// can serve them.
 const (
 	deleteAppJob   = "app.delete~"
 	deleteOrgJob   = "organization.delete~"
@@ -19,18 +20,20 @@ const (
 	deleteRoleJob  = "role.delete~"
 	manifestJob    = "space.apply_manifest~"
 	deleteRouteJob = "route.delete~"
-	// A domain is gone when its request is answered, and so are routes without destinations.
+	// Domains and routes without destinations are deleted before their request is answered.
 	deleteDomainJob         = "domain.delete~"
 	deleteUnmappedRoutesJob = "space.delete_unmapped_routes~"
 )
 
-// isJobDone reports whether a job's work on an object is done. A job that cannot exist is not found.
+// isJobDone reports whether a job's work on an object is done. It returns a not-found error for a job that cannot
+// exist.
 type isJobDone func(ctx context.Context, caller *authorization.Caller, guid string) (bool, error)
 
-// isAlwaysDone is for what is done when its request is answered.
+// isAlwaysDone is for operations that are complete when their request is answered.
 func isAlwaysDone(context.Context, *authorization.Caller, string) (bool, error) { return true, nil }
 
-// getJob holds its answer until the job is done: a client that reads PROCESSING sleeps for 3 s.
+// getJob holds its response until the job is done, because a client that reads PROCESSING waits 3 s before its next
+// poll.
 func getJob(ctx context.Context, r *Request) (Response, error) {
 	operation, guid, _ := strings.Cut(r.guid(), "~")
 	isDone, known := map[string]isJobDone{
@@ -53,7 +56,8 @@ func getJob(ctx context.Context, r *Request) (Response, error) {
 	return respond(presenter.ForJob(r.Base, r.guid(), operation, done, r.Clock.Now()), err)
 }
 
-// requireManifestJob returns an error unless the caller sees the space: a manifest is applied before its job is named.
+// requireManifestJob returns an error unless the caller sees the space. A manifest is applied before its job is
+// returned.
 func (r *Request) requireManifestJob(ctx context.Context, space string) error {
 	_, err := r.getSpace(ctx, space)
 	if err != nil && ignoreNotFound(err) == nil {

@@ -17,13 +17,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// applyManifest has applied the manifest when it answers; the job that the client follows is done at once.
+// applyManifest applies the manifest before it responds, so the job in its response is already complete.
 func applyManifest(ctx context.Context, r *Request) (Response, error) {
 	manifest, err := r.parseManifest(ctx)
 	if err != nil {
 		return Response{}, err
 	}
-	// Nothing takes back what was applied, so that everything is refused first that can be.
+	// Applied changes are not rolled back, so all checks that can reject the manifest come first.
 	services := make([][]*korifiv1alpha1.CFServiceInstance, len(manifest.Applications))
 	for i, wanted := range manifest.Applications {
 		found, missing := r.findServices(ctx, wanted)
@@ -48,7 +48,8 @@ func applyManifest(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// nameAppliedApps adds to the error of one app those that were applied before, because nobody takes them back.
+// nameAppliedApps adds to the error of one app the names of the apps that are already applied, because they are not
+// rolled back.
 func nameAppliedApps(err error, applied []payloads.ManifestApp) error {
 	if len(applied) == 0 {
 		return err
@@ -68,7 +69,7 @@ func (r *Request) parseManifest(ctx context.Context) (payloads.Manifest, error) 
 		return payloads.Manifest{}, err
 	}
 	var raw []byte
-	// Bodies are read before the wait: those of requests that share a connection stand in each other's way.
+	// Bodies are read before the wait, because unread bodies block other requests on a shared connection.
 	release, err := r.Manifests.acquire(ctx, r.Caller.Name, func() (err error) {
 		raw, err = payloads.ReadManifest(r.HTTP.Body)
 		return err
@@ -80,7 +81,7 @@ func (r *Request) parseManifest(ctx context.Context) (payloads.Manifest, error) 
 	return payloads.ParseManifest(raw, r.Limits)
 }
 
-// getManifestDiff shows what applying a manifest would change.
+// getManifestDiff lists the changes that a manifest would make.
 func getManifestDiff(ctx context.Context, r *Request) (Response, error) {
 	manifest, err := r.parseManifest(ctx)
 	if err != nil {
@@ -97,7 +98,7 @@ func getManifestDiff(ctx context.Context, r *Request) (Response, error) {
 	return Response{Status: http.StatusCreated, Body: diff}, nil
 }
 
-// getAppManifest writes an app as a manifest.
+// getAppManifest returns an app as a manifest.
 func getAppManifest(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
 	state, err := r.stateOf(ctx, app)
 	if err != nil {
@@ -123,7 +124,8 @@ func getAppManifest(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) 
 	return Response{Status: http.StatusOK, YAML: text}, err
 }
 
-// imageOf returns the image of a droplet as it was named: a manifest with a digest would push the same one for ever.
+// imageOf returns the image of a droplet as the user named it. A manifest with a digest would push the same image
+// forever.
 func (r *Request) imageOf(ctx context.Context, build *korifiv1alpha1.CFBuild) (string, error) {
 	from, err := r.Store.GetPackageInSpace(ctx, r.Caller, build.Namespace, build.Spec.PackageRef.Name)
 	switch {
@@ -136,7 +138,7 @@ func (r *Request) imageOf(ctx context.Context, build *korifiv1alpha1.CFBuild) (s
 	}
 }
 
-// appState returns an app as it is now; an empty state if there is none of this name.
+// appState returns the current state of an app, or an empty state if no app has this name.
 func (r *Request) appState(ctx context.Context, space, name string) (presenter.AppState, error) {
 	app, err := r.Store.FindAppByName(space, name)
 	if app == nil || err != nil {
@@ -154,7 +156,7 @@ func (r *Request) stateOf(ctx context.Context, app *korifiv1alpha1.CFApp) (prese
 	return presenter.AppState{App: app, Processes: processes, Variables: variables}, err
 }
 
-// checkApp refuses an app that could be made and never run: a push of code would leave it behind, with its name.
+// checkApp rejects an app that could be created but never run. A push of code would otherwise leave such an app behind.
 func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	switch {
@@ -162,7 +164,7 @@ func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 		return err
 	case app == nil && wanted.Docker == nil && r.Builder == nil:
 		return apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected docker.image, because Torpor builds no code and no builder is configured, found none; push with --docker-image. " +
-			"A builder such as kpack makes droplets of CFBuilds of apps that kubectl makes: see docs/cf.md")
+			"A builder such as kpack creates droplets for CFBuilds of apps that were created with kubectl: see docs/cf.md")
 	case app != nil && wanted.Docker != nil:
 		return requireImages(app)
 	default:
@@ -170,7 +172,7 @@ func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	}
 }
 
-// requireImages refuses an image for an app whose code is built: an app keeps its lifecycle.
+// requireImages rejects an image for an app with another lifecycle, because the lifecycle of an app cannot change.
 func requireImages(app *korifiv1alpha1.CFApp) error {
 	if app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle {
 		return nil
@@ -179,7 +181,7 @@ func requireImages(app *korifiv1alpha1.CFApp) error {
 		string(app.Spec.Lifecycle.Type) + "; delete it, or push under another name")
 }
 
-// applyApp changes an app to what a manifest describes, with the services that it names, and creates it first if there is none.
+// applyApp creates an app if it is missing, and changes it and its service bindings to match a manifest.
 func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.ManifestApp, services []*korifiv1alpha1.CFServiceInstance) (warning string, err error) {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	if err != nil {
@@ -210,7 +212,7 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 	return r.applyRoutes(ctx, app, wanted)
 }
 
-// repairApp makes what a push expects of an app that is there, and changes how its code is built.
+// repairApp creates missing parts of an existing app that a push needs, and updates its buildpack settings.
 func (r *Request) repairApp(ctx context.Context, app *korifiv1alpha1.CFApp, wished korifiv1alpha1.Lifecycle) (*korifiv1alpha1.CFApp, error) {
 	if err := r.Store.RepairEnvironment(ctx, r.Caller, app); err != nil {
 		return nil, err
@@ -221,7 +223,7 @@ func (r *Request) repairApp(ctx context.Context, app *korifiv1alpha1.CFApp, wish
 	return r.Store.SetBuildpacks(ctx, r.Caller, app, wished.Data)
 }
 
-// lifecycleOf returns how the droplets of an app are made.
+// lifecycleOf returns the lifecycle of an app in a manifest.
 func lifecycleOf(wanted payloads.ManifestApp) korifiv1alpha1.Lifecycle {
 	if wanted.Docker != nil {
 		return korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}

@@ -20,17 +20,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
-// maxHost is what a label of a name may have; randomDigits keep two apps of one name apart.
+// maxHost is the maximum length of a DNS label. randomDigits makes the hosts of two apps of one name differ.
 const (
 	maxHost      = 63
 	randomDigits = 8
 )
 
-// notInHosts are the characters of an app's name that a host cannot have.
+// notInHosts matches the characters of an app's name that are not allowed in a host.
 var notInHosts = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// applyRoutes maps an app to the addresses that a manifest gives it. It returns a warning if there is no domain for an address
-// that the manifest leaves to the platform.
+// applyRoutes maps the routes of a manifest to an app. It returns a warning if the manifest asks for a default route
+// and no domain exists.
 func (r *Request) applyRoutes(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestApp) (warning string, err error) {
 	has, err := r.routesOfApp(ctx, app)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *Request) applyRoutes(ctx context.Context, app *korifiv1alpha1.CFApp, wa
 	return "", r.mapRoute(ctx, app, repositories.NewRouteSpec(domains[0], hostFor(wanted), ""))
 }
 
-// checkRoutes refuses the addresses of an app that could not be mapped to it.
+// checkRoutes rejects routes that cannot be mapped to the app.
 func (r *Request) checkRoutes(ctx context.Context, wanted payloads.ManifestApp) error {
 	domains, err := r.Store.ListDomains(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *Request) checkRoutes(ctx context.Context, wanted payloads.ManifestApp) 
 	return nil
 }
 
-// addressesOfApp returns the addresses that lead to an app, as a manifest writes them.
+// addressesOfApp returns the routes of an app in the form of a manifest.
 func (r *Request) addressesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]string, error) {
 	routes, err := r.routesOfApp(ctx, app)
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *Request) addressesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp)
 	return all, err
 }
 
-// hostFor makes a host of the name of an app.
+// hostFor derives a host from the name of an app.
 func hostFor(wanted payloads.ManifestApp) string {
 	name := strings.Trim(notInHosts.ReplaceAllString(strings.ToLower(wanted.Name), "-"), "-")
 	if !wanted.RandomRoute && name != "" {
@@ -106,7 +106,7 @@ func hostFor(wanted payloads.ManifestApp) string {
 	return name[:min(len(name), maxHost-randomDigits-1)] + "-" + uuid.NewString()[:randomDigits]
 }
 
-// findDomain returns the address of a manifest in the domain that it ends with.
+// findDomain returns the spec of a manifest's route in the domain that is its suffix.
 func findDomain(domains []*korifiv1alpha1.CFDomain, address payloads.ManifestRoute) (korifiv1alpha1.CFRouteSpec, error) {
 	name, path := address.Split()
 	for _, domain := range domains {
@@ -117,7 +117,7 @@ func findDomain(domains []*korifiv1alpha1.CFDomain, address payloads.ManifestRou
 	return korifiv1alpha1.CFRouteSpec{}, apierrors.NewUnprocessableEntity("The route '" + address.Route + "' did not match any existing domains.")
 }
 
-// mapRoute leads an address of the app's space to the app, and makes the route if there is none.
+// mapRoute adds the app to the route with an address, and creates the route if it does not exist.
 func (r *Request) mapRoute(ctx context.Context, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFRouteSpec) error {
 	obj, holder, err := r.Store.FindRoute(ctx, spec)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
-// findServices returns the services that a manifest gives an app, in its order.
+// findServices returns the services of an app in a manifest, in the order of the manifest.
 func (r *Request) findServices(ctx context.Context, wanted payloads.ManifestApp) ([]*korifiv1alpha1.CFServiceInstance, error) {
 	if len(wanted.Services) == 0 {
 		return nil, nil
@@ -24,14 +24,14 @@ func (r *Request) findServices(ctx context.Context, wanted payloads.ManifestApp)
 	for i, service := range wanted.Services {
 		at := slices.IndexFunc(all, func(s *korifiv1alpha1.CFServiceInstance) bool { return s.Spec.DisplayName == service.Name })
 		if at < 0 {
-			return nil, apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected a service instance '" + service.Name + "' in the space, found none; make it with cf create-user-provided-service")
+			return nil, apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected a service instance '" + service.Name + "' in the space, found none; create it with cf create-user-provided-service")
 		}
 		found[i] = all[at]
 	}
 	return found, nil
 }
 
-// bindServices gives an app the credentials of the services in a manifest. Others that it has stay, as in Cloud Controller.
+// bindServices binds the services of a manifest to an app. Other bindings of the app stay, as in Cloud Controller.
 func (r *Request) bindServices(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestApp, services []*korifiv1alpha1.CFServiceInstance) error {
 	if len(services) == 0 {
 		return nil
@@ -63,7 +63,7 @@ func (r *Request) servicesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) 
 	return all, err
 }
 
-// serviceNamesOfApp returns the services that are bound to an app, as a manifest writes them.
+// serviceNamesOfApp returns the names of the services that are bound to an app, for its manifest.
 func (r *Request) serviceNamesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]string, error) {
 	bound, err := r.servicesOfApp(ctx, app)
 	if err != nil || len(bound) == 0 {

@@ -8,24 +8,26 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// MissingFeature is a part of CF v3 that Torpor does not have, with the reason.
+// MissingFeature is a part of CF v3 that Torpor does not implement, with the reason.
 type MissingFeature struct {
 	What, Why string
-	// Paths are patterns of net/http that are answered with the reason; one that ends in a slash stands for all below it, too.
+	// Paths are net/http patterns whose requests are refused with the reason. A pattern with a trailing slash also
+	// covers all paths below it.
 	Paths []string
 }
 
-// Refusal is the answer to a request for the feature. It is 422, because the client shows the detail of that as it is, and hides that of a 404.
+// Refusal returns the error for a request for the feature. Its status is 422, because the client prints the detail of a
+// 422 and hides that of a 404.
 func (m MissingFeature) Refusal() *apierrors.CFError {
 	return apierrors.NewUnprocessableEntity("not implemented: " + m.What + "; " + m.Why)
 }
 
-// Patterns returns the patterns by which a mux finds the paths.
+// Patterns returns the mux patterns of the paths.
 func (m MissingFeature) Patterns() []string {
 	var all []string
 	for _, path := range m.Paths {
 		all = append(all, path)
-		// Without its own pattern, a mux would redirect a path to the one with the slash.
+		// Without its own pattern, a mux would redirect a path to the pattern with the slash.
 		if exact, isTree := strings.CutSuffix(path, "/"); isTree {
 			all = append(all, exact)
 		}
@@ -33,38 +35,38 @@ func (m MissingFeature) Patterns() []string {
 	return all
 }
 
-// MissingFeatures returns the parts of CF v3 that clients may look for.
+// MissingFeatures returns the parts of CF v3 that clients may request.
 func MissingFeatures() []MissingFeature {
 	return []MissingFeature{
 		{"buildpacks, stacks, staging", "Torpor builds no code: push an image, or give it a builder", []string{"/v3/buildpacks/", "/v3/stacks/"}},
 		{"droplets as files", "a droplet is an image: pull it from its registry, or push it there", []string{
 			"POST /v3/droplets", "/v3/droplets/{guid}/download", "/v3/droplets/{guid}/upload",
 		}},
-		{"TCP routes, internal and private domains, wildcard hosts, weights and protocols of destinations, routes of several spaces, route policies", "make a route of HTTP in each space", []string{
+		{"TCP routes, internal and private domains, wildcard hosts, weights and protocols of destinations, routes of several spaces, route policies", "create an HTTP route in each space", []string{
 			"/v3/domains/{guid}/relationships/", "/v3/routes/{guid}/relationships/", "PATCH /v3/routes/{guid}/destinations/{destination}", "/v3/route_policies/",
 		}},
-		{"service brokers, managed services, service keys, sharing of services", "make user-provided services", []string{
+		{"service brokers, managed services, service keys, sharing of services", "create user-provided services", []string{
 			"/v3/service_brokers/", "/v3/service_offerings/", "/v3/service_plans/", "/v3/service_route_bindings/",
 			"/v3/service_instances/{guid}/parameters", "/v3/service_instances/{guid}/relationships/",
 		}},
-		{"quotas", "they are ResourceQuotas: use kubectl", []string{"/v3/organization_quotas/", "/v3/space_quotas/"}},
-		{"isolation segments", "they are taints and node selectors: use kubectl", []string{
+		{"quotas", "use ResourceQuotas, with kubectl", []string{"/v3/organization_quotas/", "/v3/space_quotas/"}},
+		{"isolation segments", "use taints and node selectors, with kubectl", []string{
 			"/v3/isolation_segments/", "PATCH /v3/organizations/{guid}/relationships/default_isolation_segment", "PATCH /v3/spaces/{guid}/relationships/isolation_segment",
 		}},
-		{"security groups", "they are NetworkPolicies: use kubectl", []string{"/v3/security_groups/"}},
-		{"making and deleting users", "they are those of Kubernetes: ask its admins", []string{"POST /v3/users", "/v3/users/{guid}", "/v3/service_accounts"}},
-		{"roles of groups", "they are RoleBindings: use kubectl", nil},
-		{"feature flags, environment variable groups", "what somebody may do is for RBAC to say, and each app has its own variables", []string{
+		{"security groups", "use NetworkPolicies, with kubectl", []string{"/v3/security_groups/"}},
+		{"creating and deleting users", "users are those of Kubernetes: ask its administrators", []string{"POST /v3/users", "/v3/users/{guid}", "/v3/service_accounts"}},
+		{"roles of groups", "use RoleBindings, with kubectl", nil},
+		{"feature flags, environment variable groups", "RBAC decides which actions are allowed, and each app has its own variables", []string{
 			"/v3/feature_flags/", "/v3/environment_variable_groups/",
 		}},
 		{"SSH, features of apps and spaces", "use kubectl exec", []string{
 			"/v3/apps/{guid}/ssh_enabled", "PATCH /v3/apps/{guid}/features/{name}", "/v3/spaces/{guid}/features/{name}",
 		}},
-		{"manifests of one app", "apply them to its space", []string{"POST /v3/apps/{guid}/actions/apply_manifest"}},
-		{"labels and annotations but of apps, orgs and spaces", "label the objects: use kubectl", []string{"PATCH /v3/domains/{guid}", "PATCH /v3/routes/{guid}"}},
-		{"`fields`, `include` but of users of roles", "ignored", nil},
-		{"sidecars", "not built", nil},
+		{"manifests of one app", "apply the manifest to the app's space", []string{"POST /v3/apps/{guid}/actions/apply_manifest"}},
+		{"labels and annotations of other objects than apps, orgs and spaces", "label the Kubernetes objects, with kubectl", []string{"PATCH /v3/domains/{guid}", "PATCH /v3/routes/{guid}"}},
+		{"`fields`; `include` except for roles and bindings", "ignored", nil},
+		{"sidecars", "create a process for each", nil},
 		{"limits of the log rate, readiness health checks", "refused; a manifest with them is applied with a warning", nil},
-		{"measured disks and log rates in stats", "left out rather than made up", nil},
+		{"disk usage and log rates in stats", "not measured, so they are left out", nil},
 	}
 }

@@ -32,7 +32,7 @@ func listSpaces(ctx context.Context, r *Request) (Response, error) {
 	})
 }
 
-// wantsOrgOrSpace returns what names, guids and organization_guids select.
+// wantsOrgOrSpace returns a filter for names, guids and organization_guids.
 func (r *Request) wantsOrgOrSpace() func(repositories.OrgOrSpace) bool {
 	q := r.query()
 	names, guids, orgs := payloads.ParseFilter(q, "names"), payloads.ParseFilter(q, "guids"), payloads.ParseFilter(q, "organization_guids")
@@ -41,7 +41,7 @@ func (r *Request) wantsOrgOrSpace() func(repositories.OrgOrSpace) bool {
 	}
 }
 
-// orgOrSpaceList is ordered by name, whatever the client asks for.
+// orgOrSpaceList is always ordered by name; order_by is ignored.
 func orgOrSpaceList(items []repositories.OrgOrSpace) resourceList[repositories.OrgOrSpace] {
 	return resourceList[repositories.OrgOrSpace]{
 		items:    items,
@@ -69,7 +69,7 @@ func getOrgQuota(_ context.Context, r *Request) (Response, error) {
 	return ok(presenter.ForOrgQuota(r.Base))
 }
 
-// getNoRelationship answers where clients ask what an org or a space is tied to in a part of CF that Torpor does not have.
+// getNoRelationship returns an empty relationship for parts of CF that Torpor does not implement.
 func getNoRelationship(context.Context, *Request) (Response, error) {
 	return ok(presenter.RelationshipTo(""))
 }
@@ -126,7 +126,7 @@ func (r *Request) visibleSpaces(ctx context.Context) ([]string, error) {
 	return guids, nil
 }
 
-// createOrg answers when the org has its namespace.
+// createOrg responds when the org has its namespace.
 func createOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (Response, error) {
 	orgs, err := r.Store.ListOrgs(ctx, r.Caller, hasName(body.Name, ""))
 	if err != nil {
@@ -134,7 +134,7 @@ func createOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (R
 	}
 	switch {
 	case body.Name == "":
-		return Response{}, apierrors.NewUnprocessableEntity("expected a name of the organization, found none; name it")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a name for the organization, found none; set one")
 	case len(orgs) > 0:
 		return Response{}, apierrors.NewUnprocessableEntity("Organization '" + body.Name + "' already exists.")
 	}
@@ -145,7 +145,7 @@ func createOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (R
 	return presentCreated(r, presenter.ForOrg, org, err)
 }
 
-// createSpace answers when the space has its namespace.
+// createSpace responds when the space has its namespace.
 func createSpace(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (Response, error) {
 	org, err := r.getOrg(ctx, body.Relationships.Organization.Data.GUID)
 	if err != nil {
@@ -157,7 +157,7 @@ func createSpace(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) 
 	}
 	switch {
 	case body.Name == "":
-		return Response{}, apierrors.NewUnprocessableEntity("expected a name of the space, found none; name it")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a name for the space, found none; set one")
 	case len(spaces) > 0:
 		return Response{}, apierrors.NewUnprocessableEntity("Name must be unique per organization")
 	}
@@ -221,13 +221,14 @@ func (r *Request) updateOrgOrSpace(ctx context.Context, one repositories.OrgOrSp
 	return r.Store.UpdateOrgOrSpace(ctx, r.Caller, one, body.Name, body.Metadata)
 }
 
-// waitForNamespace returns an error if what was made has no namespace in time: the client would be told that it may use it.
+// waitForNamespace returns an error if a new org or space has no namespace in time. Without it, the client would use
+// the org or space too early.
 func (r *Request) waitForNamespace(ctx context.Context, made repositories.OrgOrSpace) error {
 	ctx, cancel := context.WithTimeout(ctx, maxHold)
 	defer cancel()
 	isThere, err := r.Store.WaitForNamespace(ctx, made.GUID)
 	if err == nil && !isThere {
-		return apierrors.NewServiceUnavailable("'"+made.Name+"' was made, and has no namespace yet; look whether it is there before you use it, and if it stays away, ask the platform team whether torpor manager is running", nil)
+		return apierrors.NewServiceUnavailable("'"+made.Name+"' was created, and has no namespace yet; check that it exists before you use it, and if it stays missing, ask the platform team whether torpor manager is running", nil)
 	}
 	return err
 }

@@ -11,19 +11,21 @@ import (
 )
 
 const (
-	// maxHold bounds how long a response is held; proxies give up after 15 s.
+	// maxHold limits the time for which a response is held; proxies give up after 15 s.
 	maxHold = 10 * time.Second
-	// maxFirstHold bounds the first response about a deployment: a client that does not want to wait looks only once.
+	// maxFirstHold limits the hold of the first response about a deployment: a client that does not want to wait polls
+	// only once.
 	maxFirstHold = 2 * time.Second
-	// maxDecisionHold bounds the wait for what a controller says of a new or cancelled deployment: milliseconds, but for a busy manager.
+	// maxDecisionHold limits the wait for the controller's decision on a new or cancelled deployment. It takes
+	// milliseconds, or longer in a busy manager.
 	maxDecisionHold = 5 * time.Second
-	// maxPolls bounds the apps that are remembered as polled.
+	// maxPolls limits the remembered polls.
 	maxPolls = 1 << 16
 )
 
-// PollTracker remembers which callers have just started which apps. Their clients poll every 3 s, so a response that is held
-// until the app runs is faster. All responses about one start are held for maxHold together: who looks why an app does not come up
-// gets the answer at once, and so do callers that have not started it.
+// PollTracker remembers which callers have just started which apps. Their clients poll every 3 s, so a response that is
+// held until the app runs is faster. All responses about one start share one maxHold, so that a caller who investigates
+// an app that does not start gets an immediate response. Callers that have not started the app are never held.
 type PollTracker struct {
 	polls *cache.LRUExpireCache
 	clock clock.PassiveClock
@@ -31,10 +33,10 @@ type PollTracker struct {
 
 type pollKey struct{ caller, app string }
 
-// startedPoll is a start that a client waits for.
+// startedPoll is a start for which a client waits.
 type startedPoll struct {
 	holdUntil time.Time
-	// finished is the set of processes that the caller need not wait for any more.
+	// finished is the set of processes for which the caller no longer waits.
 	finished sync.Map
 }
 
@@ -48,7 +50,8 @@ func (p *PollTracker) StartTracking(caller, app string) {
 	p.polls.Add(pollKey{caller, app}, &startedPoll{holdUntil: p.clock.Now().Add(maxHold)}, maxHold)
 }
 
-// HoldTime returns for how long a response about a process of an app may be held for a caller; 0 if the caller does not wait for it.
+// HoldTime returns the time for which a response about a process may be held for a caller. It is 0 if the caller does
+// not wait for the process.
 func (p *PollTracker) HoldTime(caller, app, process string) time.Duration {
 	poll := p.find(caller, app)
 	if poll == nil {
@@ -60,14 +63,14 @@ func (p *PollTracker) HoldTime(caller, app, process string) time.Duration {
 	return max(0, poll.holdUntil.Sub(p.clock.Now()))
 }
 
-// EndPolls notes that the caller has seen what there was to wait for.
+// EndPolls notes that the caller no longer waits for a process.
 func (p *PollTracker) EndPolls(caller, app, process string) {
 	if poll := p.find(caller, app); poll != nil {
 		poll.finished.Store(process, true)
 	}
 }
 
-// Stop notes that the caller does not poll the app any more.
+// Stop notes that the caller no longer polls the app.
 func (p *PollTracker) Stop(caller, app string) { p.polls.Remove(pollKey{caller, app}) }
 
 func (p *PollTracker) find(caller, app string) *startedPoll {

@@ -9,7 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// Who looks why an app does not come up is not held up for it.
+// A caller who investigates an app that does not start is not held.
 func TestAllLooksAtOneStartAreHeldForTenSecondsTogether(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1, 0))
 	polls := NewPollTracker(clock)
@@ -29,6 +29,6 @@ func TestAllLooksAtOneStartAreHeldForTenSecondsTogether(t *testing.T) {
 	clock.Step(3 * time.Second)
 	expect("worker", 0)
 	if found := polls.HoldTime("bob", "app", "web"); found != 0 {
-		t.Errorf("expected the answer to another caller at once, found it held for %s", found)
+		t.Errorf("expected an immediate response to another caller, found it held for %s", found)
 	}
 }

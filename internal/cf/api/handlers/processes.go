@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// maxEmbeddedInstances bounds the rows of one answer, of which each takes some hundred bytes.
+// maxEmbeddedInstances limits the rows of one response. Each row takes some hundred bytes.
 const maxEmbeddedInstances = 100_000
 
 func listProcesses(ctx context.Context, r *Request) (Response, error) {
@@ -42,7 +42,7 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 		},
 		compare: revision.CompareByAge[*korifiv1alpha1.CFProcess],
 	}
-	// Clients ask for the instances too since the version that presenter.Version claims.
+	// For the version in presenter.Version, clients also request the instances.
 	if !strings.Contains(r.query().Get("embed"), "process_instances") {
 		return respondList(r, list, r.presentProcess)
 	}
@@ -67,12 +67,13 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 		return r.presentProcess(p)
 	})
 	if instances > maxEmbeddedInstances {
-		return Response{}, apierrors.NewUnprocessableEntity(fmt.Sprintf("expected at most %d instances in one answer, found more; ask for fewer processes with per_page or space_guids", maxEmbeddedInstances))
+		return Response{}, apierrors.NewUnprocessableEntity(fmt.Sprintf("expected at most %d instances in one response, found more; request fewer processes with per_page or space_guids", maxEmbeddedInstances))
 	}
 	return response, err
 }
 
-// spacesOfApps returns the spaces of the apps that a parameter names, or all that the caller sees and space_guids selects.
+// spacesOfApps returns the spaces of the apps in a parameter, or all spaces that the caller sees and space_guids
+// selects.
 func (r *Request) spacesOfApps(ctx context.Context, parameter string) ([]string, error) {
 	if !r.query().Has(parameter) {
 		return r.visibleSpaces(ctx)
@@ -104,7 +105,7 @@ func listAppProcesses(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp
 	}, r.presentProcess)
 }
 
-// process returns the process in the path: by its GUID, or by its app and its type.
+// process returns the process in the path, which has its GUID, or its app and type.
 func (r *Request) process(ctx context.Context) (*korifiv1alpha1.CFProcess, error) {
 	processType := r.HTTP.PathValue("type")
 	if processType == "" {
@@ -117,7 +118,7 @@ func (r *Request) process(ctx context.Context) (*korifiv1alpha1.CFProcess, error
 	return r.Store.GetProcessByType(ctx, app, processType)
 }
 
-// processWithLiveApp returns the process in the path, and its app as it is at this moment.
+// processWithLiveApp returns the process in the path, and its app, read live.
 func (r *Request) processWithLiveApp(ctx context.Context) (*korifiv1alpha1.CFProcess, *korifiv1alpha1.CFApp, error) {
 	process, err := r.process(ctx)
 	if err != nil {
@@ -167,7 +168,7 @@ func restartInstance(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	// Pods are labelled with the index without leading zeros, so it is parsed and formatted again.
+	// The label of Pods has the index without leading zeros, so it is parsed and formatted again.
 	index, err := strconv.ParseUint(r.HTTP.PathValue("index"), 10, 31)
 	if err != nil {
 		return Response{}, apierrors.NewNotFound(repositories.InstanceResourceType)
@@ -178,8 +179,8 @@ func restartInstance(ctx context.Context, r *Request) (Response, error) {
 	return Response{Status: http.StatusNoContent}, nil
 }
 
-// getProcessStats shows what the instances of the app's current revision do. The app is read live, so that no answer is about
-// a revision that has ended; what its process reports counts only for that revision.
+// getProcessStats describes the instances of the app's current revision. The app is read live, so that no response
+// describes a revision that has ended. The status of the process counts only for that revision.
 func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 	process, app, err := r.processWithLiveApp(ctx)
 	if err != nil {
@@ -201,7 +202,7 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 	return ok(presenter.ForStats(app, process, instances, usage, r.Clock.Now()))
 }
 
-// waitUntilSettled holds the answer until an instance runs, all have crashed, or time is up.
+// waitUntilSettled holds the response until an instance runs, all have crashed, or hold has passed.
 func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, hold time.Duration) (*korifiv1alpha1.CFProcess, []presenter.InstanceReport, error) {
 	holdCtx, cancel := context.WithTimeout(ctx, hold)
 	defer cancel()

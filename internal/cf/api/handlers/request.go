@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handlers holds the table of routes, and one function for each of them: it parses the payload, asks the repositories
-// with the caller's rights, and presents what they return.
+// Package handlers defines the table of routes, with one function for each route. A function parses the payload, calls
+// the repositories with the caller's rights, and presents their result.
 package handlers
 
 import (
@@ -22,16 +22,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// API is what all handlers share.
+// API holds the dependencies of all handlers.
 type API struct {
 	Store *repositories.Store
 	Clock clock.Clock
 	Polls *PollTracker
-	// Limits are what a process may ask for.
+	// Limits limits the sizes of a process.
 	Limits payloads.ProcessLimits
-	// Manifests are for reading manifests, Logs for reading logs: both take megabytes. Uploads take minutes.
+	// Manifests and Logs limit requests that take megabytes of memory; Uploads limits requests that take minutes.
 	Manifests, Logs, Uploads *RequestSlots
-	// Builder takes code; nil if there is none.
+	// Builder receives code; it is nil if no builder is configured.
 	Builder *CodeBuilder
 }
 
@@ -39,28 +39,28 @@ type API struct {
 type Request struct {
 	*API
 	HTTP *http.Request
-	// Deadlines are those of the connection.
+	// Deadlines sets the deadlines of the connection.
 	Deadlines *http.ResponseController
-	// Caller is nil where the route is public.
+	// Caller is nil for public routes.
 	Caller *authorization.Caller
-	// Base is the API's own address as the client knows it, such as https://cf.example.com.
+	// Base is the API's address from the client's view, such as https://cf.example.com.
 	Base string
 }
 
 // Response is the answer to a request.
 type Response struct {
 	Status int
-	// Location is the address to look at next; empty for none.
+	// Location is the Location header; empty omits it.
 	Location string
-	// Warnings are sentences that clients show beside their own output.
+	// Warnings are sentences that clients print in addition to their own output.
 	Warnings []string
-	// Body is sent as JSON; nil for none.
+	// Body is sent as JSON, unless it is nil.
 	Body any
-	// YAML is sent as it is, instead of a body.
+	// YAML is sent unchanged instead of Body.
 	YAML []byte
 }
 
-// Handler answers a request. Errors that are no CFError are turned into one.
+// Handler serves a request. Errors of other types are converted to a CFError.
 type Handler func(ctx context.Context, r *Request) (Response, error)
 
 // withApp returns a Handler for the app in the path, if the caller may see it.
@@ -74,7 +74,7 @@ func withApp(handle func(ctx context.Context, r *Request, app *korifiv1alpha1.CF
 	}
 }
 
-// withBody returns a Handler for the request's body of JSON.
+// withBody returns a Handler that decodes the request's JSON body.
 func withBody[B any](handle func(ctx context.Context, r *Request, body B) (Response, error)) Handler {
 	return func(ctx context.Context, r *Request) (Response, error) {
 		var body B
@@ -87,7 +87,7 @@ func withBody[B any](handle func(ctx context.Context, r *Request, body B) (Respo
 
 func ok(body any) (Response, error) { return respond(body, nil) }
 
-// present answers with an object as the presenter shows it, or with the error of finding it.
+// present responds with an object in the presenter's form, or with the error of finding it.
 func present[T, V any](r *Request, show func(base string, object T) V, object T, err error) (Response, error) {
 	if err != nil {
 		return Response{}, err
@@ -95,19 +95,19 @@ func present[T, V any](r *Request, show func(base string, object T) V, object T,
 	return ok(show(r.Base, object))
 }
 
-// presentCreated answers like present, with 201.
+// presentCreated is like present, with status 201.
 func presentCreated[T, V any](r *Request, show func(base string, object T) V, object T, err error) (Response, error) {
 	response, err := present(r, show, object, err)
 	response.Status = http.StatusCreated
 	return response, err
 }
 
-// respond answers with a body, or with the error of getting it.
+// respond responds with a body, or with the error of getting it.
 func respond(body any, err error) (Response, error) {
 	return Response{Status: http.StatusOK, Body: body}, err
 }
 
-// accepted answers with the job that the client has to follow, or with the error of beginning it.
+// accepted responds with the job that the client has to poll, or with the error of starting it.
 func (r *Request) accepted(job string, err error) (Response, error) {
 	return Response{Status: http.StatusAccepted, Location: r.Base + "/v3/jobs/" + job}, err
 }
@@ -116,19 +116,19 @@ func (r *Request) guid() string { return r.HTTP.PathValue("guid") }
 
 func (r *Request) query() url.Values { return r.HTTP.URL.Query() }
 
-// isReversed reports whether the client wants a list in descending order.
+// isReversed reports whether the query asks for descending order.
 func (r *Request) isReversed() bool { return strings.HasPrefix(r.query().Get("order_by"), "-") }
 
 // resourceList is a list before the request's query is applied to it.
 type resourceList[T any] struct {
 	items []T
-	// filters are the query parameters that select items, each with the value of an item that it is compared with.
+	// filters maps a query parameter to the value of an item that the parameter selects by.
 	filters map[string]func(T) string
-	// labelsOf returns the labels of an item; nil if none can have any.
+	// labelsOf returns the labels of an item; it is nil if items have no labels.
 	labelsOf func(T) map[string]string
-	// compare orders the items and takes no two for equal; nil leaves them in their order.
+	// compare is a total order without ties; nil keeps the given order.
 	compare func(a, b T) int
-	// reversed turns the order round.
+	// reversed reverses the order.
 	reversed bool
 }
 
@@ -139,7 +139,7 @@ func (l resourceList[T]) labelSet(item T) labels.Set {
 	return l.labelsOf(item)
 }
 
-// respondList answers with the page that the query asks for, of the items that it selects.
+// respondList responds with the requested page of the items that the query selects.
 func respondList[T, V any](r *Request, l resourceList[T], show func(T) V) (Response, error) {
 	requestURL, err := url.Parse(r.Base)
 	if err != nil {
@@ -158,7 +158,7 @@ func respondList[T, V any](r *Request, l resourceList[T], show func(T) V) (Respo
 		l.items = slices.DeleteFunc(l.items, func(item T) bool { return !selector.Matches(l.labelSet(item)) })
 	}
 	for parameter, valueOf := range l.filters {
-		// Thousands of items are only looked at for the filters that the client sends.
+		// There may be thousands of items, so only the filters that the client sends are evaluated.
 		if wanted := payloads.ParseFilter(r.query(), parameter); wanted != nil {
 			l.items = slices.DeleteFunc(l.items, func(item T) bool { return !wanted.Matches(valueOf(item)) })
 		}
@@ -172,15 +172,15 @@ func respondList[T, V any](r *Request, l resourceList[T], show func(T) V) (Respo
 	return ok(presenter.ForList(*requestURL, page, l.items, show))
 }
 
-// unchanged shows items that were presented before they were filtered.
+// unchanged is the show function of items that were presented before they are filtered.
 func unchanged[T any](item T) T { return item }
 
-// listNothing answers with an empty list, where clients ask for a part of CF that Torpor does not have.
+// listNothing returns an empty list for parts of CF that Torpor does not implement.
 func listNothing(_ context.Context, r *Request) (Response, error) {
 	return respondList(r, resourceList[struct{}]{}, unchanged)
 }
 
-// ignoreNotFound returns nil for the error of something that is not there.
+// ignoreNotFound returns nil for a not-found error.
 func ignoreNotFound(err error) error {
 	if err == nil || apierrors.FromError(err, "").Code == apierrors.NewNotFound("").Code {
 		return nil

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// maxSlotWait ends before the time that a request has.
+	// maxSlotWait is shorter than the timeout of a request.
 	maxSlotWait = 8 * time.Second
-	// maxWaiting bounds the requests of one caller that have or await a slot.
+	// maxWaiting limits the requests of one caller that hold or await a slot.
 	maxWaiting = 16
 )
 
-// RequestSlots bound how many requests of a kind that takes memory are worked on at once. A caller has a few slots only, so
-// that one who sends many waits for themselves, and not everybody for them.
+// RequestSlots limits the concurrent requests of an expensive kind. Each caller has only a few slots, so that many
+// requests of one caller delay only that caller.
 type RequestSlots struct {
 	all       chan struct{}
 	perCaller int
@@ -27,18 +27,19 @@ type RequestSlots struct {
 	callers map[string]*callerSlots
 }
 
-// callerSlots count the requests that hold or await a slot of one caller.
+// callerSlots counts the requests of one caller that hold or await a slot.
 type callerSlots struct {
 	held  chan struct{}
 	users int
 }
 
-// NewRequestSlots returns slots of which one caller has some.
+// NewRequestSlots returns total slots, of which one caller may hold perCaller.
 func NewRequestSlots(total, perCaller int) *RequestSlots {
 	return &RequestSlots{all: make(chan struct{}, total), perCaller: perCaller, callers: map[string]*callerSlots{}}
 }
 
-// acquire prepares a request and waits a while for a slot. Call release when the memory is free again.
+// acquire prepares a request and waits at most maxSlotWait for a slot. Call release when the request no longer needs
+// the slot.
 func (s *RequestSlots) acquire(ctx context.Context, caller string, prepare func() error) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxSlotWait)
 	defer cancel()
@@ -68,8 +69,8 @@ func (s *RequestSlots) acquire(ctx context.Context, caller string, prepare func(
 	}, nil
 }
 
-// holdSlot waits for a slot that is held until the request's context ends, which is when its answer is sent: a client that does not read
-// keeps the answer in memory.
+// holdSlot waits for a slot and holds it until the request's context ends, which is after the response is sent. A
+// client that reads slowly keeps the response in memory until then.
 func (s *RequestSlots) holdSlot(ctx context.Context, caller string) error {
 	release, err := s.acquire(ctx, caller, func() error { return nil })
 	if err == nil {
@@ -83,7 +84,7 @@ func takeSlot(ctx context.Context, slots chan<- struct{}) error {
 	case slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return apierrors.NewServiceUnavailable("expected a moment in which fewer requests of this kind are worked on, found none; try again", ctx.Err())
+		return apierrors.NewServiceUnavailable("expected a free slot for this kind of request, found none in time; try again", ctx.Err())
 	}
 }
 

@@ -19,11 +19,11 @@ func TestCallerWhoSendsManyWaitsForThemselves(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := slots.acquire(short, "mallory", nothing); err == nil {
-			t.Error("found a second slot for mallory, want her to wait until her time is up")
+			t.Error("found a second slot for mallory, want a wait until the timeout")
 		}
 		releaseAlice, err := slots.acquire(t.Context(), "alice", nothing)
 		if err != nil {
-			t.Errorf("found alice refused for what mallory does: %v", err)
+			t.Errorf("found alice refused because of mallory's requests: %v", err)
 		}
 		served := make(chan string, 1)
 		go func() {
@@ -58,7 +58,7 @@ func TestSlotIsHeldUntilTheAnswerIsSent(t *testing.T) {
 		go func() { served <- slots.holdSlot(t.Context(), "alice") }()
 		synctest.Wait()
 		if len(served) > 0 {
-			t.Error("found a slot while the answer of another request is being sent")
+			t.Error("found a slot while the response to another request is being sent")
 		}
 		sent()
 		if err := <-served; err != nil {

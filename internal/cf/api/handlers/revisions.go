@@ -44,7 +44,7 @@ func getRevision(ctx context.Context, r *Request) (Response, error) {
 	return ok(presenter.ForRevision(r.Base, app, revision))
 }
 
-// findRevision returns a revision, whose GUID is that of its app, a dash and the number.
+// findRevision returns the revision with a GUID, which consists of the app's GUID, a dash and the number.
 func (r *Request) findRevision(ctx context.Context, guid string) (*korifiv1alpha1.CFApp, korifiv1alpha1.Restart, error) {
 	app, err := r.Store.GetApp(ctx, r.Caller, guid[:max(0, strings.LastIndex(guid, "-"))])
 	if ignoreNotFound(err) != nil {
@@ -60,7 +60,7 @@ func (r *Request) findRevision(ctx context.Context, guid string) (*korifiv1alpha
 	return nil, korifiv1alpha1.Restart{}, apierrors.NewNotFound("Revision")
 }
 
-// getRevisionEnvVars shows the variables with which a revision runs, or ran.
+// getRevisionEnvVars returns the environment variables of a revision.
 func getRevisionEnvVars(ctx context.Context, r *Request) (Response, error) {
 	app, revision, err := r.findRevision(ctx, r.guid())
 	if err != nil {
@@ -77,7 +77,7 @@ func getRevisionEnvVars(ctx context.Context, r *Request) (Response, error) {
 	return ok(map[string]any{"var": variables, "links": presenter.Links{}})
 }
 
-// restoreRevision gives an app the environment, the commands and the health checks of a revision.
+// restoreRevision restores the environment, the commands and the health checks of a revision.
 func (r *Request) restoreRevision(ctx context.Context, app *korifiv1alpha1.CFApp, revision korifiv1alpha1.Restart) error {
 	settings, err := r.Store.GetRevisionSettings(ctx, r.Caller, app, revision)
 	if err != nil {

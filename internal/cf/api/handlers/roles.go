@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// clusterRoles returns the ClusterRoles that stand for the roles of CF, by their type.
+// clusterRoles returns the ClusterRole for each type of CF role.
 func clusterRoles() map[string]string {
 	return map[string]string{
 		"organization_user": "torpor-org-user", "organization_manager": "torpor-org-user", "organization_auditor": "torpor-org-user",
@@ -22,15 +22,15 @@ func clusterRoles() map[string]string {
 	}
 }
 
-// createRole gives a user a role. Kubernetes refuses it unless the caller may bind the ClusterRole.
+// createRole gives a user a role. Kubernetes rejects it unless the caller may bind the ClusterRole.
 func createRole(ctx context.Context, r *Request, body payloads.RoleCreate) (Response, error) {
 	role, known := clusterRoles()[body.Type]
 	if !known {
-		return Response{}, apierrors.NewUnprocessableEntity("expected a type such as space_developer, found " + body.Type + "; see which there are in docs/cf.md")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a type such as space_developer, found " + body.Type + "; see docs/cf.md for the types")
 	}
 	user := cmp.Or(body.Relationships.User.Data.Username, body.Relationships.User.Data.GUID)
 	if user == "" {
-		return Response{}, apierrors.NewUnprocessableEntity("expected the name of a user of Kubernetes as username, found none; name one")
+		return Response{}, apierrors.NewUnprocessableEntity("expected the name of a Kubernetes user as username, found none; set one")
 	}
 	in, err := r.getOrgOrSpaceOfRole(ctx, body)
 	if err != nil {
@@ -43,7 +43,7 @@ func createRole(ctx context.Context, r *Request, body payloads.RoleCreate) (Resp
 	return presentCreated(r, presenter.ForRole, made, err)
 }
 
-// listRoles lists the roles in the orgs and spaces of the query, with the users if the client wants them.
+// listRoles lists the roles in the orgs and spaces of the query, and includes the users on request.
 func listRoles(ctx context.Context, r *Request) (Response, error) {
 	in, err := r.orgsAndSpacesOfRoles(ctx)
 	if err != nil {
@@ -80,12 +80,12 @@ func listRoles(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// orgsAndSpacesOfRoles returns those of space_guids and organization_guids that the caller sees. Each costs a request, so that a query
-// has to name some.
+// orgsAndSpacesOfRoles returns the orgs and spaces of the query that the caller sees. Each costs a request to the API
+// server, so the query must name them.
 func (r *Request) orgsAndSpacesOfRoles(ctx context.Context) ([]repositories.OrgOrSpace, error) {
 	spaceGUIDs, orgGUIDs := payloads.ParseFilter(r.query(), "space_guids"), payloads.ParseFilter(r.query(), "organization_guids")
 	if spaceGUIDs == nil && orgGUIDs == nil {
-		return nil, apierrors.NewUnprocessableEntity("expected space_guids or organization_guids, found neither; name the spaces or orgs whose roles are wanted")
+		return nil, apierrors.NewUnprocessableEntity("expected space_guids or organization_guids, found neither; name the spaces or orgs of the roles")
 	}
 	spaces, err := r.Store.ListSpaces(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return spaceGUIDs != nil && spaceGUIDs.Matches(one.GUID) })
 	if err != nil {
@@ -99,7 +99,7 @@ func deleteRole(ctx context.Context, r *Request) (Response, error) {
 	return r.accepted(deleteRoleJob+r.guid(), r.Store.DeleteRole(ctx, r.Caller, r.guid()))
 }
 
-// listUsers answers with the users that are asked for: Kubernetes has no list of them.
+// listUsers returns the users that the query names, because Kubernetes has no list of users.
 func listUsers(_ context.Context, r *Request) (Response, error) {
 	names := append(payloads.ParseFilter(r.query(), "usernames"), payloads.ParseFilter(r.query(), "guids")...)
 	return respondList(r, resourceList[string]{items: names}, presenter.ForUser)

@@ -25,7 +25,7 @@ func getHealth(context.Context, *Request) (Response, error) {
 	return ok(map[string]string{"status": "ok"})
 }
 
-// getReadiness fails while what this replica would show may be long past, so that another one is asked.
+// getReadiness fails while this replica's cache may be stale, so that requests go to another replica.
 func getReadiness(_ context.Context, r *Request) (Response, error) {
 	return respond(map[string]string{"status": "ok"}, r.Store.CheckFreshness())
 }
@@ -38,8 +38,8 @@ func getWhoAmI(_ context.Context, r *Request) (Response, error) {
 	return ok(map[string]string{"name": r.Caller.Name, "kind": kind})
 }
 
-// createToken answers clients that want a token of their own before they stream logs. The token has no signature and gives no
-// access: callers are known by the credentials that they send with every request.
+// createToken returns a token to clients that request one before they stream logs. The token has no signature and
+// grants no access: callers are authenticated by the credentials of each request.
 func createToken(_ context.Context, r *Request) (Response, error) {
 	const valid = time.Hour
 	encode := func(part any) string {

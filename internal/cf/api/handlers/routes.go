@@ -7,14 +7,15 @@ import (
 	"slices"
 )
 
-// Route is one request that the API answers.
+// Route is one kind of request that the API serves.
 type Route struct {
 	Method string
-	// Path is a pattern of net/http.
+	// Path is a net/http pattern.
 	Path string
 	// Public routes need no credentials.
 	Public bool
-	// Description and Rights are for the table in docs/cf.md; Rights are those that the caller needs in Kubernetes.
+	// Description and Rights are shown in the table in docs/cf.md. Rights are the Kubernetes rights that the caller
+	// needs.
 	Description, Rights string
 	Handle              Handler
 }
@@ -33,7 +34,7 @@ const (
 	listsApps   = "list cfapps"
 )
 
-// Routes returns every request that the API answers. To add one, add its row here, its handler, and its conversation in
+// Routes returns every route of the API. To add a route, add its row here, its handler, and its conversation in
 // testdata.
 func Routes() []Route {
 	return slices.Concat(generalRoutes(), appRoutes(), processRoutes(), dropletRoutes(), addressRoutes(), taskRoutes(), serviceRoutes())
@@ -41,35 +42,35 @@ func Routes() []Route {
 
 func generalRoutes() []Route {
 	return []Route{
-		{get, "/{$}", true, "where everything is, and the version", "", getRoot},
-		{get, "/v3", true, "where the resources are", "", getResources},
+		{get, "/{$}", true, "links to all APIs, and the version", "", getRoot},
+		{get, "/v3", true, "links to the resources", "", getResources},
 		{get, "/v3/info", true, "about this API", "", getInfo},
-		{get, "/healthz", true, "for probes: it runs", "", getHealth},
-		{get, "/readyz", true, "for probes: what it shows is not long past", "", getReadiness},
-		{post, "/oauth/token", true, "a token that lets nobody in, for clients that insist on one", "", createToken},
-		{get, "/whoami", false, "who the caller is", "", getWhoAmI},
+		{get, "/healthz", true, "liveness probe: the process responds", "", getHealth},
+		{get, "/readyz", true, "readiness probe: the cache is up to date", "", getReadiness},
+		{post, "/oauth/token", true, "a token without rights, for clients that request one", "", createToken},
+		{get, "/whoami", false, "the user name of the caller", "", getWhoAmI},
 		{get, "/v3/organizations", false, "orgs: `names`, `guids`", "list cfspaces in the org, or any of its spaces", listOrgs},
 		{get, "/v3/organizations/{guid}", false, "an org", "list cfspaces in the org, or any of its spaces", getOrg},
-		{post, "/v3/organizations", false, "make an org; held until it has its namespace, at most 10 s", "create cforgs", withBody(createOrg)},
-		{patch, "/v3/organizations/{guid}", false, "its name, labels and annotations", "patch cforgs", withBody(updateOrg)},
+		{post, "/v3/organizations", false, "create an org; held until it has its namespace, at most 10 s", "create cforgs", withBody(createOrg)},
+		{patch, "/v3/organizations/{guid}", false, "change an org's name, labels and annotations", "patch cforgs", withBody(updateOrg)},
 		{del, "/v3/organizations/{guid}", false, "delete an org", "delete cforgs", deleteOrg},
 		{get, "/v3/spaces", false, "spaces: `names`, `guids`, `organization_guids`", listsApps, listSpaces},
 		{get, "/v3/spaces/{guid}", false, "a space", listsApps, getSpace},
-		{post, "/v3/spaces", false, "make a space; held until it has its namespace, at most 10 s", "create cfspaces in the org", withBody(createSpace)},
-		{patch, "/v3/spaces/{guid}", false, "its name, labels and annotations", "patch cfspaces in the org", withBody(updateSpace)},
-		{del, "/v3/spaces/{guid}", false, "delete a space with all that is in it; the job is over when it is gone", "delete cfspaces in the org", deleteSpace},
+		{post, "/v3/spaces", false, "create a space; held until it has its namespace, at most 10 s", "create cfspaces in the org", withBody(createSpace)},
+		{patch, "/v3/spaces/{guid}", false, "change a space's name, labels and annotations", "patch cfspaces in the org", withBody(updateSpace)},
+		{del, "/v3/spaces/{guid}", false, "delete a space and its contents; the job ends when both are gone", "delete cfspaces in the org", deleteSpace},
 		{post, "/v3/roles", false, "give a user a role: a RoleBinding of one of Torpor's ClusterRoles", "create rolebindings, bind clusterroles", withBody(createRole)},
-		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apps, processes, routes and services of a manifest; of other parts that ask for something there is a warning", "create cfapps, cfprocesses, secrets, cfroutes, cfservicebindings; get secrets", applyManifest},
-		{get, "/v3/roles", false, "roles of users, not of groups, in spaces or orgs that are named: `space_guids`, `organization_guids`, `types`, `user_guids`, `include=user`", "list rolebindings", listRoles},
-		{del, "/v3/roles/{guid}", false, "take a role away", "get, delete rolebindings", deleteRole},
-		{get, "/v3/users", false, "the users that are asked for, because Kubernetes has no list of them: `usernames`, `guids`", "none", listUsers},
-		{post, "/v3/resource_matches", false, "none: no code is known from before", "none", matchResources},
-		{post, "/v3/spaces/{guid}/manifest_diff", false, "what a manifest would change; it changes nothing", "list cfapps, get secrets", getManifestDiff},
-		{get, "/v3/jobs/{guid}", false, "deletions and manifests; held until it is over, at most 10 s", "get what is deleted", getJob},
-		{get, "/v3/audit_events", false, "stops, starts and restarts of apps, and the events of Kubernetes about them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
+		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apply apps, processes, routes and services of a manifest; other parts that have an effect in Cloud Foundry cause a warning", "create cfapps, cfprocesses, secrets, cfroutes, cfservicebindings; get secrets", applyManifest},
+		{get, "/v3/roles", false, "roles of users (not of groups) in the named spaces or orgs: `space_guids`, `organization_guids`, `types`, `user_guids`, `include=user`", "list rolebindings", listRoles},
+		{del, "/v3/roles/{guid}", false, "delete a role", "get, delete rolebindings", deleteRole},
+		{get, "/v3/users", false, "the users named in the query, because Kubernetes has no list of users: `usernames`, `guids`", "none", listUsers},
+		{post, "/v3/resource_matches", false, "empty, because no files of earlier uploads are kept", "none", matchResources},
+		{post, "/v3/spaces/{guid}/manifest_diff", false, "the changes that a manifest would make; applies nothing", "list cfapps, get secrets", getManifestDiff},
+		{get, "/v3/jobs/{guid}", false, "the job of a deletion or a manifest; held until it ends, at most 10 s", "get the deleted object", getJob},
+		{get, "/v3/audit_events", false, "stops, starts and restarts of apps, and Kubernetes events about them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
 		{get, "/api/v1/info", false, "Log Cache", "", getLogCacheInfo},
 		{get, "/api/v1/read/{guid}", false, "an app's logs, read from its Pods: `limit`, `start_time`, `end_time`, `descending`, `envelope_types`", "list pods, get pods/log", withApp(readLogs)},
-		{get, "/v3/organization_quotas/{guid}", false, "the one that every org has, without limits: ResourceQuotas of the namespaces bound what runs", "", getOrgQuota},
+		{get, "/v3/organization_quotas/{guid}", false, "the quota of every org, without limits: ResourceQuotas of the namespaces limit apps", "", getOrgQuota},
 		{get, "/v3/organizations/{guid}/relationships/default_isolation_segment", false, "none", "", getNoRelationship},
 		{get, "/v3/spaces/{guid}/relationships/isolation_segment", false, "none", "", getNoRelationship},
 		{get, "/v3/isolation_segments", false, "empty", "", listNothing},
@@ -83,28 +84,28 @@ func generalRoutes() []Route {
 func appRoutes() []Route {
 	return []Route{
 		{get, "/v3/apps", false, "apps: `names`, `guids`, `space_guids`, `organization_guids`, `order_by`", listsApps, listApps},
-		{post, "/v3/apps", false, "make a stopped app and its web process", "create cfapps, cfprocesses, secrets", withBody(createApp)},
+		{post, "/v3/apps", false, "create a stopped app and its web process", "create cfapps, cfprocesses, secrets", withBody(createApp)},
 		{get, "/v3/apps/{guid}", false, "an app, with its revision", seesApp, withApp(getApp)},
-		{patch, "/v3/apps/{guid}", false, "its name, labels and annotations", changesApp, withApp(updateApp)},
-		{del, "/v3/apps/{guid}", false, "delete an app; the job is over when its Pods are gone", "delete cfapps", withApp(deleteApp)},
-		{post, "/v3/apps/{guid}/actions/start", false, "start: one patch; answers at once", changesApp, withApp(startApp)},
+		{patch, "/v3/apps/{guid}", false, "change an app's name, labels and annotations", changesApp, withApp(updateApp)},
+		{del, "/v3/apps/{guid}", false, "delete an app; the job ends when its Pods are gone", "delete cfapps", withApp(deleteApp)},
+		{post, "/v3/apps/{guid}/actions/start", false, "start: one patch; responds at once", changesApp, withApp(startApp)},
 		{post, "/v3/apps/{guid}/actions/stop", false, "stop: one patch, which begins a revision", changesApp, withApp(stopApp)},
 		{post, "/v3/apps/{guid}/actions/restart", false, "restart: one patch that never leaves STARTED; starts a stopped app", changesApp, withApp(restartApp)},
 		{get, "/v3/apps/{guid}/manifest", false, "a manifest from which the app can be pushed again", "get cfapps, cfbuilds, cfpackages, secrets", withApp(getAppManifest)},
 		{get, "/v3/apps/{guid}/env", false, "an app's environment", "get secrets", withApp(getAppEnvironment)},
 		{get, "/v3/apps/{guid}/environment_variables", false, "an app's own variables", "get secrets", withApp(getEnvVars)},
-		{patch, "/v3/apps/{guid}/environment_variables", false, "change them, for the next revision", "create, get, patch secrets", withApp(updateEnvVars)},
-		{get, "/v3/apps/{guid}/features/{name}", false, "revisions: yes; everything else: no", seesApp, withApp(getAppFeature)},
+		{patch, "/v3/apps/{guid}/environment_variables", false, "change the variables of the next revision", "create, get, patch secrets", withApp(updateEnvVars)},
+		{get, "/v3/apps/{guid}/features/{name}", false, "`revisions` is enabled; every other feature is disabled", seesApp, withApp(getAppFeature)},
 		{get, "/v3/apps/{guid}/routes", false, "the addresses of an app", seesApp, withApp(listAppRoutes)},
 		{get, "/v3/apps/{guid}/revisions", false, "the last 20 revisions: `versions`", seesApp, withApp(listRevisions)},
 		{get, "/v3/apps/{guid}/revisions/deployed", false, "revisions with instances", seesApp, withApp(listDeployedRevisions)},
 		{get, "/v3/revisions/{guid}", false, "a revision", seesApp, getRevision},
-		{get, "/v3/revisions/{guid}/environment_variables", false, "the variables it runs with, or ran with", "get cfapps, secrets", getRevisionEnvVars},
+		{get, "/v3/revisions/{guid}/environment_variables", false, "the environment variables of a revision", "get cfapps, secrets", getRevisionEnvVars},
 		{get, "/v3/deployments", false, "deployments: `app_guids`, `status_values`, `status_reasons`, `order_by`", listsApps, listDeployments},
-		{post, "/v3/deployments", false, "a rolling restart, or a canary with steps; with a droplet also a change, with a revision a rollback of droplet, environment, commands and health checks", "create cfdeployments; for a rollback get, patch secrets, patch cfprocesses", withBody(createDeployment)},
-		{get, "/v3/deployments/{guid}", false, "how far it is; held until it is over or waits, at most 10 s", "get cfapps, cfdeployments", getDeployment},
-		{post, "/v3/deployments/{guid}/actions/cancel", false, "take it back, with what was set since", "get, patch cfdeployments; get, patch secrets, patch cfprocesses", cancelDeployment},
-		{post, "/v3/deployments/{guid}/actions/continue", false, "let a canary pass its step", "get, patch cfdeployments", continueDeployment},
+		{post, "/v3/deployments", false, "a rolling restart, or a canary with steps; with a droplet, deploy it; with a revision, roll back the droplet, environment, commands and health checks", "create cfdeployments; for a rollback get, patch secrets, patch cfprocesses", withBody(createDeployment)},
+		{get, "/v3/deployments/{guid}", false, "the status of a deployment; held until it has ended or pauses, at most 10 s", "get cfapps, cfdeployments", getDeployment},
+		{post, "/v3/deployments/{guid}/actions/cancel", false, "cancel a deployment, and restore the settings of the revision before it", "get, patch cfdeployments; get, patch secrets, patch cfprocesses", cancelDeployment},
+		{post, "/v3/deployments/{guid}/actions/continue", false, "let a canary pass its current step", "get, patch cfdeployments", continueDeployment},
 	}
 }
 
@@ -112,13 +113,13 @@ func processRoutes() []Route {
 	return []Route{
 		{get, "/v3/processes", false, "processes: `app_guids`, `space_guids`, `types`, `guids`, `embed=process_instances`", listsApps, listProcesses},
 		{get, "/v3/processes/{guid}", false, "a process", seesProcess, getProcess},
-		{patch, "/v3/processes/{guid}", false, "its command and health check, for the next revision", scales, withBody(updateProcess)},
+		{patch, "/v3/processes/{guid}", false, "change the command and health check of the next revision", scales, withBody(updateProcess)},
 		{get, "/v3/processes/{guid}/stats", false, "a row for each wanted instance, of the current revision only; held after a start until one runs or all have crashed, at most 10 s", seesProcess + "; for usage list pods of metrics.k8s.io", getProcessStats},
-		{post, "/v3/processes/{guid}/actions/scale", false, "instances at once; memory and disk for the next revision", scales, withBody(scaleProcess)},
+		{post, "/v3/processes/{guid}/actions/scale", false, "change the instances at once, and memory and disk of the next revision", scales, withBody(scaleProcess)},
 		{del, "/v3/processes/{guid}/instances/{index}", false, "restart an instance", "list, delete pods", restartInstance},
 		{get, "/v3/processes/{guid}/sidecars", false, "empty", "", listNothing},
 		{get, "/v3/apps/{guid}/processes", false, "an app's processes", seesApp, withApp(listAppProcesses)},
-		{get, "/v3/apps/{guid}/processes/{type}", false, "one by its type", seesApp, getProcess},
+		{get, "/v3/apps/{guid}/processes/{type}", false, "the process of a type", seesApp, getProcess},
 		{patch, "/v3/apps/{guid}/processes/{type}", false, "as above", scales, withBody(updateProcess)},
 		{get, "/v3/apps/{guid}/processes/{type}/stats", false, "as above", seesProcess, getProcessStats},
 		{post, "/v3/apps/{guid}/processes/{type}/actions/scale", false, "as above", scales, withBody(scaleProcess)},
@@ -129,19 +130,19 @@ func processRoutes() []Route {
 func dropletRoutes() []Route {
 	return []Route{
 		{get, "/v3/packages", false, "packages: `app_guids`, `space_guids`, `organization_guids`, `guids`, `states`, `types`", listsApps, listPackages},
-		{post, "/v3/packages", false, "name an image, or with --builder-url await code; a login at its registry becomes a Secret of the app; with `source_guid` the image of another package", "create cfpackages; for a login create and patch secrets; for a copy get cfpackages", withBody(createPackage)},
+		{post, "/v3/packages", false, "name an image, or with --builder-url await code; registry credentials become a Secret of the app; with `source_guid`, copy the image of another package", "create cfpackages; for a login create and patch secrets; for a copy get cfpackages", withBody(createPackage)},
 		{get, "/v3/packages/{guid}", false, "a package", "get cfpackages", getPackage},
-		{post, "/v3/packages/{guid}/upload", false, "hand code to the builder; held until it is kept, at most 10 min", "patch cfpackages", uploadCode},
-		{get, "/v3/packages/{guid}/droplets", false, "the droplets made from it", "get cfpackages, cfapps", listPackageDroplets},
+		{post, "/v3/packages/{guid}/upload", false, "send code to the builder; held until the builder has stored it, at most 10 min", "patch cfpackages", uploadCode},
+		{get, "/v3/packages/{guid}/droplets", false, "the droplets of a package", "get cfpackages, cfapps", listPackageDroplets},
 		{get, "/v3/apps/{guid}/packages", false, "an app's packages: `guids`, `states`, `types`", seesApp, listPackages},
-		{post, "/v3/builds", false, "make a droplet from a package that is READY", "create cfbuilds", withBody(createBuild)},
-		{get, "/v3/builds/{guid}", false, "how far it is; held while it is staged, at most 10 s", "get cfbuilds", getBuild},
+		{post, "/v3/builds", false, "create a droplet from a package that is READY", "create cfbuilds", withBody(createBuild)},
+		{get, "/v3/builds/{guid}", false, "the state of a build; held while it is staged, at most 10 s", "get cfbuilds", getBuild},
 		{get, "/v3/droplets", false, "droplets: `app_guids`, `space_guids`, `organization_guids`", listsApps, listDroplets},
 		{get, "/v3/droplets/{guid}", false, "a droplet", "get cfbuilds", getDroplet},
 		{get, "/v3/apps/{guid}/droplets", false, "an app's droplets", "get cfapps", withApp(listAppDroplets)},
-		{get, "/v3/apps/{guid}/droplets/current", false, "what the next revision runs", "get cfapps, cfbuilds", withApp(getCurrentDroplet)},
+		{get, "/v3/apps/{guid}/droplets/current", false, "the droplet of the next revision", "get cfapps, cfbuilds", withApp(getCurrentDroplet)},
 		{get, "/v3/apps/{guid}/relationships/current_droplet", false, "the same, as a reference", "get cfapps, cfbuilds", withApp(getCurrentDropletRelationship)},
-		{patch, "/v3/apps/{guid}/relationships/current_droplet", false, "change it; what runs stays until the next start, restart or deployment", changesApp, withApp(setCurrentDroplet)},
+		{patch, "/v3/apps/{guid}/relationships/current_droplet", false, "change the droplet of the next revision; running instances stay until the next start, restart or deployment", changesApp, withApp(setCurrentDroplet)},
 	}
 }
 
@@ -149,21 +150,21 @@ func addressRoutes() []Route {
 	const sees, changes = "get cfroutes", "patch cfroutes"
 	return []Route{
 		{get, "/v3/domains", false, "domains, the default first: `names`, `guids`", "", listDomains},
-		{post, "/v3/domains", false, "make a domain that all orgs share", "create cfdomains in the root namespace", withBody(createDomain)},
+		{post, "/v3/domains", false, "create a domain that all orgs share", "create cfdomains in the root namespace", withBody(createDomain)},
 		{get, "/v3/domains/{guid}", false, "a domain", "", getDomain},
-		{del, "/v3/domains/{guid}", false, "delete a domain; its routes stay and are served no more", "delete cfdomains in the root namespace", deleteDomain},
-		{get, "/v3/domains/{guid}/route_reservations", false, "whether an address is taken: `host`, `path`", "", getRouteReservation},
+		{del, "/v3/domains/{guid}", false, "delete a domain; its routes stay but are no longer served", "delete cfdomains in the root namespace", deleteDomain},
+		{get, "/v3/domains/{guid}/route_reservations", false, "whether an address is reserved: `host`, `path`", "", getRouteReservation},
 		{get, "/v3/organizations/{guid}/domains", false, "as /v3/domains", "", listDomains},
-		{get, "/v3/organizations/{guid}/domains/default", false, "the domain of routes that name none", "", getDefaultDomain},
+		{get, "/v3/organizations/{guid}/domains/default", false, "the domain of routes that name no domain", "", getDefaultDomain},
 		{get, "/v3/routes", false, "addresses: `hosts`, `paths`, `guids`, `domain_guids`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listRoutes},
 		{post, "/v3/routes", false, "reserve an address", "create cfroutes", withBody(createRoute)},
 		{get, "/v3/routes/{guid}", false, "an address", sees, getRoute},
-		{del, "/v3/routes/{guid}", false, "give an address back", "delete cfroutes", deleteRoute},
-		{del, "/v3/spaces/{guid}/routes", false, "give back the addresses of a space at which no app answers: `unmapped`", "list cfapps, delete cfroutes", deleteUnmappedRoutes},
-		{get, "/v3/routes/{guid}/destinations", false, "the apps that answer there", sees, listDestinations},
+		{del, "/v3/routes/{guid}", false, "delete an address", "delete cfroutes", deleteRoute},
+		{del, "/v3/spaces/{guid}/routes", false, "delete the addresses of a space that have no destinations: `unmapped`", "list cfapps, delete cfroutes", deleteUnmappedRoutes},
+		{get, "/v3/routes/{guid}/destinations", false, "the apps that serve an address", sees, listDestinations},
 		{post, "/v3/routes/{guid}/destinations", false, "add apps", changes, withBody(addDestinations)},
-		{patch, "/v3/routes/{guid}/destinations", false, "replace them", changes, withBody(replaceDestinations)},
-		{del, "/v3/routes/{guid}/destinations/{destination}", false, "take one away", changes, deleteDestination},
+		{patch, "/v3/routes/{guid}/destinations", false, "replace the destinations", changes, withBody(replaceDestinations)},
+		{del, "/v3/routes/{guid}/destinations/{destination}", false, "remove a destination", changes, deleteDestination},
 		{get, "/v3/service_route_bindings", false, "empty", "", listNothing},
 	}
 }
@@ -171,8 +172,8 @@ func addressRoutes() []Route {
 func taskRoutes() []Route {
 	return []Route{
 		{get, "/v3/tasks", false, "tasks: `guids`, `names`, `states`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listTasks},
-		{get, "/v3/tasks/{guid}", false, "a task, and why it has failed", "get cftasks", getTask},
-		{post, "/v3/tasks/{guid}/actions/cancel", false, "end it", "get, patch cftasks", cancelTask},
+		{get, "/v3/tasks/{guid}", false, "a task, and the reason of its failure", "get cftasks", getTask},
+		{post, "/v3/tasks/{guid}/actions/cancel", false, "cancel a task", "get, patch cftasks", cancelTask},
 		{put, "/v3/tasks/{guid}/cancel", false, "as above", "get, patch cftasks", cancelTask},
 		{get, "/v3/apps/{guid}/tasks", false, "an app's tasks: `sequence_ids`, `names`, `states`", seesApp, withApp(listAppTasks)},
 		{post, "/v3/apps/{guid}/tasks", false, "run a command once with the app's droplet and environment", "create cftasks", withApp(createTask)},
@@ -183,15 +184,15 @@ func serviceRoutes() []Route {
 	const sees, binds = "get cfserviceinstances", "get cfservicebindings"
 	return []Route{
 		{get, "/v3/service_instances", false, "user-provided services: `names`, `guids`, `type`, `space_guids`, `organization_guids`", listsApps, listServiceInstances},
-		{post, "/v3/service_instances", false, "keep credentials for apps; type user-provided only", "create cfserviceinstances, secrets", withBody(createServiceInstance)},
+		{post, "/v3/service_instances", false, "store credentials for apps; only the type user-provided", "create cfserviceinstances, secrets", withBody(createServiceInstance)},
 		{get, "/v3/service_instances/{guid}", false, "a service", sees, getServiceInstance},
 		{get, "/v3/service_instances/{guid}/credentials", false, "its credentials", "get cfserviceinstances, secrets", getServiceCredentials},
-		{patch, "/v3/service_instances/{guid}", false, "change it; apps see that in their next revision", "patch cfserviceinstances, secrets", withBody(updateServiceInstance)},
-		{del, "/v3/service_instances/{guid}", false, "delete one that is bound to no app", "delete cfserviceinstances", deleteServiceInstance},
+		{patch, "/v3/service_instances/{guid}", false, "change a service; apps get the change in their next revision", "patch cfserviceinstances, secrets", withBody(updateServiceInstance)},
+		{del, "/v3/service_instances/{guid}", false, "delete a service that is not bound to any app", "delete cfserviceinstances", deleteServiceInstance},
 		{get, "/v3/service_credential_bindings", false, "bindings: `app_guids`, `service_instance_guids`, `service_instance_names`, `names`, `guids`, `include=app`", listsApps, listServiceBindings},
-		{post, "/v3/service_credential_bindings", false, "give an app's next revision the credentials, in VCAP_SERVICES; type app only", "get cfapps, create cfservicebindings", withBody(createServiceBinding)},
+		{post, "/v3/service_credential_bindings", false, "add the credentials to VCAP_SERVICES of the app's next revision; only the type app", "get cfapps, create cfservicebindings", withBody(createServiceBinding)},
 		{get, "/v3/service_credential_bindings/{guid}", false, "a binding", binds, getServiceBinding},
-		{get, "/v3/service_credential_bindings/{guid}/details", false, "what the app gets", "get cfservicebindings, secrets", getServiceBindingDetails},
-		{del, "/v3/service_credential_bindings/{guid}", false, "take the credentials away from the next revision", "delete cfservicebindings", deleteServiceBinding},
+		{get, "/v3/service_credential_bindings/{guid}/details", false, "the credentials that the app gets", "get cfservicebindings, secrets", getServiceBindingDetails},
+		{del, "/v3/service_credential_bindings/{guid}", false, "remove the credentials from the next revision", "delete cfservicebindings", deleteServiceBinding},
 	}
 }

@@ -81,7 +81,7 @@ func createServiceInstance(ctx context.Context, r *Request, body payloads.Servic
 	return presentCreated(r, presenter.ForServiceInstance, made, err)
 }
 
-// credentialsOf returns what a request has, or what counts without.
+// credentialsOf returns the credentials of a request, or a default.
 func credentialsOf(body payloads.ServiceInstanceBody, without json.RawMessage) json.RawMessage {
 	if len(body.Credentials) == 0 || string(body.Credentials) == "null" {
 		return without
@@ -89,7 +89,7 @@ func credentialsOf(body payloads.ServiceInstanceBody, without json.RawMessage) j
 	return body.Credentials
 }
 
-// requireFreeName refuses the name that another service of a space has.
+// requireFreeName rejects the name of another service of the space.
 func requireFreeName(others []*korifiv1alpha1.CFServiceInstance, name string) error {
 	if !slices.ContainsFunc(others, func(s *korifiv1alpha1.CFServiceInstance) bool { return s.Spec.DisplayName == name }) {
 		return nil
@@ -130,7 +130,7 @@ func deleteServiceInstance(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, err
 	}
 	if slices.ContainsFunc(bindings, func(b *korifiv1alpha1.CFServiceBinding) bool { return b.Spec.Service.Name == instance.Name }) {
-		return Response{}, apierrors.NewUnprocessableEntity("expected a service that is bound to no app, found bindings; unbind it first")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a service without bindings, found some; unbind it first")
 	}
 	return Response{Status: http.StatusNoContent}, r.Store.DeleteServiceInstance(ctx, r.Caller, instance)
 }
@@ -177,7 +177,7 @@ func listServiceBindings(ctx context.Context, r *Request) (Response, error) {
 	return response, nil
 }
 
-// appsOfBindings returns the apps to which bindings give credentials, each once, as what a list includes.
+// appsOfBindings returns the apps of bindings, each once, for the included resources of a list.
 func (r *Request) appsOfBindings(spaces []string, bindings []presenter.BindingResponse) (map[string]any, error) {
 	all, err := r.Store.ListApps(spaces)
 	bound := map[string]bool{}
@@ -213,7 +213,7 @@ func getServiceBindingDetails(ctx context.Context, r *Request) (Response, error)
 
 func createServiceBinding(ctx context.Context, r *Request, body payloads.BindingCreate) (Response, error) {
 	if body.Type != "app" {
-		return Response{}, apierrors.NewUnprocessableEntity("expected the type app, found " + body.Type + "; keys are not handed out")
+		return Response{}, apierrors.NewUnprocessableEntity("expected the type app, found " + body.Type + "; service keys are not implemented")
 	}
 	app, err := r.Store.GetApp(ctx, r.Caller, body.Relationships.App.Data.GUID)
 	if err != nil {
@@ -236,7 +236,8 @@ func createServiceBinding(ctx context.Context, r *Request, body payloads.Binding
 	return presentCreated(r, presenter.ForBinding, made, err)
 }
 
-// serviceInstanceFor returns a service of the app's space; another one of the GUID only says that it is in another space.
+// serviceInstanceFor returns a service of the app's space. If only another space has the GUID, the error names that
+// reason.
 func (r *Request) serviceInstanceFor(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (*korifiv1alpha1.CFServiceInstance, error) {
 	instance, err := r.Store.GetServiceInstanceInSpace(ctx, r.Caller, app.Namespace, guid)
 	if err == nil || ignoreNotFound(err) != nil {
@@ -256,7 +257,7 @@ func deleteServiceBinding(ctx context.Context, r *Request) (Response, error) {
 	return Response{Status: http.StatusNoContent}, r.Store.DeleteServiceBinding(ctx, r.Caller, binding)
 }
 
-// describeServices returns the variables that instances of the next revision get for what is bound to their app.
+// describeServices returns the variables of the next revision that describe the services bound to an app.
 func (r *Request) describeServices(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string]json.RawMessage, error) {
 	bindings, err := r.Store.ListServiceBindings(ctx, []string{app.Namespace})
 	if err != nil {

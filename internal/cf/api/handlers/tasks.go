@@ -34,7 +34,7 @@ func createTask(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Res
 	return presentTask(r, task, err)
 }
 
-// applyTemplate fills in what a request leaves to a process.
+// applyTemplate copies the fields that a request omits from its template process.
 func (r *Request) applyTemplate(ctx context.Context, body *payloads.TaskCreate) error {
 	if body.Template.Process.GUID == "" {
 		return nil
@@ -48,7 +48,7 @@ func (r *Request) applyTemplate(ctx context.Context, body *payloads.TaskCreate) 
 	return nil
 }
 
-// presentTask answers with a task whose work goes on after the answer.
+// presentTask responds with a task and status 202, because the task continues after the response.
 func presentTask(r *Request, task *korifiv1alpha1.CFTask, err error) (Response, error) {
 	response, err := present(r, presenter.ForTask, task, err)
 	response.Status = http.StatusAccepted

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package payloads reads what clients send. Fields that are unknown or null are left alone: clients are newer than servers.
+// Package payloads parses and validates requests of clients. Unknown fields and null are ignored, because a client may
+// be newer than this API.
 package payloads

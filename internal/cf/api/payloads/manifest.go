@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// CheckAppName refuses a name that the schema of apps does not take.
+// CheckAppName rejects a name that the schema of apps does not allow.
 func CheckAppName(name string) error {
 	isForeign := func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
@@ -30,12 +30,12 @@ func CheckAppName(name string) error {
 	return apierrors.NewUnprocessableEntity("expected a name of letters, digits, dashes and underscores, found " + strconv.Quote(name) + "; choose another")
 }
 
-// Manifest is a manifest as cf push sends it. Fields that Torpor does not know are ignored, with a warning.
+// Manifest is a manifest as cf push sends it. Unknown fields are ignored with a warning.
 type Manifest struct {
 	Applications []ManifestApp `json:"applications"`
 }
 
-// ManifestApp is one app of a manifest; fields of a process beside its name are those of web.
+// ManifestApp is one app of a manifest. Its process fields are those of the web process.
 type ManifestApp struct {
 	Name   string `json:"name"`
 	Docker *struct {
@@ -45,22 +45,22 @@ type ManifestApp struct {
 	ManifestProcess `json:",inline"`
 	Processes       []ManifestProcess `json:"processes"`
 	Routes          []ManifestRoute   `json:"routes"`
-	// NoRoute takes all addresses away; RandomRoute and DefaultRoute give one to an app that has none.
+	// NoRoute removes all addresses. RandomRoute and DefaultRoute add an address to an app without addresses.
 	NoRoute      bool      `json:"no-route"`
 	RandomRoute  bool      `json:"random-route"`
 	DefaultRoute bool      `json:"default-route"`
 	Metadata     *Metadata `json:"metadata"`
-	// Services are bound to the app, and stay bound if a later manifest does not have them.
+	// Services are bound to the app, and stay bound if a later manifest omits them.
 	Services []ManifestService `json:"services"`
-	// Buildpacks and Stack are for who builds code.
+	// Buildpacks and Stack are settings for the builder.
 	Buildpacks []string `json:"buildpacks"`
 	Stack      string   `json:"stack"`
-	// parts are all that the app has, also those that are ignored; processParts are those of its processes.
+	// parts holds all fields of the app, including ignored ones; processParts holds those of its processes.
 	parts        map[string]json.RawMessage
 	processParts []map[string]json.RawMessage
 }
 
-// ManifestProcess is one process of a manifest; nil and empty leave a field as it is.
+// ManifestProcess is one process of a manifest; nil and empty fields leave the process unchanged.
 type ManifestProcess struct {
 	Type                         string  `json:"type,omitempty"`
 	Instances                    *int32  `json:"instances,omitempty"`
@@ -72,19 +72,19 @@ type ManifestProcess struct {
 	HealthCheckHTTPEndpoint      string  `json:"health-check-http-endpoint,omitempty"`
 	HealthCheckInvocationTimeout *int32  `json:"health-check-invocation-timeout,omitempty"`
 	Timeout                      *int32  `json:"timeout,omitempty"`
-	// Ports are where an image listens that does not listen at $PORT; the first becomes $PORT.
+	// Ports are the ports of an image that does not listen on $PORT. The first one becomes $PORT.
 	Ports []int32 `json:"ports,omitempty"`
 }
 
-// ReadManifest reads the body of a request with a manifest.
+// ReadManifest reads the body of a request that contains a manifest.
 func ReadManifest(body io.Reader) ([]byte, error) { return readBody(body, maxManifestBytes) }
 
-// ParseManifest refuses a manifest as a whole if a part of it makes no sense.
+// ParseManifest parses a manifest, and rejects all of it if any part is invalid.
 func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 	if err := checkExpansion(raw); err != nil {
 		return Manifest{}, err
 	}
-	// As JSON the manifest has its anchors and merges resolved, and one set of types.
+	// The conversion to JSON resolves anchors and merge keys, and leaves one set of types.
 	asJSON, err := yaml.YAMLToJSON(raw)
 	if err != nil {
 		return Manifest{}, apierrors.NewMessageParseError("Request invalid due to parse error: " + err.Error())
@@ -106,7 +106,8 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 			}
 		}
 		app.Command = resetIfNull(app.parts, app.Command)
-		// encoding/json finds Processes too, which is no field of a manifest.
+		// encoding/json also accepts the key Processes, which is not a manifest field, so the two lists may differ in
+		// length.
 		for j := range min(len(app.Processes), len(app.processParts)) {
 			app.Processes[j].Command = resetIfNull(app.processParts[j], app.Processes[j].Command)
 		}
@@ -125,7 +126,8 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 	return m, nil
 }
 
-// resetIfNull returns the command that an object has; empty, which is that of the image, if it has null, as cf push -c null sends it.
+// resetIfNull returns the command of an app or process. For null, which cf push -c null sends, it returns "", the
+// command of the image.
 func resetIfNull(parts map[string]json.RawMessage, command *string) *string {
 	if string(parts["command"]) == "null" {
 		return new("")
@@ -155,9 +157,9 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 	}
 	var types []string
 	for i, p := range a.AllProcesses() {
-		// The first process is web, which has its type from the app.
+		// The first process is web, whose type comes from the app.
 		if i > 0 && (p.Type == "" || slices.Contains(types[1:], p.Type)) {
-			return apierrors.NewUnprocessableEntity(about + "expected a type of its own for each process, found " + strconv.Quote(p.Type) + " at index " + strconv.Itoa(i-1))
+			return apierrors.NewUnprocessableEntity(about + "expected a different type for each process, found " + strconv.Quote(p.Type) + " at index " + strconv.Itoa(i-1))
 		}
 		types = append(types, p.Type)
 		if err := p.validate(limits); err != nil {
@@ -184,7 +186,7 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 	return nil
 }
 
-// validate refuses what the schema would refuse when other apps of the manifest are applied already.
+// validate rejects values that the schema would only reject after other apps of the manifest have been applied.
 func (p ManifestProcess) validate(limits ProcessLimits) error {
 	_, wrongMemory := ParseMegabytes(p.Memory)
 	_, wrongDisk := ParseMegabytes(p.DiskSize())
@@ -210,12 +212,12 @@ func (p ManifestProcess) validate(limits ProcessLimits) error {
 	return nil
 }
 
-// isSettableVariable reports whether an app may have an environment variable of this name.
+// isSettableVariable reports whether an app may set an environment variable of this name.
 func isSettableVariable(name string) bool {
 	return name != "" && name != "PORT" && !strings.HasPrefix(name, "VCAP_")
 }
 
-// FindReservedVariable returns the first environment variable by name that no app may have.
+// FindReservedVariable returns the first environment variable, by name, that an app may not set.
 func FindReservedVariable[Value any](variables map[string]Value) (name string, isFound bool) {
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if !isSettableVariable(name) {
@@ -225,7 +227,7 @@ func FindReservedVariable[Value any](variables map[string]Value) (name string, i
 	return "", false
 }
 
-// AllProcesses returns the processes of an app: first web as the app itself describes it, then those of its list.
+// AllProcesses returns the processes of an app: first web from the app's own fields, then those of its list.
 func (a ManifestApp) AllProcesses() []ManifestProcess {
 	web := a.ManifestProcess
 	web.Type = korifiv1alpha1.WebProcess
@@ -236,7 +238,7 @@ func (a ManifestApp) AllProcesses() []ManifestProcess {
 func (a ManifestApp) Variables() map[string]*string {
 	vars := map[string]*string{}
 	for name, raw := range a.Env {
-		// Text loses its quotes; a number, a list or an object stays as its JSON.
+		// Strings lose their quotes; numbers, lists and objects stay JSON.
 		value := string(raw)
 		_ = json.Unmarshal(raw, &value)
 		if vars[name] = &value; string(raw) == "null" {
@@ -246,17 +248,17 @@ func (a ManifestApp) Variables() map[string]*string {
 	return vars
 }
 
-// DiskSize returns the disk quota, in whichever way it is written.
+// DiskSize returns the disk quota from either spelling of the field.
 func (p ManifestProcess) DiskSize() string { return cmp.Or(p.DiskQuotaOfClients, p.DiskQuota) }
 
-// ParseMegabytes reads a size such as 256M or 1G in MiB; 0 if there is none.
+// ParseMegabytes parses a size such as 256M or 1G and returns it in MiB, or 0 for "".
 func ParseMegabytes(size string) (int64, error) {
 	if size == "" {
 		return 0, nil
 	}
 	upper := strings.TrimSuffix(strings.ToUpper(strings.TrimSpace(size)), "B")
 	factors := map[byte]int64{'M': 1, 'G': 1 << 10, 'T': 1 << 20}
-	// A unit without a number is refused below, where the last byte is looked at.
+	// A unit without a number is rejected below, which reads the last byte.
 	if upper == "" {
 		upper = "?"
 	}

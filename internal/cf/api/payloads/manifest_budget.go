@@ -10,14 +10,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// The size of a manifest. Aliases are counted as what they stand for, because the manifest is expanded before it is read: a few
-// kilobytes of them stand for gigabytes.
+// Limits of a manifest. An alias counts with its expanded size, because the manifest is expanded before it is decoded,
+// and a few kilobytes of aliases can expand to gigabytes.
 const (
 	maxManifestBytes = 256 << 10
 	maxExpandedBytes = 1 << 20
-	// bytesOfNode is what a node counts beside its text.
+	// bytesOfNode is the size of a node without its text.
 	bytesOfNode = 64
-	// An app is some writes, and all of them are one request.
+	// Each app costs several writes, and one request does them all.
 	maxManifestApps      = 100
 	maxManifestProcesses = 200
 	maxManifestRoutes    = 100
@@ -25,7 +25,7 @@ const (
 	maxPorts, maxPort    = 10, 65535
 )
 
-// checkExpansion refuses a manifest that is too large with its aliases expanded, without expanding them.
+// checkExpansion rejects a manifest that would be too large with its aliases expanded, without expanding them.
 func checkExpansion(raw []byte) error {
 	var document yaml.Node
 	if err := yaml.Unmarshal(raw, &document); err != nil {
@@ -37,10 +37,11 @@ func checkExpansion(raw []byte) error {
 	return nil
 }
 
-// expandedSizes are the sizes of what aliases stand for. A node that is being measured counts as too large: it contains itself.
+// expandedSizes holds the expanded size of each aliased node. A node counts as too large while it is being measured,
+// because an alias found inside it refers to itself.
 type expandedSizes map[*yaml.Node]int
 
-// measure returns the size of a node with its aliases expanded; above the limit, it is exact no more.
+// measure returns the size of a node with its aliases expanded. Above the limit the size is not exact.
 func (s expandedSizes) measure(node *yaml.Node) int {
 	if node.Kind == yaml.AliasNode {
 		size, known := s[node.Alias]

@@ -10,20 +10,21 @@ import (
 	"strings"
 )
 
-// maxUnknownParts bounds a warning, and maxPartName what it says of each part: whoever writes the manifest chooses both.
+// maxUnknownParts limits the parts in a warning, and maxPartName the length of their names, because the manifest
+// controls both.
 const maxUnknownParts, maxPartName = 10, 40
 
-// manifestParts returns what a manifest may have of an app or a process, with what to do instead of those parts that are ignored. What
-// comes without is applied, or is for the client alone.
+// manifestParts maps each known field of an app or a process to the reason or alternative if it is ignored. Fields with
+// "" are applied, or only concern the client.
 func manifestParts() map[string]string {
 	const ready = "an instance is ready when its health check has succeeded once"
 	parts := map[string]string{
-		"buildpack": "name buildpacks", "buildpacks": "no code is built", "cnb-credentials": "the builder has those of its own",
-		"features": "none can be switched", "health-check-interval": "an instance is checked every second until it is ready, and then every 30",
+		"buildpack": "name buildpacks", "buildpacks": "no code is built", "cnb-credentials": "the builder has its own credentials",
+		"features": "features cannot be switched", "health-check-interval": "an instance is checked every second until it is ready, and then every 30",
 		"lifecycle":                 "an app with docker.image is for images, and any other for buildpacks",
 		"log-rate-limit-per-second": "no limit is enforced", "readiness-health-check-http-endpoint": ready, "readiness-health-check-interval": ready,
 		"readiness-health-check-invocation-timeout": ready, "readiness-health-check-type": ready,
-		"sidecars": "make a process of each", "stack": "no code is built", "user": "an instance runs as the user that its image names",
+		"sidecars": "create a process for each", "stack": "no code is built", "user": "an instance runs as the user that its image names",
 	}
 	for _, applied := range []string{
 		"command", "default-route", "disk-quota", "disk_quota", "docker", "env", "health-check-http-endpoint", "health-check-invocation-timeout",
@@ -35,7 +36,7 @@ func manifestParts() map[string]string {
 	return parts
 }
 
-// IgnoredParts returns a warning of each part of an app that was ignored although it asks for something.
+// IgnoredParts returns a warning for each ignored part of an app that would change something.
 func (a ManifestApp) IgnoredParts(isCodeBuilt bool) []string {
 	known := manifestParts()
 	var warnings, unknown []string
@@ -53,19 +54,19 @@ func (a ManifestApp) IgnoredParts(isCodeBuilt bool) []string {
 	}
 	for _, route := range a.Routes {
 		if len(route.Options) > 0 {
-			warnings = append(warnings, fmt.Sprintf("App '%s': options of routes of the manifest were ignored; requests are shared as instances are.", a.Name))
+			warnings = append(warnings, fmt.Sprintf("App '%s': options of routes of the manifest were ignored; requests are distributed in proportion to instances.", a.Name))
 		}
 	}
 	if len(unknown) > 0 {
 		all := slices.Compact(slices.Sorted(slices.Values(unknown)))
-		warnings = append(warnings, fmt.Sprintf("App '%s': %s of the manifest, which Torpor does not know, had no effect.", a.Name, strings.Join(all[:min(len(all), maxUnknownParts)], ", ")))
+		warnings = append(warnings, fmt.Sprintf("App '%s': %s of the manifest, which is unknown to Torpor, had no effect.", a.Name, strings.Join(all[:min(len(all), maxUnknownParts)], ", ")))
 	}
-	// Processes have the same parts.
+	// Processes have the same fields, so warnings may repeat.
 	slices.Sort(warnings)
 	return slices.Compact(warnings)
 }
 
-// isWish reports whether a part asks for something that is not so anyway.
+// isWish reports whether a field requests something other than the default behaviour.
 func (a ManifestApp) isWish(name, value string, isCodeBuilt bool) bool {
 	if slices.Contains([]string{"", `""`, "null", "false", "[]", "{}"}, value) {
 		return false

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// ManifestService is a service that a manifest gives an app: its name alone, or an object.
+// ManifestService is a service of an app in a manifest, written as a name or as an object.
 type ManifestService struct {
 	Name        string          `json:"name"`
 	BindingName string          `json:"binding_name"`
@@ -24,7 +24,7 @@ func (s *ManifestService) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*withoutMethods)(s))
 }
 
-// validateServices refuses what could not be bound.
+// validateServices rejects services that cannot be bound.
 func validateServices(services []ManifestService) error {
 	if len(services) > maxManifestServices {
 		return fmt.Errorf("expected at most %d services, found %d", maxManifestServices, len(services))
@@ -33,7 +33,7 @@ func validateServices(services []ManifestService) error {
 	for _, s := range services {
 		switch parameters := string(s.Parameters); {
 		case s.Name == "" || names[s.Name]:
-			return fmt.Errorf("expected services with a name each, and each once, found %q", s.Name)
+			return fmt.Errorf("expected a different name for each service, found %q", s.Name)
 		case parameters != "" && parameters != "null" && parameters != "{}":
 			return fmt.Errorf("expected no parameters of the service %q, because it is user-provided, found some; leave them out", s.Name)
 		}

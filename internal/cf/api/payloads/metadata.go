@@ -11,19 +11,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// maxAnnotation is how long an annotation may be, as in Cloud Controller.
+// maxAnnotation is the maximum length of an annotation, as in Cloud Controller.
 const maxAnnotation = 5000
 
-// Metadata are labels and annotations that a client sets; nil takes one away.
+// Metadata holds labels and annotations that a client sets; nil removes one.
 type Metadata struct {
 	Labels      map[string]*string `json:"labels"`
 	Annotations map[string]*string `json:"annotations"`
 }
 
-// IsEmpty reports whether nothing is set.
+// IsEmpty reports whether there are no labels and annotations.
 func (m *Metadata) IsEmpty() bool { return m == nil || len(m.Labels) == 0 && len(m.Annotations) == 0 }
 
-// Validate refuses what Kubernetes would refuse, and the keys that controllers use.
+// Validate rejects values that Kubernetes would reject, and keys that controllers use.
 func (m *Metadata) Validate() error {
 	if m == nil {
 		return nil
@@ -48,7 +48,7 @@ func (m *Metadata) Validate() error {
 	return nil
 }
 
-// IsReservedKey reports whether a label or an annotation is for controllers, and neither shown to clients nor set by them.
+// IsReservedKey reports whether a label or an annotation belongs to controllers. Clients can neither see nor set it.
 func IsReservedKey(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	for _, domain := range []string{"cloudfoundry.org", "torpor.dev", "kubernetes.io", "k8s.io"} {
@@ -59,7 +59,7 @@ func IsReservedKey(key string) bool {
 	return false
 }
 
-// OwnKeys returns the labels or annotations that clients may see.
+// OwnKeys returns the labels or annotations that are visible to clients.
 func OwnKeys(all map[string]string) map[string]string {
 	own := map[string]string{}
 	for key, value := range all {

@@ -27,14 +27,14 @@ const (
 	maxBodyBytes   = 1 << 20
 )
 
-// PageQuery is the part of a list that the client wants.
+// PageQuery selects one page of a list.
 type PageQuery struct {
 	Number, PerPage int
-	// OrderBy is a field, with a dash before it to have the last first; empty means as CF has it.
+	// OrderBy is a field, with a leading dash for descending order; empty means CF's default order.
 	OrderBy string
 }
 
-// ParsePage reads page, per_page and order_by.
+// ParsePage parses page, per_page and order_by.
 func ParsePage(q url.Values) (PageQuery, error) {
 	p := PageQuery{Number: 1, PerPage: defaultPerPage, OrderBy: q.Get("order_by")}
 	for _, number := range []struct {
@@ -53,15 +53,15 @@ func ParsePage(q url.Values) (PageQuery, error) {
 		*number.into = n
 	}
 	if by := strings.TrimPrefix(p.OrderBy, "-"); by != "" && !slices.Contains(orderFields(), by) {
-		return PageQuery{}, apierrors.NewMessageParseError("The query parameter is invalid: order_by: expected one of " + strings.Join(orderFields(), ", ") + ", perhaps with a dash before it, found " + strconv.Quote(p.OrderBy))
+		return PageQuery{}, apierrors.NewMessageParseError("The query parameter is invalid: order_by: expected one of " + strings.Join(orderFields(), ", ") + ", optionally with a leading dash, found " + strconv.Quote(p.OrderBy))
 	}
 	return p, nil
 }
 
-// orderFields returns the fields that order_by may name; a list without such a field ignores it.
+// orderFields returns the allowed values of order_by. A list without such a field ignores it.
 func orderFields() []string { return []string{"name", "state", "created_at", "updated_at"} }
 
-// ParseLabelSelector reads label_selector.
+// ParseLabelSelector parses label_selector.
 func ParseLabelSelector(q url.Values) (labels.Selector, error) {
 	selector, err := labels.Parse(q.Get("label_selector"))
 	if err != nil {
@@ -70,22 +70,22 @@ func ParseLabelSelector(q url.Values) (labels.Selector, error) {
 	return selector, nil
 }
 
-// QueryFilter is a list of values of which one has to match. A nil filter matches every value.
+// QueryFilter is a list of values, any of which may match. A nil filter matches every value.
 type QueryFilter []string
 
-// ParseFilter reads a list with commas.
+// ParseFilter parses a comma-separated list.
 func ParseFilter(q url.Values, key string) QueryFilter {
 	if !q.Has(key) {
 		return nil
 	}
-	// A parameter that is there but empty selects nothing, unlike one that is absent.
+	// An empty parameter selects nothing; an absent one selects everything.
 	return strings.Split(q.Get(key), ",")
 }
 
 // Matches reports whether a value is selected.
 func (f QueryFilter) Matches(value string) bool { return f == nil || slices.Contains(f, value) }
 
-// DecodeJSON reads a body of JSON; an empty one is as good as {}.
+// DecodeJSON decodes a JSON body; an empty body is the same as {}.
 func DecodeJSON(body io.Reader, into any) error {
 	raw, err := readBody(body, maxBodyBytes)
 	if err != nil || len(bytes.TrimSpace(raw)) == 0 {
@@ -94,9 +94,9 @@ func DecodeJSON(body io.Reader, into any) error {
 	return explainParseError(json.Unmarshal(raw, into))
 }
 
-// readBody reads a body of a limited size.
+// readBody reads a body of at most limit bytes.
 func readBody(body io.Reader, limit int) ([]byte, error) {
-	// One byte more than is allowed tells a body that is too large from one that just fits.
+	// One byte more is read to detect a body above the limit.
 	raw, err := io.ReadAll(io.LimitReader(body, int64(limit)+1))
 	switch {
 	case err != nil:
@@ -108,13 +108,13 @@ func readBody(body io.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// explainParseError turns an error of encoding/json into one that names the field and what was expected of it.
+// explainParseError converts an error of encoding/json to an error that names the field and the expected type.
 func explainParseError(err error) error {
 	var shape *json.UnmarshalTypeError
 	switch {
 	case err == nil:
 		return nil
-	// JSON of another shape than expected is not broken, so it is 422 and not 400.
+	// Valid JSON with an unexpected type is a 422, not a 400.
 	case errors.As(err, &shape) && shape.Field != "":
 		return apierrors.NewUnprocessableEntity("expected " + jsonFieldPath(shape.Field) + " to be " + describeType(shape.Type) + ", found a " + shape.Value)
 	case errors.As(err, &shape):
@@ -124,15 +124,15 @@ func explainParseError(err error) error {
 	}
 }
 
-// jsonFieldPath is the path of a field as people write it: parts that are named as Go names things are only in our code.
+// jsonFieldPath returns the JSON path of a field, without the parts that are Go names of embedded structs.
 func jsonFieldPath(path string) string {
-	// encoding/json names embedded structs too, by their Go names, which no client has written.
+	// encoding/json includes embedded structs in the path, by their Go names, which are not in the request.
 	parts := strings.Split(path, ".")
 	parts = slices.DeleteFunc(parts, func(p string) bool { return p != "" && p[0] >= 'A' && p[0] <= 'Z' })
 	return strings.Join(parts, ".")
 }
 
-// describeType returns a type of Go in the words of an error.
+// describeType returns the name of a Go type for an error message.
 func describeType(t reflect.Type) string {
 	words := map[reflect.Kind]string{
 		reflect.String: "a string", reflect.Bool: "true or false", reflect.Int32: "a whole number", reflect.Int64: "a whole number", reflect.Slice: "a list",

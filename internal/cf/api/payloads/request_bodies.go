@@ -32,11 +32,11 @@ type AppBody struct {
 	Metadata             *Metadata         `json:"metadata"`
 }
 
-// ProcessPatch is the body of PATCH of a process; nil leaves a field as it is.
+// ProcessPatch is the body of PATCH of a process; nil leaves a field unchanged.
 type ProcessPatch struct {
 	Command     *string      `json:"command"`
 	HealthCheck *HealthCheck `json:"health_check"`
-	// ReadinessHealthCheck is refused unless it is none.
+	// ReadinessHealthCheck is rejected unless its type is process.
 	ReadinessHealthCheck *HealthCheck `json:"readiness_health_check"`
 }
 
@@ -51,7 +51,7 @@ func (p *ProcessPatch) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// HealthCheck is that of a process; nil leaves a field as it is.
+// HealthCheck is the health check of a process; nil leaves a field unchanged.
 type HealthCheck struct {
 	Type *string `json:"type"`
 	Data struct {
@@ -61,19 +61,19 @@ type HealthCheck struct {
 	} `json:"data"`
 }
 
-// ProcessScale is the body of actions/scale; nil leaves a field as it is.
+// ProcessScale is the body of actions/scale; nil leaves a field unchanged.
 type ProcessScale struct {
 	Instances *int32 `json:"instances"`
 	MemoryMB  *int64 `json:"memory_in_mb"`
 	DiskMB    *int64 `json:"disk_in_mb"`
-	// LogRateLimit is refused unless it is -1, which is none.
+	// LogRateLimit is rejected unless it is -1, which means no limit.
 	LogRateLimit *int64 `json:"log_rate_limit_in_bytes_per_second"`
 }
 
-// ProcessLimits are what an operator lets a process ask for.
+// ProcessLimits holds the operator's limits for the sizes of a process.
 type ProcessLimits struct{ MaxInstances int32 }
 
-// Check refuses what is above the limits; what is nil is not asked for.
+// Check rejects sizes above the limits; nil means that a size does not change.
 func (l ProcessLimits) Check(wanted ProcessScale) error {
 	if wanted.Instances != nil {
 		if err := checkSize("instances", int64(*wanted.Instances), int64(l.MaxInstances), ""); err != nil {
@@ -98,7 +98,7 @@ func checkSize(name string, found, limit int64, unit string) error {
 	if found <= limit {
 		return nil
 	}
-	return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected %s of at most %d%s, found %d%s; ask for less, or ask the platform team for more", name, limit, unit, found, unit))
+	return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected %s of at most %d%s, found %d%s; request less, or ask the platform team for a higher limit", name, limit, unit, found, unit))
 }
 
 // PackageCreate is the body of POST /v3/packages.
@@ -135,7 +135,7 @@ type DeploymentCreate struct {
 	} `json:"revision"`
 	Options struct {
 		MaxInFlight *int32 `json:"max_in_flight"`
-		// WebInstances and ProcessScale are sizes of the web process.
+		// WebInstances and ProcessScale set the sizes of the web process.
 		WebInstances *int32 `json:"web_instances"`
 		ProcessScale
 		Canary struct {
@@ -146,7 +146,7 @@ type DeploymentCreate struct {
 	} `json:"options"`
 }
 
-// EnvVarsPatch is the body of PATCH of an app's environment variables; nil takes one away.
+// EnvVarsPatch is the body of PATCH of an app's environment variables; nil removes a variable.
 type EnvVarsPatch struct {
 	Var map[string]*string `json:"var"`
 }
@@ -160,7 +160,7 @@ type OrgOrSpaceBody struct {
 	} `json:"relationships"`
 }
 
-// RoleCreate is the body of POST /v3/roles; users are meant by their name.
+// RoleCreate is the body of POST /v3/roles. A user is identified by name.
 type RoleCreate struct {
 	Type          string `json:"type"`
 	Relationships struct {

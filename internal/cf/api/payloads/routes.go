@@ -21,11 +21,11 @@ type DomainCreate struct {
 	} `json:"relationships"`
 }
 
-// Validate refuses domains that are not shared by all orgs.
+// Validate rejects domains that are not shared by all orgs.
 func (d DomainCreate) Validate() error {
 	switch {
 	case d.Name == "":
-		return apierrors.NewUnprocessableEntity("expected the name of a domain, found none; name it")
+		return apierrors.NewUnprocessableEntity("expected the name of a domain, found none; set one")
 	case d.Internal, d.Relationships.Organization != nil:
 		return apierrors.NewUnprocessableEntity("expected a shared domain, found an internal one or that of an organization; Torpor has shared domains only")
 	default:
@@ -49,7 +49,7 @@ type Destinations struct {
 	Destinations []Destination `json:"destinations"`
 }
 
-// Destination is an app that answers at a route.
+// Destination is an app that serves a route.
 type Destination struct {
 	App struct {
 		GUID    string `json:"guid"`
@@ -66,7 +66,7 @@ type Destination struct {
 func (d Destination) Validate() error {
 	switch {
 	case d.Weight != nil:
-		return apierrors.NewUnprocessableEntity("expected no weight, because requests are shared as instances are; leave it out and scale")
+		return apierrors.NewUnprocessableEntity("expected no weight, because requests are distributed in proportion to instances; leave it out, and scale the apps")
 	case d.Protocol != nil && *d.Protocol != korifiv1alpha1.HTTP1DestinationProtocol:
 		return apierrors.NewUnprocessableEntity("expected the protocol http1, found " + *d.Protocol + "; leave it out")
 	case d.Port < 0 || d.Port > 65535:
@@ -76,7 +76,7 @@ func (d Destination) Validate() error {
 	}
 }
 
-// ProcessType is that of the destination; web if it says none.
+// ProcessType returns the process type of the destination, by default web.
 func (d Destination) ProcessType() string {
 	return cmp.Or(d.App.Process.Type, korifiv1alpha1.WebProcess)
 }
@@ -85,7 +85,7 @@ func (d Destination) ProcessType() string {
 type ManifestRoute struct {
 	Route    string `json:"route"`
 	Protocol string `json:"protocol"`
-	// Options are ignored, with a warning.
+	// Options are ignored with a warning.
 	Options map[string]json.RawMessage `json:"options"`
 }
 
@@ -97,7 +97,7 @@ func (r ManifestRoute) Validate() error {
 	return nil
 }
 
-// Split returns the name and the path of an address such as shop.apps.example.com/cart.
+// Split returns the host name and the path of an address such as shop.apps.example.com/cart.
 func (r ManifestRoute) Split() (name, path string) {
 	name, path, found := strings.Cut(r.Route, "/")
 	if found {

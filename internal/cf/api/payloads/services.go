@@ -8,10 +8,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// maxCredentials of a service are what a Secret has room for beside everything else.
+// maxCredentials is the maximum size of a service's credentials, so that they fit into a Secret with the other keys.
 const maxCredentials = 512 << 10
 
-// ServiceInstanceBody is the body of POST and PATCH of a service instance; nil leaves a field as it is.
+// ServiceInstanceBody is the body of POST and PATCH of a service instance; nil leaves a field unchanged.
 type ServiceInstanceBody struct {
 	Type          string          `json:"type"`
 	Name          string          `json:"name"`
@@ -24,14 +24,14 @@ type ServiceInstanceBody struct {
 	} `json:"relationships"`
 }
 
-// Validate refuses what is not handed to apps.
+// Validate rejects services and settings that Torpor cannot provide to apps.
 func (s ServiceInstanceBody) Validate() error {
 	var object map[string]json.RawMessage
 	switch {
 	case s.Type != "" && s.Type != "user-provided":
-		return apierrors.NewUnprocessableEntity("expected the type user-provided, found " + s.Type + "; there are no service brokers: make a user-provided service with the credentials")
+		return apierrors.NewUnprocessableEntity("expected the type user-provided, found " + s.Type + "; there are no service brokers: create a user-provided service with the credentials")
 	case s.SyslogDrain != "" || s.RouteService != "":
-		return apierrors.NewUnprocessableEntity("expected no syslog_drain_url and no route_service_url, because neither is acted on; leave them out")
+		return apierrors.NewUnprocessableEntity("expected neither syslog_drain_url nor route_service_url: Torpor does not support them; leave both out")
 	case len(s.Credentials) > maxCredentials || len(s.Credentials) > 0 && string(s.Credentials) != "null" && json.Unmarshal(s.Credentials, &object) != nil:
 		return apierrors.NewUnprocessableEntity("expected credentials as a JSON object of at most 512 KiB; found another value")
 	default:

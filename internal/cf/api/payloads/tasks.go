@@ -14,7 +14,7 @@ const (
 	maxTaskName    = 255
 )
 
-// TaskCreate is the body of POST of a task. A template lends its command and its sizes.
+// TaskCreate is the body of POST of a task. A template supplies the command and the sizes that the body omits.
 type TaskCreate struct {
 	Name     string `json:"name"`
 	Command  string `json:"command"`
@@ -27,7 +27,7 @@ type TaskCreate struct {
 	} `json:"template"`
 }
 
-// Validate refuses what cannot be run.
+// Validate rejects a task that cannot run.
 func (t TaskCreate) Validate() error {
 	if t.Command == "" || len(t.Command) > maxTaskCommand || len(t.Name) > maxTaskName {
 		return apierrors.NewUnprocessableEntity("expected a command of at most 4096 characters and a name of at most 255, found none or longer ones; give a command")

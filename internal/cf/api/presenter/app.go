@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// AppResponse is an app of CF v3, with its revision, which is Torpor's own.
+// AppResponse is an app of CF v3, with its revision, which Torpor adds.
 type AppResponse struct {
 	Resource
 	Name          string           `json:"name"`
@@ -22,20 +22,20 @@ type AppResponse struct {
 	Links         AppLinks         `json:"links"`
 }
 
-// AppLinks are the links of an app. A struct costs less than a map where thousands of apps are shown at once.
+// AppLinks holds the links of an app. For a list of thousands of apps, a struct is cheaper than a map.
 type AppLinks struct {
 	Self      Link `json:"self"`
 	Space     Link `json:"space"`
 	Processes Link `json:"processes"`
 }
 
-// AppRelationships refer to the space and the current droplet of an app.
+// AppRelationships refers to the space and the current droplet of an app.
 type AppRelationships struct {
 	Space          Relationship `json:"space"`
 	CurrentDroplet Relationship `json:"current_droplet"`
 }
 
-// AppLifecycle describes how droplets are made.
+// AppLifecycle describes how droplets are created.
 type AppLifecycle struct {
 	Type string        `json:"type"`
 	Data LifecycleData `json:"data"`
@@ -47,7 +47,7 @@ type LifecycleData struct {
 	Stack      string   `json:"stack,omitempty"`
 }
 
-// ForApp shows an app. base is the API's own address.
+// ForApp presents an app; base is the API's own address.
 func ForApp(base string, app *korifiv1alpha1.CFApp) AppResponse {
 	self := base + "/v3/apps/" + app.Name
 	current, _, _ := revision.ReadRevision(app)
@@ -60,7 +60,7 @@ func ForApp(base string, app *korifiv1alpha1.CFApp) AppResponse {
 	}
 }
 
-// appMetadata shows what clients have set, and the revision as upstream does.
+// appMetadata returns the metadata of clients, and the revision as Korifi does.
 func appMetadata(app *korifiv1alpha1.CFApp) Metadata {
 	m := metadataOf(app.Labels, app.Annotations)
 	if text, ok := app.Annotations[korifiv1alpha1.RevisionAnnotation]; ok {
@@ -92,7 +92,7 @@ func RevisionGUID(app string, number int64) string {
 	return app + "-" + revision.FormatRevision(number)
 }
 
-// ForRevisions shows the revisions of an app that are still known, the newest first.
+// ForRevisions presents the recorded revisions of an app, newest first.
 func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 	var all []AppRevision
 	for _, r := range KnownRevisions(app) {
@@ -101,7 +101,7 @@ func ForRevisions(base string, app *korifiv1alpha1.CFApp) []AppRevision {
 	return all
 }
 
-// ForRevision shows a revision of an app.
+// ForRevision presents a revision of an app.
 func ForRevision(base string, app *korifiv1alpha1.CFApp, r korifiv1alpha1.Restart) AppRevision {
 	description := "Initial revision."
 	if r.Cause != "" && r.Cause != korifiv1alpha1.CausedByCreation {
@@ -116,7 +116,7 @@ func ForRevision(base string, app *korifiv1alpha1.CFApp, r korifiv1alpha1.Restar
 	}
 }
 
-// KnownRevisions returns the revisions of an app that are remembered, the newest first.
+// KnownRevisions returns the recorded revisions of an app, newest first.
 func KnownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 	known, current := revision.ListRestarts(app), revision.DescribeCurrent(app)
 	// The controller may not have recorded the current revision yet.

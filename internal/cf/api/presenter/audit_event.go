@@ -33,7 +33,7 @@ type EventParty struct {
 	Name string `json:"name"`
 }
 
-// ForAuditEvents shows the stops, starts and restarts of an app and the events of Kubernetes about it, the newest first.
+// ForAuditEvents presents the stops, starts and restarts of an app, and the Kubernetes events about it, newest first.
 func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEvent {
 	target := EventParty{GUID: app.Name, Type: "app", Name: app.Spec.DisplayName}
 	space := &Reference{GUID: app.Namespace}

@@ -17,20 +17,20 @@ type DeploymentResponse struct {
 	Options      DeploymentOptions `json:"options"`
 	Droplet      Reference         `json:"droplet"`
 	NewProcesses []struct{}        `json:"new_processes"`
-	// Revision is that of the app which the deployment began; null before.
+	// Revision is the revision that the deployment has begun; it is null before that.
 	Revision      *DeployedRevision `json:"revision"`
 	Relationships AppRelationship   `json:"relationships"`
 	Metadata      EmptyMetadata     `json:"metadata"`
 	Links         Links             `json:"links"`
 }
 
-// DeploymentOptions are how a deployment goes on.
+// DeploymentOptions holds the options of a deployment.
 type DeploymentOptions struct {
 	MaxInFlight int32          `json:"max_in_flight"`
 	Canary      *CanaryOptions `json:"canary,omitempty"`
 }
 
-// CanaryOptions are the steps at which a canary waits.
+// CanaryOptions holds the steps at which a canary pauses.
 type CanaryOptions struct {
 	Steps []CanaryStep `json:"steps"`
 }
@@ -40,7 +40,7 @@ type CanaryStep struct {
 	InstanceWeight int32 `json:"instance_weight"`
 }
 
-// DeploymentStatus describes how far a deployment is.
+// DeploymentStatus describes the progress of a deployment.
 type DeploymentStatus struct {
 	Value   string            `json:"value"`
 	Reason  string            `json:"reason"`
@@ -48,12 +48,12 @@ type DeploymentStatus struct {
 	Canary  *CanaryStatus     `json:"canary,omitempty"`
 }
 
-// CanaryStatus describes how far a canary is.
+// CanaryStatus describes the progress of a canary.
 type CanaryStatus struct {
 	Steps CanaryProgress `json:"steps"`
 }
 
-// CanaryProgress counts from 1.
+// CanaryProgress is the current step of a canary, starting at 1.
 type CanaryProgress struct {
 	Current int32 `json:"current"`
 	Total   int32 `json:"total"`
@@ -65,15 +65,15 @@ type DeployedRevision struct {
 	Version int64  `json:"version"`
 }
 
-// IsFinal reports whether the deployment has ended, well or not.
+// IsFinal reports whether the deployment has ended, with any result.
 func (s DeploymentStatus) IsFinal() bool {
 	return s.Value == string(torporv1alpha1.FinalizedDeployment)
 }
 
-// IsPaused reports whether the deployment waits to be continued.
+// IsPaused reports whether the deployment waits for a request to continue.
 func (s DeploymentStatus) IsPaused() bool { return s.Reason == string(torporv1alpha1.PausedState) }
 
-// ForDeployment shows a deployment.
+// ForDeployment presents a deployment.
 func ForDeployment(base string, d *torporv1alpha1.CFDeployment) DeploymentResponse {
 	app, self := d.Spec.AppRef.Name, base+"/v3/deployments/"+d.Name
 	shown := DeploymentResponse{
@@ -102,14 +102,15 @@ func ForDeployment(base string, d *torporv1alpha1.CFDeployment) DeploymentRespon
 	return shown
 }
 
-// ForDeploymentStatus shows the status that the controller reports.
+// ForDeploymentStatus presents the status that the controller reports.
 func ForDeploymentStatus(d *torporv1alpha1.CFDeployment) DeploymentStatus {
 	s := DeploymentStatus{
 		Value:   string(cmp.Or(d.Status.Value, torporv1alpha1.ActiveDeployment)),
 		Reason:  string(cmp.Or(d.Status.Reason, torporv1alpha1.DeployingState)),
 		Details: map[string]string{"last_status_change": FormatTime(lastStatusChange(d))},
 	}
-	// The controller has not seen the last change yet. Until then a canary that was just continued is not paused any more.
+	// The controller has not observed the last change yet. A canary that was just continued is no longer reported as
+	// paused.
 	if d.Status.ObservedGeneration < d.Generation && !s.IsFinal() {
 		if s.Reason = string(torporv1alpha1.DeployingState); d.Spec.Cancelled {
 			s.Reason = string(torporv1alpha1.CancelingState)

@@ -30,7 +30,7 @@ type AppRelationship struct {
 // ReadyPackage is the state of a package that can be built.
 const ReadyPackage = "READY"
 
-// PackageStateOf returns the state of a package: code is ready when the builder has said which image holds it.
+// PackageStateOf returns the state of a package. Code is ready when the builder has set the image that holds it.
 func PackageStateOf(p *korifiv1alpha1.CFPackage) string {
 	if p.Spec.Type != korifiv1alpha1.DockerPackage && p.Spec.Source.Registry.Image == "" {
 		return "AWAITING_UPLOAD"
@@ -38,7 +38,7 @@ func PackageStateOf(p *korifiv1alpha1.CFPackage) string {
 	return ReadyPackage
 }
 
-// ForPackage shows a package.
+// ForPackage presents a package.
 func ForPackage(base string, p *korifiv1alpha1.CFPackage) PackageResponse {
 	data := PackageData{}
 	if p.Spec.Type == korifiv1alpha1.DockerPackage {
@@ -64,7 +64,7 @@ type BuildResponse struct {
 	Links         Links           `json:"links"`
 }
 
-// ForBuild shows a build.
+// ForBuild presents a build.
 func ForBuild(base string, b *korifiv1alpha1.CFBuild) BuildResponse {
 	shown := BuildResponse{
 		Resource: newResource(b.Name, b.CreationTimestamp.Time), State: string(BuildStateOf(b)), Lifecycle: lifecycleOf(b.Spec.Lifecycle),
@@ -76,8 +76,8 @@ func ForBuild(base string, b *korifiv1alpha1.CFBuild) BuildResponse {
 		shown.Droplet = &Reference{GUID: b.Name}
 		shown.Links["droplet"] = Link{HRef: base + "/v3/droplets/" + b.Name}
 	case korifiv1alpha1.FailedBuild:
-		// Builds may be staged by other controllers, so no type of condition is expected.
-		why := "BuildFail - no reason is known"
+		// Other controllers may stage builds, so the condition may have any type.
+		why := "BuildFail - no reason was reported"
 		for _, c := range b.Status.Conditions {
 			if c.Message != "" {
 				why = "BuildFail - " + c.Message
@@ -89,12 +89,12 @@ func ForBuild(base string, b *korifiv1alpha1.CFBuild) BuildResponse {
 	return shown
 }
 
-// BuildStateOf returns how far a build is.
+// BuildStateOf returns the state of a build.
 func BuildStateOf(b *korifiv1alpha1.CFBuild) korifiv1alpha1.BuildState {
 	switch {
 	case b.Status.Droplet != nil:
 		return korifiv1alpha1.StagedBuild
-	// A build that no controller has looked at is about to be staged.
+	// A build without a state has not been processed by a controller, and counts as being staged.
 	case b.Status.State == "":
 		return korifiv1alpha1.StagingBuild
 	default:
@@ -117,7 +117,7 @@ type DropletResponse struct {
 	Links         Links             `json:"links"`
 }
 
-// ForDroplet shows the droplet of a build that is staged.
+// ForDroplet presents the droplet of a staged build.
 func ForDroplet(base string, b *korifiv1alpha1.CFBuild) DropletResponse {
 	shown := DropletResponse{
 		Resource: newResource(b.Name, b.CreationTimestamp.Time), State: "STAGED", Lifecycle: lifecycleOf(b.Spec.Lifecycle),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package presenter turns objects into the JSON of CF v3, by pure functions.
+// Package presenter converts objects to the JSON of CF v3, with pure functions.
 package presenter
 
 import (
@@ -20,14 +20,14 @@ type Link struct {
 	Method string `json:"method,omitempty"`
 }
 
-// Links are addresses by name.
+// Links maps names to addresses.
 type Links map[string]Link
 
 // ListResponse is one page of a list.
 type ListResponse[T any] struct {
 	Pagination PaginationData `json:"pagination"`
 	Resources  []T            `json:"resources"`
-	// Included are resources that these refer to, if the client asks for them.
+	// Included holds referenced resources that the client requested.
 	Included any `json:"included,omitempty"`
 }
 
@@ -41,9 +41,10 @@ type PaginationData struct {
 	Previous     *Link `json:"previous"`
 }
 
-// ForList returns one page of a list, each item as present makes it. requestURL is what links to other pages are made from.
+// ForList returns one page of a list, with each item converted by present. Links to other pages are derived from
+// requestURL.
 func ForList[T, V any](requestURL url.URL, page payloads.PageQuery, all []T, present func(T) V) ListResponse[V] {
-	// CF counts an empty list as one page.
+	// In CF, an empty list has one page.
 	pages := max(1, (len(all)+page.PerPage-1)/page.PerPage)
 	link := func(n int) Link {
 		q := requestURL.Query()
@@ -69,19 +70,19 @@ func ForList[T, V any](requestURL url.URL, page payloads.PageQuery, all []T, pre
 	return list
 }
 
-// Resource holds the fields that every resource begins with.
+// Resource holds the common fields of all resources.
 type Resource struct {
 	GUID      string `json:"guid"`
 	CreatedAt string `json:"created_at"`
 	UpdatedAt string `json:"updated_at"`
 }
 
-// newResource returns the fields of a resource that never changes.
+// newResource returns the common fields of a resource that never changes.
 func newResource(guid string, created time.Time) Resource {
 	return Resource{GUID: guid, CreatedAt: FormatTime(created), UpdatedAt: FormatTime(created)}
 }
 
-// newUpdatedResource returns the fields of an object that was last changed when its revision began.
+// newUpdatedResource returns the common fields of an object; its update time is the begin of its revision.
 func newUpdatedResource(o metav1.Object) Resource {
 	r := newResource(o.GetName(), o.GetCreationTimestamp().Time)
 	if revised, err := time.Parse(time.RFC3339, o.GetAnnotations()[torporv1alpha1.RevisedAtAnnotation]); err == nil && revised.After(o.GetCreationTimestamp().Time) {
@@ -90,13 +91,13 @@ func newUpdatedResource(o metav1.Object) Resource {
 	return r
 }
 
-// EmptyMetadata is that of resources which keep no labels and annotations of clients.
+// EmptyMetadata is the metadata of resources that do not store labels and annotations of clients.
 type EmptyMetadata struct {
 	Labels      struct{} `json:"labels"`
 	Annotations struct{} `json:"annotations"`
 }
 
-// Metadata are the labels and annotations of clients.
+// Metadata holds the labels and annotations of clients.
 type Metadata struct {
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
@@ -106,7 +107,7 @@ func metadataOf(labels, annotations map[string]string) Metadata {
 	return Metadata{Labels: payloads.OwnKeys(labels), Annotations: payloads.OwnKeys(annotations)}
 }
 
-// Relationship is a reference to one resource, or to none.
+// Relationship is a reference to one resource; its data is null if there is no resource.
 type Relationship struct {
 	Data *Reference `json:"data"`
 }
@@ -116,7 +117,7 @@ type Reference struct {
 	GUID string `json:"guid"`
 }
 
-// RelationshipTo returns a relationship to a resource; to none if guid is empty.
+// RelationshipTo returns a relationship to the resource with a GUID; its data is null if guid is empty.
 func RelationshipTo(guid string) Relationship {
 	if guid == "" {
 		return Relationship{}
@@ -124,5 +125,5 @@ func RelationshipTo(guid string) Relationship {
 	return Relationship{Data: &Reference{GUID: guid}}
 }
 
-// FormatTime returns a time as CF writes it.
+// FormatTime returns a time in CF's format.
 func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -9,7 +9,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// LogCacheRead is the answer of Log Cache.
+// LogCacheRead is a response of Log Cache.
 type LogCacheRead struct {
 	Envelopes EnvelopeBatch `json:"envelopes"`
 }
@@ -19,7 +19,7 @@ type EnvelopeBatch struct {
 	Batch []LogEnvelope `json:"batch"`
 }
 
-// LogEnvelope is one line of a log. Its time is in nanoseconds, as text.
+// LogEnvelope is one line of a log. Its time is a string of nanoseconds.
 type LogEnvelope struct {
 	Timestamp      string            `json:"timestamp"`
 	SourceID       string            `json:"source_id"`
@@ -29,13 +29,13 @@ type LogEnvelope struct {
 	Log            EnvelopeLog       `json:"log"`
 }
 
-// EnvelopeLog is the text, which JSON carries in base64.
+// EnvelopeLog holds the text, which is base64 in JSON.
 type EnvelopeLog struct {
 	Payload []byte `json:"payload"`
 	Type    string `json:"type"`
 }
 
-// ForLogs shows lines in their order.
+// ForLogs presents lines in the given order.
 func ForLogs(app string, lines []repositories.LogLine) LogCacheRead {
 	logs := LogCacheRead{Envelopes: EnvelopeBatch{Batch: make([]LogEnvelope, 0, len(lines))}}
 	for _, l := range lines {

@@ -15,12 +15,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
-// ManifestDiff lists what a manifest would change.
+// ManifestDiff lists the changes that a manifest would make.
 type ManifestDiff struct {
 	Diff []ManifestDifference `json:"diff"`
 }
 
-// ManifestDifference is one field that would change; Op is add or replace, and Was is left out for what is new.
+// ManifestDifference is one field that would change. Op is add or replace; Was is omitted for a new value.
 type ManifestDifference struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -28,14 +28,14 @@ type ManifestDifference struct {
 	Value any    `json:"value"`
 }
 
-// AppState is the state of an app before a manifest is applied; App is nil if there is none.
+// AppState is the state of an app before a manifest is applied. App is nil if the app does not exist.
 type AppState struct {
 	App       *korifiv1alpha1.CFApp
 	Processes []*korifiv1alpha1.CFProcess
 	Variables map[string]string
 }
 
-// ForManifestDiff shows the differences between an app as a manifest describes it and as it is now.
+// ForManifestDiff returns the differences between an app's manifest and its current state.
 func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []ManifestDifference {
 	at := fmt.Sprintf("/applications/%d", index)
 	var all []ManifestDifference
@@ -43,7 +43,7 @@ func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []Man
 		all = append(all, ManifestDifference{Op: "add", Path: at + "/name", Value: wanted.Name})
 	}
 	for i, p := range wanted.AllProcesses() {
-		// The first process is web as the app itself describes it, so its fields stand beside the name of the app.
+		// The first process is web, whose fields are those of the app itself.
 		path := at
 		if i > 0 {
 			path = fmt.Sprintf("%s/processes/%d", at, i-1)
@@ -62,7 +62,7 @@ func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []Man
 	return append(all, compareFields(at+"/env", value, was)...)
 }
 
-// ForAppManifest writes an app with its addresses as a manifest from which it can be pushed again.
+// ForAppManifest returns a manifest from which the app can be pushed again.
 func ForAppManifest(now AppState, image string, addresses, services []string) map[string]any {
 	app := map[string]any{"name": now.App.Spec.DisplayName}
 	if image != "" {
@@ -90,7 +90,7 @@ func ForAppManifest(now AppState, image string, addresses, services []string) ma
 		return strings.Compare(a.Spec.ProcessType, b.Spec.ProcessType)
 	}) {
 		fields := manifestFields(manifestProcessOf(now.Processes, p.Spec.ProcessType))
-		delete(fields, "disk_quota") // It is there as disk-quota, too.
+		delete(fields, "disk_quota") // The field disk-quota has the same value.
 		fields["type"] = p.Spec.ProcessType
 		processes = append(processes, fields)
 	}
@@ -98,7 +98,7 @@ func ForAppManifest(now AppState, image string, addresses, services []string) ma
 	return map[string]any{"applications": []any{app}}
 }
 
-// manifestProcessOf returns the process of a type as a manifest would write it; empty if there is none.
+// manifestProcessOf returns the process of a type in the form of a manifest, or an empty one if it is missing.
 func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.ManifestProcess {
 	i := slices.IndexFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == kind })
 	if i < 0 {
@@ -118,15 +118,15 @@ func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.Ma
 	return now
 }
 
-// manifestFields returns the fields of a process that are set, by their names in a manifest.
+// manifestFields returns the non-empty fields of a process under their manifest names.
 func manifestFields(p payloads.ManifestProcess) map[string]any {
-	// The same size may be written in several ways; only the number counts.
+	// The same size can be written in several ways; only the value counts.
 	for _, size := range []*string{&p.Memory, &p.DiskQuota, &p.DiskQuotaOfClients} {
 		if mb, err := payloads.ParseMegabytes(*size); err == nil && mb > 0 {
 			*size = fmt.Sprintf("%dM", mb)
 		}
 	}
-	// Through JSON, fields get their names in a manifest, and those that are not set are left out.
+	// The conversion to JSON renames the fields and omits empty ones.
 	all := map[string]any{}
 	if raw, err := json.Marshal(p); err == nil {
 		_ = json.Unmarshal(raw, &all)

@@ -8,17 +8,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
-// Version is that of CF v3 which clients take this API for: from 3.211.0 on they ask for processes with their instances.
+// Version is the reported version of CF v3. From 3.211.0 on, clients request processes with their instances.
 const Version = "3.211.0"
 
-// APIRoot is the answer to the first request of a client.
+// APIRoot is the response to the first request of a client.
 type APIRoot struct {
 	Links map[string]RootLink `json:"links"`
-	// CFOnK8s makes clients log in with a kubeconfig.
+	// CFOnK8s makes clients authenticate with a kubeconfig.
 	CFOnK8s bool `json:"cf_on_k8s"`
 }
 
-// RootLink is the address of an API, perhaps with its version.
+// RootLink is the address of an API, optionally with its version.
 type RootLink struct {
 	HRef string   `json:"href"`
 	Meta LinkMeta `json:"meta"`
@@ -29,16 +29,16 @@ type LinkMeta struct {
 	Version string `json:"version,omitempty"`
 }
 
-// ForRoot shows the addresses of all APIs that clients use.
+// ForRoot returns the addresses of all APIs that clients use.
 func ForRoot(base string) APIRoot {
-	// Clients follow these links. All lead back to this API, because there is no login server and no log server beside it.
+	// Clients follow these links. All of them point to this API, because it has no separate login or log server.
 	return APIRoot{CFOnK8s: true, Links: map[string]RootLink{
 		"self": {HRef: base}, "login": {HRef: base}, "log_cache": {HRef: base},
 		"cloud_controller_v3": {HRef: base + "/v3", Meta: LinkMeta{Version: Version}},
 	}}
 }
 
-// ForResources shows the addresses of the resources that apps are made of.
+// ForResources returns the addresses of the resources of apps.
 func ForResources(base string) map[string]Links {
 	links := Links{"self": {HRef: base + "/v3"}}
 	for _, resource := range []string{"apps", "builds", "deployments", "domains", "droplets", "organizations", "packages", "processes", "roles", "routes", "service_instances", "spaces", "tasks"} {
@@ -57,7 +57,7 @@ type OrgOrSpaceResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// ForOrg shows an org.
+// ForOrg presents an org.
 func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpaceResponse {
 	return OrgOrSpaceResponse{
 		Resource: newResource(org.GUID, org.Created), Name: org.Name, Suspended: new(false),
@@ -66,10 +66,10 @@ func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpaceResponse {
 	}
 }
 
-// OrgQuotaGUID is the GUID and the name of the only quota. The cf client asks for the quota of every org that it shows.
+// OrgQuotaGUID is the GUID and the name of the only quota. The cf client requests the quota of every org that it shows.
 const OrgQuotaGUID = "unlimited"
 
-// OrgQuotaResponse is a quota of CF v3; a limit that is absent is none.
+// OrgQuotaResponse is a quota of CF v3; an absent limit means unlimited.
 type OrgQuotaResponse struct {
 	GUID     string   `json:"guid"`
 	Name     string   `json:"name"`
@@ -80,12 +80,12 @@ type OrgQuotaResponse struct {
 	Links    Links    `json:"links"`
 }
 
-// ForOrgQuota shows the only quota.
+// ForOrgQuota presents the only quota.
 func ForOrgQuota(base string) OrgQuotaResponse {
 	return OrgQuotaResponse{GUID: OrgQuotaGUID, Name: OrgQuotaGUID, Links: Links{"self": {HRef: base + "/v3/organization_quotas/" + OrgQuotaGUID}}}
 }
 
-// ForSpace shows a space.
+// ForSpace presents a space.
 func ForSpace(base string, space repositories.OrgOrSpace) OrgOrSpaceResponse {
 	return OrgOrSpaceResponse{
 		Resource: newResource(space.GUID, space.Created), Name: space.Name,
@@ -94,7 +94,7 @@ func ForSpace(base string, space repositories.OrgOrSpace) OrgOrSpaceResponse {
 	}
 }
 
-// JobResponse is work that goes on after its request.
+// JobResponse is a job of CF v3: work that continues after its request.
 type JobResponse struct {
 	GUID      string     `json:"guid"`
 	Operation string     `json:"operation"`
@@ -106,7 +106,7 @@ type JobResponse struct {
 	Links     Links      `json:"links"`
 }
 
-// ForJob shows a job.
+// ForJob presents a job.
 func ForJob(base, guid, operation string, done bool, now time.Time) JobResponse {
 	state := "PROCESSING"
 	if done {
@@ -126,7 +126,7 @@ type RoleResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// ForRole shows a role.
+// ForRole presents a role.
 func ForRole(base string, g repositories.RoleAssignment) RoleResponse {
 	r := RoleResponse{
 		Resource: newResource(g.GUID, g.Created), Type: g.Type, Links: Links{"self": {HRef: base + "/v3/roles/" + g.GUID}},
@@ -139,7 +139,7 @@ func ForRole(base string, g repositories.RoleAssignment) RoleResponse {
 	return r
 }
 
-// UserResponse is a user of CF v3, who is known by the name that Kubernetes has for them.
+// UserResponse is a user of CF v3, identified by the Kubernetes user name.
 type UserResponse struct {
 	GUID             string `json:"guid"`
 	Username         string `json:"username"`
@@ -147,7 +147,7 @@ type UserResponse struct {
 	Origin           string `json:"origin"`
 }
 
-// ForUser shows a user. Kubernetes has no list of users, so each name is one.
+// ForUser presents a user. Kubernetes has no list of users, so every name counts as a user.
 func ForUser(name string) UserResponse {
 	return UserResponse{GUID: name, Username: name, PresentationName: name, Origin: "kubernetes"}
 }

@@ -26,23 +26,23 @@ type ProcessResponse struct {
 	ProcessInstances []ProcessInstance    `json:"process_instances,omitempty"`
 }
 
-// ProcessLinks are the links of a process.
+// ProcessLinks holds the links of a process.
 type ProcessLinks struct {
 	Self  Link `json:"self"`
 	App   Link `json:"app"`
 	Stats Link `json:"stats"`
 }
 
-// ProcessRelationships refer to the app of a process.
+// ProcessRelationships refers to the app of a process.
 type ProcessRelationships struct {
 	App Relationship `json:"app"`
 }
 
-// ProcessInstance describes an instance in the list that a process embeds.
+// ProcessInstance describes an instance in the embedded list of a process.
 type ProcessInstance struct {
 	Index int32  `json:"index"`
 	State string `json:"state"`
-	// Since is how many seconds the instance has been in its state.
+	// Since is the number of seconds in the current state.
 	Since int64 `json:"since"`
 }
 
@@ -52,14 +52,14 @@ type HealthCheck struct {
 	Data HealthCheckData `json:"data"`
 }
 
-// HealthCheckData has nulls where nothing is set.
+// HealthCheckData holds the settings of a health check; unset fields are null.
 type HealthCheckData struct {
 	Timeout           *int32  `json:"timeout"`
 	InvocationTimeout *int32  `json:"invocation_timeout"`
 	Endpoint          *string `json:"endpoint,omitempty"`
 }
 
-// ForProcess shows a process.
+// ForProcess presents a process.
 func ForProcess(base string, p *korifiv1alpha1.CFProcess) ProcessResponse {
 	self := base + "/v3/processes/" + p.Name
 	command := p.Spec.Command
@@ -81,12 +81,12 @@ func ForProcess(base string, p *korifiv1alpha1.CFProcess) ProcessResponse {
 	return shown
 }
 
-// WithInstances returns the process with the state of its instances.
+// WithInstances returns the process with the states of its instances.
 func (p ProcessResponse) WithInstances(all []InstanceReport, now time.Time) ProcessResponse {
 	for _, i := range all {
 		row := ProcessInstance{Index: i.Index, State: string(i.State)}
 		if !i.Since.IsZero() {
-			// The clock of the node that reported the start may be ahead of this one.
+			// The node's clock may be ahead of this one.
 			row.Since = max(0, int64(now.Sub(i.Since).Seconds()))
 		}
 		p.ProcessInstances = append(p.ProcessInstances, row)
@@ -97,7 +97,7 @@ func (p ProcessResponse) WithInstances(all []InstanceReport, now time.Time) Proc
 func healthCheckOf(p *korifiv1alpha1.CFProcess) HealthCheck {
 	check := p.Spec.HealthCheck
 	kind := check.Type
-	// CF checks the port of web and the life of every other process.
+	// By default, CF checks the port of web, and only the liveness of other processes.
 	switch {
 	case kind == "" && p.Spec.ProcessType == korifiv1alpha1.WebProcess:
 		kind = korifiv1alpha1.PortHealthCheck

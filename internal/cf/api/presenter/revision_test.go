@@ -34,9 +34,9 @@ func TestRevisionsOf(t *testing.T) {
 		known       []korifiv1alpha1.Restart
 		want        []AppRevision
 	}{
-		"a new app has its first revision":                                     {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
-		"a revision is shown that ended before the controller has recorded it": {endedFirst, "d2", known, []AppRevision{second, initial}},
-		"the current revision is shown before the controller has recorded it":  {stopped, "", known, []AppRevision{third, second}},
+		"a new app has its first revision":                                    {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
+		"an ended revision is shown before the controller has recorded it":    {endedFirst, "d2", known, []AppRevision{second, initial}},
+		"the current revision is shown before the controller has recorded it": {stopped, "", known, []AppRevision{third, second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: made, Annotations: test.annotations}}
@@ -55,7 +55,7 @@ func TestRevisionsOf(t *testing.T) {
 	}
 }
 
-// TestAuditEventsNameTheUser uses a revision that the controller has not recorded yet.
+// TestAuditEventsNameTheUser uses a revision that the controller has not recorded.
 func TestAuditEventsNameTheUser(t *testing.T) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: map[string]string{
 		korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",

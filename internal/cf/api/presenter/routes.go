@@ -22,7 +22,7 @@ type DomainResponse struct {
 	Links              Links          `json:"links"`
 }
 
-// ForDomain shows a domain, which all orgs share.
+// ForDomain presents a domain, which all orgs share.
 func ForDomain(base string, domain *korifiv1alpha1.CFDomain) DomainResponse {
 	self := base + "/v3/domains/" + domain.Name
 	return DomainResponse{
@@ -46,7 +46,7 @@ type RouteResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// DestinationResponse is an app that answers at a route.
+// DestinationResponse is an app that serves a route.
 type DestinationResponse struct {
 	GUID     string         `json:"guid"`
 	App      DestinationApp `json:"app"`
@@ -66,13 +66,13 @@ type DestinationProcessOfType struct {
 	Type string `json:"type"`
 }
 
-// RouteWithDomain is a route, and its domain, which is nil if there is none any more.
+// RouteWithDomain is a route and its domain, which is nil if the domain was deleted.
 type RouteWithDomain struct {
 	Route  *korifiv1alpha1.CFRoute
 	Domain *korifiv1alpha1.CFDomain
 }
 
-// FormatURL returns the address as clients write it; what it was last if its domain is gone.
+// FormatURL returns the address in the form of clients. If the domain was deleted, it returns the last known address.
 func (r RouteWithDomain) FormatURL() string {
 	if r.Domain == nil {
 		return r.Route.Status.URI
@@ -80,7 +80,7 @@ func (r RouteWithDomain) FormatURL() string {
 	return route.FQDN(r.Route.Spec, r.Domain) + r.Route.Spec.Path
 }
 
-// ForRoute shows a route.
+// ForRoute presents a route.
 func ForRoute(base string, r RouteWithDomain) RouteResponse {
 	self, spec := base+"/v3/routes/"+r.Route.Name, r.Route.Spec
 	return RouteResponse{
@@ -94,13 +94,13 @@ func ForRoute(base string, r RouteWithDomain) RouteResponse {
 	}
 }
 
-// DestinationsResponse is what a route's destinations are asked for.
+// DestinationsResponse is the list of a route's destinations.
 type DestinationsResponse struct {
 	Destinations []DestinationResponse `json:"destinations"`
 	Links        Links                 `json:"links"`
 }
 
-// ForDestinations shows the destinations of a route.
+// ForDestinations presents the destinations of a route.
 func ForDestinations(base string, r *korifiv1alpha1.CFRoute) DestinationsResponse {
 	self := base + "/v3/routes/" + r.Name
 	return DestinationsResponse{Destinations: destinationsOf(r), Links: Links{"self": {HRef: self + "/destinations"}, "route": {HRef: self}}}

@@ -8,7 +8,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// LastOperation is how the last change of a service ended. Nothing has to be waited for.
+// LastOperation is the result of the last change of a service. Changes complete at once, so clients do not wait.
 type LastOperation struct {
 	Type        string `json:"type"`
 	State       string `json:"state"`
@@ -35,7 +35,7 @@ type ServiceInstanceResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// ForServiceInstance shows a service without its credentials.
+// ForServiceInstance presents a service without its credentials.
 func ForServiceInstance(base string, s *korifiv1alpha1.CFServiceInstance) ServiceInstanceResponse {
 	self := base + "/v3/service_instances/" + s.Name
 	return ServiceInstanceResponse{
@@ -59,7 +59,7 @@ type BindingResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// ForBinding shows which app has the credentials of which service.
+// ForBinding presents the binding of a service to an app.
 func ForBinding(base string, b *korifiv1alpha1.CFServiceBinding) BindingResponse {
 	self := base + "/v3/service_credential_bindings/" + b.Name
 	shown := BindingResponse{

@@ -23,27 +23,29 @@ const (
 	millisPerCore = 1000
 )
 
-// InstanceReport describes what one instance of a process does.
+// InstanceReport describes the state of one instance of a process.
 type InstanceReport struct {
 	Index int32
 	State korifiv1alpha1.InstanceState
 	Since time.Time
-	// Details say what is wrong: clients print them as an error.
+	// Details is the reason of a failure; clients print it as an error.
 	Details string
-	// IsAsleep says that a Slumber stops the app, although people want it started: nothing comes before that ends.
+	// IsAsleep is true if a Slumber stops the app although its desired state is STARTED. The instance starts when the
+	// Slumber's stop ends.
 	IsAsleep bool
-	// OlderRevision is that of an instance which a deployment lets serve; nil for the current one.
+	// OlderRevision is the revision of an older instance that still serves during a deployment; nil means the current
+	// revision.
 	OlderRevision *int64
 }
 
-// IsRunning reports whether an instance runs, so that it uses something.
+// IsRunning reports whether an instance runs, and so uses resources.
 func (i InstanceReport) IsRunning() bool { return i.State == korifiv1alpha1.RunningInstance }
 
-// ReportInstances returns a report for each instance that a process wants: those of the app's current revision and, where it
-// has none yet, those of older ones that a deployment lets serve on purpose. What a restart replaces is left out, whether or not
-// it still runs.
+// ReportInstances returns a report for each desired instance of a process. It reports instances of the app's current
+// revision, and for missing ones the instances of older revisions that still serve during a deployment. Instances that
+// a restart replaces are omitted, even if they still run.
 func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now time.Time) []InstanceReport {
-	// A client takes an empty list for an app that has nothing to wait for, so there is a row for each wanted instance.
+	// For an empty list a client would stop waiting, so there is a row for each desired instance.
 	all := make([]InstanceReport, process.DesiredInstances(p))
 	started := app.Spec.DesiredState == korifiv1alpha1.StartedState
 	current := started && reportsCurrentRevision(app, p)
@@ -74,8 +76,8 @@ func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now
 	return all
 }
 
-// olderServingInstances returns the revision of each ready instance that is older than the current revision and not on its way
-// out: after the last stop only a deployment lets it serve.
+// olderServingInstances returns, for each ready instance of an older revision that is not being stopped, its revision.
+// Since the last stop, only a deployment keeps such an instance serving.
 func olderServingInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (revisions []int64) {
 	for _, r := range process.ServingRevisions(app, p) {
 		revisions = append(revisions, slices.Repeat([]int64{r.Revision}, int(min(r.Ready, r.Desired)))...)
@@ -83,13 +85,14 @@ func olderServingInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProces
 	return revisions
 }
 
-// reportsCurrentRevision reports whether the status of a process is about the app's current revision.
+// reportsCurrentRevision reports whether the status of a process describes the app's current revision.
 func reportsCurrentRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) bool {
 	current, _, unreadable := revision.ReadRevision(app)
 	return unreadable == "" && process.Status.ObservedRevision == current && meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition) != nil
 }
 
-// blockingMessage returns what keeps an instance from getting a Pod; empty if it comes by itself, or once a canary is continued.
+// blockingMessage returns the reason why an instance gets no Pod. It returns "" if the Pod only takes time or waits for
+// a canary to be continued.
 func blockingMessage(p *korifiv1alpha1.CFProcess) string {
 	ready := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	if ready == nil || process.IsProgressReason(ready.Reason) {
@@ -103,8 +106,8 @@ func blockingMessage(p *korifiv1alpha1.CFProcess) string {
 	}
 }
 
-// describeSleep says which Slumber stops an app that people want started; empty if none does, or its process does not know of it yet or any
-// more.
+// describeSleep returns a message with the Slumber that stops an app. It returns "" if no Slumber stops the app, or if
+// the status of its process does not show that stop.
 func describeSleep(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now time.Time) string {
 	ready := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	scheduled := stoprecord.FindScheduled(app.Status.ScheduledStops, app.Annotations, now)
@@ -114,7 +117,8 @@ func describeSleep(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now t
 	return "the Slumber " + scheduled.Slumber + " stops the app" + stoprecord.Records(scheduled.Stops).Describe()
 }
 
-// IsSettled reports whether a client need not wait for more: an instance runs, all have crashed or are asleep, or none is wanted.
+// IsSettled reports whether a client can stop waiting: an instance runs, all instances have crashed or are asleep, or
+// the app is stopped.
 func IsSettled(app *korifiv1alpha1.CFApp, all []InstanceReport) bool {
 	waitsForNone := 0
 	for _, i := range all {
@@ -128,7 +132,7 @@ func IsSettled(app *korifiv1alpha1.CFApp, all []InstanceReport) bool {
 	return waitsForNone == len(all) || app.Spec.DesiredState != korifiv1alpha1.StartedState
 }
 
-// ProcessStats are the instances of a process.
+// ProcessStats holds the instances of a process.
 type ProcessStats struct {
 	Resources []InstanceStats `json:"resources"`
 }
@@ -146,13 +150,13 @@ type InstanceStats struct {
 	InstancePorts    []string      `json:"instance_ports"`
 	IsolationSegment *string       `json:"isolation_segment"`
 	Details          *string       `json:"details"`
-	// Revision is Torpor's own: the older one that an instance runs while a deployment lets it serve.
+	// Revision is a field that Torpor adds: the older revision of an instance that still serves during a deployment.
 	Revision *int64 `json:"revision,omitempty"`
-	// LogRateLimit is -1, because no limit is enforced.
+	// LogRateLimit is -1, because no log rate limit is enforced.
 	LogRateLimit int64 `json:"log_rate_limit"`
 }
 
-// usageResponse has only what was measured. CPU counts cores, and CPUEntitlement is the part of the CPU that an instance requests.
+// usageResponse holds only measured values. CPU is in cores; CPUEntitlement is the used share of the requested CPU.
 type usageResponse struct {
 	Time           *time.Time `json:"time,omitempty"`
 	CPU            *float64   `json:"cpu,omitempty"`
@@ -165,15 +169,15 @@ func forUsage(p *korifiv1alpha1.CFProcess, u repositories.InstanceUsage) usageRe
 	return usageResponse{Time: new(u.MeasuredAt.UTC()), CPU: &u.CPU, CPUEntitlement: new(u.CPU / entitled), Memory: &u.Memory}
 }
 
-// ForStats shows the instances of an app's process at a time, and what those use that were measured.
+// ForStats presents the instances of an app's process at a time, with the measured usage.
 func ForStats(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, all []InstanceReport, usage map[repositories.InstanceKey]repositories.InstanceUsage, now time.Time) ProcessStats {
 	stats := ProcessStats{Resources: make([]InstanceStats, 0, len(all))}
-	// After a cancel the app's number is not that of its instances.
+	// After a cancelled deployment, the instances have another revision than the app.
 	current, shownOlder := process.ReadTargetRevision(app, p), map[int64]int32{}
 	for _, i := range all {
 		key := repositories.InstanceKey{Revision: current, Index: i.Index}
 		if i.OlderRevision != nil {
-			// Rows of older instances are where the current revision has none yet, whichever they are.
+			// Older instances fill the rows that the current revision lacks, so their row is not their index.
 			key = repositories.InstanceKey{Revision: *i.OlderRevision, Index: shownOlder[*i.OlderRevision]}
 			shownOlder[*i.OlderRevision]++
 		}
@@ -191,7 +195,7 @@ func ForStats(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, all []Inst
 			}
 		}
 		if !i.Since.IsZero() {
-			// The clock of the node that reported the change may be ahead of this one.
+			// The node's clock may be ahead of this one.
 			row.Uptime = max(0, int64(now.Sub(i.Since).Seconds()))
 		}
 		stats.Resources = append(stats.Resources, row)

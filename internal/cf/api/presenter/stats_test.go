@@ -37,27 +37,27 @@ func TestInstances(t *testing.T) {
 		lastStop    string
 		revisions   []korifiv1alpha1.RevisionStatus
 	}{
-		"what a deployment lets serve is shown": {
+		"older instances that a deployment keeps serving are shown": {
 			app: 2, status: 2, lastStop: "1", reason: korifiv1alpha1.DeploymentPausedReason, instances: all(running),
 			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 0, Desired: 1, Ready: 1}, {Revision: 1, Desired: 1, Ready: 1}, {Revision: 2, Desired: 1, Ready: 1}},
 			want:      []korifiv1alpha1.InstanceState{running, running}, settled: true,
 		},
-		"what a deployment lets go is not": {
+		"older instances that a deployment removes are not shown": {
 			app: 2, status: 2, lastStop: "1", reason: korifiv1alpha1.DeployingReason, instances: all(running),
 			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 1, Ready: 1}, {Revision: 2, Desired: 2, Ready: 1}},
 			want:      []korifiv1alpha1.InstanceState{running, down}, settled: true,
 		},
-		"a stopped app has rows that are down":               {stopped: true, want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
-		"what ran before the stop is of no interest":         {stopped: true, app: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
-		"the old revision's instances are not the new one's": {app: 2, status: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
-		"a newer report than the app is not the app's":       {app: 1, status: 2, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
-		"nothing was reported yet":                           {unreported: true, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
-		"one runs, which is enough for the client":           {app: 1, status: 1, instances: all(running, starting), want: []korifiv1alpha1.InstanceState{running, starting}, settled: true},
-		"one that merely waits for its Pod has no details":   {app: 1, status: 1, reason: korifiv1alpha1.WaitingForDrainReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}},
-		"one that gets no Pod says why":                      {app: 1, status: 1, reason: korifiv1alpha1.DropletMissingReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}, details: "why"},
-		"all have crashed":                                   {app: 1, status: 1, instances: all(crashed, crashed), want: []korifiv1alpha1.InstanceState{crashed, crashed}, settled: true},
-		"one has crashed, the other may still run":           {app: 1, status: 1, instances: all(crashed, starting), want: []korifiv1alpha1.InstanceState{crashed, starting}},
-		"more Pods than are wanted are not shown":            {app: 1, status: 1, instances: all(running, running, running), want: []korifiv1alpha1.InstanceState{running, running}, settled: true},
+		"a stopped app has rows that are down":                   {stopped: true, want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
+		"instances from before the stop are not shown":           {stopped: true, app: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
+		"instances of the old revision are not shown":            {app: 2, status: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"a report of a newer revision than the app's is ignored": {app: 1, status: 2, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"a process without a report has rows that are down":      {unreported: true, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}},
+		"one running instance is enough for the client":          {app: 1, status: 1, instances: all(running, starting), want: []korifiv1alpha1.InstanceState{running, starting}, settled: true},
+		"an instance that waits for its Pod has no details":      {app: 1, status: 1, reason: korifiv1alpha1.WaitingForDrainReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}},
+		"an instance without a Pod has a reason":                 {app: 1, status: 1, reason: korifiv1alpha1.DropletMissingReason, instances: all(starting), want: []korifiv1alpha1.InstanceState{starting, down}, details: "why"},
+		"all instances have crashed":                             {app: 1, status: 1, instances: all(crashed, crashed), want: []korifiv1alpha1.InstanceState{crashed, crashed}, settled: true},
+		"one instance has crashed, and the other may still run":  {app: 1, status: 1, instances: all(crashed, starting), want: []korifiv1alpha1.InstanceState{crashed, starting}},
+		"surplus Pods are not shown":                             {app: 1, status: 1, instances: all(running, running, running), want: []korifiv1alpha1.InstanceState{running, running}, settled: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{korifiv1alpha1.RevisionAnnotation: string(rune('0' + test.app))}}}
@@ -96,7 +96,7 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-// An app that people want started and a Slumber stops does not start by waiting for it, so that is said at once.
+// A started app that a Slumber stops does not start while a client waits, so the stats report the Slumber at once.
 func TestAnAppThatSleepsSaysSo(t *testing.T) {
 	since := time.Unix(1000, 0)
 	for name, test := range map[string]struct {
@@ -106,11 +106,11 @@ func TestAnAppThatSleepsSaysSo(t *testing.T) {
 		details  string
 		settled  bool
 	}{
-		"one that is stopped":                     {korifiv1alpha1.StoppedReason, since, "", "the Slumber nights stops the app; asked for by ", true},
-		"one whose instances end":                 {korifiv1alpha1.StoppingReason, since, "", "the Slumber nights stops the app; asked for by ", true},
-		"one that its Slumber is to wake":         {korifiv1alpha1.StoppedReason, since.Add(time.Hour), "", "", false},
-		"one that somebody has just woken":        {korifiv1alpha1.StoppedReason, since, "1970-01-01T01:00:00Z", "", false},
-		"one that its process knows to be wanted": {korifiv1alpha1.StartingReason, since, "", "", false},
+		"a stopped app":                              {korifiv1alpha1.StoppedReason, since, "", "the Slumber nights stops the app; asked for by ", true},
+		"an app whose instances end":                 {korifiv1alpha1.StoppingReason, since, "", "the Slumber nights stops the app; asked for by ", true},
+		"an app after the end of the Slumber's stop": {korifiv1alpha1.StoppedReason, since.Add(time.Hour), "", "", false},
+		"an app with a temporary start":              {korifiv1alpha1.StoppedReason, since, "1970-01-01T01:00:00Z", "", false},
+		"an app whose process is starting":           {korifiv1alpha1.StartingReason, since, "", "", false},
 	} {
 		app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{torporv1alpha1.SkipUntilAnnotation: test.annotate}}}
 		app.Spec.DesiredState = korifiv1alpha1.StartedState
@@ -143,7 +143,8 @@ func TestStatsAreHonest(t *testing.T) {
 	}
 }
 
-// After a cancelled deployment the app has the number of the revision that was taken back, and its instances are of the one before.
+// After a cancelled deployment the app has the number of the cancelled revision, and its instances belong to the
+// revision before it.
 func TestStatsAfterACancelShowWhatTheInstancesUse(t *testing.T) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		korifiv1alpha1.RevisionAnnotation: "2", korifiv1alpha1.LastStopRevisionAnnotation: "1",
@@ -158,7 +159,7 @@ func TestStatsAfterACancelShowWhatTheInstancesUse(t *testing.T) {
 	}
 }
 
-// TestStatsOfAnAbsurdProcess is for one that was written while upstream's schema was served, which has no maximum.
+// TestStatsOfAnAbsurdProcess uses a process that was created with Korifi's schema, which has no maximum.
 func TestStatsOfAnAbsurdProcess(t *testing.T) {
 	app, p := &korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}
 	p.Spec.DesiredInstances, p.Spec.MemoryMB = new(int32(math.MaxInt32)), 1<<44

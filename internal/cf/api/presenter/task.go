@@ -36,12 +36,12 @@ type TaskResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// TaskResult says why a task has failed.
+// TaskResult holds the reason why a task has failed.
 type TaskResult struct {
 	FailureReason *string `json:"failure_reason"`
 }
 
-// ForTask shows a task.
+// ForTask presents a task.
 func ForTask(base string, t *korifiv1alpha1.CFTask) TaskResponse {
 	self, app := base+"/v3/tasks/"+t.Name, t.Spec.AppRef.Name
 	shown := TaskResponse{
@@ -59,7 +59,7 @@ func ForTask(base string, t *korifiv1alpha1.CFTask) TaskResponse {
 	return shown
 }
 
-// TaskState returns how far a task is.
+// TaskState returns the state of a task.
 func TaskState(t *korifiv1alpha1.CFTask) string {
 	holds := func(kind string) bool { return meta.IsStatusConditionTrue(t.Status.Conditions, kind) }
 	switch {

@@ -17,27 +17,38 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// namePrefix begins the name of the Lease that stands for the name of an app.
+// namePrefix is the prefix of the Lease that reserves the name of an app.
 const namePrefix = "cf-app-"
 
-// newNameTaken returns the error that clients match word by word.
+// newNameTaken returns an error whose text clients match word by word.
 func newNameTaken(name string) error {
 	return apierrors.NewUnprocessableEntity("App with the name '" + name + "' already exists.")
 }
 
-// checkNameIsFree returns an error if the cache has an app of this name in the space, made by this API or not. Two
-// requests at the same moment both pass; claimName decides between them.
-func (s *Store) checkNameIsFree(space, name string) error {
+// checkNameIsFree returns an error if the space has an app of this name, even one that was not created by this API. Two
+// concurrent requests may both pass; claimName decides between them. The cache may still hold an app whose deletion a
+// job has already reported as complete, so the API server has the last word about an app that the cache finds.
+func (s *Store) checkNameIsFree(ctx context.Context, caller *authorization.Caller, space, name string) error {
 	found, err := s.FindAppByName(space, name)
-	if err == nil && found != nil {
-		err = newNameTaken(name)
+	if err != nil || found == nil {
+		return err
 	}
-	return err
+	var live korifiv1alpha1.CFApp
+	err = caller.Client.Get(ctx, client.ObjectKeyFromObject(found), &live)
+	switch {
+	case k8serrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case live.UID != found.UID || live.Spec.DisplayName != name:
+		return nil
+	}
+	return newNameTaken(name)
 }
 
-// claimName makes an app the only one of its space with the name that it has already, whichever replica made the others: of
-// the apps with a name, one holds its Lease. The Lease is deleted with the app. An app that does not get it has to give up
-// the name.
+// claimName makes an app the only one of its space with its current name, across all replicas. Of the apps with a name,
+// one holds the Lease of the name, which is deleted with the app. An app that does not get the Lease has to give up the
+// name.
 func (s *Store) claimName(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
 	lease := &coordinationv1.Lease{ObjectMeta: ownedByApp(app, namePrefix+hashName(app.Spec.DisplayName))}
 	lease.Spec.HolderIdentity = &app.Name
@@ -57,14 +68,15 @@ func (s *Store) claimName(ctx context.Context, caller *authorization.Caller, app
 	}
 	owned := ownedByApp(app, lease.Name)
 	lease.Labels, lease.OwnerReferences, lease.Spec.HolderIdentity = owned.Labels, owned.OwnerReferences, &app.Name
-	// The update carries the Lease's resource version, so of two apps that take over an abandoned name one gets a conflict.
+	// The update carries the Lease's resource version, so that one of two apps that take over an abandoned name gets a
+	// conflict.
 	if err = caller.Client.Update(ctx, lease); k8serrors.IsConflict(err) {
 		return newNameTaken(app.Spec.DisplayName)
 	}
 	return err
 }
 
-// holderHasName reports whether the app that holds a Lease exists and still has the name.
+// holderHasName reports whether the app that holds the Lease exists and still has the name.
 func (s *Store) holderHasName(ctx context.Context, caller *authorization.Caller, lease *coordinationv1.Lease, name string) (bool, error) {
 	if lease.Spec.HolderIdentity == nil {
 		return false, nil
@@ -77,9 +89,9 @@ func (s *Store) holderHasName(ctx context.Context, caller *authorization.Caller,
 	return err == nil && holder.Spec.DisplayName == name, nil
 }
 
-// RenameApp changes an app's display name; if another app has it, the old name is restored.
+// RenameApp changes an app's display name. If another app has the name, it restores the old one.
 func (s *Store) RenameApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, name string) (*korifiv1alpha1.CFApp, error) {
-	if err := s.checkNameIsFree(app.Namespace, name); err != nil {
+	if err := s.checkNameIsFree(ctx, caller, app.Namespace, name); err != nil {
 		return nil, err
 	}
 	renamed, err := s.setDisplayName(ctx, caller, app, name)
@@ -99,7 +111,7 @@ func (s *Store) setDisplayName(ctx context.Context, caller *authorization.Caller
 	})
 }
 
-// hashName returns a name in a form that labels and object names can hold.
+// hashName returns a hash of a name that is valid in labels and object names.
 func hashName(name string) string {
 	sum := sha256.Sum224([]byte(name))
 	return hex.EncodeToString(sum[:])

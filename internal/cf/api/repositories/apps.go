@@ -30,14 +30,14 @@ func (s *Store) GetApp(ctx context.Context, caller *authorization.Caller, guid s
 	return find[*korifiv1alpha1.CFApp](ctx, s, caller, guid, appLookup())
 }
 
-// GetAppInSpace returns an app that an object of a space names: other spaces may have an app of the same GUID.
+// GetAppInSpace returns an app to which an object of its space refers. Other spaces may have an app with the same GUID.
 func (s *Store) GetAppInSpace(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFApp, error) {
 	lookup := appLookup()
 	lookup.space = space
 	return find[*korifiv1alpha1.CFApp](ctx, s, caller, guid, lookup)
 }
 
-// GetLiveApp returns an app of a space as it is at this moment, read with the caller's own rights.
+// GetLiveApp reads an app of a space from the API server with the caller's own rights.
 func (s *Store) GetLiveApp(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFApp, error) {
 	cached, err := s.GetAppInSpace(ctx, caller, space, guid)
 	if err != nil {
@@ -49,12 +49,13 @@ func (s *Store) GetLiveApp(ctx context.Context, caller *authorization.Caller, sp
 	return live, err
 }
 
-// ListApps returns the apps of some spaces in no order, as the cache holds them: they must not be changed.
+// ListApps returns the apps of some spaces in no particular order. They are the cache's own objects and must not be
+// changed.
 func (s *Store) ListApps(spaces []string) ([]*korifiv1alpha1.CFApp, error) {
 	return listInSpaces[*korifiv1alpha1.CFApp](s.apps, spaces)
 }
 
-// FindAppByName returns the app of a space that has a name; nil if there is none.
+// FindAppByName returns the app of a space with a name, or nil.
 func (s *Store) FindAppByName(space, name string) (*korifiv1alpha1.CFApp, error) {
 	apps, err := s.ListApps([]string{space})
 	if err != nil {
@@ -76,9 +77,9 @@ type CreateAppMessage struct {
 	Metadata    *payloads.Metadata
 }
 
-// CreateApp creates a stopped app, its environment and its web process, as the caller.
+// CreateApp creates a stopped app with its environment and web process, as the caller.
 func (s *Store) CreateApp(ctx context.Context, caller *authorization.Caller, message CreateAppMessage) (*korifiv1alpha1.CFApp, error) {
-	if err := s.checkNameIsFree(message.Space, message.Name); err != nil {
+	if err := s.checkNameIsFree(ctx, caller, message.Space, message.Name); err != nil {
 		return nil, err
 	}
 	guid := uuid.NewString()
@@ -101,14 +102,14 @@ func (s *Store) CreateApp(ctx context.Context, caller *authorization.Caller, mes
 		_, err = s.CreateProcess(ctx, caller, app, korifiv1alpha1.WebProcess)
 	}
 	if err != nil {
-		// An app that is half made would keep its name from the next try.
+		// A partly created app would block its name for the next attempt.
 		return nil, errors.Join(apierrors.FromError(err, AppResourceType), client.IgnoreNotFound(caller.Client.Delete(ctx, app)))
 	}
 	s.WaitForCache(ctx, app)
 	return app, nil
 }
 
-// SetBuildpacks changes what the next build of an app's code uses; what is empty stays.
+// SetBuildpacks changes the buildpacks and the stack of an app's next build. Empty values leave them unchanged.
 func (s *Store) SetBuildpacks(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, data korifiv1alpha1.LifecycleData) (*korifiv1alpha1.CFApp, error) {
 	given := jsonObject{}
 	if len(data.Buildpacks) > 0 {
@@ -123,7 +124,7 @@ func (s *Store) SetBuildpacks(ctx context.Context, caller *authorization.Caller,
 	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"lifecycle": jsonObject{"data": given}}})
 }
 
-// setMetadata adds what a client sets to a new object.
+// setMetadata sets the client's labels and annotations on a new object.
 func setMetadata(o client.Object, m *payloads.Metadata) {
 	if m == nil {
 		return
@@ -143,7 +144,7 @@ func setMetadata(o client.Object, m *payloads.Metadata) {
 	o.SetAnnotations(add(o.GetAnnotations(), m.Annotations))
 }
 
-// metadataPatch returns the part of a patch that changes what clients set.
+// metadataPatch returns the metadata part of a patch.
 func metadataPatch(m *payloads.Metadata) jsonObject {
 	changed := jsonObject{}
 	if m != nil && len(m.Labels) > 0 {
@@ -155,7 +156,7 @@ func metadataPatch(m *payloads.Metadata) jsonObject {
 	return changed
 }
 
-// UpdateApp changes the labels and annotations of an app, and its name unless that is empty.
+// UpdateApp changes the labels and annotations of an app, and its name unless name is empty.
 func (s *Store) UpdateApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, name string, m *payloads.Metadata) (*korifiv1alpha1.CFApp, error) {
 	if name != "" {
 		renamed, err := s.RenameApp(ctx, caller, app, name)
@@ -179,8 +180,8 @@ func (s *Store) SetAppState(ctx context.Context, caller *authorization.Caller, a
 	return changed, err
 }
 
-// RestartApp requests a new revision, and starts a stopped app. It is one patch that never leaves STARTED, so a client that
-// goes away cannot leave the app stopped.
+// RestartApp requests a new revision, and starts a stopped app. It is a single patch that never leaves STARTED, so a
+// client that disconnects cannot leave the app stopped.
 func (s *Store) RestartApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) (*korifiv1alpha1.CFApp, error) {
 	changed, err := patch(ctx, s, caller, app.DeepCopy(), jsonObject{
 		"metadata": jsonObject{"annotations": jsonObject{torporv1alpha1.RestartRequestAnnotation: uuid.NewString()}},
@@ -192,8 +193,9 @@ func (s *Store) RestartApp(ctx context.Context, caller *authorization.Caller, ap
 	return changed, err
 }
 
-// requireNewRevision returns an error if a stop or a restart of a started app was saved without a new revision: then nobody counts,
-// and nothing restarts. Before may be older than what was changed: each stop and restart in between has begun a revision, too.
+// requireNewRevision returns an error if a stop or a restart of a started app was stored without a new revision. In
+// that case admission is not active, and nothing restarts. before may be older than the patched object, because each
+// stop and restart in between has begun a revision, too.
 func requireNewRevision(before, after *korifiv1alpha1.CFApp) error {
 	was, _, _ := revision.ReadRevision(before)
 	is, _, _ := revision.ReadRevision(after)
@@ -209,7 +211,7 @@ func (s *Store) SetCurrentDroplet(ctx context.Context, caller *authorization.Cal
 	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"currentDropletRef": jsonObject{"name": droplet}}})
 }
 
-// DeleteApp deletes an app; it is gone when its Pods are.
+// DeleteApp deletes an app, which disappears after its Pods.
 func (s *Store) DeleteApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
 	if err := client.IgnoreNotFound(caller.Client.Delete(ctx, app.DeepCopy())); err != nil {
 		return apierrors.FromError(err, AppResourceType)
@@ -234,12 +236,13 @@ func (s *Store) GetEnvironment(ctx context.Context, caller *authorization.Caller
 	return vars, nil
 }
 
-// RepairEnvironment makes the Secret of an app's environment if its making was cut off before: without it the app never starts.
+// RepairEnvironment creates the Secret of an app's environment if an earlier request was interrupted before that.
+// Without the Secret the app never starts.
 func (s *Store) RepairEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
 	if app.Spec.EnvSecretName == "" {
 		return nil
 	}
-	// It is looked for first, because a quota that is full refuses also to make what is there.
+	// The Secret is read first, because a full quota also rejects the creation of an existing object.
 	err := caller.Client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: app.Spec.EnvSecretName}, &corev1.Secret{})
 	if k8serrors.IsNotFound(err) {
 		return s.SetEnvironment(ctx, caller, app, nil)
@@ -252,7 +255,7 @@ func (s *Store) RepairEnvironment(ctx context.Context, caller *authorization.Cal
 
 // SetEnvironment changes the environment variables of an app's next revision; nil removes a variable.
 func (s *Store) SetEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, vars map[string]*string) error {
-	// An app that was not made by this API may have no Secret yet.
+	// An app that was not created by this API may have no Secret yet.
 	if app.Spec.EnvSecretName == "" {
 		var err error
 		if app, err = patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"envSecretName": app.Name + "-env"}}); err != nil {
@@ -276,7 +279,7 @@ func (s *Store) SetEnvironment(ctx context.Context, caller *authorization.Caller
 	return nil
 }
 
-// ListEvents returns the events of Kubernetes about an app; none if the caller may not read events.
+// ListEvents returns the Kubernetes events about an app, or none if the caller may not read events.
 func (s *Store) ListEvents(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) ([]corev1.Event, error) {
 	var events corev1.EventList
 	err := caller.Client.List(ctx, &events, client.InNamespace(app.Namespace), client.MatchingFields{"involvedObject.name": app.Name})

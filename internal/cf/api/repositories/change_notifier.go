@@ -11,7 +11,7 @@ import (
 
 var _ toolscache.ResourceEventHandler = (*changeNotifier)(nil)
 
-// changeNotifier wakes the requests that wait for an object, by its name, when an informer sees it change.
+// changeNotifier notifies the requests that wait for an object of a name when an informer observes its change.
 type changeNotifier struct {
 	mu      sync.Mutex
 	waiters map[string]*changeWaiter
@@ -38,7 +38,7 @@ func (n *changeNotifier) subscribe(name string) (changed <-chan struct{}, unsubs
 	return w.changed, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		// After a change the name may have a new waiter, which is none of this one's business.
+		// After a change the name may have a new waiter, which must stay.
 		if w.count--; w.count == 0 && n.waiters[name] == w {
 			delete(n.waiters, name)
 		}
@@ -53,7 +53,7 @@ func (n *changeNotifier) OnUpdate(_, obj any) { n.notify(obj) }
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (n *changeNotifier) OnDelete(obj any) {
-	// A deletion that the watch has missed arrives with the last state that was known.
+	// A deletion that the watch has missed arrives with the last known state.
 	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}

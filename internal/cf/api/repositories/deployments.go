@@ -19,7 +19,7 @@ func (s *Store) GetDeployment(ctx context.Context, caller *authorization.Caller,
 	})
 }
 
-// GetLiveDeployment returns a deployment as it is at this moment, read with the caller's own rights.
+// GetLiveDeployment reads a deployment from the API server with the caller's own rights.
 func (s *Store) GetLiveDeployment(ctx context.Context, caller *authorization.Caller, guid string) (*torporv1alpha1.CFDeployment, error) {
 	cached, err := s.GetDeployment(ctx, caller, guid)
 	if err != nil {
@@ -29,27 +29,28 @@ func (s *Store) GetLiveDeployment(ctx context.Context, caller *authorization.Cal
 	return live, getLive(ctx, caller, client.ObjectKeyFromObject(cached), live)
 }
 
-// ListDeployments returns the deployments of some spaces, the oldest first.
+// ListDeployments returns the deployments of some spaces, oldest first.
 func (s *Store) ListDeployments(ctx context.Context, spaces []string) ([]*torporv1alpha1.CFDeployment, error) {
 	return listOfSpaces[*torporv1alpha1.CFDeployment](ctx, s, spaces, "list deployments", func() client.ObjectList { return &torporv1alpha1.CFDeploymentList{} })
 }
 
-// ListDeploymentsOfApp returns the deployments of an app, the oldest first. A caller that may see the app may see them.
+// ListDeploymentsOfApp returns the deployments of an app, oldest first. A caller that may see the app may see them.
 func (s *Store) ListDeploymentsOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*torporv1alpha1.CFDeployment, error) {
 	return listOfApp[*torporv1alpha1.CFDeployment](ctx, s, app, "list deployments", &torporv1alpha1.CFDeploymentList{})
 }
 
-// CreateDeployment requests a new revision of an app beside the old one; with client.DryRunAll it only says whether that would be refused.
+// CreateDeployment requests a new revision of an app next to the old one. With client.DryRunAll it only checks whether
+// the request would be rejected.
 func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec, options ...client.CreateOption) (*torporv1alpha1.CFDeployment, error) {
 	return create(ctx, s, caller, &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: spec}, options...)
 }
 
-// CancelDeployment takes a deployment back.
+// CancelDeployment requests the cancellation of a deployment.
 func (s *Store) CancelDeployment(ctx context.Context, caller *authorization.Caller, deployment *torporv1alpha1.CFDeployment) (*torporv1alpha1.CFDeployment, error) {
 	return patch(ctx, s, caller, deployment.DeepCopy(), jsonObject{"spec": jsonObject{"cancelled": true}})
 }
 
-// ContinueDeployment lets a canary pass as many steps.
+// ContinueDeployment lets a canary pass its first steps, as many as given.
 func (s *Store) ContinueDeployment(ctx context.Context, caller *authorization.Caller, deployment *torporv1alpha1.CFDeployment, steps int32) error {
 	_, err := patch(ctx, s, caller, deployment.DeepCopy(), jsonObject{"spec": jsonObject{"continuedSteps": steps}})
 	return err

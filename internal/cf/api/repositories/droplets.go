@@ -17,23 +17,24 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// registryHashLength tells the registries of one app apart.
+// registryHashLength is the length of the hash that distinguishes the registries of one app.
 const registryHashLength = 10
 
-// GetBuild returns a build that the caller may see. resourceType is what the client asked for: a droplet is a build that is
-// staged.
+// GetBuild returns a build that the caller may see. resourceType is the requested type, because a droplet is a staged
+// build.
 func (s *Store) GetBuild(ctx context.Context, caller *authorization.Caller, guid, resourceType string) (*korifiv1alpha1.CFBuild, error) {
 	return s.GetBuildInSpace(ctx, caller, everySpace, guid, resourceType)
 }
 
-// GetBuildInSpace returns a build that an object of a space names: other spaces may have a build of the same GUID.
+// GetBuildInSpace returns a build to which an object of its space refers. Other spaces may have a build with the same
+// GUID.
 func (s *Store) GetBuildInSpace(ctx context.Context, caller *authorization.Caller, space, guid, resourceType string) (*korifiv1alpha1.CFBuild, error) {
 	return find[*korifiv1alpha1.CFBuild](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFBuildList{}, noun: "build", resource: buildsResource, resourceType: resourceType, space: space,
 	})
 }
 
-// ListBuildsOfApp returns the builds of an app, the oldest first.
+// ListBuildsOfApp returns the builds of an app, oldest first.
 func (s *Store) ListBuildsOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFBuild, error) {
 	return listOfApp[*korifiv1alpha1.CFBuild](ctx, s, app, "list builds", &korifiv1alpha1.CFBuildList{})
 }
@@ -43,23 +44,24 @@ func (s *Store) GetPackage(ctx context.Context, caller *authorization.Caller, gu
 	return s.GetPackageInSpace(ctx, caller, everySpace, guid)
 }
 
-// GetPackageInSpace returns a package that an object of a space names: other spaces may have a package of the same GUID.
+// GetPackageInSpace returns a package to which an object of its space refers. Other spaces may have a package with the
+// same GUID.
 func (s *Store) GetPackageInSpace(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFPackage, error) {
 	return find[*korifiv1alpha1.CFPackage](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFPackageList{}, noun: "package", resource: PackagesResource, resourceType: PackageResourceType, space: space,
 	})
 }
 
-// ListPackagesOfApp returns the packages of an app, the oldest first.
+// ListPackagesOfApp returns the packages of an app, oldest first.
 func (s *Store) ListPackagesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFPackage, error) {
 	return listOfApp[*korifiv1alpha1.CFPackage](ctx, s, app, "list packages", &korifiv1alpha1.CFPackageList{})
 }
 
-// PackageImage is an image, and who is let in at its registry; nobody in particular if Username is empty. Without a name, the package
-// awaits code.
+// PackageImage is an image with the credentials of its registry. Without a Username, the registry needs no credentials.
+// Without a Name, the package awaits code.
 type PackageImage struct{ Name, Username, Password string }
 
-// CreatePackage names an image that an app may run, or awaits the code of one.
+// CreatePackage creates a package of an image, or one that awaits code.
 func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image PackageImage) (*korifiv1alpha1.CFPackage, error) {
 	registry := korifiv1alpha1.Registry{Image: image.Name}
 	if image.Username != "" {
@@ -78,8 +80,8 @@ func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller,
 	}})
 }
 
-// saveRegistryLogin writes what the nodes pull the image with into a Secret, and returns its name. An app has one for each registry, so
-// that a droplet of long ago is pulled with the newest password.
+// saveRegistryLogin stores the registry credentials in an image pull Secret and returns its name. An app has one Secret
+// for each registry, so that old droplets are pulled with the newest password.
 func saveRegistryLogin(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image PackageImage) (string, error) {
 	named, err := reference.ParseNormalizedNamed(image.Name)
 	if err != nil {
@@ -87,7 +89,7 @@ func saveRegistryLogin(ctx context.Context, caller *authorization.Caller, app *k
 	}
 	registry := reference.Domain(named)
 	if registry == "docker.io" {
-		registry = "https://index.docker.io/v1/" // Its name in the configuration of clients.
+		registry = "https://index.docker.io/v1/" // The key of Docker Hub in client configurations.
 	}
 	config, err := json.Marshal(jsonObject{"auths": jsonObject{registry: jsonObject{
 		"username": image.Username, "password": image.Password, "auth": []byte(image.Username + ":" + image.Password),
@@ -109,7 +111,7 @@ func saveRegistryLogin(ctx context.Context, caller *authorization.Caller, app *k
 	return secret.Name, nil
 }
 
-// CreateBuild requests a droplet from a package; the build's controller makes it.
+// CreateBuild requests a droplet for a package; the build controller creates it.
 func (s *Store) CreateBuild(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, from *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFBuild, error) {
 	build := &korifiv1alpha1.CFBuild{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: korifiv1alpha1.CFBuildSpec{
 		PackageRef: korifiv1alpha1.Reference{Name: from.Name}, AppRef: from.Spec.AppRef, StagingMemoryMB: defaultMemoryMB, StagingDiskMB: defaultDiskMB,

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// DeleteInstance deletes the Pod of one instance of a process's running revision, as the caller; another one takes its place.
+// DeleteInstance deletes the Pod of one instance of a process's running revision, as the caller. A new Pod replaces it.
 func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, index string) error {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
@@ -29,7 +29,7 @@ func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller
 		if !pod.DeletionTimestamp.IsZero() {
 			continue
 		}
-		// Pods of a StatefulSet keep their names, so without the UID the successor could be deleted.
+		// Pods of a StatefulSet keep their names, so without the UID the new Pod could be deleted.
 		if err := caller.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}); err != nil {
 			return apierrors.FromError(err, InstanceResourceType)
 		}

@@ -16,29 +16,32 @@ import (
 )
 
 const (
-	// maxLineBytes is where a line is cut, as Cloud Foundry does.
+	// maxLineBytes is the length at which a line is cut, as in Cloud Foundry.
 	maxLineBytes = 64 << 10
-	// maxKeptBytes bounds the lines of one answer.
+	// maxKeptBytes limits the lines of one response.
 	maxKeptBytes = 1 << 20
 )
 
-// LogLine is one line of an instance's log, with its time in nanoseconds. Kubernetes keeps one log for both outputs.
+// LogLine is one line of an instance's log, with its time in nanoseconds. Kubernetes keeps one log for stdout and
+// stderr.
 type LogLine struct {
 	At                    int64
 	Instance, ProcessType string
 	Payload               []byte
-	// order is that in which lines of one time were read.
+	// order is the order in which lines with the same time were read.
 	order int
 }
 
-// LogWindow selects lines from one time until before another: the first ones, or with Descending the last ones.
+// LogWindow selects lines from one time up to, but not including, another: the first ones, or with Descending the last
+// ones.
 type LogWindow struct {
 	From, Until int64
 	Limit       int
 	Descending  bool
 }
 
-// logCollector keeps the lines that a window selects, of all that are read at the same time: it holds no more than an answer does.
+// logCollector keeps the lines that a window selects from several concurrent readers. It holds no more lines than a
+// response has.
 type logCollector struct {
 	window LogWindow
 
@@ -46,11 +49,11 @@ type logCollector struct {
 	lines []LogLine
 	bytes int
 	read  int
-	// isPartial says that a line of the window was not kept, or not read.
+	// isPartial is true if a line of the window was not kept or not read.
 	isPartial bool
 }
 
-// readLines takes in the lines of one container, which are in the order of their times.
+// readLines reads the lines of one container, which are ordered by time.
 func (c *logCollector) readLines(from io.Reader, instance, processType string) error {
 	lines := bufio.NewReaderSize(from, maxLineBytes)
 	for {
@@ -103,14 +106,14 @@ func (c *logCollector) add(line []byte, instance, processType string) bool {
 	return true
 }
 
-// notePartial notes that there may be lines which were not read.
+// notePartial notes that some lines may not have been read.
 func (c *logCollector) notePartial() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.isPartial = true
 }
 
-// precedes reports whether a line comes before another in the order that is wanted.
+// precedes reports whether a line comes before another in the window's order.
 func (c *logCollector) precedes(a, b LogLine) bool {
 	order := cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.order, b.order))
 	if c.window.Descending {
@@ -119,7 +122,7 @@ func (c *logCollector) precedes(a, b LogLine) bool {
 	return order < 0
 }
 
-// sorted returns the lines in the order that is wanted.
+// sorted returns the lines in the window's order.
 func (c *logCollector) sorted() []LogLine {
 	slices.SortFunc(c.lines, func(a, b LogLine) int {
 		if c.precedes(a, b) {
@@ -130,7 +133,7 @@ func (c *logCollector) sorted() []LogLine {
 	return c.lines
 }
 
-// The heap has the line on top that is given up first.
+// The top of the heap is the line that is dropped first.
 
 // Len implements heap.Interface.
 func (c *logCollector) Len() int { return len(c.lines) }

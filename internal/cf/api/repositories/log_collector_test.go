@@ -18,7 +18,7 @@ import (
 
 var logBegin = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// writeLog returns a log with a line a second.
+// writeLog returns a log with one line per second.
 func writeLog(lines, width int) []byte {
 	var log bytes.Buffer
 	for i := range lines {
@@ -52,7 +52,7 @@ func TestLogCollectorSelectsWhatAWindowWants(t *testing.T) {
 		"the first lines":             {LogWindow{Until: math.MaxInt64, Limit: 3}, []string{"0", "0", "1"}},
 		"the last lines":              {LogWindow{Until: math.MaxInt64, Limit: 3, Descending: true}, []string{"9", "9", "8"}},
 		"between two times":           {LogWindow{From: at(2), Until: at(4), Limit: 9}, []string{"2", "2", "3", "3"}},
-		"the last ones before a time": {LogWindow{Until: at(4), Limit: 1, Descending: true}, []string{"3"}},
+		"the last line before a time": {LogWindow{Until: at(4), Limit: 1, Descending: true}, []string{"3"}},
 		"after the last line":         {LogWindow{From: at(10), Until: math.MaxInt64, Limit: 1}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestLogCollectorSelectsWhatAWindowWants(t *testing.T) {
 	}
 }
 
-// TestLogCollectorHoldsNoMoreThanAnAnswer reads what thirty talkative Pods have to say, which is 120 MiB.
+// TestLogCollectorHoldsNoMoreThanAnAnswer reads the logs of thirty Pods, which have 120 MiB.
 func TestLogCollectorHoldsNoMoreThanAnAnswer(t *testing.T) {
 	const pods = 30
 	for width, least := range map[int]int{100: 1000, 10_000: 75, 2 * maxLineBytes: 8} {

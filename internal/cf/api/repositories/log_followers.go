@@ -18,47 +18,49 @@ import (
 )
 
 const (
-	// followInterval is how often an app's nodes are asked for those who follow its logs, however many there are. Their client shows no line
-	// that is younger than two seconds, because lines of several instances have to be put in order.
+	// followInterval is the interval at which an app's logs are read from its nodes, for any number of followers. Their
+	// client shows no line that is younger than two seconds, because it sorts lines of several instances.
 	followInterval = time.Second
-	// sharedPast is how far back a round reads at least, so that it has what others look for whose last look was a while ago.
+	// sharedPast is the minimum time that a round reads back, so that it also serves callers whose last poll is older.
 	sharedPast = 5 * time.Second
-	// maxSharedLines and maxFollowedApps bound what is remembered.
+	// maxSharedLines and maxFollowedApps limit the remembered rounds.
 	maxSharedLines, maxFollowedApps = 1000, 16
-	// maxLooks bounds the looks that are remembered.
+	// maxLooks limits the remembered polls.
 	maxLooks = 1 << 12
 )
 
-// logFollowers lets those who follow the logs of one app share what was read a moment ago, and makes the client of each, which asks four times
-// a second, look once. It holds lines and no credentials: who looks has shown that they may read the same.
+// logFollowers shares recent reads among all callers that follow the logs of one app. It also slows down each client,
+// which polls four times a second, to one poll a second. It holds lines but no credentials: a caller gets shared lines
+// only after a check of the caller's own rights.
 type logFollowers struct {
 	clock clock.Clock
-	// looks has when a look was answered that found less than it may.
+	// looks maps a poll that returned fewer lines than its limit to the time of its response.
 	looks *lru.LRUExpireCache
 
 	mu     sync.Mutex
 	rounds *lru.LRUExpireCache
 }
 
-// logLook is what a client asks again and again while there is nothing new.
+// logLook identifies the poll that a client repeats while there are no new lines.
 type logLook struct {
 	caller string
 	app    types.UID
 	window LogWindow
 }
 
-// logRound is one reading of all Pods of an app.
+// logRound is one read of the logs of all Pods of an app.
 type logRound struct {
 	began time.Time
 	from  int64
-	// narrowUntil is until when rounds read no more than a window wants, because the app has said more than a round can hold.
+	// narrowUntil is the time until which rounds only read the requested window, because the app has logged more than a
+	// round can hold.
 	narrowUntil time.Time
-	// pods are those that were read, with the containers that they had.
+	// pods describes the Pods that were read, with their containers.
 	pods string
 	// done is closed when lines and isComplete are known.
 	done  chan struct{}
 	lines []LogLine
-	// isComplete says that all lines since from are there.
+	// isComplete is true if lines has all lines since from.
 	isComplete bool
 }
 
@@ -66,10 +68,10 @@ func newLogFollowers(c clock.Clock) *logFollowers {
 	return &logFollowers{clock: c, looks: lru.NewLRUExpireCacheWithClock(maxLooks, c), rounds: lru.NewLRUExpireCacheWithClock(maxFollowedApps, c)}
 }
 
-// isFollowing reports whether a window is one that grows.
+// isFollowing reports whether a window is open-ended, as that of a client that follows logs.
 func (w LogWindow) isFollowing() bool { return !w.Descending && w.Until == math.MaxInt64 }
 
-// awaitTurn returns when a look is due that had been answered before. The ends of ctx and of stopped end the wait too.
+// awaitTurn waits until a repeated poll is due. The ends of ctx and stopped also end the wait.
 func (f *logFollowers) awaitTurn(ctx context.Context, stopped <-chan struct{}, look logLook) {
 	answered, _ := f.looks.Get(look)
 	at, ok := answered.(time.Time)
@@ -85,15 +87,15 @@ func (f *logFollowers) awaitTurn(ctx context.Context, stopped <-chan struct{}, l
 	}
 }
 
-// noteAnswer lets the same look wait if there was less to see than it may show.
+// noteAnswer delays the next identical poll if this one returned fewer lines than its limit.
 func (f *logFollowers) noteAnswer(look logLook, lines int) {
 	if lines < look.window.Limit {
 		f.looks.Add(look, f.clock.Now(), followInterval)
 	}
 }
 
-// joinRound returns a round that has what a window wants of an app's Pods, or soon will, and whether it is a new one, which the caller has to
-// read and to finish.
+// joinRound returns a round that covers a window of an app's Pods. If isOwn is true, the round is new, and the caller
+// has to read and finish it.
 func (f *logFollowers) joinRound(app types.UID, pods []corev1.Pod, window LogWindow) (round *logRound, isOwn bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,12 +115,12 @@ func (f *logFollowers) joinRound(app types.UID, pods []corev1.Pod, window LogWin
 	if !now.Before(round.narrowUntil) {
 		round.from = min(window.From, now.Add(-sharedPast).UnixNano())
 	}
-	// It is remembered for longer than it is shared, because what was too much once is not tried again at once.
+	// A round is remembered for longer than it is shared, so that a read that was too large is not repeated at once.
 	f.rounds.Add(app, round, sharedPast)
 	return round, true
 }
 
-// abandonRound lets the next look begin anew.
+// abandonRound makes the next poll begin a new round.
 func (f *logFollowers) abandonRound(app types.UID, round *logRound) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,14 +129,14 @@ func (f *logFollowers) abandonRound(app types.UID, round *logRound) {
 	}
 }
 
-// window is what a round reads.
+// window returns the window that a round reads.
 func (r *logRound) window() LogWindow {
 	return LogWindow{From: r.from, Until: math.MaxInt64, Limit: maxSharedLines}
 }
 
 func (r *logRound) finish(lines []LogLine, isComplete bool) {
 	r.isComplete = isComplete
-	// What cannot be shared is not kept.
+	// Incomplete lines cannot be shared, so they are not kept.
 	if isComplete {
 		r.lines = lines
 	}
@@ -150,7 +152,7 @@ func (r *logRound) isDone() bool {
 	}
 }
 
-// selectLines returns what a window wants of a round that is done; false if the round may lack something of it.
+// selectLines returns the lines of a window from a finished round. It returns false if the round may lack some of them.
 func (r *logRound) selectLines(window LogWindow) ([]LogLine, bool) {
 	if !r.isComplete {
 		return nil, false
@@ -162,7 +164,7 @@ func (r *logRound) selectLines(window LogWindow) ([]LogLine, bool) {
 	return r.lines[first:min(len(r.lines), first+window.Limit)], true
 }
 
-// describePods names the Pods that somebody may list, and the containers that have written what there is to read.
+// describePods returns the identities of the Pods that a caller may list, and of their containers.
 func describePods(pods []corev1.Pod) string {
 	var all strings.Builder
 	for i := range pods {

@@ -35,16 +35,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// logServer has the Pods of one app and their logs, and answers each caller as far as that one may read.
+// logServer serves the Pods of one app and their logs, within the rights of each caller.
 type logServer struct {
 	clock *testingclock.FakeClock
 	store *Store
 	url   string
-	// reading, if it is set, is received from before a log is answered.
+	// If reading is set, the server receives from it before it returns a log.
 	reading chan struct{}
 
 	mu sync.Mutex
-	// pods have a line each, of its own name, but for talkative ones.
+	// Each Pod has one line with its name, except talkative ones.
 	pods         []corev1.Pod
 	talkative    map[string]int
 	broken       bool
@@ -76,7 +76,7 @@ func (s *logServer) addPod(name string) {
 	s.pods = append(s.pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: name, UID: types.UID(name)}})
 }
 
-// user is whose token a request has.
+// user returns the user of a request's token.
 func user(r *http.Request) string {
 	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 }
@@ -126,7 +126,7 @@ func (s *logServer) reviewAccess(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusCreated, review)
 }
 
-// counts returns how many logs each has read, and how many reviews there were.
+// counts returns the number of logs that a caller has read, and the number of reviews.
 func (s *logServer) counts(name string) (reads, reviews int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +152,7 @@ func (s *logServer) caller(t *testing.T, name string) *authorization.Caller {
 	return &authorization.Caller{Name: name, Client: c, Core: core}
 }
 
-// follow looks for what was said since a while.
+// follow polls for the lines of a recent time.
 func (s *logServer) follow(ctx context.Context, by *authorization.Caller, since time.Duration, limit int) (string, error) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "shop", UID: "shop"}}
 	lines, err := s.store.ReadLogs(ctx, by, app, LogWindow{From: s.clock.Now().Add(-since).UnixNano(), Until: math.MaxInt64, Limit: limit})
@@ -190,7 +190,7 @@ func TestFollowersOfAnAppShareWhatIsRead(t *testing.T) {
 	s.expectFollowed(t, bob, 3*time.Second, 1, "shop-0 0")
 	s.expectCounts(t, "for other windows", 2, 0, 3)
 	s.expectFollowed(t, bob, time.Minute, 100, both)
-	s.expectCounts(t, "from before that what was read", 2, 2, 3)
+	s.expectCounts(t, "for an older window than the round's", 2, 2, 3)
 	s.clock.Step(followInterval)
 	s.expectFollowed(t, alice, 3*time.Second, 100, both)
 	s.expectCounts(t, "a second later", 4, 2, 3)
@@ -202,7 +202,7 @@ func TestFollowersOfAnAppShareWhatIsRead(t *testing.T) {
 	s.expectCounts(t, "with another container", 7, 5, 3)
 }
 
-// A right that was taken counts at the next look, whoever else may read.
+// A revoked right takes effect at the next poll, even while other callers may read.
 func TestWhoMayNotReadLogsSeesNoneOfOthers(t *testing.T) {
 	s := newLogServer(t, 2)
 	alice, bob := s.caller(t, "alice"), s.caller(t, "bob")
@@ -216,7 +216,8 @@ func TestWhoMayNotReadLogsSeesNoneOfOthers(t *testing.T) {
 	}
 }
 
-// Who looks while another reads waits for that; who reads goes away, and nobody else fails.
+// A caller that polls during another caller's round waits for that round. If the reading caller disconnects, the others
+// do not fail.
 func TestFollowersLookTogether(t *testing.T) {
 	s := newLogServer(t, 2)
 	s.reading = make(chan struct{})
@@ -224,7 +225,7 @@ func TestFollowersLookTogether(t *testing.T) {
 	leaving, leave := context.WithCancel(t.Context())
 	var looks errgroup.Group
 	looks.Go(func() error {
-		_, _ = s.follow(leaving, alice, 3*time.Second, 100) // She goes, and may or may not have seen something.
+		_, _ = s.follow(leaving, alice, 3*time.Second, 100) // Alice disconnects, with or without lines.
 		return nil
 	})
 	testenv.Eventually(t, "alice reads", func() error {
@@ -241,18 +242,18 @@ func TestFollowersLookTogether(t *testing.T) {
 	testenv.ExpectNoError(t, looks.Wait())
 }
 
-// What does not fit into what is remembered is read for each, and nobody misses a line.
+// Logs that exceed a shared round are read for each caller, and no line is lost.
 func TestATalkativeAppIsReadForEach(t *testing.T) {
 	s := newLogServer(t, 2)
 	s.talkative["shop-0"] = maxSharedLines + 500
 	alice, bob := s.caller(t, "alice"), s.caller(t, "bob")
 	s.expectFollowed(t, alice, 2*time.Second-1200*time.Millisecond, 2, "shop-0 1200|shop-0 1201")
-	s.expectCounts(t, "what is read for all is not enough", 4, 0, 0)
+	s.expectCounts(t, "the shared round is not enough", 4, 0, 0)
 	s.expectFollowed(t, bob, 2*time.Second-1300*time.Millisecond, 1, "shop-0 1300")
-	s.expectCounts(t, "and is not tried again at once", 4, 2, 0)
+	s.expectCounts(t, "no new shared round at once", 4, 2, 0)
 	s.clock.Step(followInterval)
 	s.expectFollowed(t, bob, 2*time.Second-1300*time.Millisecond, 1, "shop-0 1300")
-	s.expectCounts(t, "nor a second later", 4, 4, 0)
+	s.expectCounts(t, "no new shared round a second later", 4, 4, 0)
 }
 
 func TestAFailedReadingIsNotShared(t *testing.T) {
@@ -276,12 +277,12 @@ func TestTheSameLookWaitsForItsTurn(t *testing.T) {
 		isGone, isStopping bool
 		want               time.Duration
 	}{
-		"with nothing new":                  {look: look, want: followInterval},
-		"with a few lines that are too new": {look: look, lines: 99, want: followInterval},
-		"but not for more lines":            {look: look, lines: 100},
-		"but not for another window":        {look: other},
-		"until its client goes":             {look: look, isGone: true},
-		"until the API stops":               {look: look, isStopping: true},
+		"a poll without new lines waits":                {look: look, want: followInterval},
+		"a poll with some lines that are too new waits": {look: look, lines: 99, want: followInterval},
+		"a poll with all its lines does not wait":       {look: look, lines: 100},
+		"a poll for another window does not wait":       {look: other},
+		"the wait ends when the client disconnects":     {look: look, isGone: true},
+		"the wait ends when the API stops":              {look: look, isStopping: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -25,19 +25,21 @@ import (
 )
 
 const (
-	// maxLogReaders bounds the logs that are read at once for one request.
+	// maxLogReaders limits the concurrent log reads of one request.
 	maxLogReaders = 4
-	// readBytesOfApp bounds what is read for one request, and with it the part of each Pod.
+	// readBytesOfApp limits the bytes that one request reads. Its share for each Pod is between minReadBytes and
+	// maxReadBytes.
 	readBytesOfApp, maxReadBytes, minReadBytes = 64 << 20, 4 << 20, 256 << 10
 )
 
-// AwaitLogs returns when it is time to read the logs of an app. A client that follows them asks without a pause for what is not there yet.
+// AwaitLogs returns when it is time to read the logs of an app. A client that follows logs polls for new lines without
+// a pause.
 func (s *Store) AwaitLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, window LogWindow) {
 	s.followers.awaitTurn(ctx, s.stopped, logLook{caller.Name, app.UID, window})
 }
 
-// ReadLogs returns the lines of all Pods of an app that are in a window, read as the caller, or as somebody else a moment ago where Kubernetes
-// says now that the caller may read the same.
+// ReadLogs returns the lines of a window from all Pods of an app. They are read as the caller, or were read as another
+// caller a moment ago, if a new review shows that this caller may read the same logs.
 func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, window LogWindow) ([]LogLine, error) {
 	var pods corev1.PodList
 	err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name})
@@ -56,7 +58,7 @@ func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app 
 	return lines, nil
 }
 
-// followLogs reads for all who follow an app, or takes what was read for them.
+// followLogs reads a round for all followers of an app, or uses a round of another follower.
 func (s *Store) followLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, pods []corev1.Pod, window LogWindow) ([]LogLine, error) {
 	round, isOwn := s.followers.joinRound(app.UID, pods, window)
 	if isOwn {
@@ -70,7 +72,7 @@ func (s *Store) followLogs(ctx context.Context, caller *authorization.Caller, ap
 			return nil, err
 		}
 		if !isAllowed {
-			// Perhaps they may read the logs of some Pods: Kubernetes is asked for each.
+			// The caller may still be allowed to read the logs of some Pods, so each Pod's log is requested.
 			lines, _, err := readPodLogs(ctx, caller, pods, window)
 			return lines, err
 		}
@@ -82,7 +84,7 @@ func (s *Store) followLogs(ctx context.Context, caller *authorization.Caller, ap
 	return lines, err
 }
 
-// readRound reads with the credentials of who asked first, and for no longer than they wait.
+// readRound reads a round with the credentials of the first caller, and stops when that caller disconnects.
 func (s *Store) readRound(ctx context.Context, caller *authorization.Caller, app types.UID, pods []corev1.Pod, round *logRound) (lines []LogLine, err error) {
 	isComplete := false
 	defer func() { round.finish(lines, isComplete) }()
@@ -92,7 +94,7 @@ func (s *Store) readRound(ctx context.Context, caller *authorization.Caller, app
 	return lines, err
 }
 
-// awaitRound waits for what another caller reads, and asks whether this one may see it.
+// awaitRound waits for the round of another caller, and reports whether this caller may read the same logs.
 func awaitRound(ctx context.Context, caller *authorization.Caller, namespace string, round *logRound) (isAllowed bool, err error) {
 	select {
 	case <-round.done:
@@ -102,7 +104,7 @@ func awaitRound(ctx context.Context, caller *authorization.Caller, namespace str
 	}
 }
 
-// readPodLogs reads the logs of Pods, and says whether it could read and hold all that is in the window.
+// readPodLogs reads the logs of Pods. isComplete is true if it could read and keep all lines of the window.
 func readPodLogs(ctx context.Context, caller *authorization.Caller, pods []corev1.Pod, window LogWindow) (lines []LogLine, isComplete bool, err error) {
 	collector := &logCollector{window: window}
 	options := logOptions(window, len(pods))
@@ -111,7 +113,7 @@ func readPodLogs(ctx context.Context, caller *authorization.Caller, pods []corev
 	for i := range pods {
 		readers.Go(func() error {
 			err := readPodLog(ctx, caller, &pods[i], options, collector)
-			// A Pod whose container has not started yet has no log, which is no reason to hide the others'.
+			// A Pod whose container has not started has no log yet. The logs of the other Pods are still returned.
 			if k8serrors.IsBadRequest(err) || k8serrors.IsNotFound(err) {
 				return nil
 			}
@@ -124,7 +126,7 @@ func readPodLogs(ctx context.Context, caller *authorization.Caller, pods []corev
 	return collector.sorted(), !collector.isPartial, nil
 }
 
-// logOptions says which part of each container's log is read.
+// logOptions returns the options that select the part of each container's log to read.
 func logOptions(window LogWindow, pods int) *corev1.PodLogOptions {
 	options := &corev1.PodLogOptions{
 		Container: eiriniv1.ApplicationContainer, Timestamps: true, LimitBytes: new(int64(min(max(readBytesOfApp/max(pods, 1), minReadBytes), maxReadBytes))),
@@ -132,27 +134,27 @@ func logOptions(window LogWindow, pods int) *corev1.PodLogOptions {
 	if since := time.Unix(0, max(0, window.From)); since.After(time.Unix(0, 0)) {
 		options.SinceTime = new(metav1.NewTime(since))
 	}
-	// Where the first lines are wanted, or the last ones before some time, the last ones of each Pod are not enough.
+	// The last lines of each Pod are only sufficient for the last lines of a window without an end.
 	if window.Descending && window.Until == math.MaxInt64 {
 		options.TailLines = new(int64(window.Limit))
 	}
 	return options
 }
 
-// readPodLog reads the log of the running container, and before it that of the container that it replaced, which explains why
-// that one crashed.
+// readPodLog reads the log of the running container. Before that, it reads the log of the container that it replaced,
+// which explains a crash.
 func readPodLog(ctx context.Context, caller *authorization.Caller, pod *corev1.Pod, options *corev1.PodLogOptions, into *logCollector) error {
 	if hasRestartedContainer(pod) {
 		ofPrevious := options.DeepCopy()
 		ofPrevious.Previous = true
-		// The kubelet may have removed the previous container meanwhile, so an error hides nothing that could be read.
+		// The kubelet may have removed the previous container, so this error is ignored.
 		_ = readContainerLog(ctx, caller, pod, ofPrevious, into)
 	}
 	return readContainerLog(ctx, caller, pod, options, into)
 }
 
-// hasRestartedContainer reports whether a container runs where another has ended. While none runs, the log that Kubernetes
-// returns is that of the last one anyway.
+// hasRestartedContainer reports whether a running container has replaced another. While no container runs, Kubernetes
+// returns the log of the last one anyway.
 func hasRestartedContainer(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.State.Waiting == nil && c.LastTerminationState.Terminated != nil

@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// The types of resources as clients call them in errors.
+// The types of resources in errors, with the names that clients use.
 const (
 	AppResourceType        = "App"
 	ProcessResourceType    = "Process"
@@ -43,12 +43,12 @@ const (
 	jobResourceType        = "Job"
 )
 
-// Resources of Kubernetes that callers need rights for.
+// Kubernetes resources for which callers need rights.
 const (
 	appsResource      = "cfapps"
 	processesResource = "cfprocesses"
 	buildsResource    = "cfbuilds"
-	// PackagesResource is also asked about before code is taken.
+	// PackagesResource is also reviewed before an upload of code.
 	PackagesResource = "cfpackages"
 	spacesResource   = "cfspaces"
 	routesResource   = "cfroutes"
@@ -57,7 +57,7 @@ const (
 	bindingsResource = "cfservicebindings"
 )
 
-// resourceTypeOf returns what clients call an object.
+// resourceTypeOf returns the type of an object in errors.
 func resourceTypeOf(o client.Object) string {
 	switch o.(type) {
 	case *korifiv1alpha1.CFProcess:
@@ -87,22 +87,22 @@ func resourceTypeOf(o client.Object) string {
 	}
 }
 
-// cacheLookup is a list of one kind, with the right that lets a caller see its items.
+// cacheLookup is a list of one kind, with the right that a caller needs to see its items.
 type cacheLookup struct {
 	list client.ObjectList
-	// noun names an item in errors for the log.
+	// noun names an item in logged errors.
 	noun                   string
 	resource, resourceType string
-	// space is the only one that is looked in, or everySpace.
+	// space limits the lookup to one space; everySpace means all.
 	space string
 }
 
-// everySpace is where objects are looked for that a client names by their GUID alone.
+// everySpace is the space of a lookup by GUID alone.
 const everySpace = ""
 
-// find returns the object with a GUID, or a not-found error if there is none that the caller may get. GUIDs are only unique
-// within a namespace, so an object in another space must not hide the caller's. Where the caller sees several, the oldest
-// counts: whoever takes a GUID once more comes later.
+// find returns the object with a GUID that the caller may get, or a not-found error. GUIDs are only unique within a
+// namespace, so an object in another space must not hide the caller's. If the caller may get several objects, the
+// oldest one counts, because a copied GUID is newer.
 func find[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, guid string, l cacheLookup) (T, error) {
 	var none T
 	found, err := list[T](ctx, s, "find the "+l.noun, l.list, client.InNamespace(l.space), client.MatchingFields{byGUID: guid})
@@ -124,7 +124,7 @@ func chooseVisible[T client.Object](ctx context.Context, s *Store, caller *autho
 	return none, apierrors.NewNotFound(l.resourceType)
 }
 
-// list returns the objects of the cache that match the options; what is the beginning of an error for the log.
+// list returns the objects of the cache that match the options. An error begins with the argument what.
 func list[T client.Object](ctx context.Context, s *Store, what string, into client.ObjectList, options ...client.ListOption) ([]T, error) {
 	if err := s.cache.List(ctx, into, options...); err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
@@ -139,20 +139,21 @@ func list[T client.Object](ctx context.Context, s *Store, what string, into clie
 	return found, err
 }
 
-// listOfApp returns the objects of an app, the oldest first. A caller that may see the app may see them.
+// listOfApp returns the objects of an app, oldest first. A caller that may see the app may see them.
 func listOfApp[T client.Object](ctx context.Context, s *Store, app *korifiv1alpha1.CFApp, what string, into client.ObjectList) ([]T, error) {
 	found, err := list[T](ctx, s, what, into, client.InNamespace(app.Namespace), client.MatchingFields{byApp: app.Name})
 	slices.SortFunc(found, revision.CompareByAge)
 	return found, err
 }
 
-// listInSpaces returns the objects of some spaces in no order, as the cache holds them: they must not be changed.
+// listInSpaces returns the objects of some spaces in no particular order. They are the cache's own objects and must not
+// be changed.
 func listInSpaces[T any](indexer toolscache.Indexer, spaces []string) ([]T, error) {
 	var found []T
 	for _, space := range spaces {
 		objects, err := indexer.ByIndex(toolscache.NamespaceIndex, space)
 		if err != nil {
-			return nil, fmt.Errorf("list what is in %s: %w", space, err)
+			return nil, fmt.Errorf("list the objects of %s: %w", space, err)
 		}
 		found = slices.Grow(found, len(objects))
 		for _, o := range objects {
@@ -164,7 +165,7 @@ func listInSpaces[T any](indexer toolscache.Indexer, spaces []string) ([]T, erro
 	return found, nil
 }
 
-// checkVisible returns a not-found error if the caller may not get the resource in a namespace: a 403 would show
+// checkVisible returns a not-found error if the caller may not get the resource in a namespace. A 403 would reveal
 // which GUIDs exist.
 func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, namespace string, l cacheLookup) error {
 	ok, err := caller.May(ctx, authorization.Permission{Namespace: namespace, Verb: "get", Resource: l.resource})
@@ -177,7 +178,7 @@ func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, 
 	return nil
 }
 
-// getLive reads an object as it is at this moment, with the caller's own rights.
+// getLive reads an object from the API server with the caller's own rights.
 func getLive(ctx context.Context, caller *authorization.Caller, key client.ObjectKey, into client.Object) error {
 	if err := caller.Client.Get(ctx, key, into); err != nil {
 		return apierrors.FromError(err, resourceTypeOf(into))
@@ -185,7 +186,8 @@ func getLive(ctx context.Context, caller *authorization.Caller, key client.Objec
 	return nil
 }
 
-// create makes an object as the caller, and waits until the cache shows it, unless an option has it not made.
+// create creates an object as the caller, and waits until the cache shows it. With options, such as a dry run, it does
+// not wait.
 func create[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T, options ...client.CreateOption) (T, error) {
 	if err := caller.Client.Create(ctx, object, options...); err != nil {
 		return object, apierrors.FromError(err, resourceTypeOf(object))
@@ -199,7 +201,8 @@ func create[T client.Object](ctx context.Context, s *Store, caller *authorizatio
 // jsonObject is a part of a JSON merge patch.
 type jsonObject map[string]any
 
-// patch changes an object as the caller, and waits until the cache shows it. The object must not be the cache's own.
+// patch changes an object as the caller, and waits until the cache shows the change. The object must not be the cache's
+// own.
 func patch[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T, change jsonObject) (T, error) {
 	if err := patchAsCaller(ctx, caller, object, change); err != nil {
 		return object, apierrors.FromError(err, resourceTypeOf(object))
@@ -208,7 +211,7 @@ func patch[T client.Object](ctx context.Context, s *Store, caller *authorization
 	return object, nil
 }
 
-// patchAsCaller sends no resource version: the patch is meant whatever other fields have changed meanwhile.
+// patchAsCaller sends no resource version, because the patch applies regardless of concurrent changes of other fields.
 func patchAsCaller(ctx context.Context, caller *authorization.Caller, object client.Object, change jsonObject) error {
 	raw, err := json.Marshal(change)
 	if err != nil {
@@ -217,7 +220,7 @@ func patchAsCaller(ctx context.Context, caller *authorization.Caller, object cli
 	return caller.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, raw))
 }
 
-// newOrderedGUID returns a GUID that tells which of two objects is later that are made in one second.
+// newOrderedGUID returns a GUID that orders objects created within the same second.
 func newOrderedGUID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // ownedByApp returns the metadata of an object that is deleted with an app.
@@ -232,7 +235,7 @@ func ownedByApp(app *korifiv1alpha1.CFApp, name string) metav1.ObjectMeta {
 	}
 }
 
-// listOfSpaces returns what is in some spaces, the oldest first.
+// listOfSpaces returns the objects of some spaces, oldest first.
 func listOfSpaces[T client.Object](ctx context.Context, s *Store, spaces []string, what string, newList func() client.ObjectList) ([]T, error) {
 	var all []T
 	for _, space := range spaces {

@@ -24,12 +24,13 @@ import (
 type OrgOrSpace struct {
 	GUID, Name, Org string
 	Created         time.Time
-	// Labels and Annotations are those of the CFOrg or CFSpace; HasObject says that there is one.
+	// Labels and Annotations are those of the CFOrg or CFSpace; HasObject is true if that object exists.
 	Labels, Annotations map[string]string
 	HasObject           bool
 }
 
-// ListSpaces returns those spaces in which the caller may list apps. Only those that are wanted are asked for: each costs a review.
+// ListSpaces returns the spaces in which the caller may list apps. It only reviews spaces for which isWanted returns
+// true, because each review costs a request.
 func (s *Store) ListSpaces(ctx context.Context, caller *authorization.Caller, isWanted func(OrgOrSpace) bool) ([]OrgOrSpace, error) {
 	_, spaces, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
@@ -38,7 +39,7 @@ func (s *Store) ListSpaces(ctx context.Context, caller *authorization.Caller, is
 	return keepAllowed(ctx, caller, spaces, isWanted, appsResource)
 }
 
-// keepAllowed returns those of the namespaces that are wanted in which the caller may list a resource.
+// keepAllowed returns the wanted namespaces in which the caller may list a resource.
 func keepAllowed(ctx context.Context, caller *authorization.Caller, all []OrgOrSpace, isWanted func(OrgOrSpace) bool, resource string) ([]OrgOrSpace, error) {
 	all = slices.DeleteFunc(all, func(one OrgOrSpace) bool { return !isWanted(one) })
 	if len(all) == 0 {
@@ -51,7 +52,7 @@ func keepAllowed(ctx context.Context, caller *authorization.Caller, all []OrgOrS
 	return slices.DeleteFunc(all, func(one OrgOrSpace) bool { return !allowed[one.GUID] }), nil
 }
 
-// ListOrgs returns those orgs that have a space which the caller sees, or in which the caller may list spaces.
+// ListOrgs returns the orgs in which the caller may list spaces, or of which the caller sees a space.
 func (s *Store) ListOrgs(ctx context.Context, caller *authorization.Caller, isWanted func(OrgOrSpace) bool) ([]OrgOrSpace, error) {
 	orgs, _, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
@@ -84,7 +85,7 @@ func guidsOf(all []OrgOrSpace) []string {
 	return guids
 }
 
-// listOrgsAndSpaces returns all of them. Their names are in CFOrgs and CFSpaces; without those, a namespace's name counts.
+// listOrgsAndSpaces returns all orgs and spaces. Their names come from CFOrgs and CFSpaces, or else from the namespace.
 func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpace, err error) {
 	objects, err := s.listObjects(ctx)
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpac
 	}
 	for i := range namespaces.Items {
 		namespace := &namespaces.Items[i]
-		// Nothing can be made in a namespace that is being deleted, so it is shown no more.
+		// Nothing can be created in a namespace that is being deleted, so it is not shown.
 		if !namespace.DeletionTimestamp.IsZero() {
 			continue
 		}
@@ -114,7 +115,7 @@ func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpac
 	return orgs, spaces, nil
 }
 
-// DescribeSpace returns a space and its org; what is not known of them stays empty.
+// DescribeSpace returns a space and its org; unknown parts stay empty.
 func (s *Store) DescribeSpace(ctx context.Context, guid string) (space, org OrgOrSpace, err error) {
 	orgs, spaces, err := s.listOrgsAndSpaces(ctx)
 	if i := slices.IndexFunc(spaces, func(one OrgOrSpace) bool { return one.GUID == guid }); i >= 0 {
@@ -126,7 +127,7 @@ func (s *Store) DescribeSpace(ctx context.Context, guid string) (space, org OrgO
 	return space, org, err
 }
 
-// listObjects returns what CFOrgs and CFSpaces say of themselves, by their GUIDs.
+// listObjects returns the names and metadata of CFOrgs and CFSpaces, by their GUIDs.
 func (s *Store) listObjects(ctx context.Context) (map[string]OrgOrSpace, error) {
 	orgs, err := list[*korifiv1alpha1.CFOrg](ctx, s, "list orgs", &korifiv1alpha1.CFOrgList{})
 	if err != nil {
@@ -146,10 +147,10 @@ func (s *Store) listObjects(ctx context.Context) (map[string]OrgOrSpace, error) 
 	return all, nil
 }
 
-// UpdateOrgOrSpace changes the labels and annotations of an org or a space, and its name unless that is empty.
+// UpdateOrgOrSpace changes the labels and annotations of an org or a space, and its name unless name is empty.
 func (s *Store) UpdateOrgOrSpace(ctx context.Context, caller *authorization.Caller, one OrgOrSpace, name string, m *payloads.Metadata) error {
 	if !one.HasObject {
-		return apierrors.NewUnprocessableEntity("expected a CFOrg or a CFSpace, found a namespace with labels, which is called by its own name; change it with kubectl")
+		return apierrors.NewUnprocessableEntity("expected a CFOrg or a CFSpace, found a labelled namespace without such an object; change it with kubectl")
 	}
 	change := jsonObject{"metadata": metadataPatch(m)}
 	if name != "" {
@@ -180,8 +181,8 @@ func (s *Store) CreateSpace(ctx context.Context, caller *authorization.Caller, o
 	return OrgOrSpace{GUID: space.Name, Name: name, Org: org, Created: space.CreationTimestamp.Time}, err
 }
 
-// WaitForNamespace waits until an org or a space has its namespace, so that the caller's next request can use it. It reports whether that
-// came before the context's end.
+// WaitForNamespace waits until an org or a space has its namespace, so that the caller's next request can use it. It
+// returns false if the context ends first.
 func (s *Store) WaitForNamespace(ctx context.Context, guid string) (isThere bool, err error) {
 	err = s.WatchUntil(ctx, guid, func() (bool, error) {
 		orgs, spaces, err := s.listOrgsAndSpaces(ctx)
@@ -191,12 +192,12 @@ func (s *Store) WaitForNamespace(ctx context.Context, guid string) (isThere bool
 	return isThere, err
 }
 
-// DeleteOrg deletes an org with all that is in it.
+// DeleteOrg deletes an org and its contents.
 func (s *Store) DeleteOrg(ctx context.Context, caller *authorization.Caller, guid string) error {
 	return deleteByName(ctx, caller, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: s.rootNamespace, Name: guid}})
 }
 
-// DeleteSpace deletes a space with all that is in it.
+// DeleteSpace deletes a space and its contents.
 func (s *Store) DeleteSpace(ctx context.Context, caller *authorization.Caller, space OrgOrSpace) error {
 	return deleteByName(ctx, caller, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: space.Org, Name: space.GUID}})
 }

@@ -27,7 +27,8 @@ func (s *Store) GetProcess(ctx context.Context, caller *authorization.Caller, gu
 	})
 }
 
-// ListProcesses returns the processes of some spaces in no order, as the cache holds them: they must not be changed.
+// ListProcesses returns the processes of some spaces in no particular order. They are the cache's own objects and must
+// not be changed.
 func (s *Store) ListProcesses(spaces []string) ([]*korifiv1alpha1.CFProcess, error) {
 	return listInSpaces[*korifiv1alpha1.CFProcess](s.processes, spaces)
 }
@@ -47,7 +48,7 @@ func (s *Store) ListProcessesOfApp(ctx context.Context, app *korifiv1alpha1.CFAp
 	return found, err
 }
 
-// GetProcessByType returns the process of an app that has a type.
+// GetProcessByType returns the process of an app with a type.
 func (s *Store) GetProcessByType(ctx context.Context, app *korifiv1alpha1.CFApp, processType string) (*korifiv1alpha1.CFProcess, error) {
 	processes, err := s.ListProcessesOfApp(ctx, app)
 	if err != nil {
@@ -61,7 +62,7 @@ func (s *Store) GetProcessByType(ctx context.Context, app *korifiv1alpha1.CFApp,
 	return nil, apierrors.NewNotFound(ProcessResourceType)
 }
 
-// CreateProcess creates a process, or returns the one that the app's controller has created a moment before.
+// CreateProcess creates a process, or returns the process that the app's controller has just created.
 func (s *Store) CreateProcess(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, processType string) (*korifiv1alpha1.CFProcess, error) {
 	process := &korifiv1alpha1.CFProcess{ObjectMeta: ownedByApp(app, revision.ProcessName(app.Name, processType))}
 	process.Labels[korifiv1alpha1.ProcessGUIDLabel], process.Labels[korifiv1alpha1.ProcessTypeLabel] = process.Name, processType
@@ -81,7 +82,7 @@ func (s *Store) CreateProcess(ctx context.Context, caller *authorization.Caller,
 	return process, nil
 }
 
-// PatchProcessMessage describes a change of a process; nil leaves a field as it is.
+// PatchProcessMessage describes a change of a process; nil leaves a field unchanged.
 type PatchProcessMessage struct {
 	Instances           *int32
 	MemoryMB, DiskMB    *int64

@@ -17,8 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
-// GetRevisionSettings returns what the processes of a revision run with, by their type, read as the caller; none of a revision that
-// never had an instance.
+// GetRevisionSettings returns the settings of a revision's processes, by process type, read as the caller. A revision
+// that never had an instance has no settings.
 func (s *Store) GetRevisionSettings(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, revision korifiv1alpha1.Restart) (map[string]process.RevisionSettings, error) {
 	all := map[string]process.RevisionSettings{}
 	for processType, name := range revision.Settings {
@@ -35,8 +35,8 @@ func (s *Store) GetRevisionSettings(ctx context.Context, caller *authorization.C
 	return all, nil
 }
 
-// RestoreSettings gives an app the environment, and its processes the commands and health checks, of an earlier revision. Only what
-// differs is written.
+// RestoreSettings restores the environment, commands and health checks of an earlier revision. It writes only
+// differences.
 func (s *Store) RestoreSettings(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, settings map[string]process.RevisionSettings) error {
 	if len(settings) == 0 {
 		return nil

@@ -25,9 +25,10 @@ type RoleAssignment struct {
 	Created          time.Time
 }
 
-// CreateRoleBinding gives a user a ClusterRole in an org or a space, as the caller. existed reports that the user had the role already.
+// CreateRoleBinding gives a user a ClusterRole in an org or a space, as the caller. existed is true if the user already
+// had the role.
 func (s *Store) CreateRoleBinding(ctx context.Context, caller *authorization.Caller, assignment RoleAssignment, role string) (made RoleAssignment, existed bool, err error) {
-	// The name follows from the role of CF and the user, so that the API server finds out when one is given twice.
+	// The name is derived from the CF role and the user, so that the API server detects a role that is given twice.
 	name := "cf-" + hashName(assignment.Type+"/"+assignment.User)
 	binding := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: assignment.In.GUID, Name: name, Annotations: map[string]string{torporv1alpha1.CFRoleAnnotation: assignment.Type}},
@@ -40,14 +41,14 @@ func (s *Store) CreateRoleBinding(ctx context.Context, caller *authorization.Cal
 	if err != nil {
 		return assignment, false, apierrors.FromError(err, RoleResourceType)
 	}
-	// What was refused to the user a moment ago is asked again.
+	// The user may have had denials a moment ago, which no longer hold.
 	caller.ForgetAnswers()
 	assignment.GUID, assignment.Created = roleGUID(binding), binding.CreationTimestamp.Time
 	return assignment, false, nil
 }
 
-// roleTypeOf returns the role of CF that a RoleBinding was made for; empty if it is none. One that somebody else has made stands for the
-// first of those that its ClusterRole is.
+// roleTypeOf returns the CF role of a RoleBinding, or "" if it has none. A RoleBinding that was not created by this API
+// counts as the first CF role of its ClusterRole.
 func roleTypeOf(b *rbacv1.RoleBinding) string {
 	first := map[string]string{"torpor-org-user": "organization_user", "torpor-space-developer": "space_developer", "torpor-space-auditor": "space_auditor"}[b.RoleRef.Name]
 	if first == "" {
@@ -74,7 +75,7 @@ func (s *Store) ListRoles(ctx context.Context, caller *authorization.Caller, in 
 	return all, nil
 }
 
-// DeleteRole takes a role away, as the caller. One that several users have by one binding is not for this API to split.
+// DeleteRole deletes a role, as the caller. It does not split a binding of several users.
 func (s *Store) DeleteRole(ctx context.Context, caller *authorization.Caller, guid string) error {
 	namespace, name, isRole := strings.Cut(guid, roleSeparator)
 	if !isRole {
@@ -97,12 +98,12 @@ func (s *Store) DeleteRole(ctx context.Context, caller *authorization.Caller, gu
 	return nil
 }
 
-// roleSeparator is between the namespace and the name of a binding; neither of a namespace nor of a GUID is it a part.
+// roleSeparator separates the namespace and the name of a binding. Neither namespaces nor GUIDs contain it.
 const roleSeparator = "."
 
 func roleGUID(b *rbacv1.RoleBinding) string { return b.Namespace + roleSeparator + b.Name }
 
-// userOf returns the user name of a subject; empty for a group.
+// userOf returns the user name of a subject, or "" for a group.
 func userOf(subject rbacv1.Subject) string {
 	switch subject.Kind {
 	case rbacv1.UserKind:

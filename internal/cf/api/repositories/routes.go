@@ -21,7 +21,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
-// ListDomains returns all domains, the oldest first, which is the default. Their names are no secret: every org shares them.
+// ListDomains returns all domains, oldest first; the oldest is the default. Their names are not secret, because all
+// orgs share them.
 func (s *Store) ListDomains(ctx context.Context) ([]*korifiv1alpha1.CFDomain, error) {
 	all, err := list[*korifiv1alpha1.CFDomain](ctx, s, "list domains", &korifiv1alpha1.CFDomainList{}, client.InNamespace(s.rootNamespace))
 	slices.SortFunc(all, revision.CompareByAge)
@@ -48,7 +49,7 @@ func (s *Store) CreateDomain(ctx context.Context, caller *authorization.Caller, 
 	})
 }
 
-// DeleteDomain deletes a domain; its routes stay and are served no more.
+// DeleteDomain deletes a domain. Its routes stay, but are no longer served.
 func (s *Store) DeleteDomain(ctx context.Context, caller *authorization.Caller, domain *korifiv1alpha1.CFDomain) error {
 	return deleteByName(ctx, caller, domain.DeepCopy())
 }
@@ -62,13 +63,14 @@ func (s *Store) GetRoute(ctx context.Context, caller *authorization.Caller, guid
 	return find[*korifiv1alpha1.CFRoute](ctx, s, caller, guid, routeLookup())
 }
 
-// ListRoutes returns the routes of some spaces, the oldest first.
+// ListRoutes returns the routes of some spaces, oldest first.
 func (s *Store) ListRoutes(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFRoute, error) {
 	return listOfSpaces[*korifiv1alpha1.CFRoute](ctx, s, spaces, "list routes", func() client.ObjectList { return &korifiv1alpha1.CFRouteList{} })
 }
 
-// FindRoute returns the oldest route of an address, nil if there is none, and the space that has the host, empty if none has. Others have
-// nothing at a host. A caller may be told that there is one and no more, unless it is in the caller's space.
+// FindRoute returns the oldest route of an address, or nil, and the space that owns the host, or "". A host belongs to
+// the space of its oldest route; routes of other spaces do not count. Callers may learn that a route exists, but
+// nothing more about a route of another space.
 func (s *Store) FindRoute(ctx context.Context, spec korifiv1alpha1.CFRouteSpec) (found *korifiv1alpha1.CFRoute, space string, err error) {
 	all, err := list[*korifiv1alpha1.CFRoute](ctx, s, "find the route", &korifiv1alpha1.CFRouteList{}, client.MatchingFields{byHost: route.HostKey(spec)})
 	if err != nil || len(all) == 0 {
@@ -82,7 +84,7 @@ func (s *Store) FindRoute(ctx context.Context, spec korifiv1alpha1.CFRouteSpec) 
 	return found, space, nil
 }
 
-// NewRouteSpec describes an address of a domain.
+// NewRouteSpec returns the spec of a route to an address in a domain.
 func NewRouteSpec(domain *korifiv1alpha1.CFDomain, host, path string) korifiv1alpha1.CFRouteSpec {
 	return korifiv1alpha1.CFRouteSpec{
 		Host: host, Path: path, Protocol: korifiv1alpha1.HTTPRouteProtocol,
@@ -90,10 +92,10 @@ func NewRouteSpec(domain *korifiv1alpha1.CFDomain, host, path string) korifiv1al
 	}
 }
 
-// HostReserved is what Cloud Controller says of a host that another space has.
+// HostReserved is Cloud Controller's error for a host of another space.
 const HostReserved = "Routes for this host and domain have been reserved for another space"
 
-// CreateRoute creates a route as the caller, unless a route has its address, or another space its host.
+// CreateRoute creates a route as the caller, unless the address exists or the host belongs to another space.
 func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, space string, spec korifiv1alpha1.CFRouteSpec) (*korifiv1alpha1.CFRoute, error) {
 	if wrong := route.CheckAddress(spec); wrong != "" {
 		return nil, apierrors.NewUnprocessableEntity(wrong)
@@ -114,8 +116,8 @@ func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, s
 	}}, Spec: spec})
 }
 
-// ChangeDestinations changes the destinations of a route as they are at this moment. Its controller writes the same object, so a
-// conflict is tried again.
+// ChangeDestinations changes the current destinations of a route. The route's controller writes the same object, so
+// conflicts are retried.
 func (s *Store) ChangeDestinations(ctx context.Context, caller *authorization.Caller, obj *korifiv1alpha1.CFRoute, change func([]korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination) (*korifiv1alpha1.CFRoute, error) {
 	changed := obj.DeepCopy()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -140,8 +142,8 @@ func (s *Store) DeleteRoute(ctx context.Context, caller *authorization.Caller, o
 	return deleteByName(ctx, caller, obj.DeepCopy())
 }
 
-// DeleteUnmappedRoute deletes a route unless an app has been mapped to it a moment ago. Its controller writes the same object, so a
-// conflict is tried again.
+// DeleteUnmappedRoute deletes a route unless an app has just been mapped to it. The route's controller writes the same
+// object, so conflicts are retried.
 func (s *Store) DeleteUnmappedRoute(ctx context.Context, caller *authorization.Caller, obj *korifiv1alpha1.CFRoute) error {
 	current := obj.DeepCopy()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -160,7 +162,7 @@ func (s *Store) DeleteUnmappedRoute(ctx context.Context, caller *authorization.C
 	return apierrors.FromError(err, RouteResourceType)
 }
 
-// hostOf is how the cache finds a route by its host.
+// hostOf is the index function of byHost.
 func hostOf(o client.Object) []string {
 	if r, ok := o.(*korifiv1alpha1.CFRoute); ok {
 		return []string{route.HostKey(r.Spec)}

@@ -23,7 +23,8 @@ func (s *Store) GetServiceInstance(ctx context.Context, caller *authorization.Ca
 	return s.GetServiceInstanceInSpace(ctx, caller, everySpace, guid)
 }
 
-// GetServiceInstanceInSpace returns a service that an object of a space names: other spaces may have a service of the same GUID.
+// GetServiceInstanceInSpace returns a service to which an object of its space refers. Other spaces may have a service
+// with the same GUID.
 func (s *Store) GetServiceInstanceInSpace(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFServiceInstance, error) {
 	return find[*korifiv1alpha1.CFServiceInstance](ctx, s, caller, guid, cacheLookup{
 		list: &korifiv1alpha1.CFServiceInstanceList{}, noun: "service", resource: servicesResource, resourceType: ServiceResourceType, space: space,
@@ -37,12 +38,12 @@ func (s *Store) GetServiceBinding(ctx context.Context, caller *authorization.Cal
 	})
 }
 
-// ListServiceInstances returns the services of some spaces, the oldest first.
+// ListServiceInstances returns the services of some spaces, oldest first.
 func (s *Store) ListServiceInstances(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFServiceInstance, error) {
 	return listOfSpaces[*korifiv1alpha1.CFServiceInstance](ctx, s, spaces, "list services", func() client.ObjectList { return &korifiv1alpha1.CFServiceInstanceList{} })
 }
 
-// ListServiceBindings returns the bindings of some spaces, the oldest first.
+// ListServiceBindings returns the bindings of some spaces, oldest first.
 func (s *Store) ListServiceBindings(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFServiceBinding, error) {
 	return listOfSpaces[*korifiv1alpha1.CFServiceBinding](ctx, s, spaces, "list bindings", func() client.ObjectList { return &korifiv1alpha1.CFServiceBindingList{} })
 }
@@ -54,7 +55,7 @@ type CreateServiceMessage struct {
 	Credentials json.RawMessage
 }
 
-// CreateServiceInstance makes a service, and the Secret with its credentials, which goes with it.
+// CreateServiceInstance creates a service, and the Secret with its credentials, which is deleted with the service.
 func (s *Store) CreateServiceInstance(ctx context.Context, caller *authorization.Caller, message CreateServiceMessage) (*korifiv1alpha1.CFServiceInstance, error) {
 	guid := uuid.NewString()
 	made := &korifiv1alpha1.CFServiceInstance{
@@ -87,14 +88,14 @@ func (s *Store) GetCredentials(ctx context.Context, caller *authorization.Caller
 	return secret.Data[korifiv1alpha1.CredentialsKey], nil
 }
 
-// UpdateServiceMessage describes a change of a service; what is empty stays.
+// UpdateServiceMessage describes a change of a service; empty fields leave it unchanged.
 type UpdateServiceMessage struct {
 	Name        string
 	Tags        []string
 	Credentials json.RawMessage
 }
 
-// UpdateServiceInstance changes a service. Apps see new credentials at their next revision.
+// UpdateServiceInstance changes a service. Apps get new credentials in their next revision.
 func (s *Store) UpdateServiceInstance(ctx context.Context, caller *authorization.Caller, instance *korifiv1alpha1.CFServiceInstance, message UpdateServiceMessage) (*korifiv1alpha1.CFServiceInstance, error) {
 	if len(message.Credentials) > 0 {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: instance.Namespace, Name: instance.Spec.SecretName}}
@@ -115,17 +116,17 @@ func (s *Store) UpdateServiceInstance(ctx context.Context, caller *authorization
 	return patch(ctx, s, caller, instance.DeepCopy(), jsonObject{"spec": spec})
 }
 
-// DeleteServiceInstance deletes a service, and waits until the cache knows.
+// DeleteServiceInstance deletes a service, and waits until the cache shows the deletion.
 func (s *Store) DeleteServiceInstance(ctx context.Context, caller *authorization.Caller, instance *korifiv1alpha1.CFServiceInstance) error {
 	return s.deleteAndWait(ctx, caller, instance.DeepCopy())
 }
 
-// DeleteServiceBinding takes the credentials away from the app's next revision.
+// DeleteServiceBinding removes the credentials from the app's next revision.
 func (s *Store) DeleteServiceBinding(ctx context.Context, caller *authorization.Caller, binding *korifiv1alpha1.CFServiceBinding) error {
 	return s.deleteAndWait(ctx, caller, binding.DeepCopy())
 }
 
-// CreateServiceBinding gives an app the credentials of a service. It goes with the app.
+// CreateServiceBinding gives an app the credentials of a service. The binding is deleted with the app.
 func (s *Store) CreateServiceBinding(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, instance *korifiv1alpha1.CFServiceInstance, name string) (*korifiv1alpha1.CFServiceBinding, error) {
 	return create(ctx, s, caller, &korifiv1alpha1.CFServiceBinding{
 		ObjectMeta: ownedByApp(app, uuid.NewString()),
@@ -148,7 +149,7 @@ func (s *Store) deleteAndWait(ctx context.Context, caller *authorization.Caller,
 		return err != nil, client.IgnoreNotFound(err)
 	})
 	if err != nil {
-		return fmt.Errorf("wait until it is gone: %w", err)
+		return fmt.Errorf("wait for the deletion: %w", err)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package repositories reads objects from a cache of the API's own, and writes them with the caller's rights. The cache holds
-// more than a caller may see, so each read asks package authorization first.
+// Package repositories reads objects from the API's own cache, and writes them with the caller's rights. The cache
+// holds more than a caller may see, so each read first checks the caller's rights with package authorization.
 package repositories
 
 import (
@@ -33,14 +33,15 @@ const (
 	byApp  = "app"
 	// byHost finds the routes of a host in all spaces.
 	byHost = "host"
-	// cacheTimeout bounds the wait until the cache shows what a caller has written.
+	// cacheTimeout limits the wait until the cache shows a caller's write.
 	cacheTimeout = 2 * time.Second
 )
 
 // Store reads from the cache, waits for changes in it, and writes as the caller.
 type Store struct {
 	cache cache.Cache
-	// apps and processes are the cache's own indexers, for lists: a list through the cache copies each of thousands.
+	// apps and processes are the cache's own indexers. They serve lists, because a list through the cache copies each
+	// of thousands of objects.
 	apps, processes toolscache.Indexer
 	changes         *changeNotifier
 	watches         *watchMonitor
@@ -48,12 +49,13 @@ type Store struct {
 	followers       *logFollowers
 	// rootNamespace is the namespace of CFOrgs.
 	rootNamespace string
-	// stopped is closed when waits shall end.
+	// stopped is closed to end all waits.
 	stopped  chan struct{}
 	stopOnce sync.Once
 }
 
-// NewStore returns a Store that reads nothing before Start, and nothing from a cache that has not been kept up for longer than maxAge.
+// NewStore returns a Store. It reads nothing before StartCache, and nothing from a cache that has been stale for longer
+// than maxAge.
 func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string, maxAge time.Duration) (*Store, error) {
 	watches := newWatchMonitor(clock.RealClock{}, maxAge)
 	cfg = rest.CopyConfig(cfg)
@@ -62,7 +64,7 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string, ma
 	if err != nil {
 		return nil, fmt.Errorf("select namespaces: %w", err)
 	}
-	// Lists hand out the objects of the cache themselves, so every write starts with a copy.
+	// Lists return the cache's own objects, so every write starts with a copy.
 	c, err := cache.New(cfg, cache.Options{
 		Scheme: scheme, DefaultUnsafeDisableDeepCopy: new(true), DefaultTransform: restoreStatus,
 		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {Label: labels.NewSelector().Add(*inOrg)}},
@@ -73,14 +75,14 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string, ma
 	return &Store{cache: c, changes: newChangeNotifier(), watches: watches, usage: &usageAvailability{clock: clock.RealClock{}}, followers: newLogFollowers(clock.RealClock{}), rootNamespace: rootNamespace, stopped: make(chan struct{})}, nil
 }
 
-// CheckFreshness returns an error if the cache may show what was long ago.
+// CheckFreshness returns an error if the cache may be stale.
 func (s *Store) CheckFreshness() error { return s.watches.check() }
 
-// StopWaiting ends all waits, as if their time was up.
+// StopWaiting ends all waits as if they had timed out.
 func (s *Store) StopWaiting() { s.stopOnce.Do(func() { close(s.stopped) }) }
 
-// StartCache fills the cache and returns when it is full, or when ctx ends. The cache lives as long as living; ended gets the
-// reason for its end.
+// StartCache fills the cache, and returns when the cache has synced or ctx ends. The cache runs until living ends.
+// ended receives the reason if it ends earlier.
 func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) error {
 	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{}, &torporv1alpha1.CFDeployment{}, &korifiv1alpha1.CFTask{}} {
 		if err := s.cache.IndexField(ctx, kind, byApp, appNameOf); err != nil {
@@ -118,7 +120,7 @@ func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) erro
 	return nil
 }
 
-// keepIndexer remembers the indexers of the kinds that have long lists.
+// keepIndexer stores the indexers of the kinds with long lists.
 func (s *Store) keepIndexer(kind client.Object, informer cache.Informer) error {
 	shared, ok := informer.(toolscache.SharedIndexInformer)
 	if !ok {
@@ -150,8 +152,8 @@ func appNameOf(o client.Object) []string {
 	}
 }
 
-// WaitForCache waits until the cache shows an object as a caller has just written it, so that the caller's next request sees
-// it. If that takes too long the next request sees the past, which stats notice by themselves.
+// WaitForCache waits until the cache shows an object that a caller has just written, so that the caller's next request
+// sees the change. After cacheTimeout, the next request may see an older state; stats detect that themselves.
 func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
 	defer cancel()
@@ -159,7 +161,7 @@ func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	if !ok {
 		return
 	}
-	// The answer is right without the wait, so its end is no error.
+	// The response is correct without the wait, so a timeout is not an error.
 	_ = s.WatchUntil(ctx, written.GetName(), func() (bool, error) {
 		if err := s.cache.Get(ctx, client.ObjectKeyFromObject(written), cached); err != nil {
 			return false, client.IgnoreNotFound(err)
@@ -168,8 +170,8 @@ func (s *Store) WaitForCache(ctx context.Context, written client.Object) {
 	})
 }
 
-// WatchUntil calls done whenever an object of this name changes, until done reports true or fails. The end of ctx also ends the
-// wait, and is no error.
+// WatchUntil calls done after each change of an object with this name, until done returns true or an error. The end of
+// ctx also ends the wait, and is not an error.
 func (s *Store) WatchUntil(ctx context.Context, name string, done func() (bool, error)) error {
 	for {
 		if over, err := s.checkOnce(ctx, name, done); over {
@@ -179,7 +181,7 @@ func (s *Store) WatchUntil(ctx context.Context, name string, done func() (bool, 
 }
 
 func (s *Store) checkOnce(ctx context.Context, name string, done func() (bool, error)) (over bool, err error) {
-	// The subscription comes before the check: a change between the two would be missed otherwise.
+	// The subscription comes before the check. Otherwise, a change between the two would be missed.
 	changed, unsubscribe := s.changes.subscribe(name)
 	defer unsubscribe()
 	if over, err = done(); over || err != nil {
@@ -204,8 +206,8 @@ func resourceVersion(o metav1.Object) uint64 {
 	return n
 }
 
-// restoreStatus makes of an object what the cache holds: with what annotations remember of its status, and without the owners of
-// fields, which nobody reads.
+// restoreStatus is the transform function of the cache. It restores the status that annotations preserve, and removes
+// the managed fields, which are never read.
 func restoreStatus(o any) (any, error) {
 	if obj, ok := o.(client.Object); ok {
 		statusannotation.RestoreStatus(obj)

@@ -20,17 +20,17 @@ func (s *Store) GetTask(ctx context.Context, caller *authorization.Caller, guid 
 	})
 }
 
-// ListTasks returns the tasks of some spaces, the oldest first.
+// ListTasks returns the tasks of some spaces, oldest first.
 func (s *Store) ListTasks(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFTask, error) {
 	return listOfSpaces[*korifiv1alpha1.CFTask](ctx, s, spaces, "list tasks", func() client.ObjectList { return &korifiv1alpha1.CFTaskList{} })
 }
 
-// ListTasksOfApp returns the tasks of an app, the oldest first.
+// ListTasksOfApp returns the tasks of an app, oldest first.
 func (s *Store) ListTasksOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFTask, error) {
 	return listOfApp[*korifiv1alpha1.CFTask](ctx, s, app, "list tasks", &korifiv1alpha1.CFTaskList{})
 }
 
-// CreateTask runs a command once, and returns when the task has its number, or when ctx ends.
+// CreateTask creates a task that runs a command once. It returns when the task has its number, or ctx ends.
 func (s *Store) CreateTask(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFTaskSpec) (*korifiv1alpha1.CFTask, error) {
 	spec.AppRef = corev1.LocalObjectReference{Name: app.Name}
 	made, err := create(ctx, s, caller, &korifiv1alpha1.CFTask{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: spec})
@@ -50,7 +50,7 @@ func (s *Store) CreateTask(ctx context.Context, caller *authorization.Caller, ap
 	return made, err
 }
 
-// CancelTask ends a task.
+// CancelTask requests the cancellation of a task.
 func (s *Store) CancelTask(ctx context.Context, caller *authorization.Caller, task *korifiv1alpha1.CFTask) (*korifiv1alpha1.CFTask, error) {
 	return patch(ctx, s, caller, task.DeepCopy(), jsonObject{"spec": jsonObject{"canceled": true}})
 }

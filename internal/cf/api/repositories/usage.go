@@ -25,26 +25,26 @@ import (
 )
 
 const (
-	// usageTimeout is what stats wait for figures that they can do without.
+	// usageTimeout limits the wait of stats for usage figures, which are optional.
 	usageTimeout = 2 * time.Second
-	// usagePause is how long nobody asks after figures were not served.
+	// usagePause is the time without requests after the metrics API was not available.
 	usagePause = 30 * time.Second
 )
 
-// InstanceKey is an instance of a process.
+// InstanceKey identifies an instance of a process.
 type InstanceKey struct {
 	Revision int64
 	Index    int32
 }
 
-// InstanceUsage is what an instance uses: CPU in cores, and memory in bytes.
+// InstanceUsage is the usage of an instance, with CPU in cores and memory in bytes.
 type InstanceUsage struct {
 	MeasuredAt time.Time
 	CPU        float64
 	Memory     int64
 }
 
-// podMetrics is what is read of the PodMetrics of metrics.k8s.io.
+// podMetrics holds the used fields of a PodMetrics of metrics.k8s.io.
 type podMetrics struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Timestamp         metav1.Time `json:"timestamp"`
@@ -54,7 +54,8 @@ type podMetrics struct {
 	} `json:"containers"`
 }
 
-// usageAvailability remembers that metrics.k8s.io is not served, so that not each look at an app asks in vain.
+// usageAvailability remembers that metrics.k8s.io is not available, so that requests about apps do not each try it in
+// vain.
 type usageAvailability struct {
 	clock clock.PassiveClock
 
@@ -68,7 +69,7 @@ func (a *usageAvailability) isPaused() bool {
 	return a.clock.Now().Before(a.until)
 }
 
-// noteError pauses after errors that say nothing about the caller: what one caller may not see, others may.
+// noteError pauses after errors that are independent of the caller. A denial of one caller does not affect others.
 func (a *usageAvailability) noteError(err error) {
 	if k8serrors.IsNotFound(err) || k8serrors.IsServiceUnavailable(err) || errors.Is(err, context.DeadlineExceeded) {
 		a.mu.Lock()
@@ -77,8 +78,8 @@ func (a *usageAvailability) noteError(err error) {
 	}
 }
 
-// MeasureInstances returns what the instances of a process use, read as the caller; nothing where that is not measured, or not for
-// this caller to see.
+// MeasureInstances returns the usage of a process's instances, read as the caller. It returns nothing if usage is not
+// measured, or the caller may not read it.
 func (s *Store) MeasureInstances(ctx context.Context, caller *authorization.Caller, p *korifiv1alpha1.CFProcess) map[InstanceKey]InstanceUsage {
 	if s.usage.isPaused() {
 		return nil
@@ -103,7 +104,8 @@ func (s *Store) MeasureInstances(ctx context.Context, caller *authorization.Call
 	return measured
 }
 
-// parseUsage reads the usage of an app's container, which is what its limits are for; ok is false for what is no instance.
+// parseUsage reads the usage of the app's container, to which the limits apply; ok is false if the Pod is not an
+// instance.
 func parseUsage(o *unstructured.Unstructured) (key InstanceKey, usage InstanceUsage, ok bool) {
 	var found podMetrics
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &found) != nil {

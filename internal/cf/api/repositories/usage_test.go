@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// TestUsageIsNotAskedForInVain counts the requests of three looks, of which the last comes after the pause.
+// TestUsageIsNotAskedForInVain counts the requests of three calls. The last call comes after the pause.
 func TestUsageIsNotAskedForInVain(t *testing.T) {
 	t.Parallel()
 	refuse := func(status int) http.HandlerFunc {
@@ -29,14 +29,14 @@ func TestUsageIsNotAskedForInVain(t *testing.T) {
 		answer http.HandlerFunc
 		want   int32
 	}{
-		"the API is not served":         {refuse(http.StatusNotFound), 2},
-		"what serves it is down":        {refuse(http.StatusServiceUnavailable), 2},
-		"what serves it hangs":          {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 2},
-		"the caller may not see it":     {refuse(http.StatusForbidden), 3},
-		"the caller asks for too much":  {refuse(http.StatusTooManyRequests), 3},
-		"nothing of it can be read":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[")) }, 3},
-		"an instance without an index":  {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{}`) }, 3},
-		"an instance of something else": {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{"apps.kubernetes.io/pod-index":"0"}`) }, 3},
+		"an API that is not served":           {refuse(http.StatusNotFound), 2},
+		"an API whose server is down":         {refuse(http.StatusServiceUnavailable), 2},
+		"an API whose server hangs":           {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 2},
+		"a caller without the right":          {refuse(http.StatusForbidden), 3},
+		"a caller with too many requests":     {refuse(http.StatusTooManyRequests), 3},
+		"an unreadable response":              {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[")) }, 3},
+		"an instance without an index":        {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{}`) }, 3},
+		"a Pod without the container of apps": {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{"apps.kubernetes.io/pod-index":"0"}`) }, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// watchMonitor remembers since when each kind of the cache is not watched. An informer tries for ever to watch again, and shows
-// the past meanwhile without saying so.
+// watchMonitor records how long each kind of the cache has been unwatched. An informer retries a watch forever, and
+// serves stale objects without an error until then.
 type watchMonitor struct {
 	clock  clock.PassiveClock
 	maxAge time.Duration
@@ -24,7 +24,8 @@ type watchMonitor struct {
 	kinds map[string]*watchedKind
 }
 
-// watchedKind counts the watches of a kind; endedAt is when the last one ended, or when the first one was asked for.
+// watchedKind counts the open watches of a kind. endedAt is the end of the last watch, or the time of the first
+// request.
 type watchedKind struct {
 	open    int
 	endedAt time.Time
@@ -40,7 +41,7 @@ func (m *watchMonitor) check() error {
 	defer m.mu.Unlock()
 	for path, kind := range m.kinds {
 		if age := m.clock.Since(kind.endedAt); kind.open == 0 && age > m.maxAge {
-			return apierrors.NewServiceUnavailable(fmt.Sprintf("expected to know Kubernetes as it was at most %s ago, found that it has not been watched for longer; try again, and if it stays so, ask the platform team", m.maxAge),
+			return apierrors.NewServiceUnavailable(fmt.Sprintf("expected a cache of Kubernetes objects at most %s old, found an older one because a watch has failed; try again, and if the error persists, ask the platform team", m.maxAge),
 				fmt.Errorf("%s has not been watched for %s", path, age))
 		}
 	}
@@ -83,7 +84,7 @@ type roundTripperFunc func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// watchBody reports the end of a watch, whoever ends it.
+// watchBody calls ended when either side ends a watch.
 type watchBody struct {
 	io.ReadCloser
 	ended func()

@@ -40,10 +40,10 @@ func TestWatchesThatEndAreNoticed(t *testing.T) {
 	later := func(after time.Duration) { clock.SetTime(clock.Now().Add(after)) }
 	_ = send("").Body.Close()
 	later(time.Hour)
-	expect("a list is no watch", true)
+	expect("a list does not count as a watch", true)
 	watch := send("?watch=true")
 	later(time.Hour)
-	expect("a quiet watch is one", true)
+	expect("an open watch without events", true)
 	if _, err := io.ReadAll(watch.Body); err != nil {
 		t.Fatal(err)
 	}
@@ -53,10 +53,10 @@ func TestWatchesThatEndAreNoticed(t *testing.T) {
 	status = http.StatusForbidden
 	_ = send("?watch=true").Body.Close()
 	later(time.Second)
-	expect("a watch was refused since", false)
+	expect("a refused watch", false)
 	status = http.StatusOK
 	watch = send("?watch=true")
-	expect("it is watched again", true)
+	expect("a new watch", true)
 	_ = watch.Body.Close()
-	expect("it has just ended", true)
+	expect("a watch that has just ended", true)
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act creates the processes that are missing, keeps those that were not there yet for the events, and deletes what has expired.
+// act creates the missing processes, keeps the created ones for events, and deletes expired builds and
+// packages.
 func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -31,7 +32,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) e
 	if len(plan.ExpiredBuilds)+len(plan.ExpiredPackages) == 0 {
 		return nil
 	}
-	// Past the cache: somebody may have set an old droplet a moment ago.
+	// Past the cache: a user may have set an old droplet a moment ago.
 	if err := reconcile.RequireUnchanged(ctx, c.live, seen.App, &korifiv1alpha1.CFApp{}); err != nil {
 		return err
 	}
@@ -48,7 +49,8 @@ func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) e
 	return nil
 }
 
-// endStop starts an app whose stop is over, as a person would, unless it was changed meanwhile: the stop may have been prolonged.
+// endStop starts an app whose stop is over, as a user would. It fails if the app has changed since, because
+// the stop may have been prolonged.
 func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) error {
 	after := obj.DeepCopy()
 	after.Spec.DesiredState = korifiv1alpha1.StartedState
@@ -58,7 +60,7 @@ func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) erro
 	if err := reconcile.PatchObserved(ctx, c.client, obj, after, Name); err != nil {
 		return fmt.Errorf("start the app, whose stop is over: %w", err)
 	}
-	return reconcile.ErrStale // What this pass has seen is of a stopped app.
+	return reconcile.ErrStale // The pass has observed a stopped app.
 }
 
 func (c Controller) createProcesses(ctx context.Context, seen *observation, plan app.Plan) error {
@@ -77,7 +79,8 @@ func (c Controller) createProcesses(ctx context.Context, seen *observation, plan
 	return nil
 }
 
-// finalize deletes what belongs to an app that is deleted. The app goes when no LRP and no Pod is left.
+// finalize deletes what belongs to an app that is being deleted. The app is released when no LRP and no Pod
+// is left.
 func (c Controller) finalize(ctx context.Context, obj *korifiv1alpha1.CFApp) (lookAgainAfter time.Duration, err error) {
 	seen, err := c.observe(ctx, obj)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller makes the processes that an app lacks, reports how the app is, and lets go of an app that is deleted when
-// its Pods are gone.
+// Package controller creates the processes that an app lacks, reports the app's state, and releases a deleted
+// app when its Pods are gone.
 package controller
 
 import (
@@ -31,7 +31,8 @@ import (
 const Name = "torpor-restart"
 
 const (
-	// deletionInterval is when an app that is deleted is looked at again; that an LRP goes is an event too.
+	// deletionInterval is the time between two checks of an app that is being deleted; the deletion of an LRP
+	// triggers one too.
 	deletionInterval = time.Second
 	// byApp is the field by which the cache finds the processes, the LRPs, the builds and the packages of an app.
 	byApp = "app"
@@ -39,11 +40,11 @@ const (
 
 // Controller reconciles CFApps.
 type Controller struct {
-	// Clock tells the time.
+	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard keeps passes away from objects that another project writes; nil allows all.
 	Guard *reconcile.WriterGuard
-	// Metrics is where states and counts are shown.
+	// Metrics exports states and counts.
 	Metrics *Metrics
 	// Ends are the overdue ends of all controllers; nil for none.
 	Ends *reconcile.OverdueEnds
@@ -103,7 +104,8 @@ func (c Controller) isEndOverdue(obj *korifiv1alpha1.CFApp) bool {
 	return app.NextStops(obj, c.Clock.Now()).HasExpired()
 }
 
-// hasJustStarted reports whether what is left to do for an app is to follow up on the end of its stop.
+// hasJustStarted reports whether all that remains to be done for an app is to follow up on the end of its
+// stop.
 func (c Controller) hasJustStarted(_ context.Context, obj *korifiv1alpha1.CFApp) bool {
 	return stoprecord.Records(obj.Status.Stops).HasJustExpired(c.Clock.Now())
 }
@@ -141,18 +143,19 @@ func appForObject(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-// specOrAnnotationsChanged lets through what people want, and not the controllers' own reports.
+// specOrAnnotationsChanged passes on changes of the spec and of annotations, and drops the controllers' own
+// reports.
 func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
 }
 
-// scheduledStopsChanged lets through what Slumbers want of an app.
+// scheduledStopsChanged passes on the stops that Slumbers request of an app.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any { return app.Status.ScheduledStops })
 }
 
-// createOrDelete leaves out changes: an app needs to know which LRPs and packages there are, and the state of LRPs reaches it through its
-// processes.
+// createOrDelete drops changes: an app needs to know which LRPs and packages exist, and gets the state of
+// LRPs through its processes.
 func createOrDelete() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }

@@ -4,8 +4,8 @@ package controller
 
 // Reasons of events.
 const (
-	// revisionBegan names on the app the revision that began, why, and who asked for it.
+	// revisionBegan names on the app the revision that began, its cause and the requester.
 	revisionBegan = "RevisionBegan"
-	// processCreated names on the app a process that it got because it lacked one of that type.
+	// processCreated names on the app a process that was created because the app lacked one of that type.
 	processCreated = "ProcessCreated"
 )

@@ -11,8 +11,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/stopmetrics"
 )
 
-// Metrics shows every CFApp straight from the cache, so that it is right after a restart of the manager and gone with the
-// object, and counts revisions. One lives as long as the process; register it once.
+// Metrics exports every CFApp straight from the cache, so that values are right after a restart of the
+// manager and end with the object. It also counts revisions. One lives as long as the process; register it
+// once.
 type Metrics struct {
 	cache reconcile.ScrapedCache
 
@@ -26,10 +27,10 @@ func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	return &Metrics{
 		stops:     stopmetrics.NewGauges(korifiv1alpha1.CFAppKind().Kind),
-		revision:  prometheus.NewDesc("torpor_app_revision", "Revision of an app that was acted on last.", labels, nil),
-		instances: prometheus.NewDesc("torpor_app_instances", "Instances of an app: desired, ready, ready_older for those that a deployment lets serve, or draining.", append(labels, "state"), nil),
+		revision:  prometheus.NewDesc("torpor_app_revision", "Revision of an app that the controller acted on last.", labels, nil),
+		instances: prometheus.NewDesc("torpor_app_instances", "Number of instances of an app, by state: desired, ready, draining, or ready_older for older revisions that serve during a deployment.", append(labels, "state"), nil),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "torpor_app_restarts_total", Help: "Revisions that began, by cause.",
+			Name: "torpor_app_restarts_total", Help: "Number of revisions that began, by cause.",
 		}, []string{"cause"}),
 	}
 }
@@ -71,7 +72,8 @@ func (m *Metrics) collectApp(ch chan<- prometheus.Metric, app *korifiv1alpha1.CF
 	}
 }
 
-// countRestarts counts revisions; those that were over at once count for the cause of the one that came of them.
+// countRestarts counts revisions. Those that ended before they were observed count for the cause of the one
+// that followed.
 func (m *Metrics) countRestarts(cause korifiv1alpha1.RestartCause, revisions int64) {
 	m.restarts.WithLabelValues(string(cause)).Add(float64(revisions))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// observation is what is seen of an app, and the processes that the pass has created.
+// observation is what is observed of an app, and the processes that the pass has created.
 type observation struct {
 	app.Observed
 	created []*korifiv1alpha1.CFProcess
@@ -57,7 +57,8 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (*ob
 	return seen, nil
 }
 
-// countRemaining counts the LRPs and the Pods of an app past any cache: one that is behind would let the app go too early.
+// countRemaining counts the LRPs and the Pods of an app past any cache: a stale one would release the app too
+// early.
 func (c Controller) countRemaining(ctx context.Context, obj *korifiv1alpha1.CFApp) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()

@@ -13,15 +13,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// stopAction is what was tried, as events about stops name it.
+// stopAction is the action that events about stops report.
 const stopAction = "Stop"
 
-// report writes what is known of an app into its status.
+// report writes the observed state of an app into its status.
 func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan app.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	before := obj.Status.Stops
 	r := app.UpdateStatus(seen.Observed)
 	if plan.EndsStop && refused != nil {
-		r.Ready.Message += "; that was refused, and is tried again: " + refused.Message
+		r.Ready.Message += "; the start was refused and is retried: " + refused.Message
 	}
 	reconcile.SetConditions(&obj.Status.Conditions, map[string]decision.Condition{
 		korifiv1alpha1.ReadyCondition: r.Ready, korifiv1alpha1.DrainingCondition: r.Draining,
@@ -39,7 +39,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 	return out
 }
 
-// untilStopEnds is when to look again at an app that is stopped; 0 if nothing comes by itself.
+// untilStopEnds returns the time until a stopped app has to be observed again; 0 if no end is set.
 func (c Controller) untilStopEnds(seen *observation) time.Duration {
 	newest := seen.Stops.RequestedStop()
 	switch {

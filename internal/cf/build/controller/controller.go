@@ -35,11 +35,11 @@ const byPackage = "builtPackage"
 
 // Controller reconciles CFBuilds and CFPackages.
 type Controller struct {
-	// Clock tells the time.
+	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard keeps passes away from objects that another project writes; nil allows all.
 	Guard *reconcile.WriterGuard
-	// Registries says which registries are asked what an image is.
+	// Registries defines which registries are asked about images.
 	Registries imageregistry.Policy
 
 	client client.Client
@@ -91,7 +91,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFPackage, *korifiv1alpha1.CFPackage, decision.Condition]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New: func() *korifiv1alpha1.CFPackage { return &korifiv1alpha1.CFPackage{} },
-			// A package has all that its status is about in itself.
+			// The status of a package depends on the package alone.
 			Observe: func(_ context.Context, pkg *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFPackage, error) {
 				return pkg, nil
 			},
@@ -117,7 +117,8 @@ func (c Controller) buildsForPackage(ctx context.Context, pkg client.Object) []c
 	return all
 }
 
-// observeBuild reads the package, and what the registry says of its image. Who waits for that is enqueued.
+// observeBuild reads the package, and requests the registry's answer about its image. The build is enqueued
+// when the answer arrives.
 func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuild) (build.Observed, error) {
 	var pkg korifiv1alpha1.CFPackage
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: obj.Spec.PackageRef.Name}, &pkg)
@@ -155,7 +156,7 @@ func (c Controller) reportBuild(obj *korifiv1alpha1.CFBuild, _ build.Observed, p
 		conditions[korifiv1alpha1.PinnedCondition] = *plan.Pinned
 	}
 	reconcile.SetConditions(&status.Conditions, conditions, obj.Generation, c.Clock)
-	// The answer is kept until it is written, so that a conflict asks nobody twice.
+	// The answer is kept until it is written, so that a conflict does not repeat the request.
 	built := client.ObjectKeyFromObject(obj)
 	return reconcile.FollowUp{Rule: plan.Succeeded.Reason, AfterSave: func() { c.images.ForgetBuild(built) }}
 }

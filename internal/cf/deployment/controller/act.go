@@ -11,7 +11,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act does what was decided. It returns ErrStale if the app was changed since it was read: then nothing was done.
+// act carries out the plan. It returns ErrStale if the app was changed since it was read: then nothing was
+// done.
 func (c Controller) act(ctx context.Context, seen deployment.Observed, plan deployment.Plan) error {
 	switch plan.Do {
 	case deployment.BeginRevision, deployment.CancelRevision:

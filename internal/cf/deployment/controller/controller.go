@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller turns CFDeployments into new revisions of their apps, and reports how far they are.
+// Package controller turns CFDeployments into new revisions of their apps, and reports their progress.
 package controller
 
 import (
@@ -24,7 +24,8 @@ import (
 // Name of the controller, its events and its field manager.
 const Name = "torpor-deployments"
 
-// followUpInterval is when to look again after a step whose effect need not cause an event for the deployment.
+// followUpInterval is the delay of the next pass after a step whose effect need not trigger an event for the
+// deployment.
 const followUpInterval = 50 * time.Millisecond
 
 // byApp is the field by which the cache finds the deployments of an app.
@@ -32,9 +33,9 @@ const byApp = "deployedApp"
 
 // Controller reconciles CFDeployments.
 type Controller struct {
-	// Clock tells the time.
+	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard keeps deployments away from apps that another project writes; nil keeps them from none.
+	// Guard keeps deployments away from apps that another project writes; nil allows all.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
@@ -78,7 +79,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// deploymentsForApp maps an app to its deployments that are not over.
+// deploymentsForApp maps an app to its unfinished deployments.
 func (c Controller) deploymentsForApp(ctx context.Context, app client.Object) []ctrl.Request {
 	var list torporv1alpha1.CFDeploymentList
 	if err := c.client.List(ctx, &list, client.InNamespace(app.GetNamespace()), client.MatchingFields{byApp: app.GetName()}); err != nil {

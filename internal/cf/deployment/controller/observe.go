@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
-// observe reads the app and whether a later deployment has taken over.
+// observe reads the app and whether a later deployment has superseded this one.
 func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment) (deployment.Observed, error) {
 	o := deployment.Observed{Deployment: d}
 	if deployment.IsOver(d) {
@@ -30,7 +30,8 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	key := client.ObjectKey{Namespace: d.Namespace, Name: d.Spec.AppRef.Name}
 	err := c.client.Get(ctx, key, &app)
 	if k8serrors.IsNotFound(err) {
-		// A deployment whose app is gone is over for good: the cache may not have the app yet.
+		// A deployment whose app is gone is finished permanently, and the cache may lack a new app. So the
+		// API server is asked.
 		err = c.live.Get(ctx, key, &app)
 	}
 	if k8serrors.IsNotFound(err) {

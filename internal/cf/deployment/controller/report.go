@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// report writes how far the deployment is into its status. One that is over keeps what it reported last.
+// report writes the progress of the deployment into its status. A finished deployment keeps its last report.
 func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Observed, plan deployment.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	status, out := &d.Status, reconcile.FollowUp{Rule: plan.Why}
 	if deployment.IsOver(d) {

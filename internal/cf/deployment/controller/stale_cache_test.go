@@ -25,7 +25,7 @@ func (emptyCache) Get(_ context.Context, key client.ObjectKey, _ client.Object, 
 	return k8serrors.NewNotFound(schema.GroupResource{Resource: "cfapps"}, key.Name)
 }
 
-// A deployment of an app that the cache has not seen yet is not over: that would be for good.
+// A deployment of an app that the cache lacks is not finished: that would be permanent.
 func TestAppThatTheCacheLacksIsNotGone(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act does what was decided. It returns ErrStale if the cache turned out to be behind.
+// act carries out the plan. It returns ErrStale if the cache turned out to be stale.
 func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -57,7 +57,8 @@ func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) e
 	return nil
 }
 
-// explainTakenName returns ErrStale if the cache is behind, and else who has the name: the cache leaves out what is not an app's.
+// explainTakenName returns ErrStale if the cache is stale, and otherwise an error that names the object with
+// another owner: the cache leaves out objects that belong to no app.
 func (c Controller) explainTakenName(ctx context.Context, obj *eiriniv1.LRP, do lrp.Action) error {
 	var taken client.Object = &appsv1.StatefulSet{}
 	kind := "StatefulSet"
@@ -71,8 +72,8 @@ func (c Controller) explainTakenName(ctx context.Context, obj *eiriniv1.LRP, do 
 	return &reconcile.RefusedError{Message: fmt.Sprintf("expected the %s %s to be this LRP's, found another owner; delete it", kind, name.Name)}
 }
 
-// patchFinalizer changes the finalizer and nothing else. The LRP gets the version that this leaves, so that the next pass
-// waits until the cache has it.
+// patchFinalizer changes the finalizer and nothing else. The LRP gets the resulting resource version, so that
+// the next pass waits until the cache has it.
 func (c Controller) patchFinalizer(ctx context.Context, obj *eiriniv1.LRP, change func(client.Object, string) bool) error {
 	before, after := &eiriniv1.LRP{ObjectMeta: obj.ObjectMeta}, &eiriniv1.LRP{ObjectMeta: *obj.ObjectMeta.DeepCopy()}
 	change(after, eiriniv1.LRPFinalizer)
@@ -83,8 +84,9 @@ func (c Controller) patchFinalizer(ctx context.Context, obj *eiriniv1.LRP, chang
 	return nil
 }
 
-// deleteAndRelease deletes the StatefulSet of an LRP once no Pod is left, and lets go of the LRP in the same pass: no controller
-// makes Pods of it any more. If the manager is killed between the two, the next pass finds no StatefulSet.
+// deleteAndRelease deletes the StatefulSet of an LRP once no Pod is left, and releases the LRP in the same
+// pass: no controller creates Pods of it any more. If the manager is killed between the two, the next pass
+// finds no StatefulSet.
 func (c Controller) deleteAndRelease(ctx context.Context, seen lrp.Observed) error {
 	if err := c.requireNoPods(ctx, seen.LRP); err != nil {
 		return err
@@ -95,8 +97,9 @@ func (c Controller) deleteAndRelease(ctx context.Context, seen lrp.Observed) err
 	return c.patchFinalizer(ctx, seen.LRP, controllerutil.RemoveFinalizer)
 }
 
-// requireNothingLeft returns ErrStale if the API server knows a StatefulSet or a Pod of the LRP that the cache does not. A StatefulSet
-// of which the cache does not know yet makes its Pods until the garbage collector finds it, beside those of the next revision.
+// requireNothingLeft returns ErrStale if the API server has a StatefulSet or a Pod of the LRP that the cache
+// lacks. A StatefulSet that the cache lacks would get Pods until the garbage collector finds it, at the same
+// time as the next revision.
 func (c Controller) requireNothingLeft(ctx context.Context, obj *eiriniv1.LRP) error {
 	set := &metav1.PartialObjectMetadata{}
 	set.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
@@ -110,7 +113,7 @@ func (c Controller) requireNothingLeft(ctx context.Context, obj *eiriniv1.LRP) e
 	return c.requireNoPods(ctx, obj)
 }
 
-// requireNoPods returns ErrStale if the API server knows a Pod of the LRP that the cache does not.
+// requireNoPods returns ErrStale if the API server has a Pod of the LRP that the cache lacks.
 func (c Controller) requireNoPods(ctx context.Context, obj *eiriniv1.LRP) error {
 	pods, err := c.listRemainingPods(ctx, obj)
 	if err == nil && len(pods) > 0 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs LRPs: each is one StatefulSet and perhaps a disruption budget, and stays until its Pods are gone.
+// Package controller runs LRPs: each is one StatefulSet and perhaps a disruption budget, and stays until its
+// Pods are gone.
 package controller
 
 import (
@@ -30,18 +31,19 @@ import (
 // Name of the controller, its events and its field manager.
 const Name = "torpor-lrp"
 
-// byPodLabels is the field by which the LRPs of a Pod are found: what their Pods are labelled with.
+// byPodLabels is the field by which the cache finds the LRPs of a Pod, from the Pod's labels.
 const byPodLabels = "what"
 
 // Controller reconciles LRPs.
 type Controller struct {
-	// Clock tells the time.
+	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard keeps passes away from objects that another project writes; nil allows all.
 	Guard *reconcile.WriterGuard
-	// PodCache has the Pods of apps, and the StatefulSets and budgets that have their labels: a cluster has many that are not of apps.
+	// PodCache holds the Pods of apps, and the StatefulSets and budgets that have their labels. It leaves out
+	// the many objects of a cluster that belong to no app.
 	PodCache *podcache.Cache
-	// Pods is what all instances have in common.
+	// Pods are the options that all instances have in common.
 	Pods lrp.PodOptions
 
 	client client.Client
@@ -95,7 +97,7 @@ func ownersOf(mgr manager.Manager) handler.EventHandler {
 	return handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &eiriniv1.LRP{}, handler.OnlyControllerOwner())
 }
 
-// lrpsForPod maps a Pod to the LRPs that may be its own.
+// lrpsForPod maps a Pod to the LRPs that may own it.
 func (c Controller) lrpsForPod(ctx context.Context, pod client.Object) []ctrl.Request {
 	labels := pod.GetLabels()
 	var list eiriniv1.LRPList

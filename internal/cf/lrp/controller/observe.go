@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// maxEvents are more than one StatefulSet has for one reason.
+	// maxEvents is more than one StatefulSet has for one reason.
 	maxEvents = 100
 	// maxRefusal keeps a message short.
 	maxRefusal = 500
 )
 
-// observe reads what the caches know.
+// observe reads the caches.
 func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observed, error) {
 	o := lrp.Observed{LRP: obj, StatefulSet: &appsv1.StatefulSet{}, Budget: &policyv1.PodDisruptionBudget{}}
 	name := client.ObjectKey{Namespace: obj.Namespace, Name: revision.StatefulSetName(obj.Name)}
@@ -54,30 +54,32 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 			o.Pods = append(o.Pods, p)
 		}
 	}
-	// A cache lists in any order, and of several Pods the same one has to be told of each time.
+	// A cache lists in any order, and the report has to be about the same Pod each time.
 	slices.SortFunc(o.Pods, revision.CompareByAge[*corev1.Pod])
 	switch {
 	case !o.LacksPods():
 		o.Refusal, err = c.readPullRefusal(ctx, o)
-	// Every start lacks Pods for a moment, and asking is a request.
+	// Every start lacks Pods for a moment, and reading events is a request.
 	case c.Clock.Since(o.StatefulSet.CreationTimestamp.Time) >= minRefusalInterval:
 		o.Refusal, err = c.readRefusal(ctx, o.StatefulSet)
 	}
 	return o, err
 }
 
-// readRefusal returns what the StatefulSet's controller said last of a Pod that it could not make: it says that in an event only.
+// readRefusal returns the last error of the StatefulSet's controller when it could not create a Pod. It is
+// reported in an event only.
 func (c Controller) readRefusal(ctx context.Context, set *appsv1.StatefulSet) (string, error) {
 	said, err := c.readNewestEvent(ctx, set, "FailedCreate")
-	// What comes before this names the Pod, which differs from event to event.
+	// The text before this names the Pod, which differs from event to event.
 	if _, why, found := strings.Cut(said, " failed error: "); found {
 		said = why
 	}
 	return said[:min(len(said), maxRefusal)], err
 }
 
-// readPullRefusal returns why an image is not pulled whose Secrets are not all there: the kubelet goes on without them, so that the
-// registry's refusal reads as if the password was wrong, and names the Secrets in an event only.
+// readPullRefusal returns why an image is not pulled when some of its Secrets are missing. The kubelet
+// proceeds without them, so that the registry's refusal reads as if the password was wrong; it names the
+// Secrets in an event only.
 func (c Controller) readPullRefusal(ctx context.Context, o lrp.Observed) (string, error) {
 	at := slices.IndexFunc(o.Pods, func(pod *corev1.Pod) bool {
 		return !podstatus.IsTerminating(pod) && podstatus.DescribePullFailure(pod) != ""
@@ -93,7 +95,8 @@ func (c Controller) readPullRefusal(ctx context.Context, o lrp.Observed) (string
 	return said[:min(len(said), maxRefusal)] + ": " + why[:min(len(why), maxRefusal)], nil
 }
 
-// readNewestEvent returns the message of the last event of a reason about an object; empty if there is none.
+// readNewestEvent returns the message of the newest event with a reason about an object; empty if there is no
+// such event.
 func (c Controller) readNewestEvent(ctx context.Context, about client.Object, reason string) (string, error) {
 	var events corev1.EventList
 	err := c.live.List(ctx, &events, client.InNamespace(about.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(about.GetUID()), "reason": reason}, client.Limit(maxEvents))

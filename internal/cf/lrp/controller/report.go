@@ -16,18 +16,18 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Why Pods are missing is asked first after minRefusalInterval, and less and less often.
+// The events about missing Pods are read first after minRefusalInterval, and less and less often.
 const (
 	minRefusalInterval = 2 * time.Second
 	maxRefusalInterval = time.Minute
 )
 
-// report writes what was seen into the status.
+// report writes the observed state into the status.
 func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	out := reconcile.FollowUp{Rule: p.Why}
 	if refused != nil {
 		p.Conflict = refused.Error()
-		out.RequeueAfter = reconcile.OtherWriterInterval // That another's object goes is no event.
+		out.RequeueAfter = reconcile.OtherWriterInterval // The deletion of another owner's object triggers no event.
 	}
 	before, status := obj.Status.DeepCopy(), &obj.Status
 	status.Replicas, status.Instances = 0, nil
@@ -53,13 +53,13 @@ func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refuse
 	}, obj.Generation, c.Clock)
 	out.IsTransient = o.Refusal == "" && isTransient(obj, before, p)
 	if o.LacksPods() {
-		// That a Pod could not be made is no event of what is watched.
+		// A failed creation of a Pod triggers no event of a watched kind.
 		out.RequeueAfter = min(max(c.Clock.Since(lackingSince(o)), minRefusalInterval), maxRefusalInterval)
 	}
 	return out
 }
 
-// lackingSince is when the StatefulSet was made, or the LRP was last ready.
+// lackingSince returns when the StatefulSet was created, or the LRP was last ready.
 func lackingSince(o lrp.Observed) time.Time {
 	since := o.StatefulSet.CreationTimestamp.Time
 	if c := meta.FindStatusCondition(o.LRP.Status.Conditions, korifiv1alpha1.ReadyCondition); c != nil && c.Status != metav1.ConditionTrue && c.LastTransitionTime.After(since) {
@@ -68,8 +68,8 @@ func lackingSince(o lrp.Observed) time.Time {
 	return since
 }
 
-// isTransient reports whether the LRP is on its way to what it should be. That it was ready and is not any more is reported
-// at once.
+// isTransient reports whether the LRP is still changing to its wanted state. An LRP that was ready and no
+// longer is does not count: that is reported at once.
 func isTransient(obj *eiriniv1.LRP, before *eiriniv1.LRPStatus, p lrp.Plan) bool {
 	lost := before.ObservedGeneration == obj.Generation && meta.IsStatusConditionTrue(before.Conditions, korifiv1alpha1.ReadyCondition)
 	return p.Conflict == "" && !lost && !meta.IsStatusConditionTrue(obj.Status.Conditions, korifiv1alpha1.ReadyCondition)

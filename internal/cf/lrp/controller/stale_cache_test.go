@@ -20,7 +20,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// Race r: an LRP that is superseded as soon as its StatefulSet is made is not let go of before the cache has seen that.
+// Race r: an LRP that is superseded right after its StatefulSet is created is not released before the cache
+// holds that StatefulSet.
 func TestAnLRPIsKeptForAStatefulSetThatTheCacheLacks(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
@@ -44,12 +45,12 @@ func TestAnLRPIsKeptForAStatefulSetThatTheCacheLacks(t *testing.T) {
 	}
 	seen := lrp.Observed{LRP: read()}
 	if err := c.act(t.Context(), seen, lrp.Decide(seen)); !errors.Is(err, reconcile.ErrStale) {
-		t.Errorf("expected that the view is called behind, found %v", err)
+		t.Errorf("expected ErrStale, found %v", err)
 	}
 	read()
 	testenv.ExpectNoError(t, hub.Client.Delete(t.Context(), set))
 	testenv.ExpectNoError(t, c.act(t.Context(), seen, lrp.Decide(seen)))
 	if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), &eiriniv1.LRP{}); !k8serrors.IsNotFound(err) {
-		t.Errorf("expected the LRP to be let go of once its StatefulSet is gone, found %v", err)
+		t.Errorf("expected the LRP to be released once its StatefulSet is gone, found %v", err)
 	}
 }

@@ -30,16 +30,18 @@ import (
 // Name of the events and the field manager; the controllers are called Name-orgs and Name-spaces.
 const Name = "torpor-spaces"
 
-// namespaceInterval is when a namespace that is being deleted is looked at again; that it is gone is an event too.
+// namespaceInterval is the time between two checks of a namespace that is being deleted; its end triggers a
+// pass too.
 const namespaceInterval = 5 * time.Second
 
 // Controller reconciles CFOrgs and CFSpaces.
 type Controller struct {
-	// Clock tells the time.
+	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// IsolateSpaces keeps Pods of other namespaces from reaching those of a space, until somebody adds a policy that lets them.
+	// IsolateSpaces keeps Pods of other namespaces from reaching those of a space, until a user adds a policy
+	// that allows it.
 	IsolateSpaces bool
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard keeps passes away from objects that another project writes; nil allows all.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
@@ -105,7 +107,7 @@ func spaceLabels(space *korifiv1alpha1.CFSpace) map[string]string {
 	return map[string]string{korifiv1alpha1.OrgGUIDLabel: space.Namespace, korifiv1alpha1.SpaceGUIDLabel: space.Name}
 }
 
-// spaceForNamespace maps a namespace to its CFSpace, which lives in the namespace of its org.
+// spaceForNamespace maps a namespace to its CFSpace, which is in the namespace of its org.
 func spaceForNamespace(_ context.Context, namespace client.Object) []ctrl.Request {
 	labels := namespace.GetLabels()
 	space, org := labels[korifiv1alpha1.SpaceGUIDLabel], labels[korifiv1alpha1.OrgGUIDLabel]
@@ -115,7 +117,7 @@ func spaceForNamespace(_ context.Context, namespace client.Object) []ctrl.Reques
 	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: org, Name: space}}}
 }
 
-// orgsForNamespace maps a namespace to the CFOrg of its name, wherever that lives.
+// orgsForNamespace maps a namespace to the CFOrg of its name, in whatever namespace that is.
 func (c Controller) orgsForNamespace(ctx context.Context, namespace client.Object) []ctrl.Request {
 	if namespace.GetLabels()[korifiv1alpha1.OrgGUIDLabel] != namespace.GetName() {
 		return nil
@@ -133,7 +135,8 @@ func (c Controller) orgsForNamespace(ctx context.Context, namespace client.Objec
 	return all
 }
 
-// observe reads the namespace of an owner past the cache, which may not have seen yet that it is gone, or was made by another.
+// observe reads the namespace of an owner past the cache, which may not have observed yet that the namespace
+// is gone or was created by another client.
 func (c Controller) observe(ctx context.Context, owner client.Object, labels map[string]string) (orgspace.Observed, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -155,7 +158,7 @@ func (c Controller) observe(ctx context.Context, owner client.Object, labels map
 	return seen, nil
 }
 
-// act creates what is missing; that another pass was faster is no error.
+// act creates what is missing; an object that another pass has just created is no error.
 func (c Controller) act(ctx context.Context, seen orgspace.Observed, plan orgspace.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -188,7 +191,8 @@ func (c Controller) create(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// isolatingPolicy lets the Pods of a namespace be reached from that namespace only. Policies add up, so another one can let in more.
+// isolatingPolicy allows access to the Pods of a namespace from that namespace only. Policies add up, so
+// another one can allow more.
 func isolatingPolicy(namespace string) *networkingv1.NetworkPolicy {
 	return &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: Name}, Spec: networkingv1.NetworkPolicySpec{
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},

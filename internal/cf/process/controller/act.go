@@ -25,8 +25,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act does what was decided. It returns ErrStale if the API server knows something else than what was decided on: then nothing
-// was done.
+// act performs the action of a plan. It returns ErrStale, without a change, if the API server has other objects than
+// the observation.
 func (c Controller) act(ctx context.Context, seen *observation, plan process.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -44,16 +44,16 @@ func (c Controller) act(ctx context.Context, seen *observation, plan process.Pla
 		return reconcile.ErrStale
 	}
 	if k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-		return nil // The process is about to be deleted with its space.
+		return nil // The process is deleted with its space soon.
 	}
 	return err
 }
 
-// createLRP makes an LRP if the API server knows the same app, process and LRPs: views that are each behind in their own way
-// could else run two revisions at once, or a size and a command of before for as long as the revision lasts.
+// createLRP creates an LRP if the API server has the observed app, process and LRPs. Otherwise, caches that lag
+// independently could start two revisions at once, or a revision with an outdated size and command.
 func (c Controller) createLRP(ctx context.Context, seen *observation, do process.CreateLRP) error {
 	var environment map[string][]byte
-	// The reads are made at once, because every restart waits for them.
+	// The reads run in parallel, because every restart waits for them.
 	var surroundings process.Surroundings
 	var errs [5]error
 	var reads sync.WaitGroup
@@ -72,7 +72,7 @@ func (c Controller) createLRP(ctx context.Context, seen *observation, do process
 	}
 	err = c.client.Create(ctx, settings, client.FieldOwner(Name))
 	if client.IgnoreAlreadyExists(err) != nil {
-		return fmt.Errorf("keep the settings of the revision: %w", err)
+		return fmt.Errorf("store the settings of the revision: %w", err)
 	}
 	isNew := err == nil
 	lrp := process.BuildLRP(process.LRPSource{App: seen.app, Process: seen.process, Droplet: seen.droplet, Settings: settings, Surroundings: surroundings}, do)
@@ -85,8 +85,8 @@ func (c Controller) createLRP(ctx context.Context, seen *observation, do process
 	return nil
 }
 
-// pruneSettings deletes the settings that no revision needs any more that the app remembers. What is younger than an hour may
-// be that of a revision that the app's controller has yet to record.
+// pruneSettings deletes settings that no recorded revision needs. Settings younger than an hour stay, because they may
+// belong to a revision that the controller of apps has not recorded yet.
 func (c Controller) pruneSettings(ctx context.Context, seen *observation) error {
 	needed := map[string]bool{}
 	for _, r := range seen.app.Status.Restarts {
@@ -113,7 +113,7 @@ func (c Controller) pruneSettings(ctx context.Context, seen *observation) error 
 	return errors.Join(errs...)
 }
 
-// joinFailures returns the errors that are more than a stale cache; ErrStale if there is nothing else.
+// joinFailures joins the errors other than ErrStale. It returns ErrStale if there are no others.
 func joinFailures(errs []error) error {
 	failures := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return errors.Is(err, reconcile.ErrStale) })
 	if err := errors.Join(failures...); err != nil {
@@ -137,8 +137,8 @@ func (c Controller) scaleLRP(ctx context.Context, seen *observation, do process.
 	return nil
 }
 
-// deleteLRPs deletes LRPs if the API server knows the same app: one that was started again, or is at another revision, may
-// need what the decision would end.
+// deleteLRPs deletes LRPs if the API server has the observed app. An app that was started again, or has another
+// revision, may need them.
 func (c Controller) deleteLRPs(ctx context.Context, seen *observation, do process.DeleteLRPs) error {
 	if err := c.requireSameApp(ctx, seen.app); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (c Controller) deleteLRPs(ctx context.Context, seen *observation, do proces
 		if !slices.Contains(do.Names, l.Name) {
 			continue
 		}
-		// The Pods drain in the background. An LRP of the name with another UID was not part of the decision.
+		// The Pods drain in the background. An LRP with the same name and another UID was not part of the decision.
 		err := c.client.Delete(ctx, l, client.Preconditions{UID: new(l.UID)}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if k8serrors.IsConflict(err) {
 			err = reconcile.ErrStale
@@ -162,7 +162,8 @@ func (c Controller) deleteLRPs(ctx context.Context, seen *observation, do proces
 	return nil
 }
 
-// requireSameApp returns ErrStale unless the app is past any cache what the decision was made on.
+// requireSameApp reads the app from the API server and returns ErrStale unless it has the desired state of the
+// decision.
 func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFApp) error {
 	var live korifiv1alpha1.CFApp
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(app), &live)
@@ -172,7 +173,8 @@ func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFAp
 	if err != nil {
 		return fmt.Errorf("read the app: %w", err)
 	}
-	// Its version may have changed for a reason that matters to no decision, such as a report of its status.
+	// The resource version is not compared, because it may have changed without effect on the decision, for example by
+	// a status report.
 	wanted := func(a *korifiv1alpha1.CFApp) process.DesiredApp {
 		return process.NewDesiredApp(process.ApplyScheduled(a, c.Clock.Now()), process.RolloutOptions{})
 	}
@@ -184,7 +186,7 @@ func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFAp
 	return nil
 }
 
-// requireSameProcess returns ErrStale if the spec of the process has changed since it was cached.
+// requireSameProcess returns ErrStale if the spec of the process differs from the cached one.
 func (c Controller) requireSameProcess(ctx context.Context, process *korifiv1alpha1.CFProcess) error {
 	var live korifiv1alpha1.CFProcess
 	err := c.live.Get(ctx, client.ObjectKeyFromObject(process), &live)
@@ -197,7 +199,7 @@ func (c Controller) requireSameProcess(ctx context.Context, process *korifiv1alp
 	return nil
 }
 
-// requireNoUnseenLRP returns ErrStale if the process has an LRP that the decision was made without.
+// requireNoUnseenLRP returns ErrStale if the process has an LRP that was not observed.
 func (c Controller) requireNoUnseenLRP(ctx context.Context, seen *observation) error {
 	var live eiriniv1.LRPList
 	err := c.live.List(ctx, &live, client.InNamespace(seen.process.Namespace),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller is the shell around package process: it observes processes of apps, lets process.Decide decide, acts once
-// and reports.
+// Package controller reconciles processes of apps: it observes, calls process.Decide, performs one action and reports.
 package controller
 
 import (
@@ -27,20 +26,21 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// Name of the events and the field manager, which the controller of apps shares; the controller is called Name-processes.
+// Name is the name of events and of the field manager, shared with the controller of apps. The controller's own name is
+// Name-processes.
 const Name = "torpor-restart"
 
 // Controller reconciles CFProcesses.
 type Controller struct {
-	// Clock tells the time.
+	// Clock is the source of time.
 	Clock clock.PassiveClock
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard excludes objects that another project writes; nil excludes none.
 	Guard *reconcile.WriterGuard
-	// Metrics is where durations are shown.
+	// Metrics receives the durations.
 	Metrics *Metrics
-	// PodCache has the Pods of apps.
+	// PodCache caches the Pods of apps.
 	PodCache *podcache.Cache
-	// Ends are the overdue ends of all controllers; nil for none.
+	// Ends collects the overdue ends of all controllers; it may be nil.
 	Ends *reconcile.OverdueEnds
 
 	client client.Client
@@ -88,7 +88,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Decide:  func(seen *observation) process.Plan { return process.Decide(seen.Observed) },
 			Act:     c.act,
 			Report:  c.report,
-			// Upstream's schema keeps neither, and the app and its deployments wait for them.
+			// Upstream's schema drops these fields, but the app and its deployments wait for them.
 			Remember: func(process *korifiv1alpha1.CFProcess) map[string]any {
 				return map[string]any{"observedRevision": process.Status.ObservedRevision, "revisions": process.Status.Revisions}
 			},
@@ -100,11 +100,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// hasJustStarted reports whether what is left to do for a process is to follow up on the end of its app's stop.
+// hasJustStarted reports whether the pending work of a process follows from the end of its app's stop.
 func (c Controller) hasJustStarted(ctx context.Context, process *korifiv1alpha1.CFProcess) bool {
 	app := &korifiv1alpha1.CFApp{}
 	key := client.ObjectKey{Namespace: process.Namespace, Name: process.Spec.AppRef.Name}
-	if err := c.client.Get(ctx, key, app); err != nil { // From the cache.
+	if err := c.client.Get(ctx, key, app); err != nil { // This reads from the cache.
 		return false
 	}
 	return stoprecord.Records(app.Status.Stops).HasJustExpired(c.Clock.Now())

@@ -3,6 +3,7 @@
 package controller
 
 const (
-	// drainTimedOut says on the process that Pods of an older revision are left and the current one starts beside them.
+	// drainTimedOut is recorded on the process when Pods of an older revision are left after the drain timeout, and the
+	// current revision starts next to them.
 	drainTimedOut = "DrainTimedOut"
 )

@@ -14,15 +14,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// Metrics measures how long revisions take. One lives as long as the process; register it once.
+// Metrics measures the durations of starts and drains of revisions. Create and register one instance per manager
+// process.
 type Metrics struct {
 	firstReady, drain prometheus.Histogram
 
-	// draining holds, by process, since when something of it drains.
+	// draining maps a process to the time at which its drain began.
 	draining sync.Map
 }
 
-// NewMetrics makes the metrics of processes.
+// NewMetrics returns the metrics of processes.
 func NewMetrics() *Metrics {
 	buckets := prometheus.ExponentialBuckets(0.05, 2, 14)
 	return &Metrics{
@@ -30,7 +31,7 @@ func NewMetrics() *Metrics {
 			Name: "torpor_app_first_ready_seconds", Help: "Time from the LRP of a revision to its first ready instance.", Buckets: buckets,
 		}),
 		drain: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "torpor_app_drain_seconds", Help: "Time that the instances of an older revision took to end.", Buckets: buckets,
+			Name: "torpor_app_drain_seconds", Help: "Time until all instances of an older revision have ended.", Buckets: buckets,
 		}),
 	}
 }
@@ -47,8 +48,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.drain.Collect(ch)
 }
 
-// observeFirstReady measures the revision that should run if its first instance became ready with the pass that was saved. An
-// instance that is ready once more after a crash is not its first.
+// observeFirstReady measures the target revision if its first instance became ready in the saved pass. An instance that
+// becomes ready again after a crash is not measured.
 func (m *Metrics) observeFirstReady(seen *observation, before *korifiv1alpha1.CFProcessStatus) {
 	target := seen.TargetRevision()
 	if hasBeenReady(before, target) || !hasBeenReady(&seen.process.Status, target) {
@@ -67,8 +68,8 @@ func hasBeenReady(status *korifiv1alpha1.CFProcessStatus, revision int64) bool {
 	})
 }
 
-// trackDrain measures the time from the pass that first sees something drain to the one that sees nothing left. Most drains
-// are over before they are worth a report, so the status cannot show them.
+// trackDrain measures the time from the first pass with draining Pods to the first pass without. Most drains end before
+// their status is written, so the status cannot serve for this.
 func (m *Metrics) trackDrain(process types.UID, draining bool, now time.Time) {
 	if draining {
 		m.draining.LoadOrStore(process, now)

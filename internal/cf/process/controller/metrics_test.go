@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// What keeps an LRP from being made, such as a quota, does not go away by itself, and clients show only what is Blocked.
+// A refused creation of an LRP, for example by a quota, needs an action, and clients only show the reason Blocked.
 func TestAStartThatIsRefusedIsBlocked(t *testing.T) {
 	t.Parallel()
 	c := Controller{Metrics: NewMetrics(), Clock: clock.RealClock{}}
@@ -33,12 +33,13 @@ func TestAStartThatIsRefusedIsBlocked(t *testing.T) {
 		c.report(obj, &observation{process: obj}, plan, &reconcile.RefusedError{Message: "exceeded quota: small"})
 		ready := meta.FindStatusCondition(obj.Status.Conditions, korifiv1alpha1.ReadyCondition)
 		if ready.Reason != want || !strings.HasSuffix(ready.Message, "exceeded quota: small") {
-			t.Errorf("%T: expected %s and why, found %+v", do, want, ready)
+			t.Errorf("%T: expected %s and the reason, found %+v", do, want, ready)
 		}
 	}
 }
 
-// A revision is first ready once: an only instance that crashed on the third day, and came back, did not take three days to start.
+// A revision becomes ready for the first time only once. An instance that restarts after a crash on the third day did
+// not take three days to start.
 func TestARevisionIsFirstReadyOnce(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 11, 22, 7, 0, 0, 0, time.UTC)

@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// observation is what is seen of a process, and the objects it was seen from.
+// observation is the Observed of a process with the objects from which it was derived.
 type observation struct {
 	process.Observed
 	process *korifiv1alpha1.CFProcess
@@ -36,7 +36,7 @@ type observation struct {
 	droplet *korifiv1alpha1.Droplet
 }
 
-// scheduledEnd is when a Slumber's stop of the app expires, about which nobody needs to tell; zero if none does.
+// scheduledEnd returns the time at which a Slumber's stop of the app expires, or zero. The expiry triggers no event.
 func (o *observation) scheduledEnd() time.Time {
 	if o.app == nil {
 		return time.Time{}
@@ -44,7 +44,7 @@ func (o *observation) scheduledEnd() time.Time {
 	return stoprecord.ScheduledEnd(o.app.Status.ScheduledStops, o.app.Annotations, o.Now)
 }
 
-// observe reads what the caches know.
+// observe reads the objects from the caches.
 func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFProcess) (*observation, error) {
 	o := &observation{process: obj, app: &korifiv1alpha1.CFApp{}}
 	o.Now, o.ProcessGUID, o.Desired = c.Clock.Now(), obj.Name, process.DesiredInstances(obj)
@@ -60,7 +60,8 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFProcess) 
 	if err := c.observeLRPsAndPods(ctx, o); err != nil {
 		return nil, err
 	}
-	// An app that goes deletes its LRPs itself, and the garbage collector those of a process that is gone.
+	// The controller of apps deletes the LRPs of a deleted app. The garbage collector deletes those of a deleted
+	// process.
 	o.Deleted = o.app == nil || !o.app.DeletionTimestamp.IsZero() || !obj.DeletionTimestamp.IsZero()
 	if o.Deleted {
 		return o, nil
@@ -103,7 +104,8 @@ func (c Controller) observeLRPsAndPods(ctx context.Context, o *observation) erro
 	return c.observeUpstreamPods(ctx, o)
 }
 
-// observeUpstreamPods asks past the cache, which holds Torpor's Pods only, and only for what Korifi has once written.
+// observeUpstreamPods reads from the API server, because the cache only holds Torpor's Pods. It does so only for
+// processes that Korifi has written.
 func (c Controller) observeUpstreamPods(ctx context.Context, o *observation) error {
 	if len(o.lrps) > 0 || !c.Guard.HasUpstreamWritten(o.process) {
 		return nil
@@ -113,13 +115,13 @@ func (c Controller) observeUpstreamPods(ctx context.Context, o *observation) err
 	err := c.live.List(ctx, pods, client.InNamespace(o.process.Namespace), client.MatchingLabels{korifiv1alpha1.GUIDLabel: o.process.Name},
 		client.HasLabels{korifiv1alpha1.AppWorkloadGUIDLabel})
 	if err != nil {
-		return fmt.Errorf("list the Pods that Korifi has made: %w", err)
+		return fmt.Errorf("list the Pods of Korifi's runner: %w", err)
 	}
 	o.UpstreamPods = len(pods.Items)
 	return nil
 }
 
-// observeDroplet reads what the app's revision runs.
+// observeDroplet reads the droplet of the app's revision.
 func (c Controller) observeDroplet(ctx context.Context, o *observation) error {
 	name := o.app.Annotations[torporv1alpha1.DropletAnnotation]
 	if name == "" {
@@ -134,14 +136,14 @@ func (c Controller) observeDroplet(ctx context.Context, o *observation) error {
 	case err != nil:
 		return fmt.Errorf("read the droplet: %w", err)
 	case build.Status.Droplet == nil || build.Status.Droplet.Registry.Image == "":
-		o.NoDroplet = "expected an image in status.droplet of the CFBuild " + name + ", found none; it is waited for"
+		o.NoDroplet = "expected an image in status.droplet of the CFBuild " + name + ", found none; waiting for it"
 	default:
 		o.droplet = build.Status.Droplet
 	}
 	return nil
 }
 
-// observeNameTaken finds out whether the name that a new LRP needs is another's.
+// observeNameTaken checks whether an LRP of another owner has the name of the app's revision.
 func (c Controller) observeNameTaken(ctx context.Context, o *observation) error {
 	name := revision.LRPName(o.process.Name, o.App.Revision)
 	if slices.ContainsFunc(o.lrps, func(l eiriniv1.LRP) bool { return l.Name == name }) {

@@ -22,7 +22,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, pla
 	if refused != nil {
 		plan.Ready.Message += "; " + refused.Error()
 		if _, starts := plan.Do.(process.CreateLRP); starts {
-			// Clients show what blocks a start, and not what they think goes on by itself.
+			// Clients show the message of Blocked, but not that of a reason for progress.
 			plan.Ready = decision.False(korifiv1alpha1.BlockedReason, plan.Ready.Message)
 		}
 	}
@@ -55,8 +55,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, pla
 	return out
 }
 
-// isTransient reports whether the process is on its way to what its app wants. What stands still is reported at once, and so is that it was as
-// wanted at the same revision and is not any more.
+// isTransient reports whether the status describes progress, which is only written if it lasts. A status without
+// progress is written at once, and so is the loss of a ready instance at an unchanged revision.
 func isTransient(before, status *korifiv1alpha1.CFProcessStatus, plan process.Plan) bool {
 	if !process.IsProgressReason(plan.Ready.Reason) {
 		return false
@@ -72,7 +72,8 @@ func showsDrainTimeout(conditions []metav1.Condition) bool {
 	return c != nil && c.Reason == korifiv1alpha1.DrainTimeoutReason
 }
 
-// revisionStatuses are those that have an LRP or Pods, the oldest first; before are those of the last report.
+// revisionStatuses returns the statuses of revisions with an LRP or Pods, oldest first; before holds those of the last
+// report.
 func revisionStatuses(o process.Observed, before []korifiv1alpha1.RevisionStatus) []korifiv1alpha1.RevisionStatus {
 	byRevision := map[int64]*korifiv1alpha1.RevisionStatus{}
 	of := func(revision int64) *korifiv1alpha1.RevisionStatus {
@@ -106,7 +107,7 @@ func revisionStatuses(o process.Observed, before []korifiv1alpha1.RevisionStatus
 	return all
 }
 
-// instanceStatuses are those of the revision that should run, by index; a Pod that is terminating is none.
+// instanceStatuses returns the statuses of the target revision's instances by index, without terminating Pods.
 func instanceStatuses(seen *observation) map[string]korifiv1alpha1.InstanceStatus {
 	all := map[string]korifiv1alpha1.InstanceStatus{}
 	for i := range seen.pods {

@@ -15,8 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// observeRollout reads how the app's deployment goes on: its annotations say which one, and whether it was cancelled; one that is
-// gone goes on as if it had no options.
+// observeRollout reads the options of the app's deployment. Annotations of the app name the deployment and whether it
+// was cancelled. A deleted deployment continues with default options.
 func (c Controller) observeRollout(ctx context.Context, app *korifiv1alpha1.CFApp) (process.RolloutOptions, error) {
 	name := app.Annotations[torporv1alpha1.DeploymentAnnotation]
 	if name == "" {
@@ -34,7 +34,8 @@ func (c Controller) observeRollout(ctx context.Context, app *korifiv1alpha1.CFAp
 	return rolloutOptions(&d, cancelled), nil
 }
 
-// rolloutOptions returns how a deployment goes on: a canary waits at its next step, and one without steps waits once, at one instance.
+// rolloutOptions returns the options of a deployment. A canary pauses at its next step; a canary without steps pauses
+// once, at one instance.
 func rolloutOptions(d *torporv1alpha1.CFDeployment, cancelled bool) process.RolloutOptions {
 	r, next := process.RolloutOptions{Cancelled: cancelled, MaxInFlight: d.Spec.MaxInFlight}, int(d.Spec.ContinuedSteps)
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
-// A canary without steps waits once, at one instance; a share of 1 % would be ten of a thousand.
+// A canary without steps pauses once, at one instance, because a share of 1 % would be ten of a thousand instances.
 func TestCanaryWaitsWhereItsStepsSay(t *testing.T) {
 	t.Parallel()
 	steps := []torporv1alpha1.CanaryStep{{InstanceWeight: 1}, {InstanceWeight: 50}}
@@ -17,12 +17,12 @@ func TestCanaryWaitsWhereItsStepsSay(t *testing.T) {
 		spec torporv1alpha1.CFDeploymentSpec
 		want process.RolloutOptions
 	}{
-		"rolling":                     {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.RollingDeployment}, process.RolloutOptions{}},
-		"a canary without steps":      {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment}, process.RolloutOptions{CanaryOfOne: true}},
-		"a canary that was continued": {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, ContinuedSteps: 1}, process.RolloutOptions{}},
-		"the first of two steps":      {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps}, process.RolloutOptions{CanaryPercent: 1}},
-		"the second of two steps":     {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps, ContinuedSteps: 1}, process.RolloutOptions{CanaryPercent: 50}},
-		"past the last of two steps":  {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps, ContinuedSteps: 2}, process.RolloutOptions{}},
+		"rolling":                             {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.RollingDeployment}, process.RolloutOptions{}},
+		"a canary without steps":              {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment}, process.RolloutOptions{CanaryOfOne: true}},
+		"a canary that was continued":         {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, ContinuedSteps: 1}, process.RolloutOptions{}},
+		"a canary in the first of two steps":  {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps}, process.RolloutOptions{CanaryPercent: 1}},
+		"a canary in the second of two steps": {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps, ContinuedSteps: 1}, process.RolloutOptions{CanaryPercent: 50}},
+		"a canary past the last of two steps": {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps, ContinuedSteps: 2}, process.RolloutOptions{}},
 	} {
 		if found := rolloutOptions(&torporv1alpha1.CFDeployment{Spec: row.spec}, false); found != row.want {
 			t.Errorf("%s: expected %+v, found %+v", name, row.want, found)

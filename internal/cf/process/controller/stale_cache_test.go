@@ -18,8 +18,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// Races a and p: what was decided on a view that is behind is not done. Nothing is deleted that the app may need by now, and
-// no second revision is made beside one that was not seen.
+// Races a and p: an action that was decided on a stale view is not performed. No LRP is deleted that the app may need
+// now, and no second revision is created next to an unseen one.
 func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
@@ -31,19 +31,19 @@ func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 		stale  bool
 		lrps   int
 	}{
-		"what is as it was is deleted":      {process.DeleteLRPs{Names: []string{"lrp"}}, func(*observation) {}, false, 0},
-		"another revision keeps its LRP":    {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { revise(o.app, "6") }, true, 1},
-		"an app that was started again too": {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.Spec.DesiredState = korifiv1alpha1.StoppedState }, true, 1},
-		"another app of the name too":       {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.UID = "another" }, true, 1},
-		"another LRP of the name is kept":   {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.lrps[0].UID = "another" }, true, 1},
-		"an LRP is made":                    {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(*observation) {}, false, 2},
-		"none is made of another revision":  {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { revise(o.app, "6") }, true, 1},
-		"none is made beside one not seen":  {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.lrps = nil }, true, 1},
-		"none is made of an earlier process": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) {
+		"an unchanged LRP is deleted":                 {process.DeleteLRPs{Names: []string{"lrp"}}, func(*observation) {}, false, 0},
+		"another revision keeps its LRP":              {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { revise(o.app, "6") }, true, 1},
+		"an app that was started again keeps its LRP": {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.Spec.DesiredState = korifiv1alpha1.StoppedState }, true, 1},
+		"another app of the same name keeps its LRP":  {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.UID = "another" }, true, 1},
+		"another LRP of the same name is kept":        {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.lrps[0].UID = "another" }, true, 1},
+		"an LRP is created":                           {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(*observation) {}, false, 2},
+		"no LRP is created for another revision":      {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { revise(o.app, "6") }, true, 1},
+		"no LRP is created next to an unseen one":     {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.lrps = nil }, true, 1},
+		"no LRP is created for an earlier process": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) {
 			o.process.Spec.MemoryMB, o.process.Generation = 64, o.process.Generation-1
 		}, true, 1},
-		"nor of another process of the name":      {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.process.UID, o.lrps[0].UID = "another", "another" }, true, 1},
-		"one that somebody changed is not scaled": {process.ScaleLRP{Name: "lrp", Instances: 5}, func(o *observation) { o.lrps[0].ResourceVersion = "1" }, true, 1},
+		"no LRP is created for another process of the same name": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.process.UID, o.lrps[0].UID = "another", "another" }, true, 1},
+		"an LRP that has changed is not scaled":                  {process.ScaleLRP{Name: "lrp", Instances: 5}, func(o *observation) { o.lrps[0].ResourceVersion = "1" }, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace := hub.CreateNamespace(t)
@@ -73,7 +73,7 @@ func revise(app *korifiv1alpha1.CFApp, revision string) {
 	app.Annotations = map[string]string{korifiv1alpha1.RevisionAnnotation: revision, korifiv1alpha1.LastStopRevisionAnnotation: revision}
 }
 
-// seenIn is a started app at revision 7 with a process and one LRP, as they are in a namespace.
+// seenIn creates and observes a started app at revision 7 with a process and one LRP in a namespace.
 func seenIn(t *testing.T, hub *testenv.Environment, namespace string) *observation {
 	t.Helper()
 	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }

@@ -15,8 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
-// readSurroundings reads from the cache where an app is and where it is reached. A namespace may be a space without a CFSpace, and
-// is then called by its own name. What the whole platform has is only looked through, so it is not copied.
+// readSurroundings reads the space and the addresses of an app from the cache. A namespace without a CFSpace is a space
+// with the namespace's name. Lists of the whole platform are only searched, so they are not copied.
 func (c Controller) readSurroundings(ctx context.Context, app *korifiv1alpha1.CFApp) (process.Surroundings, error) {
 	found := process.Surroundings{SpaceName: app.Namespace}
 	var spaces korifiv1alpha1.CFSpaceList
@@ -38,7 +38,7 @@ func (c Controller) readSurroundings(ctx context.Context, app *korifiv1alpha1.CF
 	return found, err
 }
 
-// listAddresses returns the addresses of the routes that lead to an app, in their order.
+// listAddresses returns the sorted addresses of the routes to an app.
 func (c Controller) listAddresses(ctx context.Context, app *korifiv1alpha1.CFApp) ([]string, error) {
 	var routes korifiv1alpha1.CFRouteList
 	var domains korifiv1alpha1.CFDomainList

@@ -20,8 +20,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// The fields by which the cache finds processes by their app, and LRPs by their process. The names differ from those of the
-// controller of apps, whose indexes live in the same cache.
+// Index fields of the cache for the processes of an app and the LRPs of a process. Their names differ from those of the
+// controller of apps, which uses the same cache.
 const (
 	byAppRef = "spec.appRef.name"
 	byOwner  = "ownerUID"
@@ -50,7 +50,7 @@ func addIndexes(mgr manager.Manager) error {
 	return nil
 }
 
-// refusalOf says why Kubernetes makes fewer Pods of an LRP than it wants; empty if it does not.
+// refusalOf returns the reason why Kubernetes creates too few Pods of an LRP, or "".
 func refusalOf(o client.Object) string {
 	l, ok := o.(*eiriniv1.LRP)
 	if !ok {
@@ -98,12 +98,12 @@ func (c Controller) listRequests(ctx context.Context, namespace, app string) []c
 	return all
 }
 
-// specOrAnnotationsChanged lets through what people want, and not the controllers' own reports.
+// specOrAnnotationsChanged passes changes of the desired state, and not the controllers' own reports.
 func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
 }
 
-// scheduledStopsChanged lets through what Slumbers want of an app.
+// scheduledStopsChanged passes changes of the Slumbers' stops of an app.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any { return app.Status.ScheduledStops })
 }

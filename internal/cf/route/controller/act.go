@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act makes Services before what sends requests to them, and deletes them after it.
+// act creates Services before the objects that send requests to them, and deletes them after those.
 func (c Controller) act(ctx context.Context, seen route.Observed, plan route.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -67,7 +67,7 @@ func (c Controller) publish(ctx context.Context, seen route.Observed, plan route
 	case plan.Ingress != nil:
 		after := seen.Ingress.DeepCopy()
 		after.Spec.Rules = plan.Ingress.Spec.Rules
-		// Without a class of Torpor's own the cluster fills in its default, which stays.
+		// If Torpor sets no class, the cluster fills in its default, which stays.
 		if plan.Ingress.Spec.IngressClassName != nil {
 			after.Spec.IngressClassName = plan.Ingress.Spec.IngressClassName
 		}

@@ -37,23 +37,24 @@ const (
 	byHost   = "host"
 	byDomain = "domain"
 	byApp    = "app"
-	// byAppOfProcess finds CFProcesses. It differs from the names of other controllers, whose indexes live in the same cache.
+	// byAppOfProcess finds CFProcesses. It differs from the names of other controllers, whose indexes are in
+	// the same cache.
 	byAppOfProcess = "routedApp"
 )
 
 // Controller reconciles CFRoutes.
 type Controller struct {
-	// Clock tells the time.
+	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Publisher is who sends requests to apps.
+	// Publisher is the component that sends requests to apps.
 	Publisher route.Publisher
-	// WatchNamespaces are the only ones whose objects are handled; none means all.
+	// WatchNamespaces are the only namespaces whose objects are handled; none means all.
 	WatchNamespaces []string
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard keeps passes away from objects that another project writes; nil allows all.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
-	// owned has what was made of routes, and nothing else of its kinds.
+	// owned caches the objects of routes, and no others of their kinds.
 	owned cache.Cache
 }
 
@@ -87,8 +88,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named(Name).
 		WithOptions(reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()).
 		For(&korifiv1alpha1.CFRoute{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// The next route of a host or an address that is given back is served without delay. Times of creation have whole
-		// seconds, so that a new route can win a tie: the others of the host are looked at, too.
+		// The next route of a host or an address that becomes free is served without delay. Timestamps have
+		// whole seconds, so that a new route can win a tie: the other routes of the host are enqueued, too.
 		Watches(&korifiv1alpha1.CFRoute{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byHost, hostOfObject)), builder.WithPredicates(addressChanged())).
 		Watches(&korifiv1alpha1.CFDomain{}, handler.EnqueueRequestsFromMapFunc(c.routesOfSameDomains)).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, keyOfObject)), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, scheduledStopsChanged()))).
@@ -134,7 +135,8 @@ func (c Controller) report(obj *korifiv1alpha1.CFRoute, seen route.Observed, pla
 	return reconcile.FollowUp{Rule: plan.Ready.Reason}
 }
 
-// routesOfSameDomains returns the routes of all domains that have the name of one: which of them has it changes when one comes or goes.
+// routesOfSameDomains returns the routes of all domains with the same name: when a domain is created or
+// deleted, another of them may get the name.
 func (c Controller) routesOfSameDomains(ctx context.Context, obj client.Object) []ctrl.Request {
 	all := c.routesBy(byDomain, keyOfObject)(ctx, obj)
 	domain, isDomain := obj.(*korifiv1alpha1.CFDomain)

@@ -37,7 +37,8 @@ type env struct {
 	domain corev1.ObjectReference
 }
 
-// newEnv serves the Gateway API with its own CRDs, whose schema and rules judge what the controller writes.
+// newEnv serves the Gateway API with its own CRDs, whose schema and rules validate what the controller
+// writes.
 func newEnv(t testing.TB) *env {
 	t.Helper()
 	e := &env{Environment: testenv.Start(t)}
@@ -122,7 +123,7 @@ func TestAddressIsPublishedWithItsDestinations(t *testing.T) {
 	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), published))
 	e.expectReason(t, obj, korifiv1alpha1.AddressServedReason)
 
-	// What is unmapped gets no request, and what others have changed is set back.
+	// An unmapped app gets no request, and a change by another client is reverted.
 	obj.Spec.Destinations = obj.Spec.Destinations[1:]
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), obj))
 	testenv.Eventually(t, "one Service is left", func() error {
@@ -143,9 +144,9 @@ func TestOldestRouteHasTheAddress(t *testing.T) {
 	e.createApp(t, mine, "app")
 	e.createApp(t, theirs, "app")
 	first := e.createRoute(t, mine, "taken", "app")
-	testenv.Eventually(t, "the second of the first route is over", func() error {
+	testenv.Eventually(t, "the second in which the first route was created is over", func() error {
 		if time.Since(first.CreationTimestamp.Time) < time.Second {
-			return errors.New("it is not")
+			return errors.New("it is not over")
 		}
 		return nil
 	})
@@ -153,7 +154,8 @@ func TestOldestRouteHasTheAddress(t *testing.T) {
 	e.expectReason(t, second, korifiv1alpha1.AddressTakenReason)
 	e.expectReason(t, first, korifiv1alpha1.AddressPublishedReason)
 	e.expectNoHTTPRoute(t, second)
-	// What is sent to a host is for the space that has it, also below a path of its own, as Cloud Controller has it.
+	// The requests to a host are for the space that holds it, also those to a path of another space, as in
+	// Cloud Controller.
 	below := second.DeepCopy()
 	below.ObjectMeta, below.Spec.Path = metav1.ObjectMeta{Namespace: theirs, Name: "below"}, "/login"
 	below.Spec.Destinations[0].GUID = "below-app"
@@ -171,7 +173,8 @@ func TestOldestRouteHasTheAddress(t *testing.T) {
 	e.expectReason(t, below, korifiv1alpha1.AddressPublishedReason)
 }
 
-// Times have whole seconds. A route that came later in the same second can be the first by name; the one before it hears of it.
+// Timestamps have whole seconds. A route that is created later in the same second can come first by name; the
+// other one is then enqueued.
 func TestARouteHearsThatItIsNotTheFirstOfItsSecond(t *testing.T) {
 	e := shared.Get(t)
 	namespaces := []string{e.CreateNamespace(t), e.CreateNamespace(t)}

@@ -19,6 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/cf/route"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFRoute) (route.Observed, error) {
@@ -33,8 +34,8 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFRoute) (r
 	return seen, nil
 }
 
-// observeAddress finds the domain, and the route that has the address, or its host, first. Who is first does not depend on what a cache has
-// seen earlier, but on when the API server made it.
+// observeAddress finds the domain, and the route that holds the address or its host. The holder depends on
+// the times of creation at the API server, and not on what a cache has received first.
 func (c Controller) observeAddress(ctx context.Context, seen *route.Observed) error {
 	ref := seen.Route.Spec.DomainRef
 	var domain korifiv1alpha1.CFDomain
@@ -117,9 +118,12 @@ func (c Controller) observeOwned(ctx context.Context, seen *route.Observed) erro
 	return nil
 }
 
-// scheduledStopsChanged lets through what Slumbers want of an app: one that sleeps gets no requests beside one that does not.
+// scheduledStopsChanged passes on the stops that Slumbers request of an app: a stopped app gets no requests
+// while another destination runs.
 func scheduledStopsChanged() predicate.Predicate {
-	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any { return app.Status.ScheduledStops })
+	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any {
+		return stoprecord.ListScheduled(app.Status.ScheduledStops, app.Annotations)
+	})
 }
 
 func keyOfObject(o client.Object) string { return o.GetNamespace() + "/" + o.GetName() }

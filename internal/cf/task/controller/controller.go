@@ -33,18 +33,18 @@ const Name = "torpor-tasks"
 
 // Controller reconciles CFTasks.
 type Controller struct {
-	// Clock tells the time.
+	// Clock is replaced in tests.
 	Clock clock.PassiveClock
-	// Pods is what the Pods of all apps have in common.
+	// Pods are the options that the Pods of all apps have in common.
 	Pods lrp.PodOptions
-	// WatchNamespaces are the only ones whose objects are handled; none means all.
+	// WatchNamespaces are the only namespaces whose objects are handled; none means all.
 	WatchNamespaces []string
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard keeps passes away from objects that another project writes; nil allows all.
 	Guard *reconcile.WriterGuard
 
 	client client.Client
 	live   client.Reader
-	// jobs has those of tasks and no others.
+	// jobs caches the Jobs of tasks and no others.
 	jobs cache.Cache
 }
 
@@ -95,7 +95,7 @@ func (c Controller) act(ctx context.Context, seen task.Observed, plan task.Plan)
 		if err != nil {
 			return fmt.Errorf("read the environment: %w", err)
 		}
-		// A Secret that is there is of a pass that was cut off before the Job: what it has was right then.
+		// An existing Secret is from a pass that ended before it created the Job. Its content was right then.
 		if err := c.client.Create(ctx, task.BuildSecret(seen.Task, environment), client.FieldOwner(Name)); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("keep the environment: %w", err)
 		}
@@ -103,7 +103,7 @@ func (c Controller) act(ctx context.Context, seen task.Observed, plan task.Plan)
 			return ignoreStale(err)
 		}
 	case task.DeleteJob:
-		// Its Pods go with it, and are told to end.
+		// Its Pods are deleted with it, and receive SIGTERM.
 		err := c.client.Delete(ctx, seen.Job, client.Preconditions{UID: new(seen.Job.UID)}, client.PropagationPolicy("Background"))
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the Job: %w", err)

@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// taskEnv has Kubernetes' own Job controller and no node: the test plays the kubelet.
+// taskEnv has Kubernetes' own Job controller and no node: the test acts as the kubelet.
 type taskEnv struct {
 	*testenv.Environment
 	namespace string
@@ -78,7 +78,7 @@ func (e *taskEnv) waitForCondition(t *testing.T, task *korifiv1alpha1.CFTask, ki
 	})
 }
 
-// endPod reports of a task's Pod what a kubelet would whose container has ended.
+// endPod writes the status of a task's Pod that a kubelet reports when the container has ended.
 func (e *taskEnv) endPod(t *testing.T, task *korifiv1alpha1.CFTask, status int32) {
 	t.Helper()
 	var pods corev1.PodList

@@ -36,8 +36,9 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFTask) (ta
 	return seen, c.observeApp(ctx, &seen)
 }
 
-// findJob returns the Job of a task's name; nil if there is none. A task that is cancelled or was started fails for good without one,
-// so the API server is asked, too: a cache may not have a Job yet that the pass before has made, and it would run on.
+// findJob returns the Job of a task's name; nil if absent. Without a Job, a task that is cancelled or
+// was started fails permanently. So the API server is asked, too: a cache may lack a Job that the previous
+// pass has created, and it would keep running.
 func (c Controller) findJob(ctx context.Context, obj *korifiv1alpha1.CFTask) (*batchv1.Job, error) {
 	job := &batchv1.Job{}
 	if found, err := get(ctx, c.jobs, client.ObjectKeyFromObject(obj), job); found || err != nil {
@@ -53,11 +54,12 @@ func (c Controller) findJob(ctx context.Context, obj *korifiv1alpha1.CFTask) (*b
 	return job, nil
 }
 
-// observeApp reads what a Job is made of.
+// observeApp reads the objects that a Job is made from.
 func (c Controller) observeApp(ctx context.Context, seen *task.Observed) error {
 	obj, app, web := seen.Task, &korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}
 	key := func(name string) client.ObjectKey { return client.ObjectKey{Namespace: obj.Namespace, Name: name} }
-	// Past the cache, which may not have an app yet whose task has come: one without an app fails for good.
+	// Past the cache, which may lack a new app whose task it already has: a task without an app fails
+	// permanently.
 	found, err := get(ctx, c.live, key(obj.Spec.AppRef.Name), app)
 	if err != nil || !found {
 		return err
@@ -83,7 +85,7 @@ func (c Controller) observeApp(ctx context.Context, seen *task.Observed) error {
 	return c.observeHighest(ctx, seen)
 }
 
-// observeHighest asks past the cache, which need not have the number that the pass before has given.
+// observeHighest reads past the cache, which may lack the number that the previous pass has given.
 func (c Controller) observeHighest(ctx context.Context, seen *task.Observed) error {
 	if seen.Task.Status.SequenceID != 0 {
 		return nil
@@ -103,7 +105,7 @@ func (c Controller) observeHighest(ctx context.Context, seen *task.Observed) err
 	return nil
 }
 
-// describeExit says how the Pod of a Job that has failed ended.
+// describeExit describes how the Pod of a failed Job ended.
 func (c Controller) describeExit(ctx context.Context, job *batchv1.Job) (string, error) {
 	if job.Status.Failed == 0 {
 		return "", nil
@@ -125,7 +127,7 @@ func (c Controller) describeExit(ctx context.Context, job *batchv1.Job) (string,
 	return "", nil
 }
 
-// get reports whether there is an object of the name.
+// get reports whether the object exists.
 func get(ctx context.Context, from client.Reader, key client.ObjectKey, into client.Object) (bool, error) {
 	if key.Name == "" {
 		return false, nil

@@ -18,14 +18,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/task"
 )
 
-// behindCache has nothing yet of what was made a moment ago.
+// behindCache lacks every new object.
 type behindCache struct{ cache.Cache }
 
 func (behindCache) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return k8serrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// liveServer knows one Job, and nothing else.
+// liveServer holds one Job, and nothing else.
 type liveServer struct {
 	client.Reader
 	job *batchv1.Job
@@ -39,7 +39,8 @@ func (l liveServer) Get(_ context.Context, key client.ObjectKey, into client.Obj
 	return k8serrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-// A task does not fail for good because a cache does not have its Job yet: the Job would run on, and nobody could cancel it.
+// A task does not fail permanently because a cache lacks its Job: the Job would keep running, and no user
+// could cancel it.
 func TestJobThatTheCacheDoesNotHaveYetIsNotLost(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

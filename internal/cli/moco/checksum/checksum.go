@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package checksum compares the rows of MySQL servers at one GTID set, through the program mysql.
+// Package checksum compares the rows of MySQL servers at one GTID set, by the mysql client.
 package checksum
 
 import (
@@ -19,17 +19,17 @@ import (
 )
 
 const (
-	// snapshotTries is how often all instances are asked for their rows at one GTID set, every snapshotPause.
+	// snapshotTries is how often a snapshot of all instances at one GTID set is attempted, every snapshotPause.
 	snapshotTries = 20
 	snapshotPause = 250 * time.Millisecond
 )
 
 // TableComparison compares the instances of one cluster.
 type TableComparison struct {
-	// Out gets a line for each table that differs.
+	// Out receives a line for each table that differs.
 	Out   io.Writer
 	Clock clock.WithTicker
-	// RunMysql runs the program mysql beside the instance with the ordinal until its input ends.
+	// RunMysql runs the mysql client next to the instance with the ordinal until its input ends.
 	RunMysql func(ctx context.Context, ordinal int, args []string, in io.Reader, out io.Writer) error
 }
 
@@ -55,7 +55,7 @@ func (p TableComparison) CompareInstances(ctx context.Context, n int) error {
 	return p.compareTables(sessions, at)
 }
 
-// openSnapshots opens transactions that see what the same GTID set has made.
+// openSnapshots opens transactions in all instances that see the same GTID set.
 func (p TableComparison) openSnapshots(ctx context.Context, sessions []*instanceSession) (string, error) {
 	const executed = `select replace(@@global.gtid_executed, '\n', '')`
 	tick := p.Clock.NewTicker(snapshotPause)
@@ -74,7 +74,7 @@ func (p TableComparison) openSnapshots(ctx context.Context, sessions []*instance
 		case <-ctx.Done():
 			return "", fmt.Errorf("compare instances: %w", context.Cause(ctx))
 		}
-		// A server shows rows a moment before it counts their transaction in gtid_executed.
+		// A server shows rows a moment before it adds their transaction to gtid_executed.
 		if after, err = queryAll(sessions, executed); err != nil {
 			return "", err
 		}
@@ -139,7 +139,7 @@ func formatChecksums(lines []string) string {
 
 func areEqual(all []string) bool { return len(slices.Compact(slices.Clone(all))) <= 1 }
 
-// queryAll runs a statement in all sessions at once and returns one line for each, which may be empty.
+// queryAll runs a statement in all sessions concurrently and returns one line for each, which may be empty.
 func queryAll(sessions []*instanceSession, statement string) ([]string, error) {
 	answers, err := queryEach(sessions, statement)
 	lines := make([]string, len(answers))
@@ -159,7 +159,7 @@ func queryEach(sessions []*instanceSession, statement string) ([][]string, error
 	return answers, errors.Join(failures...)
 }
 
-// instanceSession is a session with one instance through the program mysql, which reads statements and writes lines.
+// instanceSession is a session with one instance through the mysql client, which reads statements and writes lines.
 type instanceSession struct {
 	ordinal int
 	in      *io.PipeWriter
@@ -177,7 +177,7 @@ func (p TableComparison) openSession(ctx context.Context, ordinal int) *instance
 		err := p.RunMysql(ctx, ordinal, []string{"--batch", "--skip-column-names", "--raw", "--unbuffered"}, input, output)
 		d.ended <- err
 		ended := errors.New("the program mysql has ended")
-		_ = input.CloseWithError(ended) // It always succeeds, and so does the next.
+		_ = input.CloseWithError(ended) // CloseWithError always succeeds; the next call too.
 		_ = output.CloseWithError(ended)
 	}()
 	return d
@@ -212,4 +212,4 @@ func (d *instanceSession) explainEnd(err error) error {
 	return fmt.Errorf("cannot compare: instance %d: %w", d.ordinal, err)
 }
 
-func (d *instanceSession) close() { _ = d.in.Close() } // It always succeeds.
+func (d *instanceSession) close() { _ = d.in.Close() } // Close always succeeds.

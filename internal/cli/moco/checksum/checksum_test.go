@@ -22,13 +22,13 @@ create user 'root'@'%' identified by 'root';
 grant all on *.* to 'root'@'%';
 `
 
-// TestChecksum compares real servers, through the real program mysql; only the pod that it would run in is missing.
+// TestChecksum compares real servers through the real mysql client. Only the Pod that it would run in is missing.
 func TestChecksum(t *testing.T) {
 	t.Parallel()
 	bed := mysqld.NewInstallation(t, readers)
 	servers := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t), bed.StartServer(t)}
 	transactions := 0
-	// everywhere makes one transaction in all servers, with the same GTID, whatever it does there.
+	// everywhere runs each statement as one transaction with the same GTID in all servers.
 	everywhere := func(statements ...string) {
 		transactions++
 		for i, s := range servers {
@@ -50,7 +50,7 @@ func TestChecksum(t *testing.T) {
 		t.Errorf("expected that the table differs, found %q and %v", out, err)
 	}
 
-	t.Log("What cannot be compared is said.")
+	t.Log("Tables and instances that cannot be compared are reported.")
 	everywhere("create table app.other (id int) engine = MyISAM", "begin; commit")
 	if out, err = compareServers(t, servers); err == nil || !strings.Contains(out, "`app`.`other`: cannot be compared: its engine is MyISAM\n") {
 		t.Errorf("expected that another engine cannot be compared, found %q and %v", out, err)
@@ -72,11 +72,11 @@ func compareServers(t *testing.T, servers []*mysqld.Server) (string, error) {
 		line := append(servers[i].ClientCommand("moco-readonly", "r"), args...)
 		cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 		cmd.Stdout, cmd.Stderr = out, t.Output()
-		stdin, err := cmd.StdinPipe() // Who copies by himself does not keep Wait waiting for more input.
+		stdin, err := cmd.StdinPipe() // With a separate copy, Wait does not wait for more input.
 		if err != nil {
 			return err
 		}
-		go func() { _, _ = io.Copy(stdin, in) }() // It ends with the input.
+		go func() { _, _ = io.Copy(stdin, in) }() // The copy ends with the input.
 		return cmd.Run()
 	}}
 	err := p.CompareInstances(t.Context(), len(servers))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package binlog reads MySQL's binary logs event by event: where transactions begin and end, what they are numbered and when they
-// were committed. It is pure.
+// Package binlog reads MySQL's binary logs event by event: where transactions begin and end, their GTIDs and their
+// commit times. It is pure.
 package binlog
 
 import (
@@ -16,18 +16,18 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// FileMagic begins every file.
+// FileMagic begins every binary log file.
 const FileMagic = "\xfebin"
 
 const (
 	headerSize = 19
-	// checksumSize ends every event of a server with binlog_checksum.
+	// checksumSize is the length of the checksum that ends every event of a server with binlog_checksum.
 	checksumSize = 4
-	// maxEventSize is above what max_allowed_packet can be.
+	// maxEventSize is greater than the largest possible max_allowed_packet.
 	maxEventSize = 1<<30 + 1<<20
 )
 
-// The types of events that matter here.
+// The types of events that this package handles.
 const (
 	QueryEvent     = 2
 	FormatEvent    = 15
@@ -36,13 +36,13 @@ const (
 	taggedEvent    = 42
 )
 
-// BinlogEvent is one event as it is stored.
+// BinlogEvent is one event in its stored form.
 type BinlogEvent struct{ Raw []byte }
 
-// EventType is what the event is about.
+// EventType returns the type code of the event.
 func (e BinlogEvent) EventType() byte { return e.Raw[4] }
 
-// ReadEvent reads one event. It returns io.EOF between two, and io.ErrUnexpectedEOF in the middle of one.
+// ReadEvent reads one event. It returns io.EOF between two events, and io.ErrUnexpectedEOF in the middle of one.
 func ReadEvent(from io.Reader) (BinlogEvent, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(from, head[:]); err != nil {
@@ -52,7 +52,7 @@ func ReadEvent(from io.Reader) (BinlogEvent, error) {
 	if size < headerSize || size > maxEventSize {
 		return BinlogEvent{}, fmt.Errorf("expected an event of the binary log, found one of %d bytes", size)
 	}
-	var raw bytes.Buffer // It grows as bytes come, whatever the header promises.
+	var raw bytes.Buffer // It grows with the bytes received, whatever size the header declares.
 	raw.Write(head[:])
 	if _, err := io.CopyN(&raw, from, int64(size)-headerSize); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -63,17 +63,17 @@ func ReadEvent(from io.Reader) (BinlogEvent, error) {
 	return BinlogEvent{raw.Bytes()}, nil
 }
 
-// TransactionHead is what the first event of a transaction says.
+// TransactionHead holds the facts in the first event of a transaction.
 type TransactionHead struct {
-	// GTID is a set of one.
+	// GTID is a set with one transaction.
 	GTID gtid.Set
-	// Committed is when the server committed it that clients wrote to.
+	// Committed is the commit time at the server that clients wrote to.
 	Committed time.Time
-	// Size is that of the whole transaction in the binary log, in bytes.
+	// Size is the size of the whole transaction in the binary log, in bytes.
 	Size int64
 }
 
-// BeginsTransaction says whether the event is the first of a transaction.
+// BeginsTransaction reports whether the event is the first of a transaction.
 func (e BinlogEvent) BeginsTransaction() bool {
 	t := e.EventType()
 	return t == gtidEvent || t == taggedEvent || t == anonymousEvent
@@ -110,7 +110,7 @@ type fieldReader struct {
 func (r *fieldReader) take(size int64) []byte {
 	if size < 0 || size > int64(len(r.left)) {
 		r.short, r.left = true, nil
-		return make([]byte, uuidSize) // As long as any field that is looked into.
+		return make([]byte, uuidSize) // At least as long as any field whose bytes are read.
 	}
 	taken := r.left[:size]
 	r.left = r.left[size:]
@@ -125,7 +125,7 @@ func (r *fieldReader) fixed(size int64) int64 {
 	return value
 }
 
-// packed reads an integer with the length that its first byte says, as in MySQL's network protocol.
+// packed reads an integer whose length is encoded in its first byte, as in MySQL's network protocol.
 func (r *fieldReader) packed() int64 {
 	const two, three, eight = 252, 253, 254
 	switch first := r.fixed(1); first {
@@ -143,7 +143,7 @@ func (r *fieldReader) packed() int64 {
 const (
 	uuidSize      = 16
 	timestampSize = 7
-	// originalFollows is set in the time of a commit if that of the original commit follows.
+	// originalFollows is a bit of the commit timestamp; it is set if the original commit timestamp follows.
 	originalFollows = 1 << 55
 )
 
@@ -158,7 +158,7 @@ func (r *fieldReader) readHead() (TransactionHead, error) {
 	return newHead(uuid, "", number, committed, r.packed())
 }
 
-// Numbers of the fields of a tagged event, of which some may be missing.
+// Field numbers of a tagged event. Some fields may be missing.
 const (
 	flagsField = iota
 	uuidField
@@ -171,8 +171,8 @@ const (
 	sizeField
 )
 
-// readTaggedHead reads MySQL's format of serialized messages: version, size, and the last field that may not be ignored, then
-// number and value of each field.
+// readTaggedHead reads MySQL's format of serialized messages: version, size and the last field that may not be
+// ignored, followed by the number and value of each field.
 func (r *fieldReader) readTaggedHead() (TransactionHead, error) {
 	for range 3 {
 		r.variable()
@@ -203,7 +203,7 @@ func (r *fieldReader) readTaggedHead() (TransactionHead, error) {
 	return newHead(uuid[:], tag, number, committed, size)
 }
 
-// variable reads an integer whose length is the number of ones that end its first byte, plus one.
+// variable reads an integer whose length is encoded in its first byte: the number of trailing one bits, plus one.
 func (r *fieldReader) variable() int64 {
 	if len(r.left) == 0 {
 		r.short = true
@@ -226,15 +226,16 @@ func newHead(uuid []byte, tag string, number, committed, size int64) (Transactio
 	return TransactionHead{GTID: set, Committed: time.UnixMicro(committed).UTC(), Size: size}, err
 }
 
-// HasChecksums says of a FormatEvent whether the events of its file end with checksums.
+// HasChecksums reports whether the events of a file end with checksums. The receiver is the FormatEvent of the
+// file.
 func (e BinlogEvent) HasChecksums() bool {
 	return len(e.Raw) > headerSize+checksumSize && e.Raw[len(e.Raw)-checksumSize-1] == 1
 }
 
-// versionSize is that of the format's own version and the server's, with which a FormatEvent begins.
+// versionSize is the size of the binlog version and the server version, with which a FormatEvent begins.
 const versionSize = 2 + 50
 
-// IsCompatible says of two FormatEvents whether events of both may be in one file.
+// IsCompatible reports whether events that follow either of the two FormatEvents may be stored in one file.
 func (e BinlogEvent) IsCompatible(other BinlogEvent) bool {
 	version := func(of BinlogEvent) []byte { return of.Raw[headerSize:min(len(of.Raw), headerSize+versionSize)] }
 	return bytes.Equal(version(e), version(other)) && e.HasChecksums() == other.HasChecksums()

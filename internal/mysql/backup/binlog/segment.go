@@ -13,29 +13,29 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// SegmentHeader is what a piece of the binary log in the bucket holds.
+// SegmentHeader describes the part of the binary log that one segment in the bucket holds.
 type SegmentHeader struct {
-	// Previous are the transactions before the first of it, and GTIDs those in it.
+	// Previous holds the transactions before the first one of the segment, and GTIDs the transactions in it.
 	Previous gtid.Set `json:"previous"`
 	GTIDs    gtid.Set `json:"gtids"`
-	// First is when the first of its transactions was committed, and Last when the last was.
+	// First and Last are the commit times of the first and the last transaction.
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
-	// Until is up to when nothing else was committed than what is in it and before it.
+	// Until is the time up to which every commit is in this segment or an earlier one.
 	Until time.Time `json:"until"`
-	// Source is the server_uuid of the instance that it was read from.
+	// Source is the server_uuid of the instance that the segment was read from.
 	Source string `json:"source"`
 }
 
 const (
-	// skippableFrame begins a part of a file that zstd leaves out, so that `zstd -dc FILE | mysqlbinlog -` reads a segment.
+	// skippableFrame begins a frame that zstd skips, so that `zstd -dc FILE | mysqlbinlog -` reads a segment.
 	skippableFrame = 0x184D2A50
 	frameHeadSize  = 8
-	// maxSegmentHeader is far above what GTID sets need.
+	// maxSegmentHeader is far above the size of real GTID sets.
 	maxSegmentHeader = 16 << 20
 )
 
-// Encode returns the header as it begins a segment.
+// Encode returns the header in the form that begins a segment.
 func (h SegmentHeader) Encode() ([]byte, error) {
 	text, err := json.Marshal(h)
 	if err != nil {

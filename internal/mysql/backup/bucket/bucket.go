@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bucket stores objects in a bucket with S3's protocol or in a folder. An object is there only as a whole.
+// Package bucket stores objects in a bucket, by S3's protocol, or in a folder. Readers see an object only when it
+// is complete.
 package bucket
 
 import (
@@ -26,31 +27,32 @@ import (
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 )
 
-// Store stores objects. Keys have slashes, as paths have.
+// Store stores objects. The parts of a key are separated by slashes, as in paths.
 type Store interface {
-	// PutObject stores everything that from yields and returns its size in bytes. If from fails, nothing is stored.
+	// PutObject stores all data of the reader and returns its size in bytes. If the reader fails, nothing is stored.
 	PutObject(ctx context.Context, key string, from io.Reader) (int64, error)
 	// GetObject opens an object.
 	GetObject(ctx context.Context, key string) (io.ReadCloser, error)
 	// ListKeys returns the keys that begin with the prefix, in any order. The prefix ends with a slash.
 	ListKeys(ctx context.Context, prefix string) ([]string, error)
-	// DeleteObject removes an object; one that is not there is no error.
+	// DeleteObject removes an object. A missing object is not an error.
 	DeleteObject(ctx context.Context, key string) error
 }
 
-// Config says which bucket. The credentials are in the environment, where AWS's own tools look for them.
+// Config describes the bucket. The credentials are in the environment variables that AWS's own tools read.
 type Config struct {
-	// Folder is a path; if it is set, the rest is not used.
+	// Folder is a path. If it is set, the other fields are ignored.
 	Folder string
 	// Name of the bucket.
 	Name string
-	// Region and Endpoint, a URL, of the storage; empty means what the environment says.
+	// Region and Endpoint (a URL) locate the storage. If they are empty, the environment's settings apply.
 	Region, Endpoint string
 	// PathStyle puts the bucket's name into the path instead of the host name.
 	PathStyle bool
-	// CACert is a file with certificates; empty means the machine's.
+	// CACert is a file with CA certificates; empty means the system's.
 	CACert string
-	// Encryption is what the storage is asked to encrypt with, as AES256 or aws:kms, and KMSKeyID a key for the latter.
+	// Encryption is the encryption requested from the storage, such as AES256 or aws:kms. KMSKeyID is a key for
+	// aws:kms.
 	Encryption, KMSKeyID string
 }
 
@@ -60,15 +62,15 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Name, "bucket", "", "name of the bucket")
 	f.StringVar(&c.Region, "region", "", "region of the bucket")
 	f.StringVar(&c.Endpoint, "endpoint", "", "URL of the storage, if it is not AWS's own")
-	f.StringVar(&c.CACert, "ca-cert", "", "file with the certificates that the storage is trusted by")
+	f.StringVar(&c.CACert, "ca-cert", "", "file with the CA certificates that the storage's certificate is verified with")
 	f.StringVar(&c.Encryption, "sse", "", "encryption at the storage: AES256, aws:kms or aws:kms:dsse; empty leaves it to the bucket")
 	f.StringVar(&c.KMSKeyID, "sse-kms-key-id", "", "key of aws:kms; empty means the account's own")
 	f.BoolVar(&c.PathStyle, "path-style", false, "put the bucket's name into the path instead of the host name")
 }
 
-var errNowhere = errors.New("expected --bucket or --folder, found neither; say where the backups are")
+var errNowhere = errors.New("expected --bucket or --folder, found neither; set one of them")
 
-// OpenStore makes no connection yet.
+// OpenStore prepares a client; it does not connect yet.
 func OpenStore(ctx context.Context, c Config) (Store, error) {
 	switch {
 	case c.Folder != "":
@@ -82,16 +84,21 @@ func OpenStore(ctx context.Context, c Config) (Store, error) {
 type countingReader struct {
 	from io.Reader
 	size int64
+	// err is the error of the source.
+	err error
 }
 
 // Read implements io.Reader.
 func (c *countingReader) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	c.size += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
 	return n, err
 }
 
-// partialSuffix ends the names of files that are not whole yet.
+// partialSuffix ends the names of incomplete files.
 const partialSuffix = ".partial"
 
 // folderStore keeps objects as files.
@@ -105,7 +112,7 @@ func openFolder(name string) (*folderStore, error) {
 	return &folderStore{root}, nil
 }
 
-// PutObject implements Bucket.
+// PutObject implements Store.
 func (f *folderStore) PutObject(ctx context.Context, key string, from io.Reader) (int64, error) {
 	if err := f.root.MkdirAll(path.Dir(key), 0o750); err != nil {
 		return 0, fmt.Errorf("make the folder of %s: %w", key, err)
@@ -133,7 +140,7 @@ func (f *folderStore) writeFile(ctx context.Context, name string, from io.Reader
 	return size, errors.Join(err, file.Sync(), file.Close())
 }
 
-// GetObject implements Bucket.
+// GetObject implements Store.
 func (f *folderStore) GetObject(_ context.Context, key string) (io.ReadCloser, error) {
 	file, err := f.root.Open(key)
 	if err != nil {
@@ -142,7 +149,7 @@ func (f *folderStore) GetObject(_ context.Context, key string) (io.ReadCloser, e
 	return file, nil
 }
 
-// ListKeys implements Bucket.
+// ListKeys implements Store.
 func (f *folderStore) ListKeys(_ context.Context, prefix string) ([]string, error) {
 	var keys []string
 	err := fs.WalkDir(f.root.FS(), strings.TrimSuffix(prefix, "/"), func(name string, d fs.DirEntry, err error) error {
@@ -180,9 +187,9 @@ func (e *contextReader) Read(p []byte) (int, error) {
 }
 
 const (
-	// partSize times the 10000 parts that S3 allows is the most that an object holds: 320 GB.
+	// partSize limits an object to 320 GB, because S3 allows 10000 parts.
 	partSize = 32 << 20
-	// uploads at the same time; each holds a part in memory.
+	// uploads is the number of concurrent uploads of parts; each holds one part in memory.
 	uploads = 2
 )
 
@@ -191,7 +198,7 @@ type s3Store struct {
 	client *s3.Client
 	upload *transfermanager.Client
 	name   string
-	// encryption and kmsKeyID of what is written; nil and empty leave it to the bucket.
+	// encryption and kmsKeyID apply to written objects; if they are empty, the bucket's default applies.
 	encryption types.ServerSideEncryption
 	kmsKeyID   *string
 }
@@ -213,7 +220,7 @@ func openS3(ctx context.Context, c Config) (*s3Store, error) {
 		return nil, fmt.Errorf("read the storage's settings: %w", err)
 	}
 	if cfg.Region == "" {
-		cfg.Region = "us-east-1" // What storages other than AWS's call themselves.
+		cfg.Region = "us-east-1" // The region name that storages other than AWS's use.
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.UsePathStyle, o.DisableLogOutputChecksumValidationSkipped = c.PathStyle, true
@@ -232,18 +239,21 @@ func openS3(ctx context.Context, c Config) (*s3Store, error) {
 	return store, nil
 }
 
-// PutObject implements Bucket.
+// PutObject implements Store.
 func (b *s3Store) PutObject(ctx context.Context, key string, from io.Reader) (int64, error) {
 	body := &countingReader{from: from}
 	if _, err := b.upload.UploadObject(ctx, &transfermanager.UploadObjectInput{
 		Bucket: &b.name, Key: &key, Body: body, ServerSideEncryption: b.encryption, SSEKMSKeyID: b.kmsKeyID,
 	}); err != nil {
+		if body.err != nil {
+			return 0, fmt.Errorf("write %s: %w", key, body.err) // The error is the reader's, not the storage's.
+		}
 		return 0, b.explainError("write "+key, err)
 	}
 	return body.size, nil
 }
 
-// GetObject implements Bucket.
+// GetObject implements Store.
 func (b *s3Store) GetObject(ctx context.Context, key string) (io.ReadCloser, error) {
 	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: &key})
 	if err != nil {
@@ -252,7 +262,7 @@ func (b *s3Store) GetObject(ctx context.Context, key string) (io.ReadCloser, err
 	return out.Body, nil
 }
 
-// ListKeys implements Bucket.
+// ListKeys implements Store.
 func (b *s3Store) ListKeys(ctx context.Context, prefix string) ([]string, error) {
 	var keys []string
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix})
@@ -276,13 +286,13 @@ func (b *s3Store) DeleteObject(ctx context.Context, key string) error {
 	return nil
 }
 
-// explainError adds what to do. The storage's answers hold no secrets, only the names of keys.
+// explainError adds a hint to an error. The storage's error messages hold names of keys, but no secrets.
 func (b *s3Store) explainError(what string, err error) error {
-	hint := "look at the bucket's name, region and endpoint"
+	hint := "check the bucket's name, region and endpoint"
 	if answer, ok := errors.AsType[smithy.APIError](err); ok {
 		switch answer.ErrorCode() {
 		case "NoSuchBucket":
-			hint = "make the bucket"
+			hint = "create the bucket"
 		case "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken":
 			hint = "give the Pod credentials for the bucket, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in jobConfig.env"
 		}

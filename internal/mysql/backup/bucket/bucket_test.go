@@ -33,7 +33,7 @@ func TestS3(t *testing.T) {
 	t.Run("a bucket that does not exist is an error", func(t *testing.T) {
 		c := c
 		c.Name = "elsewhere"
-		expectPutError(t, c, "NoSuchBucket", "make the bucket")
+		expectPutError(t, c, "NoSuchBucket", "create the bucket")
 	})
 	t.Run("wrong credentials are an error without them", func(t *testing.T) {
 		s.SetCredentials(t, s.AccessKey, "not-the-secret")
@@ -55,17 +55,17 @@ func TestS3(t *testing.T) {
 	})
 }
 
-// TestEncryption looks at what the storage is asked for: versitygw does not encrypt, so that nothing else would show.
+// TestEncryption checks the requested encryption. versitygw does not encrypt, so that a read would prove nothing.
 func TestEncryption(t *testing.T) {
 	var asked sync.Map
 	storage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // Its client sees what went wrong.
+		_, _ = io.Copy(io.Discard, r.Body) // The client reports the error.
 		what := "put"
 		if r.URL.Query().Has("uploads") {
 			what = "begin"
 			_, _ = io.WriteString(w, "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>")
 		}
-		if !r.URL.Query().Has("uploadId") { // Parts, and the end of an upload, have what its beginning asked for.
+		if !r.URL.Query().Has("uploadId") { // The settings of an upload's beginning apply to its parts and its end.
 			asked.LoadOrStore(what, r.Header.Get("X-Amz-Server-Side-Encryption")+" "+r.Header.Get("X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id"))
 		}
 		w.Header().Set("ETag", `"e"`)
@@ -75,7 +75,7 @@ func TestEncryption(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	b := openStore(t, bucket.Config{Name: "b", Endpoint: storage.URL, PathStyle: true, Encryption: "aws:kms", KMSKeyID: "alias/backups"})
 	for what, size := range map[string]int64{"put": 10, "begin": 70 << 20} {
-		_, _ = b.PutObject(t.Context(), "moco/a", io.LimitReader(zeros{}, size)) // The storage answers too little for a success.
+		_, _ = b.PutObject(t.Context(), "moco/a", io.LimitReader(zeros{}, size)) // The stub's answers are too short for a success.
 		if found, _ := asked.Load(what); found != "aws:kms alias/backups" {
 			t.Errorf("%s: expected to ask for aws:kms with the key, found %q", what, found)
 		}
@@ -134,10 +134,12 @@ func testContract(t *testing.T, c bucket.Config) {
 	})
 	t.Run("a stream that breaks leaves nothing", func(t *testing.T) {
 		broken := errors.New("the dump broke")
-		for _, size := range []int64{10, 70 << 20} { // A small one, and one of several parts.
+		for _, size := range []int64{10, 70 << 20} { // In one part and in several parts.
 			from := io.MultiReader(io.LimitReader(zeros{}, size), failing{broken})
 			if _, err := b.PutObject(t.Context(), "moco/ns/test/broken", from); !errors.Is(err, broken) {
 				t.Errorf("expected the stream's own error, found %v", err)
+			} else if strings.Contains(err.Error(), "check the bucket") {
+				t.Errorf("expected no advice about the storage for an error of the stream, found %v", err)
 			}
 		}
 		if keys := list(t); len(keys) != 0 {
@@ -154,7 +156,7 @@ func testContract(t *testing.T, c bucket.Config) {
 			t.Errorf("expected nothing, found %q", keys)
 		}
 	})
-	t.Run("what was written is read", func(t *testing.T) {
+	t.Run("written objects are read", func(t *testing.T) {
 		for key, text := range map[string]string{"moco/ns/test/1/a": "first", "moco/ns/test/2/b": "", "moco/ns/test2/1/a": "another's"} {
 			if size, err := b.PutObject(t.Context(), key, strings.NewReader(text)); err != nil || size != int64(len(text)) {
 				t.Fatalf("put %s: %d bytes, %v", key, size, err)
@@ -168,14 +170,14 @@ func testContract(t *testing.T, c bucket.Config) {
 		}
 		testenv.ExpectEqual(t, "keys", []string{"moco/ns/test/1/a", "moco/ns/test/2/b"}, list(t))
 	})
-	t.Run("what was deleted is gone", func(t *testing.T) {
-		for range 2 { // The second time it is not there.
+	t.Run("deleted objects are gone", func(t *testing.T) {
+		for range 2 { // The second time the object does not exist.
 			testenv.ExpectNoError(t, b.DeleteObject(t.Context(), "moco/ns/test/2/b"))
 		}
 		testenv.ExpectEqual(t, "keys", []string{"moco/ns/test/1/a"}, list(t))
 	})
-	t.Run("a hundred megabytes and more need little memory", func(t *testing.T) {
-		const size, most = 800 << 20, 400 << 20 // Parts on their way, and twice that until they are collected.
+	t.Run("large objects need little memory", func(t *testing.T) {
+		const size, most = 800 << 20, 400 << 20 // Parts being uploaded, and twice that before garbage collection.
 		peak := watchMemory(t)
 		if n, err := b.PutObject(t.Context(), "moco/ns/test/3/large", io.LimitReader(zeros{}, size)); err != nil || n != size {
 			t.Fatalf("%d bytes, %v", n, err)
@@ -194,7 +196,7 @@ func testContract(t *testing.T, c bucket.Config) {
 	})
 }
 
-// watchMemory returns a function that returns how much the heap held at most since then.
+// watchMemory returns a function that returns the largest heap size since the call of watchMemory.
 func watchMemory(t *testing.T) func() uint64 {
 	t.Helper()
 	runtime.GC()

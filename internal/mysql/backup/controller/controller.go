@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller is the shell around package backup: it applies the CronJob and the Job of a MySQLCluster, and reports
-// what came of them in status.backup and status.restoredTime, and in events.
+// Package controller applies the CronJob, the Deployment and the Job that package backup decides on for a
+// MySQLCluster. It reports the results in status.backup, status.restoredTime and events.
 package controller
 
 import (
@@ -35,23 +35,22 @@ const Name = "torpor-backup"
 
 // Controller reconciles the backups of MySQLClusters.
 type Controller struct {
-	// Image is Torpor's own, which brings the program into the Pods of Jobs. Without it no Jobs can be made.
+	// Image is Torpor's own image, which supplies the program to the Pods of Jobs. Jobs cannot be created without it.
 	Image string
-	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard prevents passes on objects that another project's controller writes; nil disables the check.
 	Guard *reconcile.WriterGuard
-	// Metrics is where backups are shown.
+	// Metrics receives the backups to show.
 	Metrics *Metrics
-	// WatchNamespaces are the only ones whose objects are cached; none means all.
+	// WatchNamespaces limits the cache to these namespaces; empty means all namespaces.
 	WatchNamespaces []string
 
 	client client.Client
-	// jobReader caches the Jobs that back up and restore, with their Pods.
+	// jobReader caches the backup and restore Jobs and their Pods.
 	jobReader client.Reader
 	shipping  *shippingPoller
 	startedAt time.Time
-	// reportedFailures are the notes of events that are not repeated, by the UID of the Job or the cluster.
+	// reportedFailures holds the notes of events that must not be repeated, by the UID of the Job or the cluster.
 	reportedFailures *sync.Map
 }
 
@@ -105,7 +104,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// scheduledStopsChanged lets through what Slumbers want, and that a stop has expired: a cluster that sleeps is not backed up.
+// scheduledStopsChanged passes changes of Slumbers' requests and the expiry of a stop, because a stopped cluster is
+// not backed up.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return []any{c.Status.ScheduledStops, c.Status.OfflineSince} })
 }

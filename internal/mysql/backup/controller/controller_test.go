@@ -52,7 +52,7 @@ const (
 	"jobConfig": {"workVolume": {"persistentVolumeClaim": {"claimName": "backups"}}}}`
 )
 
-// testEnv is a namespace with a manager. The tests stand in for the controllers of CronJobs and Jobs and for the kubelet.
+// testEnv is a namespace with a manager. The tests play the controllers of CronJobs and Jobs and the kubelet.
 type testEnv struct {
 	*testenv.Environment
 	namespace string
@@ -85,7 +85,8 @@ func (e *testEnv) waitForObject(t *testing.T, name string, obj client.Object) {
 	e.WaitFor(t, name+" is there", obj, nil)
 }
 
-// runJob makes a Job of a template with its Pod, which ends with a message, as the controllers of Kubernetes would.
+// runJob creates a Job from a template, with a Pod that ends with a message, as the controllers of Kubernetes
+// would.
 func (e *testEnv) runJob(t *testing.T, name string, cron *batchv1.CronJob, message string, how batchv1.JobConditionType) {
 	t.Helper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
@@ -123,7 +124,7 @@ func TestBackups(t *testing.T) {
 	cluster := &mocov1beta2.MySQLCluster{}
 	e.createObject(t, fmt.Sprintf(manifest, "test", ""), cluster)
 	e.WaitForEvent(t, e.namespace, backupImpossible, "expected a BackupPolicy daily")
-	// As clusters are stored that had no backup yet: the field is there and says nothing.
+	// Clusters without a backup are stored this way: the field is present and empty.
 	stored := `{"status": {"backup": {"time": null}, "conditions": [{"type": "Healthy", "status": "True", "reason": "Healthy", "message": "", "lastTransitionTime": "2026-11-20T12:00:00Z"}]}}`
 	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), cluster, client.RawPatch(types.MergePatchType, []byte(stored))))
 	e.createObject(t, policy, &mocov1beta2.BackupPolicy{})
@@ -140,7 +141,7 @@ func TestBackups(t *testing.T) {
 	message, err := backup.FormatResult(want)
 	testenv.ExpectNoError(t, err)
 	e.runJob(t, "one", cron, message, batchv1.JobComplete)
-	e.WaitForEvent(t, e.namespace, backupCreated, "7 bytes in 3s")
+	e.WaitForEvent(t, e.namespace, backupCreated, "7 bytes in 3s; the primary was dumped")
 	testenv.ExpectNoError(t, e.get(t, "test", cluster))
 	cluster.Status.Backup.Time.Time = cluster.Status.Backup.Time.UTC()
 	testenv.ExpectEqual(t, "status", want, cluster.Status.Backup)
@@ -188,10 +189,10 @@ func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
 		note    string
 		wait    time.Duration
 	}{
-		{"a Pod that is not seen yet is waited for", 3 * time.Second, "", "", 7 * time.Second},
-		{"its message is reported", 3 * time.Second, "no space", "Job one gave up: no space", 0},
-		{"a Pod that never comes is not waited for longer", messageWait, "", "Job one gave up: too often: look at the logs of its Pods", 0},
-		{"a clock that is behind waits for nothing", -time.Hour, "", "Job one gave up: too often: look at the logs of its Pods", 0},
+		{"Pod that is not in the cache yet is waited for", 3 * time.Second, "", "", 7 * time.Second},
+		{"message of the Pod is reported", 3 * time.Second, "no space", "Job one gave up: no space", 0},
+		{"missing Pod is not waited for longer", messageWait, "", "Job one gave up: too often: look at the logs of its Pods", 0},
+		{"clock that is behind causes no wait", -time.Hour, "", "Job one gave up: too often: look at the logs of its Pods", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := Controller{Clock: clocktesting.NewFakePassiveClock(ended.Add(tt.age)), startedAt: ended.Add(-time.Hour), reportedFailures: &sync.Map{}}
@@ -208,7 +209,8 @@ func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
 	}
 }
 
-// TestJobsOfAnEarlierCluster remakes a cluster while the Jobs of the one that had its name are still there.
+// TestJobsOfAnEarlierCluster recreates a cluster while the Jobs of an earlier cluster with the same name still
+// exist.
 func TestJobsOfAnEarlierCluster(t *testing.T) {
 	made := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	at := metav1.NewTime(made.Add(-time.Hour))
@@ -245,13 +247,13 @@ func TestJobsOfAnEarlierCluster(t *testing.T) {
 		restored, backedUp bool
 		note               string
 	}{
-		"a restore of this cluster counts":              {completeJob("moco-restore-test", "1", 1, after, clusterRef("new")), "1", true, false, "the data of 2026-11-20 11:00:00 +0000 UTC were restored"},
-		"a restore of an earlier one does not":          {completeJob("moco-restore-test", "1", 1, before, clusterRef("old")), "1", false, false, ""},
-		"a restore does not say what an earlier did":    {completeJob("moco-restore-test", "1", 1, after, clusterRef("new")), "2", true, false, "the data were restored"},
-		"a backup of this cluster counts":               {completeJob("one", "1", 0, after, cronRef("cron")), "1", false, true, "instance 0 was backed up: 7 bytes in 0s"},
-		"a backup of an earlier CronJob does not":       {completeJob("one", "1", 0, after, cronRef("old")), "1", false, false, ""},
-		"nor one of before the cluster was made":        {completeJob("one", "1", 0, before, cronRef("cron")), "1", false, false, ""},
-		"a backup does not say what an earlier one did": {completeJob("one", "1", 0, after, cronRef("cron")), "2", false, false, ""},
+		"a restore of this cluster counts":                         {completeJob("moco-restore-test", "1", 1, after, clusterRef("new")), "1", true, false, "the data of 2026-11-20 11:00:00 +0000 UTC were restored"},
+		"restore of an earlier cluster does not count":             {completeJob("moco-restore-test", "1", 1, before, clusterRef("old")), "1", false, false, ""},
+		"restore does not report an earlier one's result":          {completeJob("moco-restore-test", "1", 1, after, clusterRef("new")), "2", true, false, "the data were restored"},
+		"a backup of this cluster counts":                          {completeJob("one", "1", 0, after, cronRef("cron")), "1", false, true, "instance 0 was backed up: 7 bytes in 0s"},
+		"backup of an earlier CronJob does not count":              {completeJob("one", "1", 0, after, cronRef("old")), "1", false, false, ""},
+		"backup from before the cluster's creation does not count": {completeJob("one", "1", 0, before, cronRef("cron")), "1", false, false, ""},
+		"backup does not report an earlier one's result":           {completeJob("one", "1", 0, after, cronRef("cron")), "2", false, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Name: "test", UID: "new", CreationTimestamp: metav1.NewTime(made)}}
@@ -268,6 +270,33 @@ func TestJobsOfAnEarlierCluster(t *testing.T) {
 				t.Errorf("expected restored %v, backed up %v, %q, found %v, %v, %q", tt.restored, tt.backedUp, tt.note, isRestored, isBackedUp, note)
 			}
 		})
+	}
+}
+
+// TestRestoreThatIsRefused covers a Job that its policy ended and one that was retried too often.
+func TestRestoreThatIsRefused(t *testing.T) {
+	ended := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	for reason, note := range map[string]string{
+		batchv1.JobReasonPodFailurePolicy:     "Job moco-restore-test gave up: restore all schemas",
+		batchv1.JobReasonBackoffLimitExceeded: "delete the Job to try again; Job moco-restore-test gave up: restore all schemas",
+	} {
+		cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Name: "test", UID: "cluster"}}
+		cluster.Spec.Restore = &mocov1beta2.Restore{}
+		owner := *metav1.NewControllerRef(cluster, mocov1beta2.MySQLClusterKind())
+		seen := observation{messages: map[types.UID]string{"1": "restore all schemas"}}
+		seen.RestoreJob = &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "moco-restore-test", UID: "1", Labels: backup.JobLabels("test", backup.JobKinds()[1]), OwnerReferences: []metav1.OwnerReference{owner},
+			},
+			Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{
+				{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ended), Reason: reason},
+			}},
+		}
+		c := Controller{Clock: clocktesting.NewFakePassiveClock(ended), startedAt: ended, reportedFailures: &sync.Map{}}
+		events := c.report(cluster, seen, backup.Plan{}, nil).Events
+		if len(events) != 1 || events[0].Reason != restoreFailed || events[0].Note != note {
+			t.Errorf("%s: expected %s with %q, found %v", reason, restoreFailed, note, events)
+		}
 	}
 }
 
@@ -332,12 +361,12 @@ func TestReportShipping(t *testing.T) {
 		want   *metav1.Time
 		event  string
 	}{
-		{"before the first backup there is no point", nil, nil, shipped(5, 9), nil, ""},
-		{"a backup since it began is the first point", at(6), nil, shipped(5, 9), at(6), ""},
-		{"a backup before it began is none", at(4), nil, shipped(5, 9), nil, ""},
+		{"no point before the first backup", nil, nil, shipped(5, 9), nil, ""},
+		{"backup after the start of shipping is the first point", at(6), nil, shipped(5, 9), at(6), ""},
+		{"backup before the start of shipping is not a point", at(4), nil, shipped(5, 9), nil, ""},
 		{"the first point stays when backups follow", at(8), at(6), shipped(5, 9), at(6), ""},
-		{"a gap is told", at(6), at(6), shipped(7, 9), nil, "binary logs before 2026-11-20T12:07:00Z are missing in the bucket: no point after 2026-11-20T12:06:30Z can be restored until the next backup"},
-		{"the next backup heals it", at(8), nil, shipped(7, 9), at(8), ""},
+		{"gap is reported", at(6), at(6), shipped(7, 9), nil, "binary logs before 2026-11-20T12:07:00Z are missing in the bucket: no point after 2026-11-20T12:06:30Z can be restored until the next backup"},
+		{"next backup ends the gap", at(8), nil, shipped(7, 9), at(8), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cluster, events := &mocov1beta2.MySQLCluster{}, newEvents{}
@@ -374,12 +403,12 @@ func TestAGapIsToldWhenNothingWasShipped(t *testing.T) {
 		}
 		want := "binary logs before 2026-11-20T12:01:00Z are missing in the bucket: no point after 2026-11-20T12:00:00Z can be restored until the next backup"
 		if len(events.list) != 1 || events.list[0].Note != want {
-			t.Errorf("expected the gap to be told, found %+v", events.list)
+			t.Errorf("expected the gap to be reported, found %+v", events.list)
 		}
 	}
 }
 
-// TestReportShippingKeepsPoints has reports of Pods that do not say yet, or cannot say, how far they are.
+// TestReportShippingKeepsPoints covers reports of Pods that cannot report their progress, or not yet.
 func TestReportShippingKeepsPoints(t *testing.T) {
 	since, until := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC))
 	points := mocov1beta2.BinlogShippingStatus{RestorableSince: &since, ShippedUntil: &until, SourceIndex: 2}
@@ -394,12 +423,12 @@ func TestReportShippingKeepsPoints(t *testing.T) {
 		report    *backup.ShippingReport
 		old, want *mocov1beta2.BinlogShippingStatus
 	}{
-		"a Pod that has just started":                  {awake, &backup.ShippingReport{}, withProblem("it does not run"), withProblem("")},
-		"a Pod that cannot begin":                      {awake, &backup.ShippingReport{Problem: "no bucket"}, withProblem(""), withProblem("no bucket")},
-		"a Pod that was never there":                   {awake, &backup.ShippingReport{Problem: "no Pod"}, nil, &mocov1beta2.BinlogShippingStatus{Problem: "no Pod"}},
-		"nothing that was asked":                       {awake, nil, withProblem("it does not run"), withProblem("it does not run")},
-		"a cluster that is offline has no problem":     {asleep, &backup.ShippingReport{Problem: "it does not answer"}, withProblem("it does not run"), withProblem("")},
-		"a cluster that was never awake has no status": {asleep, nil, nil, nil},
+		"Pod that has just started clears the previous problem": {awake, &backup.ShippingReport{}, withProblem("it does not run"), withProblem("")},
+		"Pod that cannot start to ship reports a problem":       {awake, &backup.ShippingReport{Problem: "no bucket"}, withProblem(""), withProblem("no bucket")},
+		"Pod that never existed is reported as a problem":       {awake, &backup.ShippingReport{Problem: "no Pod"}, nil, &mocov1beta2.BinlogShippingStatus{Problem: "no Pod"}},
+		"Pod that was never polled keeps the previous problem":  {awake, nil, withProblem("it does not run"), withProblem("it does not run")},
+		"offline cluster has no problem":                        {asleep, &backup.ShippingReport{Problem: "it does not answer"}, withProblem("it does not run"), withProblem("")},
+		"cluster that was always offline has no status":         {asleep, nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, events := &mocov1beta2.MySQLCluster{}, newEvents{}
@@ -413,7 +442,7 @@ func TestReportShippingKeepsPoints(t *testing.T) {
 	}
 }
 
-// shippingObjects are what a cache has.
+// shippingObjects is the content of the cache.
 type shippingObjects struct {
 	client.Reader
 	shippers []appsv1.Deployment
@@ -430,7 +459,7 @@ func (o *shippingObjects) List(_ context.Context, list client.ObjectList, _ ...c
 	return nil
 }
 
-// TestAShipperThatDoesNotRun looks once a minute at a Pod that is replaced, and at one that does not come.
+// TestAShipperThatDoesNotRun polls, once a minute, a Pod that is replaced and one that never starts.
 func TestAShipperThatDoesNotRun(t *testing.T) {
 	const notRunning = "no Pod of Deployment moco-binlog-test runs, so that nothing is copied; look at its Pods and events"
 	labels := backup.JobLabels("test", backup.JobKinds()[2])
@@ -448,10 +477,10 @@ func TestAShipperThatDoesNotRun(t *testing.T) {
 		pods    [][]corev1.Pod
 		want    []string
 	}{
-		{"none at all", shipper, [][]corev1.Pod{nil, nil, nil, nil}, []string{"", "", notRunning, notRunning}},
-		{"one that is not scheduled", shipper, [][]corev1.Pod{{pending}, {pending}, {pending}}, []string{"", "", notRunning}},
-		{"one that is replaced", shipper, [][]corev1.Pod{nil, {pending}, {running}, nil, nil}, []string{"", "", silent, silent, silent}},
-		{"one that should not be there", asleep, [][]corev1.Pod{nil, nil, nil}, []string{"", "", ""}},
+		{"no Pod", shipper, [][]corev1.Pod{nil, nil, nil, nil}, []string{"", "", notRunning, notRunning}},
+		{"Pod that is not scheduled", shipper, [][]corev1.Pod{{pending}, {pending}, {pending}}, []string{"", "", notRunning}},
+		{"Pod that is replaced", shipper, [][]corev1.Pod{nil, {pending}, {running}, nil, nil}, []string{"", "", silent, silent, silent}},
+		{"Pod of a stopped cluster", asleep, [][]corev1.Pod{nil, nil, nil}, []string{"", "", ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -478,7 +507,7 @@ func TestAShipperThatDoesNotRun(t *testing.T) {
 	}
 }
 
-// TestShippingPoller asks a server that answers as the Pod does, and ones that do not.
+// TestShippingPoller polls a server that answers as the Pod does, and servers that do not.
 func TestShippingPoller(t *testing.T) {
 	endless := func(w http.ResponseWriter, _ *http.Request) {
 		for {
@@ -495,10 +524,10 @@ func TestShippingPoller(t *testing.T) {
 			_, _ = io.WriteString(w, `{"until": "2026-11-20T12:00:00Z"}`)
 		}, false},
 		"an answer that never ends": {endless, true},
-		"one that leads to another machine": {func(w http.ResponseWriter, r *http.Request) {
+		"answer that redirects to another host": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
 		}, true},
-		"one that is no report": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, true},
+		"answer that is not a report": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(tt.answer)

@@ -9,15 +9,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics shows the last backup of every MySQLCluster straight from the cache. Before the first there is none to show.
-// One lives as long as the process; register it once.
+// Metrics collects the last backup of every MySQLCluster straight from the cache; a cluster without a backup has no
+// metrics. It lives as long as the process and is registered once.
 type Metrics struct {
 	cache reconcile.ScrapedCache
 
 	timestamp, elapsed, dumpBytes, binlogBytes, workDir, warnings *prometheus.Desc
 }
 
-// NewMetrics makes the metrics of this feature. Their names and helps are upstream's.
+// NewMetrics returns the metrics of this feature. Their names and help texts are upstream's.
 func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	return &Metrics{

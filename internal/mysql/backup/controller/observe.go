@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// observation is what is there of a cluster's backups.
+// observation holds the objects that concern a cluster's backups.
 type observation struct {
 	backup.Observed
 
@@ -28,7 +28,7 @@ type observation struct {
 	backups []batchv1.Job
 	// messages are the termination messages of Jobs' Pods, by the Job's UID.
 	messages map[types.UID]string
-	// shipping is what the Pod that ships said last; nil if it said nothing yet.
+	// shipping is the last report of the Pod that ships binary logs; nil if it has not reported yet.
 	shipping *backup.ShippingReport
 }
 
@@ -87,7 +87,7 @@ func (c Controller) observeJobs(ctx context.Context, cluster *mocov1beta2.MySQLC
 	return nil
 }
 
-// takeJobs sorts out the Jobs that carry the name of a cluster.
+// takeJobs sorts the Jobs that carry the name of a cluster.
 func (o *observation) takeJobs(cluster *mocov1beta2.MySQLCluster, jobs []batchv1.Job) {
 	for i := range jobs {
 		job := &jobs[i]
@@ -101,15 +101,17 @@ func (o *observation) takeJobs(cluster *mocov1beta2.MySQLCluster, jobs []batchv1
 	slices.SortFunc(o.backups, func(a, b batchv1.Job) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 }
 
-// isBackupOf reports whether a Job backs up this cluster, and not one that had its name before. A CronJob that was left of that
-// one is taken over, with its Jobs. kubectl makes a CronJob the owner of a Job and not its controller.
+// isBackupOf reports whether a Job backs up this cluster and not an earlier cluster with the same name. A CronJob
+// left by the earlier cluster is adopted, with its Jobs. kubectl makes a CronJob the owner of a Job, not its
+// controller.
 func isBackupOf(cluster *mocov1beta2.MySQLCluster, cron *batchv1.CronJob, job *batchv1.Job) bool {
 	isOwner := func(owner metav1.OwnerReference) bool { return cron != nil && owner.UID == cron.UID }
 	return slices.ContainsFunc(job.OwnerReferences, isOwner) && !job.CreationTimestamp.Before(&cluster.CreationTimestamp)
 }
 
-// takeMessages reads what the Pods of Jobs said at their end. A Job that was tried again has several Pods, and the message of
-// the last one counts. The name of a Job may have been that of another, whose Pods are still there; its UID was not.
+// takeMessages reads the termination messages of the Jobs' Pods. A retried Job has several Pods, and the message of
+// the last one counts. Pods are matched by the Job's UID, because Pods of an earlier Job with the same name may
+// remain.
 func (o *observation) takeMessages(pods []corev1.Pod) {
 	o.messages = map[types.UID]string{}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })

@@ -5,6 +5,7 @@ package controller
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,20 +16,24 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// messageWait is how long an ended Job waits for what its Pod says: the two are watched separately, and the Pod may be seen later.
+// messageWait is how long an ended Job waits for its Pod's message. Jobs and Pods are watched separately, so the
+// Pod's update may arrive later.
 const messageWait = 10 * time.Second
 
 type newEvents struct {
 	list []decision.Event
-	// requeueAfter is when to look again for the message of a Job that has just ended; 0 if none is missing.
+	// requeueAfter is the delay before the next pass: for the message of a Job that has just ended, or for the expiry
+	// of a stop. 0 means neither.
 	requeueAfter time.Duration
-	// failures are the notes of warnings that are not repeated, by what they are about.
+	// failures holds the notes of warnings that must not be repeated, by the UID of their subject.
 	failures map[types.UID]string
 }
 
-// report fills the status and the events from what Jobs and their Pods say, also while reconciliation is stopped.
+// report fills the status and the events from the state of Jobs and their Pods, also while reconciliation is
+// stopped.
 func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, plan backup.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if plan.Rule == backup.DeletedRule {
 		return reconcile.FollowUp{Rule: plan.Rule}
@@ -40,15 +45,20 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	if plan.Rule != backup.StoppedRule {
 		c.recordFailureEvent(cluster.UID, refused, &events)
 	}
+	now := c.Clock.Now()
+	end := stoprecord.ScheduledEnd(cluster.Status.ScheduledStops, cluster.Annotations, now)
+	if left := end.Sub(now); !end.IsZero() && (events.requeueAfter == 0 || left < events.requeueAfter) {
+		events.requeueAfter = left // Backups resume when the stop expires.
+	}
 	return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: events.requeueAfter, Events: events.list, AfterSave: func() {
-		// A report that is not saved emits no events, so that only from here on they count as emitted.
+		// An unsaved report emits no events, so events count as emitted only from here on.
 		for about, note := range events.failures {
 			c.reportedFailures.Store(about, note)
 		}
 	}}
 }
 
-// reportBackup takes over the newest result. One that is not newer than the status is known already.
+// reportBackup stores the newest result in the status, unless the status already has it.
 func (c Controller) reportBackup(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
 	for i := range seen.backups {
 		job := &seen.backups[i]
@@ -60,21 +70,29 @@ func (c Controller) reportBackup(cluster *mocov1beta2.MySQLCluster, seen observa
 			continue
 		}
 		result, err := backup.ParseResult(seen.messages[job.UID])
-		if err != nil { // Its Pod is not seen yet, or gone.
+		if err != nil { // Its Pod is not in the cache yet, or is deleted.
 			continue
 		}
 		if old := cluster.Status.Backup.Time; old != nil && !result.Time.After(old.Time) {
 			continue
 		}
 		cluster.Status.Backup = result
-		events.list = append(events.list, decision.Event{
+		events.list = append(events.list, withWarnings(decision.Event{
 			Reason: backupCreated, Action: "Backup",
 			Note: fmt.Sprintf("instance %d was backed up: %d bytes in %s", result.SourceIndex, result.DumpSize, result.Elapsed.Duration),
-		})
+		}, result.Warnings))
 	}
 }
 
-// reportShipping says from when to when every point can be restored. The first is a backup after which nothing is missing.
+// withWarnings adds the warnings of a result to its event.
+func withWarnings(event decision.Event, warnings []string) decision.Event {
+	event.Warning = event.Warning || len(warnings) > 0
+	event.Note = strings.Join(append([]string{event.Note}, warnings...), "; ")
+	return event
+}
+
+// reportShipping reports the range of times that can be restored. It starts at the first backup after which no
+// binary log is missing.
 func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
 	old := cluster.Status.BinlogShipping
 	switch {
@@ -87,7 +105,8 @@ func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events 
 	case seen.shipping == nil:
 		return
 	case seen.shipping.Since.IsZero() && seen.shipping.Until.IsZero():
-		// A Pod that has just begun, or was never asked, knows nothing of points. What was shipped before is still there.
+		// A Pod that has just started, or was never polled, reports no times. The binary logs shipped earlier are still
+		// in the bucket.
 		cluster.Status.BinlogShipping = withProblem(cmp.Or(old, &mocov1beta2.BinlogShippingStatus{}), seen.shipping.Problem)
 		return
 	}
@@ -120,7 +139,7 @@ func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events 
 	cluster.Status.BinlogShipping = status
 }
 
-// withProblem changes nothing but the problem of a status, if there is one.
+// withProblem returns the status with its problem replaced; nil stays nil without a problem.
 func withProblem(status *mocov1beta2.BinlogShippingStatus, problem string) *mocov1beta2.BinlogShippingStatus {
 	after := status.DeepCopy()
 	if after != nil {
@@ -129,7 +148,8 @@ func withProblem(status *mocov1beta2.BinlogShippingStatus, problem string) *moco
 	return after
 }
 
-// lastPoint is the last one that can be restored of a status that has points: the backup alone as long as nothing was shipped.
+// lastPoint returns the last restorable time of a status that has such times: the time of the backup as long as
+// nothing was shipped.
 func lastPoint(status *mocov1beta2.BinlogShippingStatus) *metav1.Time {
 	if status.ShippedUntil == nil {
 		return status.RestorableSince
@@ -158,17 +178,15 @@ func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observ
 			event.Warning = true
 			event.Note += fmt.Sprintf(", which is %s before the restore point: nothing that was written between them is there", missing)
 		}
-		for _, warning := range from.Warnings {
-			event.Warning = true
-			event.Note += "; " + warning
-		}
+		event = withWarnings(event, from.Warnings)
 	}
 	events.list = append(events.list, event)
 }
 
 // reportFailedJob adds one event for a Job that gave up.
 func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobCondition, message string, events *newEvents) {
-	// What failed before this manager started was reported by the one before it. Times in conditions have whole seconds.
+	// Failures before this manager started were reported by the previous manager. Times in conditions have whole
+	// seconds.
 	if failed.LastTransitionTime.Time.Before(c.startedAt.Truncate(time.Second)) {
 		return
 	}
@@ -181,15 +199,18 @@ func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobConditi
 	}
 	reason := backupFailed
 	if job.Labels[mocov1beta2.NameLabel] == backup.JobKinds()[1] {
-		reason, note = restoreFailed, "delete the Job to try again; "+note
+		reason = restoreFailed
+		if failed.Reason != batchv1.JobReasonPodFailurePolicy { // A Job refused by its policy would be refused again.
+			note = "delete the Job to try again; " + note
+		}
 	}
 	events.warnOnce(job.UID, reason, "Watch", note)
 }
 
-// awaitsMessage reports whether a Job ended so recently that the message of its Pod may still come.
+// awaitsMessage reports whether a Job ended so recently that the message of its Pod may still arrive.
 func (c Controller) awaitsMessage(end *batchv1.JobCondition, message string, events *newEvents) bool {
 	age := c.Clock.Since(end.LastTransitionTime.Time)
-	// A Job that ended in the future was told so by another clock, and no wait for that has an end.
+	// A Job that ended in the future was stamped by another clock, so the wait for its message could not end.
 	if message != "" || age < 0 || age >= messageWait {
 		return false
 	}
@@ -197,8 +218,8 @@ func (c Controller) awaitsMessage(end *batchv1.JobCondition, message string, eve
 	return true
 }
 
-// recordFailureEvent adds one event for what keeps the Jobs from being made, until it changes or is over. The memory of it
-// ends with the manager, and the event is repeated then.
+// recordFailureEvent adds one event for an error that prevents the creation of Jobs. The event is emitted again when
+// the error changes or the manager restarts, because reported errors are held only in memory.
 func (c Controller) recordFailureEvent(cluster types.UID, refused *reconcile.RefusedError, events *newEvents) {
 	if refused == nil {
 		c.reportedFailures.Delete(cluster)

@@ -27,25 +27,25 @@ import (
 )
 
 const (
-	// shippingPace is how often the Pods that ship are asked, and with it how often a status is written.
+	// shippingPace is the interval at which shipping Pods are polled, and therefore at which a status is written.
 	shippingPace = time.Minute
-	// absenceGrace is how long a Pod that is replaced may take to run.
+	// absenceGrace is how long a replaced Pod may take to run.
 	absenceGrace = 2 * shippingPace
-	// shippingTimeout, maxShippingReport and shippingCallers bound what Pods of tenants can take.
+	// shippingTimeout, maxShippingReport and shippingCallers limit the resources that tenants' Pods can consume.
 	shippingTimeout   = 3 * time.Second
 	maxShippingReport = 64 << 10
 	shippingCallers   = 8
 )
 
-// shippingPoller asks the Pods that ship binary logs how far they are. Passes read what was answered last.
+// shippingPoller polls the Pods that ship binary logs for their progress. Passes read the last answer.
 type shippingPoller struct {
 	objects client.Reader
 	clock   clock.PassiveClock
 	http    http.Client
 	changed chan event.GenericEvent
-	// reports are backup.ShippingReports by the cluster's types.NamespacedName.
+	// reports holds backup.ShippingReports by the cluster's types.NamespacedName.
 	reports sync.Map
-	// absentSince is since when clusters have had no Pod that runs.
+	// absentSince holds the times since when clusters have had no running Pod.
 	absentSince map[types.NamespacedName]time.Time
 }
 
@@ -56,7 +56,7 @@ func newShippingPoller(objects client.Reader, clock clock.PassiveClock) *shippin
 	}
 }
 
-// reportOf returns nil if nothing was answered yet.
+// reportOf returns the last report, or nil if the Pod has not answered yet.
 func (p *shippingPoller) reportOf(cluster types.NamespacedName) *backup.ShippingReport {
 	if found, ok := p.reports.Load(cluster); ok {
 		return new(found.(backup.ShippingReport))
@@ -102,12 +102,12 @@ func canAnswer(pod *corev1.Pod) bool {
 	return pod.Status.PodIP != "" && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
 }
 
-// clusterOf is the cluster whose binary logs a Pod or a Deployment copies.
+// clusterOf returns the cluster whose binary logs a Pod or a Deployment copies.
 func clusterOf(obj client.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[mocov1beta2.InstanceLabel]}
 }
 
-// updateAbsences returns since when clusters have no Pod that runs and should have one.
+// updateAbsences returns, for each cluster that should have a running Pod and has none, the time since when.
 func updateAbsences(before map[types.NamespacedName]time.Time, shippers []appsv1.Deployment, running []corev1.Pod, now time.Time) map[types.NamespacedName]time.Time {
 	absent, isRunning := map[types.NamespacedName]time.Time{}, map[types.NamespacedName]bool{}
 	for i := range running {
@@ -126,7 +126,7 @@ func updateAbsences(before map[types.NamespacedName]time.Time, shippers []appsv1
 	return absent
 }
 
-// isAsleep reports whether a Deployment is to have no Pod.
+// isAsleep reports whether a Deployment is scaled to zero.
 func isAsleep(shipper *appsv1.Deployment) bool {
 	return shipper.Spec.Replicas != nil && *shipper.Spec.Replicas == 0
 }
@@ -154,7 +154,8 @@ func (p *shippingPoller) askPod(ctx context.Context, pod *corev1.Pod) {
 	p.storeReport(ctx, cluster, report)
 }
 
-// reportAbsence changes nothing that is said already: what is not copied is no news once a minute.
+// reportAbsence reports that no Pod runs. It stores nothing if that is already reported, so that a status is not
+// written every minute.
 func (p *shippingPoller) reportAbsence(ctx context.Context, cluster types.NamespacedName) {
 	before := p.lastReport(cluster)
 	after := before
@@ -164,7 +165,8 @@ func (p *shippingPoller) reportAbsence(ctx context.Context, cluster types.Namesp
 	}
 }
 
-// lastReport is what was answered last; what was shipped is. It is empty if nothing was answered yet.
+// lastReport returns the last report, whose facts about shipped binary logs stay true; empty if the Pod has not
+// answered yet.
 func (p *shippingPoller) lastReport(cluster types.NamespacedName) backup.ShippingReport {
 	if last := p.reportOf(cluster); last != nil {
 		return *last

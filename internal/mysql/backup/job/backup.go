@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package job runs in the Pods that back up and restore: it runs MySQL's own clients, queries the servers by SQL and
-// streams the data between them and a bucket. It knows nothing of Kubernetes.
+// Package job runs in the Pods that back up and restore. It runs MySQL's own clients, queries the servers by SQL
+// and streams the data between them and a bucket. It does not use Kubernetes.
 package job
 
 import (
@@ -25,37 +25,38 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 )
 
-// BackupUser and RestoreUser are the accounts of the database that the Jobs use.
+// BackupUser and RestoreUser are the MySQL accounts that the Jobs use.
 const (
 	BackupUser  = accounts.BackupUser
 	RestoreUser = accounts.AdminUser
 )
 
-// BackupOptions say what to back up and where to.
+// BackupOptions describe what to back up and where to store it.
 type BackupOptions struct {
-	// Cluster is namespace/name, which the objects are named after.
+	// Cluster is namespace/name; it becomes part of the objects' keys.
 	Cluster string
 	// Hosts are the instances, by index.
 	Hosts []string
-	// IsCopy says that the cluster copies a server outside, so that no instance takes writes.
+	// IsCopy is true if the cluster copies an external server, so that no instance takes writes.
 	IsCopy bool
-	// Password of BackupUser.
+	// Password is the password of BackupUser.
 	Password string
-	// MaxLag is how far a replica may be behind; 0 means any.
+	// MaxLag limits the replication lag of a replica; 0 means no limit.
 	MaxLag time.Duration
-	// Retention is how far back backups and binary logs are kept; 0 means for ever.
+	// Retention is how long backups and binary logs are kept; 0 means forever.
 	Retention time.Duration
-	// Bucket is where the backup goes.
+	// Bucket is the destination of the backup.
 	Bucket bucket.Config
-	// Result is the file for the outcome, as JSON; empty means none.
+	// Result is the file that the result is written to as JSON; empty means none.
 	Result string
-	// Clock tells the time.
+	// Clock supplies the current time.
 	Clock clock.PassiveClock
 	// Log gets one line per step.
 	Log *slog.Logger
 }
 
-// RunBackup dumps one instance into the bucket. The record is written last: without it the rest does not count as a backup.
+// RunBackup dumps one instance into the bucket. The record is written last: without it the other objects do not
+// count as a backup.
 func RunBackup(ctx context.Context, o BackupOptions) error {
 	began := o.Clock.Now()
 	c, err := openCluster(ctx, o.Cluster, o.Bucket, o.Hosts, o.Password)
@@ -63,23 +64,23 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 		return err
 	}
 	defer closeServers(c.servers)
-	status, keys, err := o.backUpAny(ctx, c.store, c.servers, func(at time.Time) backup.ObjectKeys { return backup.ObjectKeysAt(c.namespace, c.name, at) })
+	made, keys, err := o.backUpAny(ctx, c.store, c.servers, func(at time.Time) backup.ObjectKeys { return backup.ObjectKeysAt(c.namespace, c.name, at) })
 	if err != nil {
 		return err
 	}
-	status.Elapsed = metav1.Duration{Duration: o.Clock.Since(began).Round(time.Millisecond)}
-	record, err := json.MarshalIndent(status, "", "  ")
+	made.Elapsed = metav1.Duration{Duration: o.Clock.Since(began).Round(time.Millisecond)}
+	record, err := json.MarshalIndent(made, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the record: %w", err)
 	}
 	if _, err := c.store.PutObject(ctx, keys.Record, bytes.NewReader(record)); err != nil {
 		return err
 	}
-	o.Log.Info("Backed up", "record", keys.Record, "bytes", status.DumpSize, "gtids", status.GTIDSet)
+	o.Log.Info("Backed up", "record", keys.Record, "bytes", made.DumpSize, "gtids", made.GTIDSet)
 	if err := o.deleteExpired(ctx, c, began); err != nil {
-		status.Warnings = append(status.Warnings, "what has expired was not deleted: "+err.Error())
+		made.Warnings = append(made.Warnings, "expired objects were not deleted: "+err.Error())
 	}
-	message, err := backup.FormatResult(status)
+	message, err := backup.FormatResult(made.BackupStatus)
 	if err != nil {
 		return err
 	}
@@ -102,30 +103,31 @@ func (o BackupOptions) deleteExpired(ctx context.Context, c storedCluster, began
 		if err := c.store.DeleteObject(ctx, key); err != nil {
 			return err
 		}
-		o.Log.Info("Deleted, because it has expired", "object", key)
+		o.Log.Info("Deleted expired object", "object", key)
 	}
 	return nil
 }
 
-// backUpAny dumps the best instance whose snapshot can be taken without holding up its clients.
-func (o BackupOptions) backUpAny(ctx context.Context, to bucket.Store, servers []*mysqlServer, named func(time.Time) backup.ObjectKeys) (mocov1beta2.BackupStatus, backup.ObjectKeys, error) {
+// backUpAny dumps the best instance whose snapshot can be taken without blocking its clients.
+func (o BackupOptions) backUpAny(ctx context.Context, to bucket.Store, servers []*mysqlServer, named func(time.Time) backup.ObjectKeys) (backupRecord, backup.ObjectKeys, error) {
 	busy := make([]bool, len(servers))
 	for {
 		status, err := o.chooseSource(ctx, servers, busy)
+		made := backupRecord{BackupStatus: status}
 		if err != nil {
-			return status, backup.ObjectKeys{}, err
+			return made, backup.ObjectKeys{}, err
 		}
 		o.Log.Info("Dumping", "instance", status.SourceIndex, "host", o.Hosts[status.SourceIndex])
-		keys, err := o.writeBackup(ctx, to, servers[status.SourceIndex], named, &status)
+		keys, err := o.writeBackup(ctx, to, servers[status.SourceIndex], named, &made)
 		if !errors.Is(err, errBusyInstance) {
-			return status, keys, err
+			return made, keys, err
 		}
-		o.Log.Info("Another instance is tried", "instance", status.SourceIndex, "because it", err.Error())
+		o.Log.Info("Trying another instance", "instance", status.SourceIndex, "problem", err.Error())
 		busy[status.SourceIndex] = true
 	}
 }
 
-// chooseSource queries all instances that are not busy and picks one.
+// chooseSource queries all instances that are not busy and chooses one.
 func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer, busy []bool) (mocov1beta2.BackupStatus, error) {
 	facts := make([]instanceFacts, len(servers))
 	for i, s := range servers {
@@ -157,7 +159,8 @@ func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer,
 	return mocov1beta2.BackupStatus{SourceIndex: chosen, SourceUUID: facts[chosen].uuid, UUIDSet: uuids, Warnings: warnings}, nil
 }
 
-// findPrimary returns the index of the instance that has what the cluster has; -1 if none is found.
+// findPrimary returns the index of the primary, also of a cluster that copies an external server; -1 if no primary
+// is found.
 func (o BackupOptions) findPrimary(all []instanceFacts) int {
 	primary := slices.IndexFunc(all, func(f instanceFacts) bool { return f.Problem == "" && f.Writable })
 	if primary >= 0 || !o.IsCopy {
@@ -180,7 +183,8 @@ func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []inst
 			seen[i].HasNoPrimary = true
 			continue
 		}
-		// The primary is queried after the replicas, so that it has executed by now what they had received from it.
+		// The primary is queried after the replicas, so that by then it has executed every transaction that they had
+		// received from it.
 		known, err := servers[primary].hasExecuted(ctx, f.executed)
 		if err != nil {
 			return fmt.Errorf("compare instance %d with the primary: %w", i, err)
@@ -190,15 +194,17 @@ func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []inst
 	return nil
 }
 
-// writeBackup writes the accounts and the dump, and fills in the status.
-func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *mysqlServer, named func(time.Time) backup.ObjectKeys, status *mocov1beta2.BackupStatus) (backup.ObjectKeys, error) {
+// writeBackup writes the accounts and the dump, and fills in the record.
+func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *mysqlServer, named func(time.Time) backup.ObjectKeys, made *backupRecord) (backup.ObjectKeys, error) {
 	var none backup.ObjectKeys
 	before, err := from.readInventory(ctx)
 	if err != nil {
 		return none, err
 	}
-	status.Warnings = append(status.Warnings, before.unsafeTableWarnings()...)
-	d, err := startDump(ctx, from, o.Password, before.Schemas)
+	made.BrokenViews = before.broken
+	views := brokenViewWarnings(before.broken, "not in the backup")
+	made.Warnings = slices.Concat(made.Warnings, before.unsafeTableWarnings(), views)
+	d, err := startDump(ctx, from, o.Password, before)
 	if err != nil {
 		return none, err
 	}
@@ -207,12 +213,14 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 	if err != nil {
 		return none, err
 	}
-	// The inventory is read outside of the dump's snapshot. Only if it is equal before and after does it belong to it.
+	// The inventory is read outside the dump's snapshot. It belongs to the snapshot only if it is equal before and
+	// after.
 	if !before.isEqual(after) {
-		return none, errors.New("expected the schemas and accounts to stay while the dump began, found them changed; the next try will have them")
+		return none, errors.New("expected the schemas, accounts and broken views to stay while the dump began, " +
+			"found them changed; the next try will have them")
 	}
 	at := metav1.NewTime(o.Clock.Now().UTC().Truncate(time.Second).Add(time.Second)) // Never before the snapshot.
-	status.Time, status.GTIDSet = &at, d.gtids
+	made.Time, made.GTIDSet = &at, d.gtids
 	keys := named(at.Time)
 	accounts, err := json.Marshal(before.Accounts)
 	if err != nil {
@@ -222,12 +230,12 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 		return none, err
 	}
 	stream := d.startCompression()
-	defer func() { _ = stream.Close() }() // What went wrong was returned by PutObject.
-	status.DumpSize, err = to.PutObject(ctx, keys.Dump, stream)
+	defer func() { _ = stream.Close() }() // PutObject returned the error.
+	made.DumpSize, err = to.PutObject(ctx, keys.Dump, stream)
 	return keys, err
 }
 
-// writeResult writes the outcome where the kubelet reads it as the termination message.
+// writeResult writes the result to the file that the kubelet reads as the termination message.
 func writeResult(file, text string) error {
 	if file == "" {
 		return nil

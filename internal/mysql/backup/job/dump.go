@@ -23,18 +23,18 @@ import (
 )
 
 const (
-	// schemaSection begins the part of a dump that belongs to one schema. Data never begin a line with it, since line breaks
-	// in data are written as \n.
+	// schemaSection begins the part of a dump that belongs to one schema. No line of data begins with it, since line
+	// breaks in data are written as \n.
 	schemaSection = "-- Current Database: `"
-	// maxHead bounds what comes before the first section: settings and the GTID set.
+	// maxHead limits the size of the head before the first section: settings and the GTID set.
 	maxHead = 16 << 20
-	// maxComplaint is how much of a client's standard error is kept.
+	// maxComplaint limits how much of a client's standard error is kept.
 	maxComplaint = 2048
-	// lineBuffer is for reading lines; those with data are longer and come in pieces.
+	// lineBuffer is the buffer for reading lines. Lines with data are longer and are read in pieces.
 	lineBuffer = 1 << 20
 )
 
-// dumpProcess is mysqldump while it runs. Reading it yields the SQL, and at the end an error if the program failed.
+// dumpProcess is a running mysqldump. Reading it yields the SQL, and at the end an error if the program failed.
 type dumpProcess struct {
 	io.Reader
 
@@ -49,13 +49,13 @@ type dumpProcess struct {
 	reapedAs error
 }
 
-// startDump starts mysqldump and returns when its snapshot is taken, together with its GTID set.
-func startDump(ctx context.Context, from *mysqlServer, password string, schemas []string) (*dumpProcess, error) {
+// startDump starts mysqldump and returns it with its GTID set as soon as its snapshot is taken.
+func startDump(ctx context.Context, from *mysqlServer, password string, what serverInventory) (*dumpProcess, error) {
 	lock, err := lockWriters(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	d, err := startMysqldump(ctx, from, password, schemas)
+	d, err := startMysqldump(ctx, from, password, what)
 	if err != nil {
 		return nil, errors.Join(err, lock.unlock())
 	}
@@ -63,23 +63,25 @@ func startDump(ctx context.Context, from *mysqlServer, password string, schemas 
 		d.stop()
 		return nil, err
 	}
-	// The transactions of the dump are not written to the binary log of the instance that is filled: they become its gtid_purged.
+	// The GTIDs of the dump become gtid_purged of the restored instance; they are not written to its binary log.
 	d.gtids = lock.gtids
 	head := "SET @@SESSION.SQL_LOG_BIN = 0;\nSET @@GLOBAL.GTID_PURGED = /*!80000 '+'*/ '" + d.gtids + "';\n"
 	d.Reader = io.MultiReader(strings.NewReader(head), d.Reader)
 	return d, nil
 }
 
-// startMysqldump returns when the program has written the first section, for which it has a snapshot. The client that holds back
-// writers does not wait for longer than LockTimeout.
-func startMysqldump(ctx context.Context, from *mysqlServer, password string, schemas []string) (*dumpProcess, error) {
+// startMysqldump returns when the program has written the first section, for which it needs its snapshot. It fails
+// after LockTimeout, because writers are blocked until then.
+func startMysqldump(
+	ctx context.Context, from *mysqlServer, password string, what serverInventory,
+) (*dumpProcess, error) {
 	options, err := writeOptionFile(from.host, BackupUser, password)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	d := &dumpProcess{cancel: cancel, options: options}
-	d.cmd = clientCommand(ctx, "mysqldump", append([]string{options.defaultsFlag()}, dumpFlags(schemas)...))
+	d.cmd = clientCommand(ctx, "mysqldump", append([]string{options.defaultsFlag()}, dumpFlags(what)...))
 	d.cmd.Stderr = &limitedBuffer{to: &d.errors, left: maxComplaint}
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
@@ -104,14 +106,16 @@ func startMysqldump(ctx context.Context, from *mysqlServer, password string, sch
 	return d, nil
 }
 
-// dumpFlags leave out MySQL's own schemas: they belong to the server's version, and the accounts in them, of which some
-// are this cluster's own, are kept beside the dump. Without any schema, one that every server has is named for its head.
-func dumpFlags(schemas []string) []string {
+// dumpFlags leave out MySQL's own schemas, which belong to the server's version. The accounts in them are stored
+// next to the dump, because some are specific to this cluster. If there is no schema to dump, a schema that every
+// server has is named, to get the head of the dump.
+func dumpFlags(what serverInventory) []string {
 	flags := []string{"--single-transaction", "--set-gtid-purged=OFF", "--hex-blob", "--no-tablespaces", "--default-character-set=utf8mb4"}
-	if len(schemas) == 0 {
+	if len(what.Schemas) == 0 {
 		return append(flags, "--no-create-db", "--no-create-info", "--no-data", "--skip-triggers", "--databases", "sys")
 	}
-	return append(append(flags, "--routines", "--events", "--triggers", "--databases"), schemas...)
+	flags = append(flags, ignoreFlags(what.broken)...)
+	return append(append(flags, "--routines", "--events", "--triggers", "--databases"), what.Schemas...)
 }
 
 // readHead reads up to the first section.
@@ -133,7 +137,7 @@ func readHead(from *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// Read implements io.Reader. A dump ends with io.EOF only if mysqldump ended well.
+// Read implements io.Reader. A dump ends with io.EOF only if mysqldump succeeded.
 func (d *dumpProcess) Read(p []byte) (int, error) {
 	n, err := d.Reader.Read(p)
 	if !errors.Is(err, io.EOF) {
@@ -145,13 +149,13 @@ func (d *dumpProcess) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// stop ends mysqldump if it still runs.
+// stop kills mysqldump if it is still running.
 func (d *dumpProcess) stop() {
 	d.cancel()
-	_ = d.wait() // It was killed, so that its error says nothing.
+	_ = d.wait() // It was killed, so its error is expected.
 }
 
-// wait returns how mysqldump ended. Its words name objects, not data.
+// wait returns the error of mysqldump. Its messages name objects, not data.
 func (d *dumpProcess) wait() error {
 	if d.reaped {
 		return d.reapedAs
@@ -166,7 +170,7 @@ func (d *dumpProcess) wait() error {
 	return d.reapedAs
 }
 
-// compressedDump is a dump as it is stored. A goroutine compresses while the result is read.
+// compressedDump is a dump in its stored form. A goroutine compresses it while the result is read.
 type compressedDump struct {
 	*io.PipeReader
 
@@ -217,7 +221,8 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// loadDump feeds a dump to the client mysql. Its error has only MySQL's number and the line, because the words may hold data.
+// loadDump feeds a dump to the mysql client, which without --binary-mode turns CR LF into LF, also in routines. The
+// returned error has only MySQL's error number and the line, because the message may hold data.
 func loadDump(ctx context.Context, host, password string, packed io.Reader, schema string) (err error) {
 	options, err := writeOptionFile(host, RestoreUser, password)
 	if err != nil {
@@ -231,7 +236,9 @@ func loadDump(ctx context.Context, host, password string, packed io.Reader, sche
 	defer plain.Close()
 	source := &readErrorRecorder{from: plain}
 	var complaints bytes.Buffer
-	cmd := clientCommand(ctx, "mysql", []string{options.defaultsFlag(), "--default-character-set=utf8mb4", "--max-allowed-packet=1G", "--batch"})
+	cmd := clientCommand(ctx, "mysql", []string{
+		options.defaultsFlag(), "--default-character-set=utf8mb4", "--max-allowed-packet=1G", "--batch", "--binary-mode",
+	})
 	cmd.Stdin, cmd.Stderr = source, &limitedBuffer{to: &complaints, left: maxComplaint}
 	if schema != "" {
 		cmd.Stdin = filterSchema(source, schema)
@@ -245,7 +252,7 @@ func loadDump(ctx context.Context, host, password string, packed io.Reader, sche
 	return nil
 }
 
-// readErrorRecorder keeps the error with which a read ended: exec.Cmd returns that of the program instead.
+// readErrorRecorder keeps the error that ended a read, because exec.Cmd returns the program's error instead.
 type readErrorRecorder struct {
 	from io.Reader
 	err  error
@@ -260,7 +267,7 @@ func (c *readErrorRecorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// filterSchema leaves out the sections of all other schemas. What comes before the first, with the GTID set, stays.
+// filterSchema leaves out the sections of all other schemas. The head of the dump, with the GTID set, stays.
 func filterSchema(from io.Reader, schema string) io.Reader {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(copySections(w, bufio.NewReaderSize(from, lineBuffer), schema)) }()
@@ -268,7 +275,7 @@ func filterSchema(from io.Reader, schema string) io.Reader {
 }
 
 func copySections(to io.Writer, from *bufio.Reader, schema string) error {
-	// A line that is longer than the buffer comes in pieces, and only its first can begin a section.
+	// A line longer than the buffer is read in pieces, and only its first piece can begin a section.
 	wanted, lineStart := true, true
 	for {
 		piece, err := from.ReadSlice('\n')
@@ -291,10 +298,10 @@ func copySections(to io.Writer, from *bufio.Reader, schema string) error {
 	}
 }
 
-// clientWaitDelay is how long a client may take to end after its context.
+// clientWaitDelay is how long a client may take to exit after its context ended.
 const clientWaitDelay = 10 * time.Second
 
-// clientCommand prepares one of MySQL's own programs, found on the PATH, in an environment without the password.
+// clientCommand prepares one of MySQL's programs, found on the PATH, in an environment without the password.
 func clientCommand(ctx context.Context, name string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, backup.PasswordVariable+"=") })
@@ -302,11 +309,12 @@ func clientCommand(ctx context.Context, name string, args []string) *exec.Cmd {
 	return cmd
 }
 
-// optionFile holds the login of a client. Command lines can be read by every process, this file only by its owner.
+// optionFile holds the login of a client. Every process can read command lines, but only the owner can read this
+// file.
 type optionFile struct{ dir string }
 
 func writeOptionFile(host, user, password string) (*optionFile, error) {
-	dir, err := os.MkdirTemp("", "torpor-") // In a Pod that is memory.
+	dir, err := os.MkdirTemp("", "torpor-") // In a Pod this folder is in memory.
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the client's options: %w", err)
 	}
@@ -333,7 +341,7 @@ func (f *optionFile) filePath() string { return filepath.Join(f.dir, "client.cnf
 
 func (f *optionFile) authoritiesPath() string { return filepath.Join(f.dir, "ca.crt") }
 
-// defaultsFlag must be the first of the client's flags. With it no other option file is read.
+// defaultsFlag must be the client's first flag. With it the client reads no other option file.
 func (f *optionFile) defaultsFlag() string { return "--defaults-file=" + f.filePath() }
 
 func (f *optionFile) removeFolder() error {

@@ -106,14 +106,14 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 	testenv.ExpectNoError(t, err)
 	target := e.installation.StartServer(t)
 	testenv.ExpectNoError(t, e.runRestore(t, target.Address))
-	// Every row is one transaction, so the two must agree: the last number of the set tells how many rows there are.
+	// Every row is one transaction, so the last number of the GTID set must match the number of rows.
 	count := queryOne(t, target, "select count(*) from app.t")
 	expected := queryOne(t, target, "select substring_index(@@gtid_executed, '-', -1) - "+nonRowTransactions(t, status.GTIDSet))
 	if count != expected {
 		t.Errorf("expected %s rows with the transactions %s, found %s", expected, status.GTIDSet, count)
 	}
 	t.Logf("%s rows in the dump, %d written when it had ended", count, during)
-	// What came later can be replayed onto it: then both have equal rows.
+	// Later transactions can be replayed onto the restored data; then both servers have the same rows.
 	execStatements(t, target, "set global super_read_only = off",
 		"change replication source to source_host = '"+source.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1",
 		"start replica")
@@ -124,7 +124,7 @@ func TestBackupWhileOthersWrite(t *testing.T) {
 	testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, target))
 }
 
-// nonRowTransactions is how many transactions were not rows of app.t: those of data, less the one row in it.
+// nonRowTransactions returns how many transactions of a GTID set did not insert into app.t.
 func nonRowTransactions(t *testing.T, set string) string {
 	t.Helper()
 	if !strings.Contains(set, ":1-") {
@@ -148,19 +148,19 @@ func expectError(t *testing.T, err error, words ...string) {
 	}
 }
 
-// halfway is less than what a dump or a restore moves of a server that is filled, and more than it begins with.
+// halfway is less than a dump or a restore of a filled server transfers, and more than it starts with.
 const halfway = 2 << 20
 
-// fillLargeTable makes a dump large enough to be interrupted in its middle.
+// fillLargeTable makes a dump large enough to be interrupted in the middle.
 func fillLargeTable(t *testing.T, s *mysqld.Server) {
 	t.Helper()
 	execStatements(t, s, "create table app.large (id int auto_increment primary key, b blob)", "insert into app.large (b) values (random_bytes(1000))")
-	for range 12 { // 4 MB of a table that is neither the first nor the last.
+	for range 12 { // 4 MB in a table that is neither the first nor the last.
 		execStatements(t, s, "insert into app.large (b) select random_bytes(1000) from app.large")
 	}
 }
 
-// startProgram runs torpor itself, which can be killed.
+// startProgram runs the torpor program, which can be killed.
 func startProgram(t *testing.T, e *testEnv, password string, args ...string) *testenv.Process {
 	t.Helper()
 	path := os.Getenv("TORPOR_BINARY")
@@ -227,7 +227,7 @@ func TestKilledRestore(t *testing.T) {
 	l := newHaltingProxy(t, target, toServer, halfway)
 	p := startProgram(t, e, adminPassword, "restore", "--source=ns/test", "--host="+l.Address, "--restore-point="+time.Now().Add(time.Minute).UTC().Format(time.RFC3339))
 	l.waitUntilHalted(t)
-	// The table itself is locked for as long as it is loaded.
+	// The table being loaded is locked, so the rows are counted by the server's status variable.
 	if queryOne(t, target, "select variable_value >= 100 from performance_schema.global_status where variable_name = 'Innodb_rows_inserted'") != "1" {
 		t.Error("expected a part of the rows to be loaded, found none")
 	}
@@ -285,7 +285,7 @@ func TestRefusals(t *testing.T) {
 	t.Run("a wrong password", func(t *testing.T) {
 		execStatements(t, source, "create user if not exists someone@'%' identified by 'x'", "alter user 'moco-backup'@'%' identified by 'other'")
 		_, err := e.runBackup(t.Context(), t, source.Address)
-		expectError(t, err, "neither the user nor the password")
+		expectError(t, err, "wrong user or password")
 		execStatements(t, source, "alter user 'moco-backup'@'%' identified by "+`'secret-b"\\ '`)
 	})
 	t.Run("a restore point before the first backup", func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestReplicaIsDumped(t *testing.T) {
 	expectError(t, err, "expected one writable instance, found 0 and 1")
 }
 
-// TestCopyIsDumped has a cluster of two read-only instances, the first of which follows a server outside.
+// TestCopyIsDumped uses a cluster of two read-only instances, the first of which follows an external server.
 func TestCopyIsDumped(t *testing.T) {
 	e := newTestEnv(t)
 	outside, primary, replica := e.startPrimary(t), e.installation.StartServer(t), e.installation.StartServer(t)
@@ -407,7 +407,8 @@ const (
 	adminPassword  = "secret-a"
 )
 
-// users are those that an instance is initialised with. The rights of moco-backup are those in docs/backup.md.
+// users are the accounts that an instance is initialised with. The grants of moco-backup are those in
+// docs/backup.md.
 const users = `create user 'moco-admin'@'%' identified by 'secret-a';
 grant all on *.* to 'moco-admin'@'%' with grant option;
 create user 'moco-backup'@'%' identified by 'secret-b"\\ ';
@@ -417,7 +418,7 @@ create user 'moco-repl'@'%' identified by 'secret-r';
 grant replication slave, replication client on *.* to 'moco-repl'@'%';
 `
 
-// schemaStatements is what a primary begins with: everything that a dump has to keep.
+// schemaStatements fills a primary with every kind of object that a dump must keep.
 func schemaStatements() []string {
 	return []string{
 		"create role reader", "create user 'moco-shop'@'%' identified by 'shop-secret'", "create user app@'%' identified by 'app-secret' default role reader",
@@ -433,13 +434,13 @@ func schemaStatements() []string {
 		"create trigger app.tr before insert on app.child for each row set new.parent = 1",
 		"create event app.e on schedule every 1 day do select 1",
 		"grant select on app.* to reader", "grant reader to app@'%'", "grant insert on app.t to app@'%'",
-		// MySQL keeps the rights on what is dropped.
+		// MySQL keeps the grants on dropped objects.
 		"create table app.gone (id int)", "grant select on app.gone to reader", "drop table app.gone",
 		"create table app.kept (id int, gone int)", "grant update (gone) on app.kept to reader", "alter table app.kept drop column gone",
 	}
 }
 
-// testEnv is an installation of MySQL, of which servers are started, and a bucket.
+// testEnv is an installation of MySQL, from which servers are started, and a bucket.
 type testEnv struct {
 	installation *mysqld.Installation
 	bucket       bucket.Config
@@ -465,7 +466,7 @@ func (e *testEnv) startPrimary(t *testing.T) *mysqld.Server {
 	return s
 }
 
-// runBackup tries again as a Job does: on a busy machine mysqldump may need longer than writers are held back.
+// runBackup retries as a Job does: on a busy machine mysqldump may need longer than writers may be blocked.
 func (e *testEnv) runBackup(ctx context.Context, t *testing.T, hosts ...string) (mocov1beta2.BackupStatus, error) {
 	t.Helper()
 	return e.runBackupOf(ctx, t, false, hosts...)
@@ -525,11 +526,12 @@ func connect(t *testing.T, s *mysqld.Server, user, password string) *sql.DB {
 	return db
 }
 
-// withAdmin runs f with a connection that is closed at once: a test asks more often than a server takes clients.
+// withAdmin calls f with a connection that is closed immediately, because a test queries more often than a server
+// has connections.
 func withAdmin(t *testing.T, s *mysqld.Server, f func(*sql.DB)) {
 	t.Helper()
 	db := connect(t, s, "moco-admin", adminPassword)
-	defer func() { _ = db.Close() }() // It was used already.
+	defer func() { _ = db.Close() }() // The queries have finished.
 	f(db)
 }
 
@@ -574,7 +576,7 @@ func queryList(t *testing.T, s *mysqld.Server, query string) []string {
 	return all
 }
 
-// readContents are all user tables with their checksums, and everything else that a dump keeps.
+// readContents returns the checksums of all user tables, and every other object that a dump keeps.
 func readContents(t *testing.T, s *mysqld.Server) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -601,13 +603,14 @@ func readContents(t *testing.T, s *mysqld.Server) map[string]string {
 	return all
 }
 
-// haltTimeout is far above what it takes to move some megabytes.
+// haltTimeout is far longer than the transfer of some megabytes takes.
 const haltTimeout = time.Minute
 
-// haltingProxy is a TCP proxy of a server's port for administrators. The first connection that has carried so many bytes in
-// one direction halts for as long as the proxy is there, so that its client is certainly in the middle of something.
+// haltingProxy is a TCP proxy of a server's port for administrators. The first connection that has carried a number
+// of bytes in one direction halts until the proxy is closed, so that its client is certainly in the middle of its
+// work.
 type haltingProxy struct {
-	// Address is the way to the server.
+	// Address is the proxy's own address.
 	Address string
 
 	listener net.Listener
@@ -619,7 +622,7 @@ type haltingProxy struct {
 	conns []net.Conn
 }
 
-// direction is that in which bytes are counted.
+// direction is the direction in which bytes are counted.
 type direction bool
 
 const (

@@ -23,14 +23,20 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// headerReaders is how many segments are read at the same time.
+// headerReaders is the number of segments that are read concurrently.
 const headerReaders = 8
 
-// planReplay finds out what follows the dump, and which transactions are there after it.
+// planReplay determines the binary logs that follow the dump, and the transactions that result from applying them.
 func (o RestoreOptions) planReplay(ctx context.Context, s *storedBackup, namespace, name string) error {
 	dump, err := gtid.Parse(s.status.GTIDSet)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.keys.Record, err)
+	}
+	if o.Schema != "" && o.Point.Equal(s.status.Time.Time) {
+		// The time of a backup is the time of its snapshot, rounded up to a second. Binary logs may hold commits between
+		// the two.
+		s.gtids, s.replay = dump, backup.ReplayPlan{Reached: s.status.Time.Time}
+		return nil
 	}
 	began := o.Clock.Now()
 	keys, err := s.from.ListKeys(ctx, backup.SegmentPrefix(namespace, name))
@@ -51,10 +57,34 @@ func (o RestoreOptions) planReplay(ctx context.Context, s *storedBackup, namespa
 	if s.replay, err = backup.PlanReplay(want, segments, shipped); err != nil {
 		return err
 	}
-	return o.cutReplay(ctx, s, dump)
+	if err := o.cutReplay(ctx, s, dump); err != nil {
+		return err
+	}
+	return o.requireNoReplayOfSchema(s, dump)
 }
 
-// cutReplay finds out which transactions of the last segments were committed before the point.
+// requireNoReplayOfSchema refuses to apply transactions to a single schema. mysqlbinlog --database filters
+// statements by the default database of their session, so that a TRUNCATE or an ALTER TABLE of the schema can be
+// lost:
+// https://bugs.mysql.com/bug.php?id=54896
+func (o RestoreOptions) requireNoReplayOfSchema(s *storedBackup, dump gtid.Set) error {
+	if o.Schema == "" {
+		return nil
+	}
+	if s.gtids.Equal(dump) {
+		s.replay.Segments = nil // Their transactions up to the restore point are in the dump.
+		return nil
+	}
+	return &RefusedError{fmt.Errorf("expected no changes after the backup of %s for a restore of schema %q alone, "+
+		"found binary logs up to %s, which cannot be filtered by schema; "+
+		"restore all schemas into a new MySQLCluster and copy the schema from there, or set spec.restore.restorePoint of a new "+
+		"MySQLCluster to %s, which restores the backup alone",
+		formatPoint(s.status.Time.Time), o.Schema, formatPoint(s.replay.Reached), formatPoint(s.status.Time.Time))}
+}
+
+func formatPoint(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// cutReplay determines which transactions of the last segments were committed before the restore point.
 func (o RestoreOptions) cutReplay(ctx context.Context, s *storedBackup, dump gtid.Set) error {
 	s.gtids = dump
 	for i, segment := range s.replay.Segments {
@@ -68,7 +98,7 @@ func (o RestoreOptions) cutReplay(ctx context.Context, s *storedBackup, dump gti
 			if err != nil {
 				return err
 			}
-			s.replay.Segments = s.replay.Segments[:i+1] // Nothing after the first transaction that came later.
+			s.replay.Segments = s.replay.Segments[:i+1] // Stop at the first transaction after the point.
 		}
 		s.gtids = s.gtids.Union(wanted)
 		if i+1 == len(s.replay.Segments) {
@@ -94,8 +124,9 @@ func readSegmentHeaders(ctx context.Context, from bucket.Store, keys []string) (
 	return all, errors.Join(errs...)
 }
 
-// eachTransaction calls visit for the transactions of a segment until the restore point, with the statement if the transaction is a
-// single one, and writes those for which it returns true as a binary log.
+// eachTransaction calls visit for each transaction of a segment until the restore point. It passes the statement if
+// the transaction consists of one statement. It writes the transactions for which visit returns true as a binary
+// log.
 func (o RestoreOptions) eachTransaction(ctx context.Context, from bucket.Store, segment backup.StoredSegment, to io.Writer, visit func(binlog.TransactionHead, string) bool) error {
 	object, err := from.GetObject(ctx, segment.Key)
 	if err != nil {
@@ -113,12 +144,13 @@ func (o RestoreOptions) eachTransaction(ctx context.Context, from bucket.Store, 
 	return nil
 }
 
-// transactionFilter passes transactions on, with what makes a binary log of them.
+// transactionFilter copies the wanted transactions, and the other events that make the copy a valid binary log.
 type transactionFilter struct {
 	from io.Reader
 	to   io.Writer
-	// wanted are the transactions to pass on, and until is when the last of them was committed: the first other one ends it. The newest
-	// segment is replaced by a longer one again and again, also after a restore has read its header.
+	// wanted holds the transactions to copy, and until is the commit time of the last one. The first transaction
+	// beyond either ends the copy. The newest segment is replaced by a longer one repeatedly, possibly after a restore
+	// has read its header.
 	wanted      gtid.Set
 	until       time.Time
 	visit       func(binlog.TransactionHead, string) bool
@@ -181,11 +213,12 @@ func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlo
 	return err
 }
 
-// accountStatement begins a statement about accounts. Such a one is a transaction of its own.
+// accountStatement matches a statement about accounts. Such a statement is always a transaction with nothing else
+// in it.
 var accountStatement = regexp.MustCompile(`(?is)^\s*(?:/\*.*?\*/\s*)*((?:create|alter|drop|rename)\s+(?:user|role)|grant|revoke|set\s+(?:password|default\s+role))\b`)
 
-// unrestoredAccount finds a name of listUnrestoredNames with its host, unrestoredName also one that stands alone, as it may where the server
-// writes a statement into the binary log as it came.
+// unrestoredAccount finds a name of listUnrestoredNames that is followed by its host. unrestoredName also finds a
+// name without a host, which occurs where the server logs a statement as the client sent it.
 var (
 	unrestoredAccount = regexp.MustCompile(unrestoredPattern() + `\s*@`)
 	unrestoredName    = regexp.MustCompile(unrestoredPattern() + `(?:[\s@,;]|$)`)
@@ -199,20 +232,21 @@ func unrestoredPattern() string {
 	return `[\s,](?:` + strings.Join(names, "|") + `)`
 }
 
-// isLeftOut says whether a statement is not repeated: one about accounts that no backup has, or about any if only some were to be restored.
+// isLeftOut reports whether a statement is not replayed: a statement about an account that no backup includes, or,
+// if only some accounts are to be restored, about any account.
 func (o RestoreOptions) isLeftOut(statement string) bool {
 	found := accountStatement.FindStringSubmatchIndex(statement)
 	if found == nil || len(o.Users) > 0 {
 		return found != nil
 	}
-	// CREATE USER and ALTER USER have every host in the binary log, and comments, which may be such a name.
+	// In the binary log, CREATE USER and ALTER USER have every host, and comments, which may contain such a name.
 	if words := strings.ToLower(statement[found[2]:found[3]]); strings.HasSuffix(words, "user") && (strings.HasPrefix(words, "create") || strings.HasPrefix(words, "alter")) {
 		return unrestoredAccount.MatchString(statement[found[3]:])
 	}
 	return unrestoredName.MatchString(statement[found[3]:])
 }
 
-// replayBinlogs applies what was committed between the dump and the restore point.
+// replayBinlogs applies the transactions committed between the dump and the restore point.
 func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from storedBackup) error {
 	for _, segment := range from.replay.Segments {
 		if err := o.replaySegment(ctx, t, from.from, segment); err != nil {
@@ -227,11 +261,9 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 	if err != nil {
 		return fmt.Errorf("read the GTID set: %w", err)
 	}
-	// What was left out on purpose counts as executed, so that the instance has what its source had.
+	// Transactions left out on purpose count as executed, so that the instance has the GTIDs of its source.
 	if left := from.gtids.Subtract(there); !left.IsEmpty() {
-		if o.Schema == "" {
-			o.Log.Info("Left out, because they are about accounts of the cluster's own or about those that were not wanted", "gtids", left.String())
-		}
+		o.Log.Info("Left out transactions about accounts that are not restored", "gtids", left.String())
 		if err := t.execStatement(ctx, "set global gtid_purged = concat('+', ?)", left.String()); err != nil {
 			return fmt.Errorf("count transactions as executed: MySQL %s", describeError(err))
 		}
@@ -246,7 +278,7 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 	return nil
 }
 
-// replaySegment feeds a segment to mysqlbinlog, and what that makes of it to mysql. The server skips what it has executed.
+// replaySegment pipes a segment through mysqlbinlog to mysql. The server skips transactions that it has executed.
 func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from bucket.Store, segment backup.StoredSegment) (err error) {
 	options, err := writeOptionFile(t.host, RestoreUser, o.Password)
 	if err != nil {
@@ -263,14 +295,10 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 		feed.CloseWithError(readErr)
 	})
 	defer func() {
-		_ = events.Close() // It lets the reader end.
+		_ = events.Close() // This ends the reader.
 		reading.Wait()
 	}()
-	decodeFlags := []string{"--no-defaults"}
-	if o.Schema != "" {
-		decodeFlags = append(decodeFlags, "--database="+o.Schema)
-	}
-	decode := clientCommand(ctx, "mysqlbinlog", append(decodeFlags, "-"))
+	decode := clientCommand(ctx, "mysqlbinlog", []string{"--no-defaults", "-"})
 	apply := clientCommand(ctx, "mysql", []string{options.defaultsFlag(), "--default-character-set=utf8mb4", "--max-allowed-packet=1G", "--batch", "--binary-mode"})
 	var decodeComplaints, applyComplaints bytes.Buffer
 	decode.Stdin, decode.Stderr = events, &limitedBuffer{to: &decodeComplaints, left: maxComplaint}
@@ -299,7 +327,7 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 	return nil
 }
 
-// describeClientError has only MySQL's number and the line, because the words may hold data.
+// describeClientError returns only MySQL's error number and the line, because the message may hold data.
 func describeClientError(err error, complaint, what string) error {
 	found := regexp.MustCompile(`ERROR (\d+).*? at line (\d+)`).FindStringSubmatch(complaint)
 	if found == nil {

@@ -22,39 +22,51 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// answerRetry is the interval of connection attempts to an instance that does not answer yet.
+// answerRetry is the interval of connection attempts while an instance does not answer.
 const answerRetry = time.Second
 
-// RestoreOptions say what to restore and where to.
+// RestoreOptions describe what to restore, and the instance to fill.
 type RestoreOptions struct {
-	// Source is namespace/name of the cluster that was backed up.
+	// Source is namespace/name of the backed-up cluster.
 	Source string
-	// Point is the time whose data is wanted.
+	// Point is the restore point: the time whose data are wanted.
 	Point time.Time
-	// Schema, if set, is the only one that is restored.
+	// Schema, if set, is the only schema that is restored.
 	Schema string
-	// Users, if any, are the only accounts that are restored: name, or name@host.
+	// Users, if not empty, are the only accounts that are restored, each as name or name@host.
 	Users []string
-	// Host is the instance to fill; Password that of RestoreUser.
+	// Host is the instance to fill, and Password is the password of RestoreUser.
 	Host, Password string
 	// Wait is how long the instance may take to answer.
 	Wait time.Duration
-	// Bucket is where the backup is.
+	// Bucket holds the backup.
 	Bucket bucket.Config
-	// Result is the file for the outcome, as JSON; empty means none.
+	// Result is the file that the result is written to as JSON; empty means none.
 	Result string
-	// Clock tells the time.
+	// Clock supplies the current time.
 	Clock clock.PassiveClock
 	// Log gets one line per step.
 	Log *slog.Logger
 }
 
+// RefusedError describes a restore that a retry cannot fix. Nothing was written.
+type RefusedError struct{ reason error }
+
+func (e *RefusedError) Error() string { return e.reason.Error() }
+
+// Unwrap returns the reason.
+func (e *RefusedError) Unwrap() error { return e.reason }
+
+// RefusedExitCode is the program's exit code for a RefusedError. With it the Job is not retried.
+const RefusedExitCode = backup.RefusedExitCode
+
 type storedBackup struct {
 	from     bucket.Store
 	keys     backup.ObjectKeys
 	status   mocov1beta2.BackupStatus
+	broken   []brokenView
 	accounts []mysqlAccount
-	// replay is what follows the dump, and gtids what is there after it.
+	// replay describes the binary logs to apply after the dump, and gtids the transactions that result.
 	replay backup.ReplayPlan
 	gtids  gtid.Set
 }
@@ -83,12 +95,16 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 	if err != nil {
 		return err
 	}
-	found.status.Warnings = nil // They were about the backup.
+	found.status.Warnings = nil // They are warnings about the backup, not the restore.
 	if !done {
 		o.Log.Info("Restoring", "record", found.keys.Record, "bytes", found.status.DumpSize)
 		if found.status.Warnings, err = o.loadBackup(ctx, t, found); err != nil {
 			return err
 		}
+	}
+	// The instance is closed even if an earlier run, which was killed before it closed it, has loaded everything.
+	if err := t.closeInstance(ctx); err != nil {
+		return err
 	}
 	o.Log.Info("Restored", "record", found.keys.Record, "point", found.replay.Reached, "gtids", found.gtids.String())
 	found.status.Time, found.status.GTIDSet = new(metav1.NewTime(found.replay.Reached)), found.gtids.String()
@@ -99,7 +115,8 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 	return writeResult(o.Result, message)
 }
 
-// findBackup reads all of the backup but the dump, so that no instance is touched for a backup that cannot be restored.
+// findBackup reads the whole backup except the dump, so that no instance is touched for a backup that cannot be
+// restored.
 func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	namespace, name, ok := strings.Cut(o.Source, "/")
 	if !ok {
@@ -117,9 +134,14 @@ func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	if s.keys, err = backup.ChooseBackup(keys, namespace, name, o.Point); err != nil {
 		return s, err
 	}
-	if err := readJSONObject(ctx, from, s.keys.Record, &s.status); err != nil {
+	var made backupRecord
+	if err := readJSONObject(ctx, from, s.keys.Record, &made); err != nil {
 		return s, err
 	}
+	s.status = made.BackupStatus
+	s.broken = slices.DeleteFunc(made.BrokenViews, func(v brokenView) bool {
+		return o.Schema != "" && v.Schema != o.Schema
+	})
 	if err := readJSONObject(ctx, from, s.keys.Accounts, &s.accounts); err != nil {
 		return s, err
 	}
@@ -160,8 +182,8 @@ func (o RestoreOptions) waitForSession(ctx context.Context, s *mysqlServer) (*sq
 	}
 }
 
-// loadBackup loads everything. The transactions in the dump are not written to the binary log but become gtid_purged, and
-// replicas are cloned later.
+// loadBackup loads the whole backup. The transactions in the dump are not written to the binary log but become
+// gtid_purged; replicas are cloned later.
 func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from storedBackup) (warnings []string, err error) {
 	if err := t.beginLoad(ctx, from.keys.Record); err != nil {
 		return nil, err
@@ -180,9 +202,20 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	if warnings, err = o.addAccounts(ctx, t, from.accounts); err != nil {
 		return nil, err
 	}
+	broken, err := t.makeViews(ctx, from.broken)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.standInViews(ctx, broken); err != nil {
+		return nil, err
+	}
 	if err := o.replayBinlogs(ctx, t, from); err != nil {
 		return nil, err
 	}
+	if broken, err = t.replaceStandIns(ctx, broken); err != nil {
+		return nil, err
+	}
+	warnings = append(warnings, brokenViewWarnings(broken, "not restored")...)
 	disabled, err := queryColumn(ctx, t.Conn, disabledEventsQuery)
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)
@@ -194,10 +227,11 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	return warnings, t.finishLoad(ctx)
 }
 
-// disabledEventsQuery has the events that a replica had from its source: it does not know whether they were enabled there.
+// disabledEventsQuery returns the events that a replica received from its source. A replica does not know whether
+// they were enabled at the source.
 const disabledEventsQuery = `select concat(event_schema, '.', event_name) from information_schema.events where status like '%SIDE_DISABLED' order by 1`
 
-// verifyLoaded returns an error unless what was loaded is what was dumped.
+// verifyLoaded returns an error unless the loaded transactions equal the dumped ones.
 func (o RestoreOptions) verifyLoaded(ctx context.Context, t restoreTarget, from storedBackup) error {
 	executed, err := t.executedGTIDs(ctx)
 	if err != nil {
@@ -211,19 +245,20 @@ func (o RestoreOptions) verifyLoaded(ctx context.Context, t restoreTarget, from 
 	}
 	schemas, err := queryColumn(ctx, t.Conn, schemasQuery)
 	if err == nil && !slices.Contains(schemas, o.Schema) {
-		err = fmt.Errorf("expected schema %q in the backup, found no such; correct spec.restore.schema in a new MySQLCluster", o.Schema)
+		err = fmt.Errorf("expected schema %q in the backup, found none; correct spec.restore.schema in a new MySQLCluster", o.Schema)
 	}
 	return err
 }
 
-// isRightOnNothing says whether a right could not be given because its schema, table, column or routine is not there.
+// isRightOnNothing reports whether a GRANT failed because its schema, table, column or routine does not exist.
 func isRightOnNothing(err error) bool {
 	const noSchema, noColumn, noTable, noRoutine = 1049, 1054, 1146, 1305
 	return slices.Contains([]uint16{noSchema, noColumn, noTable, noRoutine}, errorNumber(err))
 }
 
-// addAccounts makes all accounts before it gives them rights, since some are roles of others. MySQL keeps rights on a table or column that
-// is dropped, but gives none on what is not there: they are left out, with a warning unless that is because one schema alone is restored.
+// addAccounts creates all accounts before it grants them rights, since some accounts are roles of others. MySQL
+// keeps grants on a dropped table or column, but refuses grants on objects that do not exist. Such grants are left
+// out, with a warning unless only one schema is restored.
 func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []mysqlAccount) (warnings []string, err error) {
 	for _, a := range all {
 		if err := t.execStatement(ctx, a.Create); err != nil {
@@ -235,7 +270,7 @@ func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []
 		for _, grant := range a.Grants {
 			err := t.execStatement(ctx, grant)
 			if isRightOnNothing(err) {
-				o.Log.Info("Right left out, because what it is for was not restored", "account", a.quotedName())
+				o.Log.Info("Left out a grant on an object that was not restored", "account", a.quotedName())
 				left++
 				continue
 			}

@@ -26,61 +26,64 @@ import (
 )
 
 const (
-	// positionInterval is how often an idle cluster's position is written, so that it is known that nothing was missed.
+	// positionInterval is how often an idle cluster's position is written, as proof that nothing was missed.
 	positionInterval = 30 * time.Second
-	// deliveryLimit is how long an instance may owe a transaction that the primary has executed.
+	// deliveryLimit is how long an instance may lack a transaction that the primary has executed.
 	deliveryLimit = 30 * time.Second
-	// lateMemory is for how long an instance that owed one for longer is read only if no other has what is missing.
+	// lateMemory is how long an instance that missed deliveryLimit is used only if no other has the missing
+	// transactions.
 	lateMemory = 10 * time.Minute
-	// uploadLimit bounds what is written at a time.
+	// uploadLimit bounds the time of one upload.
 	uploadLimit = 10 * time.Minute
-	// maxFailing is for how long sessions may fail before the program ends: a container that is started again has the passwords and
-	// authorities of today.
+	// maxFailing is how long sessions may fail before the program exits. The restarted container gets the current
+	// passwords and CA certificates.
 	maxFailing = 2 * time.Minute
 	// maxShipRetry is the longest wait after an error.
 	maxShipRetry = 15 * time.Second
-	// streamFolder and segmentFile are the names of what is on its way.
+	// streamFolder and segmentFile are the names of temporary folders and files with transactions that are not
+	// uploaded yet.
 	streamFolder = "torpor-binlog-*"
 	segmentFile  = "torpor-segment-*"
 )
 
-// ShipOptions say whose binary logs to ship and where to.
+// ShipOptions describe whose binary logs to ship and where to store them.
 type ShipOptions struct {
-	// Cluster is namespace/name, which the objects are named after.
+	// Cluster is namespace/name; it becomes part of the objects' keys.
 	Cluster string
 	// Hosts are the instances, by index.
 	Hosts []string
-	// Password of BackupUser.
+	// Password is the password of BackupUser.
 	Password string
-	// Interval is how often what is new is stored.
+	// Interval is how often new transactions are stored.
 	Interval time.Duration
-	// Bucket is where the binary logs go.
+	// Bucket is the destination of the binary logs.
 	Bucket bucket.Config
-	// Spool is a folder for what is on its way.
+	// Spool is a folder for transactions that are not uploaded yet.
 	Spool string
-	// Address is where the status is served; empty means nowhere.
+	// Address is the address that the status is served at; empty means that it is not served.
 	Address string
-	// Clock tells the time.
+	// Clock supplies the current time.
 	Clock clock.PassiveClock
 	// Log gets one line per change.
 	Log *slog.Logger
 }
 
-// shipper copies binary logs into the bucket. All that it must not forget is there.
+// shipper copies binary logs into the bucket. All state that must survive a restart is in the bucket.
 type shipper struct {
 	ShipOptions
 	storedCluster
 
 	status *shippingStatus
-	// state is what is in the bucket; nil until it was looked for.
+	// state is the state in the bucket; nil until it is read.
 	state *backup.ShippedState
-	// positionAt is when the position was written.
+	// positionAt is the time at which the position was last written.
 	positionAt time.Time
-	// lateAt is when instances have missed deliveryLimit, by their server_uuid.
+	// lateAt holds the times at which instances missed deliveryLimit, by their server_uuid.
 	lateAt map[string]time.Time
 }
 
-// RunShipping ships binary logs until its context ends. It may be killed at any point: what is in the bucket says where to go on.
+// RunShipping ships binary logs until its context ends. It may be killed at any point, because it continues from
+// the state in the bucket.
 func RunShipping(ctx context.Context, o ShipOptions) error {
 	c, err := openCluster(ctx, o.Cluster, o.Bucket, o.Hosts, o.Password)
 	if err != nil {
@@ -110,7 +113,7 @@ func RunShipping(ctx context.Context, o ShipOptions) error {
 			return fmt.Errorf("binary logs could not be shipped for %s: %w", maxFailing, err)
 		}
 		s.status.setProblem(err)
-		s.Log.Warn("Shipping begins again", "because", err.Error(), "after", retry.String())
+		s.Log.Warn("Restarting shipping", "because", err.Error(), "after", retry.String())
 		if !waitFor(ctx, retry) {
 			return nil
 		}
@@ -118,19 +121,19 @@ func RunShipping(ctx context.Context, o ShipOptions) error {
 	}
 }
 
-// clearSpool removes what one that was killed has left.
+// clearSpool removes the files of a shipper that was killed.
 func (s *shipper) clearSpool() error {
 	if s.Spool == "" {
-		return nil // The machine's own folder, where others may be on their way.
+		return nil // The system's temporary folder, which other processes use too.
 	}
 	for _, pattern := range []string{streamFolder, segmentFile} {
 		left, err := filepath.Glob(filepath.Join(s.Spool, pattern))
 		if err != nil {
-			return fmt.Errorf("look for what was left: %w", err)
+			return fmt.Errorf("find leftover binary logs: %w", err)
 		}
 		for _, name := range left {
 			if err := os.RemoveAll(name); err != nil {
-				return fmt.Errorf("remove what was left: %w", err)
+				return fmt.Errorf("remove leftover binary logs: %w", err)
 			}
 		}
 	}
@@ -155,16 +158,17 @@ type shipSession struct {
 
 	stream  *binlogStream
 	segment *openSegment
-	// primary is the server_uuid of the primary at its beginning, and source that of the instance that is read.
+	// primary is the server_uuid of the primary at the start of the session, and source that of the instance that is
+	// read.
 	primary, source string
-	// have are all transactions that were read, and those before the first.
+	// have holds all transactions that were read and those before the first one.
 	have gtid.Set
-	// completeAt is when everything was read that the primary had executed.
+	// completeAt is the time at which every transaction that the primary had executed was read.
 	completeAt time.Time
 	dir        string
 }
 
-// runSession ships until something changes or breaks.
+// runSession ships until the primary changes or an error occurs.
 func (s *shipper) runSession(ctx context.Context) (err error) {
 	if s.state == nil {
 		if s.state, err = s.findState(ctx); err != nil {
@@ -176,7 +180,7 @@ func (s *shipper) runSession(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, session.close()) }()
-	// The bucket is tried before anything is read that would have to be kept.
+	// The bucket is tested before any transactions are read that would have to be kept.
 	if err := s.writeState(ctx); err != nil {
 		return err
 	}
@@ -190,7 +194,8 @@ func (s *shipper) runSession(ctx context.Context) (err error) {
 	}
 }
 
-// findState reads how far the bucket is: the newest segment says more than the position, which is written less often.
+// findState reads how far the bucket is. The newest segment is more recent than the position, which is written less
+// often.
 func (s *shipper) findState(ctx context.Context) (*backup.ShippedState, error) {
 	keys, err := s.store.ListKeys(ctx, backup.SegmentPrefix(s.namespace, s.name))
 	if err != nil {
@@ -232,7 +237,7 @@ func readSegmentHeader(ctx context.Context, from bucket.Store, key string) (binl
 	return header, nil
 }
 
-// openSession chooses an instance: a replica that replicates, if it has everything that is missing, else the primary.
+// openSession chooses an instance: a working replica if it has every missing transaction, otherwise the primary.
 func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
 	all := s.queryBinlogFacts(ctx)
 	primary, err := findPrimary(all)
@@ -258,8 +263,8 @@ func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
 	return &shipSession{shipper: s, stream: stream, primary: primary.uuid, source: from.uuid, have: start, dir: dir, completeAt: s.Clock.Now()}, nil
 }
 
-// orderCandidates returns the instances to choose from, the best first: replicas that replicate, then the primary, then replicas that were
-// late, which may be the last that still have what the others have purged.
+// orderCandidates returns the instances to choose from, best first: working replicas, then the primary, then
+// replicas that were late, which may be the last to have transactions that the others have purged.
 func orderCandidates(all []binlogFacts, isLate func(binlogFacts) bool) []binlogFacts {
 	rank := func(f binlogFacts) int {
 		switch {
@@ -275,14 +280,15 @@ func orderCandidates(all []binlogFacts, isLate func(binlogFacts) bool) []binlogF
 	return usable
 }
 
-// chooseStart goes on where the bucket ends. If that is not possible it begins at the newest backup, or else now.
+// chooseStart continues where the bucket ends. If that is not possible, it starts at the newest backup, or
+// otherwise at the present.
 func (s *shipper) chooseStart(ctx context.Context, candidates []binlogFacts) (start gtid.Set, chosen int, err error) {
 	sources := make([]backup.ShipSource, len(candidates))
 	for i, c := range candidates {
 		sources[i] = backup.ShipSource{Executed: c.executed, Purged: c.purged}
 	}
 	primary := slices.IndexFunc(candidates, func(f binlogFacts) bool { return f.writable })
-	if !s.state.Until.IsZero() { // Something was shipped before.
+	if !s.state.Until.IsZero() { // Binary logs were shipped before.
 		if start, chosen, continued := backup.ChooseShipStart([]gtid.Set{s.state.GTIDs}, sources, primary); continued == 0 {
 			return start, chosen, nil
 		}
@@ -317,7 +323,7 @@ func (s *shipSession) close() error {
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
 
-// findNewestBackup returns the record of the newest backup; without a time if there is none.
+// findNewestBackup returns the record of the newest backup; its time is nil if there is no backup.
 func (s *shipper) findNewestBackup(ctx context.Context) (mocov1beta2.BackupStatus, error) {
 	var status mocov1beta2.BackupStatus
 	keys, err := s.store.ListKeys(ctx, backup.ObjectPrefix(s.namespace, s.name))
@@ -325,7 +331,7 @@ func (s *shipper) findNewestBackup(ctx context.Context) (mocov1beta2.BackupStatu
 		return status, err
 	}
 	newest, err := backup.ChooseBackup(keys, s.namespace, s.name, s.Clock.Now().Add(time.Minute))
-	if err == nil { // Else there is none.
+	if err == nil { // An error means that there is no backup.
 		err = readJSONObject(ctx, s.store, newest.Record, &status)
 		return status, err
 	}
@@ -334,7 +340,8 @@ func (s *shipper) findNewestBackup(ctx context.Context) (mocov1beta2.BackupStatu
 
 var errPrimaryChanged = errors.New("the primary is another than at the beginning")
 
-// shipNews stores what the primary has executed until now, and nothing else: what it has not acknowledged may never come to be.
+// shipNews stores only transactions that the primary has executed, because a transaction that it has not
+// acknowledged may never be committed.
 func (s *shipSession) shipNews(ctx context.Context) error {
 	primary, err := findPrimary(s.queryBinlogFacts(ctx))
 	if err != nil {
@@ -370,7 +377,7 @@ func (s *shipSession) shipNews(ctx context.Context) error {
 	return nil
 }
 
-// readUntil reads what is missing of a set of transactions, and stops before one that is not of it.
+// readUntil reads the missing transactions of a set, and stops before a transaction that is not in the set.
 func (s *shipSession) readUntil(ctx context.Context, wanted gtid.Set) (complete bool, err error) {
 	missing := wanted.Subtract(s.have)
 	began := s.Clock.Now()
@@ -401,7 +408,7 @@ func (s *shipSession) readUntil(ctx context.Context, wanted gtid.Set) (complete 
 	return true, nil
 }
 
-// prepareSegment begins another segment if the transaction does not belong into this one.
+// prepareSegment begins a new segment if the transaction does not belong into the present one.
 func (s *shipSession) prepareSegment(ctx context.Context, head binlog.TransactionHead) error {
 	if s.segment != nil {
 		taken, err := s.segment.takes(head, s.stream.format)
@@ -448,7 +455,7 @@ func (s *shipper) writeState(ctx context.Context) error {
 	return nil
 }
 
-// binlogFacts are what an instance says of its binary logs.
+// binlogFacts hold an instance's answers about its binary logs.
 type binlogFacts struct {
 	index                 int
 	uuid                  string

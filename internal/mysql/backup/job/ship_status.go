@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 )
 
-// shippingStatus is served to the manager and to the kubelet. It has no secrets.
+// shippingStatus is served to the manager and to the kubelet. It contains no secrets.
 type shippingStatus struct {
 	clock clock.PassiveClock
 
@@ -36,7 +36,7 @@ func (s *shippingStatus) setSource(index int) {
 	s.last.SourceIndex = index
 }
 
-// setShipped ends a problem only with a pass after which nothing was missing.
+// setShipped clears a problem only after a pass in which nothing was missing.
 func (s *shippingStatus) setShipped(state backup.ShippedState, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *shippingStatus) setShipped(state backup.ShippedState, complete bool) {
 
 const (
 	statusTimeout = 5 * time.Second
-	// readyAge is how old what is in the bucket may be for the Pod to be ready.
+	// readyAge is the age up to which the transactions in the bucket count as current for readiness.
 	readyAge = time.Minute
 )
 
@@ -60,10 +60,10 @@ func (s *shippingStatus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == backup.ReadyPath && s.clock.Since(report.Until) > readyAge {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(report) // Who asked has gone.
+	_ = json.NewEncoder(w).Encode(report) // The client has disconnected.
 }
 
-// serve returns how to stop it.
+// serve returns a function that stops the server.
 func (s *shippingStatus) serve(ctx context.Context, address string) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
@@ -75,7 +75,7 @@ func (s *shippingStatus) serve(ctx context.Context, address string) (stop func()
 	}
 	server := &http.Server{Handler: s, ReadTimeout: statusTimeout, WriteTimeout: statusTimeout, MaxHeaderBytes: 1 << 14}
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) }) // It ends with the server.
+	serving.Go(func() { _ = server.Serve(listener) }) // It returns when the server is closed.
 	return func() {
 		_ = server.Close() // The program ends.
 		serving.Wait()

@@ -4,6 +4,7 @@ package job_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +18,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
@@ -45,7 +48,7 @@ func (e *testEnv) startShipping(t *testing.T, hosts ...string) (stop func()) {
 	return stop
 }
 
-// rowWriter writes a row every 100 ms, with the time at which it began to.
+// rowWriter inserts a row every 100 ms, with the time at which the insert began.
 type rowWriter struct {
 	t       *testing.T
 	cancel  context.CancelFunc
@@ -62,7 +65,7 @@ func startRowWriter(t *testing.T, s *mysqld.Server) *rowWriter {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
-			_, _ = db.ExecContext(t.Context(), "insert into app.ticks (at) values (utc_timestamp(6))") // Rows that are missing are not counted.
+			_, _ = db.ExecContext(t.Context(), "insert into app.ticks (at) values (utc_timestamp(6))") // Rows of failed inserts are not counted.
 			<-tick.C
 		}
 	})
@@ -75,7 +78,7 @@ func (w *rowWriter) stop() {
 	w.writing.Wait()
 }
 
-// waitForRows waits until there are so many rows.
+// waitForRows waits until the table has that many rows.
 func waitForRows(t *testing.T, s *mysqld.Server, count int) {
 	t.Helper()
 	testenv.Eventually(t, fmt.Sprintf("%d rows", count), func() error {
@@ -83,7 +86,8 @@ func waitForRows(t *testing.T, s *mysqld.Server, count int) {
 	})
 }
 
-// momentBefore returns the last moment before a row was begun: the one before it was committed by then, as one session writes both.
+// momentBefore returns the last moment before the insert of a row began. The previous row was committed by then, as
+// one session writes both.
 func momentBefore(t *testing.T, s *mysqld.Server, id int) time.Time {
 	t.Helper()
 	at, err := time.Parse("2006-01-02 15:04:05.000000", queryOne(t, s, fmt.Sprintf("select cast(at as char) from app.ticks where id = %d", id)))
@@ -91,7 +95,7 @@ func momentBefore(t *testing.T, s *mysqld.Server, id int) time.Time {
 	return at.Add(-time.Microsecond)
 }
 
-// restoreTo fills a new server up to a point, as soon as it can be reached.
+// restoreTo restores a new server to a point, as soon as the point can be reached.
 func (e *testEnv) restoreTo(t *testing.T, point time.Time) *mysqld.Server {
 	t.Helper()
 	target := e.installation.StartServer(t)
@@ -107,6 +111,69 @@ func expectRows(t *testing.T, source, target *mysqld.Server, last int) {
 	want := queryOne(t, source, fmt.Sprintf(sum, last))
 	testenv.ExpectEqual(t, "rows", want, queryOne(t, target, fmt.Sprintf(sum, 1<<30)))
 	t.Logf("restored %s", want)
+}
+
+// TestOneSchemaIsNotRestoredToAPointAfterTheBackup covers a TRUNCATE without a default database, which mysqlbinlog
+// --database leaves out.
+func TestOneSchemaIsNotRestoredToAPointAfterTheBackup(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	stopShipping := e.startShipping(t, source.Address)
+	w := startRowWriter(t, source)
+	execStatements(t, source, "create database two", "create table two.t (id int primary key)", "insert into two.t values (1), (2), (3)")
+	status, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	execStatements(t, source, "truncate table two.t", "insert into two.t values (9)")
+	begun := len(queryList(t, source, "select id from app.ticks"))
+	waitForRows(t, source, begun+40)
+	w.stop()
+	point := momentBefore(t, source, begun+25) // Restore points are whole seconds.
+	// A restore of all schemas shows that the point can be reached.
+	e.restoreTo(t, point)
+	stopShipping()
+
+	target := e.installation.StartServer(t)
+	o := e.restoreOptions(target.Address)
+	o.Schema, o.Point = "two", point
+	expectError(t, job.RunRestore(t.Context(), o), "which cannot be filtered by schema", "restore all schemas into a new MySQLCluster",
+		"set spec.restore.restorePoint of a new MySQLCluster to "+status.Time.UTC().Format(time.RFC3339))
+	if n := queryOne(t, target, "select count(*) from information_schema.schemata where schema_name in ('two', 'torpor_restoring')"); n != "0" {
+		t.Errorf("expected nothing to be written, found %s schemas", n)
+	}
+	t.Run("the time of the backup, as the refusal advises", func(t *testing.T) {
+		o := o
+		o.Point = status.Time.Time
+		testenv.ExpectNoError(t, job.RunRestore(t.Context(), o))
+		testenv.ExpectEqual(t, "rows", []string{"1", "2", "3"}, queryList(t, target, "select id from two.t order by id"))
+		testenv.ExpectEqual(t, "transactions", status.GTIDSet, queryOne(t, target, "select @@gtid_executed"))
+	})
+}
+
+// TestOneSchemaIsRestoredIfNothingFollowsTheBackup covers a segment of the binary logs that begins before the
+// backup and ends long after the point.
+func TestOneSchemaIsRestoredIfNothingFollowsTheBackup(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	execStatements(t, source, "create database two", "create table two.t (id int primary key)", "insert into two.t values (1), (2), (3)")
+	stopShipping := e.startShipping(t, source.Address)
+	store, err := bucket.OpenStore(t.Context(), e.bucket)
+	testenv.ExpectNoError(t, err)
+	testenv.Eventually(t, "the binary logs are copied", func() error {
+		keys, err := store.ListKeys(t.Context(), backup.SegmentPrefix("ns", "test"))
+		return errors.Join(err, testenv.ErrorIf(len(keys) == 0, "not yet"))
+	})
+	execStatements(t, source, "insert into two.t values (4)")
+	status, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	point := status.Time.Add(time.Second)
+	testenv.Eventually(t, "the point is over", func() error { return testenv.ErrorIf(!time.Now().After(point.Add(time.Second)), "not yet") })
+	execStatements(t, source, "insert into two.t values (9)")
+	target := e.installation.StartServer(t)
+	o := e.restoreOptions(target.Address)
+	o.Schema, o.Point = "two", point
+	testenv.Eventually(t, "the binary logs reach the point", func() error { return job.RunRestore(t.Context(), o) })
+	stopShipping()
+	testenv.ExpectEqual(t, "rows", []string{"1", "2", "3", "4"}, queryList(t, target, "select id from two.t order by id"))
 }
 
 func TestRestoreToAPointInTime(t *testing.T) {
@@ -147,7 +214,7 @@ func TestRestoreToAPointInTime(t *testing.T) {
 	testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, all))
 }
 
-// TestShippingSurvives lets everything go wrong that may, one after another, while rows are written.
+// TestShippingSurvives causes every failure that shipping must survive, one after another, while rows are written.
 func TestShippingSurvives(t *testing.T) {
 	e := newTestEnv(t)
 	target, err := url.Parse(e.bucket.Endpoint)

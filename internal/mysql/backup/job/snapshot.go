@@ -14,13 +14,14 @@ import (
 )
 
 const (
-	// LockTimeout is how long the snapshot of a backup may hold back clients that write.
+	// LockTimeout is how long the snapshot of a backup may block clients that write.
 	LockTimeout = 3 * time.Second
-	// codeLockTimeout is MySQL's number for a lock that was not had in time.
+	// codeLockTimeout is MySQL's error number for a lock wait timeout.
 	codeLockTimeout = 1205
 )
 
-// errBusyInstance is about an instance whose tables could not be locked, or whose snapshot was not taken, soon enough.
+// errBusyInstance means that the tables of an instance could not be locked, or its snapshot not be taken, soon
+// enough.
 var errBusyInstance = errors.New("is kept busy for more than " + LockTimeout.String() + ", by a transaction, by a change of its tables or by other work of its machine")
 
 const (
@@ -29,9 +30,9 @@ const (
 	gtidsQuery = `select replace(@@gtid_executed, '\n', '') from dual where @@gtid_mode = 'ON'`
 )
 
-// writersLock keeps transactions from being committed, so that a snapshot and its GTID set can be taken together. It waits for those
-// that have written, but not for those that read, and nobody who reads waits for it. FLUSH TABLES WITH READ LOCK, with which mysqldump does
-// it, waits for readers too, and holds everybody up meanwhile.
+// writersLock keeps transactions from being committed, so that a snapshot and its GTID set can be taken together.
+// It waits for transactions that have written but not for readers, and it does not block readers. FLUSH TABLES WITH
+// READ LOCK, which mysqldump uses, also waits for readers and blocks all clients while it waits.
 type writersLock struct {
 	session *sql.Conn
 	gtids   string
@@ -52,7 +53,7 @@ func lockWriters(ctx context.Context, s *mysqlServer) (*writersLock, error) {
 }
 
 func (l *writersLock) lockTables(ctx context.Context) error {
-	// The server ends the session, and with it the locks, if this program is not heard of any more.
+	// The server ends the session and releases its locks if this program disappears.
 	settings := fmt.Sprintf("set session lock_wait_timeout = %d, wait_timeout = %d", int(LockTimeout.Seconds()), int(askTimeout.Seconds()))
 	if _, err := l.session.ExecContext(ctx, settings); err != nil {
 		return fmt.Errorf("prepare the snapshot: the instance %s", describeError(err))
@@ -62,7 +63,7 @@ func (l *writersLock) lockTables(ctx context.Context) error {
 		return fmt.Errorf("list tables: %w", err)
 	}
 	if len(tables) > 0 {
-		// MySQL's setting is about each table, this limit about all of them.
+		// MySQL's setting limits the wait for each table, this timeout the wait for all tables.
 		waiting, cancel := context.WithTimeout(ctx, LockTimeout)
 		defer cancel()
 		_, err := l.session.ExecContext(waiting, "lock tables "+strings.Join(tables, " read, ")+" read")
@@ -73,7 +74,7 @@ func (l *writersLock) lockTables(ctx context.Context) error {
 			return fmt.Errorf("lock the tables for the snapshot: the instance %s", describeError(err))
 		}
 	}
-	// Tables are made without asking anybody.
+	// Tables can be created in spite of the lock, so the list is read again.
 	now, err := queryColumn(ctx, l.session, tablesQuery)
 	if err != nil {
 		return fmt.Errorf("list tables: %w", err)
@@ -96,7 +97,7 @@ func (l *writersLock) executedGTIDs(ctx context.Context) (string, error) {
 	return found[0], nil
 }
 
-// release ends the lock and returns an error unless nothing was committed while it was there.
+// release ends the lock. It returns an error if a transaction was committed while the lock was held.
 func (l *writersLock) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -105,12 +106,12 @@ func (l *writersLock) release(ctx context.Context) error {
 		return err
 	}
 	if now != l.gtids {
-		return errBusyInstance // A transaction about accounts, for example, which no lock of tables holds back.
+		return errBusyInstance // For example a transaction about accounts, which table locks do not block.
 	}
 	return nil
 }
 
-// unlock ends the session: MySQL gives its locks back, whatever state it is in.
+// unlock closes the session; MySQL releases its locks, whatever state it is in.
 func (l *writersLock) unlock() error {
 	err := l.session.Raw(func(any) error { return driver.ErrBadConn })
 	if err != nil && !errors.Is(err, driver.ErrBadConn) && !errors.Is(err, sql.ErrConnDone) {

@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
-// longestBlock runs the statements one after another in sessions of their own until stopped, and returns how long the slowest took.
+// longestBlock repeats the statements in separate sessions until stopped, and returns the duration of the slowest.
 func longestBlock(t *testing.T, s *mysqld.Server, statements ...string) (stop func() time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -24,7 +24,7 @@ func longestBlock(t *testing.T, s *mysqld.Server, statements ...string) (stop fu
 		sessions.Go(func() {
 			for ctx.Err() == nil {
 				began := time.Now()
-				_, _ = db.ExecContext(t.Context(), statement) // A statement that fails was not blocked either.
+				_, _ = db.ExecContext(t.Context(), statement) // A failed statement counts as not blocked.
 				longest[i] = max(longest[i], time.Since(began))
 			}
 		})
@@ -45,7 +45,7 @@ func holdTransaction(t *testing.T, s *mysqld.Server, statements ...string) (end 
 	var session sync.WaitGroup
 	session.Go(func() {
 		for _, statement := range statements {
-			_, _ = c.ExecContext(ctx, statement) // It ends with the test.
+			_, _ = c.ExecContext(ctx, statement) // The statement ends with the test.
 		}
 	})
 	last := statements[len(statements)-1]
@@ -60,7 +60,8 @@ func holdTransaction(t *testing.T, s *mysqld.Server, statements ...string) (end 
 	}
 }
 
-// TestBackupHoldsNobodyUp measures what clients notice of a backup while a query runs that takes longer than the whole of it.
+// TestBackupHoldsNobodyUp measures the delays of clients during a backup while a query runs that takes longer than
+// the backup.
 func TestBackupHoldsNobodyUp(t *testing.T) {
 	const query = 15 * time.Second
 	e := newTestEnv(t)
@@ -78,7 +79,7 @@ func TestBackupHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// TestBackupGivesUpOnABusyInstance has a transaction that does not end on the replica, so that its snapshot cannot be taken.
+// TestBackupGivesUpOnABusyInstance keeps a transaction open on the instance, so that its snapshot cannot be taken.
 func TestBackupGivesUpOnABusyInstance(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.startPrimary(t)

@@ -24,14 +24,16 @@ import (
 )
 
 const (
-	// streamPoll is how often a file is looked at that has no whole event yet.
+	// streamPoll is the poll interval of a file that has no complete event yet.
 	streamPoll = 50 * time.Millisecond
-	// firstServerID is above those that clusters give their instances: two replicas with one number push each other out.
+	// firstServerID is above the server IDs of clusters' instances, because two replicas with the same ID disconnect
+	// each other.
 	firstServerID = 1 << 31
 	streamBuffer  = 64 << 10
 )
 
-// binlogStream is mysqlbinlog while it copies the binary logs of an instance into files, and where they are read.
+// binlogStream is a running mysqlbinlog that copies the binary logs of an instance into files, and the reader of
+// these files.
 type binlogStream struct {
 	cmd      *exec.Cmd
 	cancel   context.CancelFunc
@@ -43,16 +45,16 @@ type binlogStream struct {
 
 	file   *os.File
 	reader *bufio.Reader
-	// offset is that of the first event that was not taken yet.
+	// offset is the position of the next event to take.
 	offset int64
-	// peeked is the event there, once it has been read.
+	// peeked is the event at the offset, once it has been read.
 	peeked *binlog.BinlogEvent
-	// format is the last FormatEvent.
+	// format is the last FormatEvent that was read.
 	format binlog.BinlogEvent
 }
 
-// startStream copies everything but these transactions. The server finds the file to begin with by itself, and refuses if it has
-// purged one.
+// startStream copies every transaction except those in without. The server finds the first file, and refuses if it
+// has purged a transaction.
 func startStream(ctx context.Context, host, password, dir string, without gtid.Set) (*binlogStream, error) {
 	options, err := writeOptionFile(host, BackupUser, password)
 	if err != nil {
@@ -82,7 +84,7 @@ func randomServerID() uint32 {
 	return firstServerID | binary.LittleEndian.Uint32(bytes[:])
 }
 
-// stop ends mysqlbinlog.
+// stop ends mysqlbinlog and removes its login.
 func (s *binlogStream) stop() error {
 	s.cancel()
 	<-s.exited
@@ -93,7 +95,7 @@ func (s *binlogStream) stop() error {
 	return errors.Join(err, s.options.removeFolder())
 }
 
-// peekTransaction returns the head of the next transaction without taking it; false if it has not come yet.
+// peekTransaction returns the head of the next transaction without taking it; false if it has not arrived yet.
 func (s *binlogStream) peekTransaction() (binlog.TransactionHead, bool, error) {
 	for {
 		event, ok, err := s.peekEvent()
@@ -115,7 +117,7 @@ func (s *binlogStream) takeEvent(event binlog.BinlogEvent) {
 	s.offset, s.peeked = s.offset+int64(len(event.Raw)), nil
 }
 
-// copyTransaction takes the next transaction, and waits for the rest of it.
+// copyTransaction takes the next transaction, and waits until it is complete.
 func (s *binlogStream) copyTransaction(ctx context.Context, to io.Writer, size int64) error {
 	for size > 0 {
 		event, ok, err := s.peekEvent()
@@ -140,7 +142,7 @@ func (s *binlogStream) copyTransaction(ctx context.Context, to io.Writer, size i
 	return nil
 }
 
-// wait returns when it is time to look again, with an error if nothing can come any more.
+// wait waits for the next poll. It returns an error if mysqlbinlog has ended.
 func (s *binlogStream) wait(ctx context.Context) error {
 	timer := time.NewTimer(streamPoll)
 	defer timer.Stop()
@@ -150,12 +152,12 @@ func (s *binlogStream) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-s.exited:
-		// Its words name GTIDs, not data.
+		// The messages of mysqlbinlog name GTIDs, not data.
 		return fmt.Errorf("mysqlbinlog: %w: %s", cmp.Or(s.exitedAs, io.ErrUnexpectedEOF), strings.TrimSpace(s.errors.String()))
 	}
 }
 
-// peekEvent reads the event at the offset; false if it has not come yet.
+// peekEvent reads the event at the offset; false if it has not arrived yet.
 func (s *binlogStream) peekEvent() (binlog.BinlogEvent, bool, error) {
 	if s.peeked != nil {
 		return *s.peeked, true, nil
@@ -187,14 +189,15 @@ func (s *binlogStream) peekEvent() (binlog.BinlogEvent, bool, error) {
 	return s.peekEvent()
 }
 
-// openNext opens the file after another one that was read to its end; false if there is none, or if there is more in the one before.
+// openNext opens the file after one that was read to its end. It returns false if no file follows or the previous
+// one has more events.
 func (s *binlogStream) openNext(after string) (bool, error) {
 	name, err := s.findNext(after)
 	if err != nil || name == "" {
 		return false, err
 	}
 	if s.file != nil {
-		// It was complete when the next one was begun, so that its size is final.
+		// The file was complete when the next one was begun, so its size is final.
 		info, err := s.file.Stat()
 		if err != nil || info.Size() > s.offset {
 			return false, err
@@ -215,7 +218,7 @@ func (s *binlogStream) openNext(after string) (bool, error) {
 	return true, errors.Join(err, s.rewind())
 }
 
-// findNext returns the name of the file after another one, by number; empty if there is none.
+// findNext returns the name of the file that follows by number; empty if there is no such file.
 func (s *binlogStream) findNext(after string) (string, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -234,7 +237,7 @@ func (s *binlogStream) findNext(after string) (string, error) {
 	return slices.MinFunc(names, compare), nil
 }
 
-// rewind lets the next read begin at the offset again.
+// rewind makes the next read begin at the offset again.
 func (s *binlogStream) rewind() error {
 	if _, err := s.file.Seek(s.offset, io.SeekStart); err != nil {
 		return fmt.Errorf("read the binary log again: %w", err)

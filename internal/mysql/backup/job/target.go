@@ -23,11 +23,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 )
 
-// markerSchema is in an instance from before the first row is loaded until after the last. What is there beside it is half
-// of a backup, which may be removed.
+// markerSchema exists in an instance from before the first row is loaded until after the last. While it exists, the
+// data next to it are a partial restore and may be removed.
 const markerSchema = "torpor_restoring"
 
-// restoreTarget is one session with the instance that is filled.
+// restoreTarget is one session with the instance that is restored.
 type restoreTarget struct {
 	*sql.Conn
 	*mysqlServer
@@ -53,7 +53,7 @@ func (t restoreTarget) queryValue(ctx context.Context, into any, query string, a
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	if err := t.QueryRowContext(ctx, query, args...).Scan(into); err != nil {
-		return fmt.Errorf("ask the instance: it %s", describeError(err))
+		return fmt.Errorf("query the instance: it %s", describeError(err))
 	}
 	return nil
 }
@@ -70,7 +70,8 @@ func (t restoreTarget) areEqualGTIDSets(ctx context.Context, a, b string) (bool,
 	return same, err
 }
 
-// lockForRestore keeps a second restore away for as long as the session lives, and the restore out of the binary log.
+// lockForRestore prevents a second restore for as long as the session lives, and keeps the restore out of the
+// binary log.
 func (t restoreTarget) lockForRestore(ctx context.Context) error {
 	var mine sql.NullInt64
 	if err := t.queryValue(ctx, &mine, "select get_lock(?, 0)", markerSchema); err != nil {
@@ -79,12 +80,12 @@ func (t restoreTarget) lockForRestore(ctx context.Context) error {
 	if mine.Int64 != 1 {
 		return errors.New("expected to be the only restore into this instance, found another; the next try waits for its end")
 	}
-	// The server must not end it for being idle while others load the dump and the binary logs.
-	return t.execAll(ctx, "prepare the session", "set session sql_log_bin = off, wait_timeout = 31536000")
+	// The session must survive being idle while other sessions load the dump and the binary logs.
+	return t.execAll(ctx, "prepare the session", "set session sql_log_bin = off, wait_timeout = 31536000, sql_mode = ''")
 }
 
-// prepareForLoad looks at what the instance holds. If it is everything of the backup there is nothing left to do; half of a
-// backup is removed; other data are never touched.
+// prepareForLoad checks the content of the instance. If it is the whole backup, nothing is left to do. A partial
+// restore is removed. Other data are never touched.
 func (t restoreTarget) prepareForLoad(ctx context.Context, want storedBackup) (done bool, err error) {
 	var writable, marked bool
 	if err := t.queryValue(ctx, &writable, "select not @@read_only"); err != nil {
@@ -112,24 +113,25 @@ func (t restoreTarget) prepareForLoad(ctx context.Context, want storedBackup) (d
 	case executed != "" && complete:
 		return true, nil
 	case executed != "" || len(schemas) > 0:
-		return false, fmt.Errorf("expected %s to be empty, found %d schemas and the transactions %q: nothing is touched; restore into a new MySQLCluster, or delete its volume claims and Pods if nobody needs the data",
+		return false, fmt.Errorf("expected %s to be empty, found %d schemas and the transactions %q: nothing is touched; restore into a new MySQLCluster, or delete its volume claims and Pods if the data are not needed",
 			t.host, len(schemas), executed)
 	}
 	return false, nil
 }
 
-// wipePartialRestore removes what an interrupted restore has left. The marker stays, in case this is interrupted too.
+// wipePartialRestore removes the remains of an interrupted restore. The marker stays, in case the removal is
+// interrupted too.
 func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string) error {
-	if err := t.execAll(ctx, "let data be removed", "set global super_read_only = off", "set global read_only = on"); err != nil {
+	if err := t.openInstance(ctx); err != nil {
 		return err
 	}
-	// The client of a restore that was killed may still load rows.
+	// The client of a killed restore may still be loading rows.
 	ids, err := queryColumn(ctx, t.Conn, "select id from performance_schema.processlist where user = ? and db is not null and id <> connection_id()", RestoreUser)
 	if err != nil {
 		return fmt.Errorf("list connections: %w", err)
 	}
 	for _, id := range ids {
-		_ = t.execStatement(ctx, "kill "+id) // One that has ended meanwhile is as good.
+		_ = t.execStatement(ctx, "kill "+id) // The connection may already have ended.
 	}
 	left, err := listAccountNames(ctx, t.Conn, accountsQuery())
 	if err != nil {
@@ -137,7 +139,7 @@ func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string)
 	}
 	var statements []string
 	for _, s := range schemas {
-		statements = append(statements, "drop schema if exists `"+strings.ReplaceAll(s, "`", "``")+"`")
+		statements = append(statements, "drop schema if exists "+quoteName(s))
 	}
 	for _, a := range left {
 		statements = append(statements, "drop user if exists "+a.quotedName())
@@ -145,10 +147,46 @@ func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string)
 	return t.execAll(ctx, "remove half of a backup", append(statements, "reset binary logs and gtids")...)
 }
 
-// beginLoad makes the instance writable for this account alone and marks it. It stays read-only for clients.
+// openInstance makes the instance writable for administrators. It stays read-only for clients. Events do not run,
+// because an event whose definer is an administrator would add transactions. A server whose scheduler is DISABLED
+// runs no events and does not allow a change of the setting.
+func (t restoreTarget) openInstance(ctx context.Context) error {
+	var runsEvents bool
+	if err := t.queryValue(ctx, &runsEvents, "select @@global.event_scheduler = 'ON'"); err != nil {
+		return err
+	}
+	statements := []string{"set global read_only = on", "set global super_read_only = off"}
+	if runsEvents {
+		statements = slices.Insert(statements, 0, "set global event_scheduler = off")
+	}
+	return t.execAll(ctx, "open the instance", statements...)
+}
+
+// stoppedByUsQuery is true if openInstance, in this run or in one that was killed, has stopped the scheduler: MySQL
+// records the account that changed a variable at run time. A scheduler that my.cnf turns off stays off.
+const stoppedByUsQuery = `select count(*) from performance_schema.variables_info where variable_name = 'event_scheduler'
+ and variable_source = 'DYNAMIC' and set_user = '` + RestoreUser + `' and @@global.event_scheduler = 'OFF'`
+
+// closeInstance makes the instance read-only again, and then restarts the event scheduler that openInstance
+// stopped.
+func (t restoreTarget) closeInstance(ctx context.Context) error {
+	var stopped bool
+	if err := t.queryValue(ctx, &stopped, stoppedByUsQuery); err != nil {
+		return err
+	}
+	statements := []string{"set global super_read_only = on"}
+	if stopped {
+		statements = append(statements, "set global event_scheduler = on")
+	}
+	return t.execAll(ctx, "close the instance", statements...)
+}
+
+// beginLoad opens the instance and creates the marker.
 func (t restoreTarget) beginLoad(ctx context.Context, record string) error {
-	if err := t.execAll(ctx, "open the instance",
-		"set global read_only = on", "set global super_read_only = off", "create schema if not exists "+markerSchema,
+	if err := t.openInstance(ctx); err != nil {
+		return err
+	}
+	if err := t.execAll(ctx, "mark the instance", "create schema if not exists "+markerSchema,
 		"create table if not exists "+markerSchema+".backup (record varchar(512) primary key)"); err != nil {
 		return err
 	}
@@ -158,12 +196,12 @@ func (t restoreTarget) beginLoad(ctx context.Context, record string) error {
 	return nil
 }
 
-// finishLoad removes the mark and makes the instance read-only again, when everything is loaded.
+// finishLoad removes the marker when everything is loaded.
 func (t restoreTarget) finishLoad(ctx context.Context) error {
-	return t.execAll(ctx, "close the instance", "drop schema "+markerSchema, "set global super_read_only = on")
+	return t.execAll(ctx, "remove the mark", "drop schema "+markerSchema)
 }
 
-// mysqlAccount is a user or a role of the database, with the statements that make it.
+// mysqlAccount is a MySQL user or role, with the statements that create it.
 type mysqlAccount struct {
 	User   string   `json:"user"`
 	Host   string   `json:"host"`
@@ -171,8 +209,8 @@ type mysqlAccount struct {
 	Grants []string `json:"grants"`
 }
 
-// listUnrestoredNames are those of accounts that no backup has: root, and those that every cluster has with passwords of its own, since a
-// cluster's Secret and the accounts in its data must fit together.
+// listUnrestoredNames returns the names of accounts that no backup includes: root, and the accounts that every
+// cluster has with its own passwords, since a cluster's Secret must match the accounts in its data.
 func listUnrestoredNames() []string {
 	names := []string{"root"}
 	for _, a := range accounts.ListAccounts() {
@@ -181,7 +219,7 @@ func listUnrestoredNames() []string {
 	return names
 }
 
-// accountsQuery has accounts with default roles after the roles.
+// accountsQuery lists accounts that have default roles after the roles.
 func accountsQuery() string {
 	var left []string
 	for _, name := range listUnrestoredNames() {
@@ -196,7 +234,7 @@ func (a mysqlAccount) isEqual(b mysqlAccount) bool {
 	return a.User == b.User && a.Host == b.Host && a.Create == b.Create && slices.Equal(a.Grants, b.Grants)
 }
 
-// matchesName reports whether the account is that of a name or name@host.
+// matchesName reports whether the account matches a name or name@host.
 func (a mysqlAccount) matchesName(wish string) bool {
 	plain := strings.NewReplacer("'", "", "`", "").Replace(wish)
 	return plain == a.User || plain == a.User+"@"+a.Host
@@ -234,7 +272,7 @@ func listAccountNames(ctx context.Context, c *sql.Conn, query string) ([]mysqlAc
 	if err != nil {
 		return nil, fmt.Errorf("list accounts: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // What went wrong is returned by Err.
+	defer func() { _ = rows.Close() }() // Err returns the error.
 	all := []mysqlAccount{}
 	for rows.Next() {
 		var a mysqlAccount
@@ -249,26 +287,27 @@ func listAccountNames(ctx context.Context, c *sql.Conn, query string) ([]mysqlAc
 	return all, nil
 }
 
-// selectAccounts returns the accounts of these names; all if there are no names.
+// selectAccounts returns the accounts with these names; all accounts if there are no names.
 func selectAccounts(all []mysqlAccount, wishes []string) ([]mysqlAccount, error) {
 	if len(wishes) == 0 {
 		return all, nil
 	}
 	for _, wish := range wishes {
 		if !slices.ContainsFunc(all, func(a mysqlAccount) bool { return a.matchesName(wish) }) {
-			return nil, fmt.Errorf("expected account %q in the backup, found no such; correct spec.restore.users in a new MySQLCluster", wish)
+			return nil, &RefusedError{fmt.Errorf(
+				"expected account %q in the backup, found none; correct spec.restore.users in a new MySQLCluster", wish)}
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(a mysqlAccount) bool { return !slices.ContainsFunc(wishes, a.matchesName) }), nil
 }
 
 const (
-	// adminPort takes connections of administrators even when max_connections is reached.
+	// adminPort accepts administrators' connections even when max_connections is reached.
 	adminPort = 33062
-	// dialTimeout bounds the making of a connection, askTimeout a statement.
+	// dialTimeout bounds connecting, and askTimeout a statement.
 	dialTimeout = 5 * time.Second
 	askTimeout  = time.Minute
-	// codeDenied is MySQL's number for a wrong user or password.
+	// codeDenied is MySQL's error number for a wrong user or password.
 	codeDenied = 1045
 )
 
@@ -277,14 +316,14 @@ type mysqlServer struct {
 	db   *sql.DB
 }
 
-// storedCluster is a cluster and the bucket of its backups.
+// storedCluster is a cluster and the store of its backups.
 type storedCluster struct {
 	namespace, name string
 	store           bucket.Store
 	servers         []*mysqlServer
 }
 
-// openCluster prepares what a backup and shipping begin with. The caller closes its servers.
+// openCluster opens the store and the servers for a backup or for shipping. The caller closes the servers.
 func openCluster(ctx context.Context, cluster string, where bucket.Config, hosts []string, password string) (storedCluster, error) {
 	var c storedCluster
 	var ok bool
@@ -325,7 +364,8 @@ func openServers(hosts []string, user, password string) ([]*mysqlServer, error) 
 	return all, nil
 }
 
-// trustIn trusts in an instance with a certificate of the cluster's alone, if the Job was told its authorities; else it is nil.
+// trustIn returns a TLS configuration that accepts only a certificate of the cluster. It returns nil if the Job has
+// no CA certificates.
 func trustIn(host string) (*tls.Config, error) {
 	authorities := os.Getenv(backup.AuthoritiesVariable)
 	if authorities == "" {
@@ -348,7 +388,7 @@ type instanceFacts struct {
 	backup.SourceCandidate
 
 	uuid, executed string
-	// source is the host that it follows; empty if it follows none.
+	// source is the host that the instance follows; empty if it does not replicate.
 	source string
 }
 
@@ -386,8 +426,10 @@ func (s *mysqlServer) hasExecuted(ctx context.Context, gtids string) (bool, erro
 type serverInventory struct {
 	Schemas  []string
 	Accounts []mysqlAccount
-	// unsafe are tables whose engine knows no transactions.
+	// unsafe lists tables whose engine is not transactional.
 	unsafe []string
+	// broken lists views that a dump leaves out.
+	broken []brokenView
 }
 
 const (
@@ -404,7 +446,7 @@ func (s *mysqlServer) readInventory(ctx context.Context) (serverInventory, error
 	if err != nil {
 		return serverInventory{}, fmt.Errorf("connect to %s: %s", s.host, describeError(err))
 	}
-	defer func() { _ = c.Close() }() // Only to the pool.
+	defer func() { _ = c.Close() }() // The connection returns to the pool.
 	var i serverInventory
 	if i.Schemas, err = queryColumn(ctx, c, schemasQuery); err != nil {
 		return i, fmt.Errorf("list schemas: %w", err)
@@ -412,22 +454,30 @@ func (s *mysqlServer) readInventory(ctx context.Context) (serverInventory, error
 	if i.unsafe, err = queryColumn(ctx, c, unsafeQuery); err != nil {
 		return i, fmt.Errorf("list tables: %w", err)
 	}
+	// ANSI_QUOTES changes the output of SHOW.
+	if _, err := c.ExecContext(ctx, "set session sql_mode = ''"); err != nil {
+		return i, fmt.Errorf("prepare the session: the instance %s", describeError(err))
+	}
+	if i.broken, err = listBrokenViews(ctx, c); err != nil {
+		return i, err
+	}
 	i.Accounts, err = readAccounts(ctx, c)
 	return i, err
 }
 
 func (i serverInventory) isEqual(other serverInventory) bool {
-	return slices.Equal(i.Schemas, other.Schemas) && slices.EqualFunc(i.Accounts, other.Accounts, mysqlAccount.isEqual)
+	return slices.Equal(i.Schemas, other.Schemas) && slices.Equal(i.broken, other.broken) &&
+		slices.EqualFunc(i.Accounts, other.Accounts, mysqlAccount.isEqual)
 }
 
-// maxNamed is how many of many things a warning names.
+// maxNamed is the number of objects that a warning names.
 const maxNamed = 5
 
 func (i serverInventory) unsafeTableWarnings() []string {
 	if len(i.unsafe) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d tables know no transactions, so their rows may be of other moments: %s",
+	return []string{fmt.Sprintf("%d tables are not transactional, so their rows may be of another time than the snapshot: %s",
 		len(i.unsafe), strings.Join(i.unsafe[:min(len(i.unsafe), maxNamed)], ", "))}
 }
 
@@ -437,7 +487,7 @@ func queryColumn(ctx context.Context, c *sql.Conn, query string, args ...any) ([
 	if err != nil {
 		return nil, fmt.Errorf("ask: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // What went wrong is returned by Err.
+	defer func() { _ = rows.Close() }() // Err returns the error.
 	var all []string
 	for rows.Next() {
 		var one string
@@ -452,11 +502,11 @@ func queryColumn(ctx context.Context, c *sql.Conn, query string, args ...any) ([
 	return all, nil
 }
 
-// describeError returns what went wrong without the server's words, which may hold data.
+// describeError returns a description of an error without the server's message, which may hold data.
 func describeError(err error) string {
 	switch n := errorNumber(err); {
 	case n == codeDenied:
-		return "does not let us in: MySQL knows neither the user nor the password"
+		return "rejects the login: wrong user or password"
 	case n != 0:
 		return fmt.Sprintf("answered with MySQL's error %d", n)
 	default:

@@ -9,7 +9,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
 
-// TestTheLockOfARestoreOutlastsALoad has a server that ends idle sessions after a second, and a load of two.
+// TestTheLockOfARestoreOutlastsALoad uses a server that ends idle sessions after a second, and a load of two
+// seconds.
 func TestTheLockOfARestoreOutlastsALoad(t *testing.T) {
 	installation := mysqld.NewInstallation(t, "create user 'moco-admin'@'%' identified by '"+mysqld.AdminPassword+"'; grant all on *.* to 'moco-admin'@'%';\n")
 	servers, err := openServers([]string{installation.StartServer(t).Address}, RestoreUser, mysqld.AdminPassword)

@@ -29,11 +29,11 @@ const (
 	keyAction   = "action"
 )
 
-// errNoPassword is returned for accounts that cannot be made yet.
+// errNoPassword is returned for accounts that cannot be created yet.
 var errNoPassword = errors.New("the cluster's Secret lacks passwords")
 
-// act performs the one effect of a plan and does not wait for long. A refused act goes into the history, and the pass ends
-// normally: the plan says when to try again. A promotion is written with the status.
+// act performs the one action of a plan and does not wait long for it. A failed action is recorded in the history,
+// and the pass ends normally: the plan decides when to try again. A promotion is written with the status.
 func (c Controller) act(ctx context.Context, seen *observation, plan clustering.Plan) error {
 	if seen.IsBeingDeleted {
 		c.conns.forgetCluster(client.ObjectKeyFromObject(seen.cluster))
@@ -47,8 +47,8 @@ func (c Controller) act(ctx context.Context, seen *observation, plan clustering.
 	case clustering.RemoveLeftovers{}:
 		return c.removeAnnotations(ctx, seen.cluster, listLeftovers(seen.cluster, seen.switches))
 	}
-	// The object is read past any cache. Otherwise an action could follow a stop, which promises that nothing is done, or be
-	// repeated for a primary that is none any more.
+	// The object is read past any cache. Otherwise an action could follow a stop, which promises that nothing is
+	// done, or be repeated for an instance that is no longer the primary.
 	if err := reconcile.RequireUnchanged(ctx, c.live, seen.cluster, &mocov1beta2.MySQLCluster{}); err != nil {
 		return err
 	}
@@ -60,9 +60,9 @@ func (c Controller) act(ctx context.Context, seen *observation, plan clustering.
 	failure := ""
 	if err != nil {
 		failure = describeError(err)
-		log.FromContext(ctx).Info("Act failed", keyAction, action, keyError, failure)
+		log.FromContext(ctx).Info("Action failed", keyAction, action, keyError, failure)
 	}
-	if ctx.Err() == nil { // The end of the pass says nothing about the act.
+	if ctx.Err() == nil { // If the pass has ended, the result of the action is unknown.
 		seen.clusterConns.recordResult(plan.Do, c.Clock.Now(), failure)
 	}
 	if err != nil {
@@ -135,7 +135,7 @@ func (s *observation) writeAccounts(ctx context.Context, do clustering.Action) e
 	return nil
 }
 
-// writeObjects does what is no statement of a server.
+// writeObjects performs the actions that are not statements in a server.
 func (c Controller) writeObjects(ctx context.Context, seen *observation, do clustering.Action) error {
 	switch do := do.(type) {
 	case clustering.SetRole:
@@ -183,7 +183,7 @@ func (s *observation) discardData(ctx context.Context, do clustering.DiscardData
 	})
 }
 
-// callServer is runAction for what needs nothing but the server.
+// callServer is runAction for actions that need only the server.
 func (s *observation) callServer(ctx context.Context, i int, do clustering.Action, call func(*sqlclient.Server, context.Context) error) error {
 	return s.runAction(ctx, i, do, func(ctx context.Context, server *sqlclient.Server) error { return call(server, ctx) })
 }
@@ -197,7 +197,7 @@ func (s *observation) runAction(ctx context.Context, i int, do clustering.Action
 	return s.clusterConns.startAction(ctx, i, do, func(ctx context.Context) error { return run(ctx, conn.server) })
 }
 
-// runBeside runs statements that may come while an action runs.
+// runBeside runs statements that are allowed while an action runs.
 func (s *observation) runBeside(ctx context.Context, i int, run func(context.Context, *sqlclient.Server) error) error {
 	return s.runBesideWithin(ctx, i, readTimeout, run)
 }
@@ -206,7 +206,7 @@ func (s *observation) runBesideWithin(ctx context.Context, i int, timeout time.D
 	if s.conns[i] == nil {
 		return errNoConnection
 	}
-	// The server's pool keeps one connection free for these, however long an action hangs.
+	// The server's pool keeps one connection free for these statements, however long an action hangs.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return run(ctx, s.conns[i].server)
@@ -217,7 +217,7 @@ func (s *observation) cancelPending(ctx context.Context, do clustering.CancelPen
 	return s.runBeside(ctx, do.Index, func(ctx context.Context, server *sqlclient.Server) error { return server.CancelStatements(ctx) })
 }
 
-// killConnections ends the sessions of clients, and then perhaps their waits for acknowledgements.
+// killConnections ends the sessions of clients, and then, if requested, their waits for acknowledgements.
 func (s *observation) killConnections(ctx context.Context, do clustering.KillConnections) error {
 	semiSync := s.facts[do.Index].SemiSync
 	return s.runBeside(ctx, do.Index, func(ctx context.Context, server *sqlclient.Server) error {
@@ -229,10 +229,10 @@ func (s *observation) killConnections(ctx context.Context, do clustering.KillCon
 	})
 }
 
-// fenceTimeout is above the two seconds that MySQL takes to stop a thread whose login at the source hangs.
+// fenceTimeout is more than the two seconds that MySQL takes to stop a thread whose login at the source hangs.
 const fenceTimeout = 2 * readTimeout
 
-// stopIO fences all instances at once: while it does so, the old primary may still acknowledge.
+// stopIO fences all instances at once, because the old primary may still acknowledge until the last one is fenced.
 func (s *observation) stopIO(ctx context.Context, do clustering.StopIO) error {
 	failures := make([]error, len(do.Indexes))
 	var all sync.WaitGroup
@@ -273,7 +273,7 @@ func (s *observation) renewChannel(ctx context.Context, do clustering.RenewChann
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error { return server.RenewChannel(ctx, from) })
 }
 
-// sourceOf is another instance as one instance sees it.
+// sourceOf returns the data with which one instance connects to another as its source.
 func (s *observation) sourceOf(i, source int, user string) (sqlclient.ReplicationSource, error) {
 	password, err := s.password(user)
 	own, its := s.Instances[i].TLSSecret, s.Instances[source].TLSSecret
@@ -283,16 +283,23 @@ func (s *observation) sourceOf(i, source int, user string) (sqlclient.Replicatio
 	}, err
 }
 
-// renewAccounts makes the accounts that are missing, and gives the others the rights of today's list.
+// renewAccounts creates missing accounts and gives the others the privileges of the current list. Accounts with
+// expired passwords can log in again.
 func (s *observation) renewAccounts(ctx context.Context, do clustering.RenewAccounts) error {
 	passwords, err := s.allPasswords()
 	if err != nil {
 		return err
 	}
-	return s.changeAccounts(ctx, do, do.Index, accounts.BuildStatements(passwords, s.requiresTLS)...)
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
+		semiSync := s.facts[do.Index].SemiSync
+		if err := server.ReviveAccounts(ctx, semiSync, accounts.Names()); err != nil {
+			return err
+		}
+		return server.ChangeAccounts(ctx, semiSync, accounts.BuildStatements(passwords, s.requiresTLS))
+	})
 }
 
-// allPasswords are those of every account.
+// allPasswords returns the passwords of every account.
 func (s *observation) allPasswords() (map[string][]byte, error) {
 	secret, err := s.readSecret()
 	if err != nil {
@@ -318,10 +325,15 @@ func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) er
 		return errNoConnection
 	}
 	from.Host, from.Port = s.conns[do.Donor].address, sqlclient.AdminPort
+	err = s.runBeside(ctx, do.Donor, func(ctx context.Context, donor *sqlclient.Server) error { return donor.AllowClonePackets(ctx) })
+	if err != nil {
+		return err
+	}
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error { return server.CloneFrom(ctx, from) })
 }
 
-// setRole changes the label. Sessions that came under another one are ended before one is added.
+// setRole changes the label. Before it adds a label, it ends the sessions of clients that connected under another
+// one.
 func (c Controller) setRole(ctx context.Context, seen *observation, do clustering.SetRole) error {
 	if do.Role != clustering.RoleNone && seen.Instances[do.Index].Reachable {
 		err := seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error {
@@ -338,14 +350,14 @@ func (c Controller) setRole(ctx context.Context, seen *observation, do clusterin
 	return c.patchPod(ctx, seen, do.Index, "labels", label)
 }
 
-// patchPod changes labels or annotations of the Pod that was observed, and of no other that has taken its name since.
+// patchPod changes labels or annotations of the observed Pod, and never of another Pod that has taken its name.
 func (c Controller) patchPod(ctx context.Context, seen *observation, i int, field string, change map[string]any) error {
 	pod := seen.pods[i]
 	if pod == nil {
 		return errNoConnection
 	}
-	// The API server refuses a patch that changes the UID, so that the UID is a precondition without a resource version,
-	// which the kubelet's reports change all the time.
+	// The API server refuses a patch that changes the UID. The UID is therefore a precondition that, unlike the
+	// resource version, does not change with every report of the kubelet.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID, field: change}})
 	if err != nil {
 		return fmt.Errorf("write the patch: %w", err)
@@ -360,7 +372,7 @@ func (c Controller) patchPod(ctx context.Context, seen *observation, i int, fiel
 	return nil
 }
 
-// describeError says what went wrong in words that are stable and free of secrets.
+// describeError describes an error in a text that is stable and free of secrets.
 func describeError(err error) string {
 	wrong, isSecret := errors.AsType[secretError](err)
 	switch {

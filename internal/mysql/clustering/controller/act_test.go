@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// refusingReader answers everything with an error.
+// refusingReader answers every request with an error.
 type refusingReader struct {
 	client.Reader
 	err error
@@ -26,7 +26,7 @@ func (r refusingReader) Get(context.Context, client.ObjectKey, client.Object, ..
 	return r.err
 }
 
-// TestAFailedActNamesTheSecret has no server at all, so that none can have broken a connection.
+// TestAFailedActNamesTheSecret runs without a server, so that the error cannot come from a broken connection.
 func TestAFailedActNamesTheSecret(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: "ns", Name: clusterName}, instances)
@@ -42,11 +42,11 @@ func TestAFailedActNamesTheSecret(t *testing.T) {
 		fail func(*testing.T) error
 		want string
 	}{
-		"a Secret that is gone":              {reading(k8serrors.NewNotFound(secrets, "moco-test")), "expected the Secret moco-test, found none; restore it"},
-		"a Secret that may not be read":      {reading(k8serrors.NewForbidden(secrets, "moco-test", errors.New("who are you"))), "the Secret moco-test cannot be read: the API server answered Forbidden"},
-		"an API server that does not answer": {reading(context.DeadlineExceeded), "the Secret moco-test cannot be read: no answer in time"},
-		"an API server that cannot be asked": {reading(errors.New("read tcp 10.0.0.1:41234: broken")), "the Secret moco-test cannot be read: the connection is broken"},
-		"a key that is missing": {func(*testing.T) error {
+		"a deleted Secret":                      {reading(k8serrors.NewNotFound(secrets, "moco-test")), "expected the Secret moco-test, found none; restore it"},
+		"a Secret without the right to read it": {reading(k8serrors.NewForbidden(secrets, "moco-test", errors.New("who are you"))), "the Secret moco-test cannot be read: the API server answered Forbidden"},
+		"an API server that does not answer":    {reading(context.DeadlineExceeded), "the Secret moco-test cannot be read: no answer in time"},
+		"an API server that cannot be reached":  {reading(errors.New("read tcp 10.0.0.1:41234: broken")), "the Secret moco-test cannot be read: the connection is broken"},
+		"a missing key": {func(*testing.T) error {
 			_, err := findPassword("moco-test", map[string][]byte{"ADMIN_PASSWORD": []byte("pass-of-admin")}, "REPLICATION_PASSWORD")
 			return err
 		}, "the Secret moco-test: expected a password under REPLICATION_PASSWORD, found none; add it"},

@@ -18,30 +18,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
 )
 
-// lostBuffer is how many lost connections may wait to be looked at.
+// lostBuffer is how many lost connections may wait for a pass.
 const lostBuffer = 1024
 
-// failedWatchInterval is for a server that refuses to be watched, which the regular looks see too.
+// failedWatchInterval is the least time between passes that are requested by failing watches of one server. The
+// regular passes observe such a server too.
 const failedWatchInterval = time.Minute
 
 // errClosed is returned after the controller has ended.
 var errClosed = errors.New("the controller has ended")
 
-// connManager holds, from pass to pass, the connections to every cluster's servers and the history of clustering. Losing it
-// costs new connections and clocks that start anew.
+// connManager holds the connections to every cluster's servers and the history of clustering between passes. Losing
+// it costs new connections and restarted clocks.
 type connManager struct {
 	clock clock.PassiveClock
-	// lost gets the clusters whose connection to the primary is lost, or of which a silent server answers again.
+	// lost receives the clusters that lost the connection to their primary, or in which a silent server answers
+	// again.
 	lost chan event.GenericEvent
 
 	mu       sync.Mutex
 	closed   bool
 	clusters map[types.NamespacedName]*clusterConns
-	// goroutines are those of all clusters.
+	// goroutines counts the goroutines of all clusters.
 	goroutines sync.WaitGroup
 }
 
@@ -63,7 +66,8 @@ func (m *connManager) Start(ctx context.Context) error {
 	return nil
 }
 
-// connsOf returns what is kept of a cluster. One of another UID under the same name is another cluster.
+// connsOf returns the connections and history of a cluster. A cluster with another UID under the same name is another
+// cluster.
 func (m *connManager) connsOf(cluster *mocov1beta2.MySQLCluster) *clusterConns {
 	name := client.ObjectKeyFromObject(cluster)
 	m.mu.Lock()
@@ -76,7 +80,7 @@ func (m *connManager) connsOf(cluster *mocov1beta2.MySQLCluster) *clusterConns {
 		c.closeAll()
 	}
 	c = &clusterConns{manager: m, name: name, uid: cluster.UID, instances: map[int]*instanceConn{}, stalePodVersions: map[int]string{}, closed: m.closed}
-	// The time a stop may take goes on where an earlier manager began it.
+	// The time limit of a stop continues where an earlier manager began it.
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
 		c.history.StopAskedSince = p.Clustering.Since.Time
 	}
@@ -95,13 +99,14 @@ func (m *connManager) forgetCluster(name types.NamespacedName) {
 	}
 }
 
-// clusterConns is what is kept of one cluster. Its passes come one after another; only closeAll may come at any time.
+// clusterConns holds the connections and history of one cluster. Its passes run one after another. Only closeAll may
+// run at any time.
 type clusterConns struct {
 	manager *connManager
 	name    types.NamespacedName
 	uid     types.UID
 	history clustering.History
-	// progressSavedAt is when the status got the transactions of the instances last.
+	// progressSavedAt is when the transactions of the instances were last saved in the status.
 	progressSavedAt time.Time
 	// stalePodVersions are the versions of Pods that this manager's own writes replaced, by index.
 	stalePodVersions map[int]string
@@ -118,62 +123,63 @@ type instanceConn struct {
 	address string
 	server  *sqlclient.Server
 	action  *asyncAction
-	// accountsReadAt is when the accounts were found to be of the version accountsWanted, or could not be read.
+	// accountsReadAt is when the accounts last had the version accountsWanted, or could not be read.
 	accountsReadAt time.Time
 	accountsWanted string
-	// isSilent says that its answer is waited for in the background; stopWaiting ends that.
+	// isSilent means that a goroutine waits for its answer; stopWaiting ends that.
 	isSilent    atomic.Bool
 	stopWaiting context.CancelFunc
 	isClosed    bool
-	// replicationWatch waits until the server does not apply any more; nil if nobody wants to know.
+	// replicationWatch waits until the server no longer applies; nil without a watch.
 	replicationWatch *replicationWatch
-	// failedWatches is how often one that fails has the cluster looked at.
+	// failedWatches limits how often a failing watch requests a pass.
 	failedWatches *rate.Limiter
 }
 
 // replicationWatch is one statement that waits in a replica.
 type replicationWatch struct {
 	cancel context.CancelFunc
-	// ended is closed when the statement is over, in the server too.
+	// ended is closed when the statement has ended, in the server too.
 	ended chan struct{}
 }
 
-// readFacts asks the server, and waits for a bounded time.
+// readFacts queries the server, and waits for a bounded time.
 func (c *instanceConn) readFacts(ctx context.Context) (sqlclient.ServerFacts, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return c.server.ReadFacts(ctx)
 }
 
-// accountsInterval is how often the accounts are looked at that are as they should be.
+// accountsInterval is how often accounts are read that are as they should be.
 const accountsInterval = time.Minute
 
-// hasOldAccounts reports whether the accounts were made by another version of their list than the wanted one.
-func (c *instanceConn) hasOldAccounts(ctx context.Context, now time.Time, wanted string) bool {
+// observeAccounts reports whether the accounts have another version than the wanted one, or passwords that expire,
+// and which passwords have expired.
+func (c *instanceConn) observeAccounts(ctx context.Context, now time.Time, wanted string) (areOld bool, expired []string) {
 	if wanted == c.accountsWanted && now.Sub(c.accountsReadAt) < accountsInterval {
-		return false
+		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	version, err := c.server.ReadAccountsVersion(ctx)
-	if isOld := err == nil && version != wanted; isOld {
-		return true
+	found, err := c.server.ReadAccounts(ctx, accounts.Names())
+	if err == nil && (found.Version != wanted || found.MayExpire || len(found.Expired) > 0) {
+		return true, found.Expired
 	}
 	c.accountsReadAt, c.accountsWanted = now, wanted
-	return false
+	return false, nil
 }
 
-// awaitAnswer asks a server that did not answer until it does, and has the cluster looked at then. Until then no pass asks.
+// awaitAnswer queries a silent server until it answers, and then requests a pass. Until then no pass queries it.
 func (c *clusterConns) awaitAnswer(ctx context.Context, conn *instanceConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if conn.isClosed || !conn.isSilent.CompareAndSwap(false, true) {
 		return
 	}
-	ctx, conn.stopWaiting = context.WithCancel(context.WithoutCancel(ctx)) // It outlives the pass.
+	ctx, conn.stopWaiting = context.WithCancel(context.WithoutCancel(ctx)) // The wait outlives the pass.
 	c.manager.goroutines.Go(func() {
 		for {
-			// Another error is an answer too, which a pass judges.
+			// Another error is an answer too, which the pass judges.
 			if _, err := conn.readFacts(ctx); ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 				break
 			}
@@ -183,13 +189,13 @@ func (c *clusterConns) awaitAnswer(ctx context.Context, conn *instanceConn) {
 	})
 }
 
-// requestLook has the cluster looked at soon.
+// requestLook requests a pass soon.
 func (c *clusterConns) requestLook() {
 	select {
 	case c.manager.lost <- event.GenericEvent{Object: &mocov1beta2.MySQLCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.name.Namespace, Name: c.name.Name},
 	}}:
-	default: // So many others are lost that the regular look comes first.
+	default: // So many clusters are waiting that the regular pass comes first.
 	}
 }
 
@@ -203,7 +209,7 @@ func (c *clusterConns) closeAll() {
 	}
 }
 
-// closeInstance closes the connections to an instance. It is called with the lock held.
+// closeInstance closes the connections to an instance. The caller holds the lock.
 func (c *clusterConns) closeInstance(i int) {
 	conn := c.instances[i]
 	if conn == nil {
@@ -222,7 +228,7 @@ func (c *clusterConns) closeInstance(i int) {
 	if conn.replicationWatch != nil {
 		conn.replicationWatch.cancel()
 	}
-	_ = conn.server.Close() // The connections are given up, whether or not they close cleanly.
+	_ = conn.server.Close() // The connections are dropped, whether or not they close cleanly.
 	delete(c.instances, i)
 }
 
@@ -233,7 +239,8 @@ func (c *clusterConns) forgetInstance(i int) {
 	c.closeInstance(i)
 }
 
-// connect returns the connection to the server of a Pod, nil if the Pod has no address. Only a new connection is opened.
+// connect returns the connection to the server of a Pod, and opens it if needed. It returns nil if the Pod has no
+// address.
 func (c *clusterConns) connect(i int, pod *corev1.Pod, open func() (*sqlclient.Server, error)) (*instanceConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,7 +263,7 @@ func (c *clusterConns) connect(i int, pod *corev1.Pod, open func() (*sqlclient.S
 	return conn, nil
 }
 
-// watch watches one connection, the primary's, and no other; nil ends it.
+// watch watches one connection, the primary's, and no other; nil ends the watch.
 func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,7 +274,7 @@ func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 	if conn == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // It outlives the pass and ends with the connections.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The watch outlives the pass and ends with the connections.
 	c.watched, c.unwatch = conn, cancel
 	c.manager.goroutines.Go(func() {
 		err := conn.server.WatchConnection(ctx)
@@ -286,7 +293,7 @@ func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 	})
 }
 
-// stopWatching is called with the lock held.
+// stopWatching ends the watch. The caller holds the lock.
 func (c *clusterConns) stopWatching() {
 	if c.unwatch != nil {
 		c.unwatch()
@@ -294,9 +301,10 @@ func (c *clusterConns) stopWatching() {
 	c.watched, c.unwatch = nil, nil
 }
 
-// watchReplication watches one replica, and has the cluster looked at as soon as it does not apply any more, or as nobody knows because
-// the watch has failed. A server that refuses every watch has the cluster looked at seldom. The look after a watch has ended begins
-// none, so that one that ends at once for another reason is not begun again and again. It reports whether the replica is watched.
+// watchReplication watches one replica, and reports whether it is watched. A pass is requested as soon as the replica
+// no longer applies, or when the watch has failed and its state is unknown. A server that refuses every watch causes
+// a pass seldom. The pass after the end of a watch begins no new one. Otherwise a watch that ends at once for another
+// reason would be begun again and again.
 func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,7 +315,7 @@ func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn)
 		conn.replicationWatch = nil
 		return false
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // It outlives the pass and ends with the connections.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The watch outlives the pass and ends with the connections.
 	watch := &replicationWatch{cancel: cancel, ended: make(chan struct{})}
 	conn.replicationWatch = watch
 	c.manager.goroutines.Go(func() {
@@ -334,8 +342,8 @@ func (w *replicationWatch) isRunning() bool {
 	}
 }
 
-// unwatchReplication ends the watch over an instance. The one that is returned may be nil, and is over in the server too when it has
-// ended.
+// unwatchReplication ends the watch of an instance and returns it, or nil. The watch has ended in the server too when
+// its channel ended is closed.
 func (c *clusterConns) unwatchReplication(conn *instanceConn) *replicationWatch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -347,20 +355,20 @@ func (c *clusterConns) unwatchReplication(conn *instanceConn) *replicationWatch 
 	return watch
 }
 
-// recordResult adds what became of an action to the history; failure is empty if it succeeded.
+// recordResult adds the result of an action to the history; failure is empty if it succeeded.
 func (c *clusterConns) recordResult(do clustering.Action, at time.Time, failure string) {
 	c.history = c.history.WithResult(do, at, failure)
 }
 
-// markPodVersionStale remembers that a version of a Pod is outdated.
+// markPodVersionStale records that a version of a Pod is outdated.
 func (c *clusterConns) markPodVersionStale(i int, before, after string) {
 	if before != after {
 		c.stalePodVersions[i] = before
 	}
 }
 
-// isCacheBehind reports whether the cache still holds a Pod as it was before the last action, which would look as if the
-// action had not helped.
+// isCacheBehind reports whether the cache still holds a Pod as it was before the last action. A pass would conclude
+// that the action had not helped.
 func (c *clusterConns) isCacheBehind(pods []*corev1.Pod) bool {
 	for i, pod := range pods {
 		if pod != nil && c.stalePodVersions[i] == pod.ResourceVersion {
@@ -371,18 +379,19 @@ func (c *clusterConns) isCacheBehind(pods []*corev1.Pod) bool {
 }
 
 const (
-	// passActionWait is how long a pass waits for an action. One that takes longer goes on, and is seen as pending.
+	// passActionWait is how long a pass waits for an action. A longer action continues, and is observed as pending.
 	passActionWait = time.Second
-	// actionTimeout is how long an action may take. Then it is given up, and what still runs in the server is cancelled.
+	// actionTimeout is how long an action may take. Then it is abandoned, and statements that still run in the server
+	// are cancelled.
 	actionTimeout = 30 * time.Second
 	// cloneTimeout is for a copy of all data.
 	cloneTimeout = 24 * time.Hour
 )
 
 // errBusy is returned for an action on an instance while another one runs there.
-var errBusy = errors.New("an earlier act still runs")
+var errBusy = errors.New("an earlier action still runs")
 
-// asyncAction is an action that may go on while passes come and go.
+// asyncAction is an action that may continue across passes.
 type asyncAction struct {
 	do        clustering.Action
 	startedAt time.Time
@@ -404,13 +413,13 @@ func (a *asyncAction) isRunning() bool {
 	}
 }
 
-// startAction starts an action and waits for it, but not for long.
+// startAction starts an action and waits a short time for it.
 func (c *clusterConns) startAction(ctx context.Context, i int, do clustering.Action, run func(context.Context) error) error {
 	wait, timeout := passActionWait, actionTimeout
 	if _, isClone := do.(clustering.CloneFrom); isClone {
 		wait, timeout = 0, cloneTimeout
 	}
-	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // It may outlive the pass.
+	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout) // The action may outlive the pass.
 	action := &asyncAction{do: do, startedAt: c.manager.clock.Now(), cancel: cancel, done: make(chan struct{})}
 	conn, err := c.launch(longer, i, action, run)
 	if err != nil {
@@ -420,14 +429,14 @@ func (c *clusterConns) startAction(ctx context.Context, i int, do clustering.Act
 	if !action.awaitDone(ctx, wait) {
 		return nil
 	}
-	c.mu.Lock() // The end of the manager closes all connections meanwhile.
+	c.mu.Lock() // closeAll may run at the same time.
 	defer c.mu.Unlock()
 	conn.action = nil
 	return action.err
 }
 
-// launch runs an action in a goroutine. It holds the lock all the time: once closed is set, no goroutine may be added to
-// those that the manager waits for.
+// launch runs an action in a goroutine. It holds the lock throughout: once closed is set, no goroutine may be added
+// to those that the manager waits for.
 func (c *clusterConns) launch(ctx context.Context, i int, action *asyncAction, run func(context.Context) error) (*instanceConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -449,7 +458,7 @@ func (c *clusterConns) launch(ctx context.Context, i int, action *asyncAction, r
 	return conn, nil
 }
 
-// awaitDone waits until the action is over, for so long or until ctx ends, and reports whether it is over.
+// awaitDone waits until the action has ended, the time is over or ctx ends, and reports whether the action has ended.
 func (a *asyncAction) awaitDone(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -462,7 +471,7 @@ func (a *asyncAction) awaitDone(ctx context.Context, wait time.Duration) bool {
 	return false
 }
 
-// interruptAction gives up the action that runs on an instance, and waits until it is over.
+// interruptAction cancels the action that runs on an instance, and waits until it has ended.
 func (c *clusterConns) interruptAction(ctx context.Context, i int) {
 	c.mu.Lock()
 	conn := c.instances[i]
@@ -474,7 +483,7 @@ func (c *clusterConns) interruptAction(ctx context.Context, i int) {
 	conn.action.awaitDone(ctx, passActionWait)
 }
 
-// collectResults adds to the history how actions ended that no pass waited for.
+// collectResults adds to the history the results of actions that ended without a pass waiting for them.
 func (c *clusterConns) collectResults(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestFailedWatchIsLookedAt has a server without connections, so that each watch over it fails at once.
+// TestFailedWatchIsLookedAt has a server without connections, so that every watch of it fails at once.
 func TestFailedWatchIsLookedAt(t *testing.T) {
 	t.Parallel()
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -36,7 +36,7 @@ func TestFailedWatchIsLookedAt(t *testing.T) {
 		}
 		manager.goroutines.Wait()
 		if conns.watchReplication(t.Context(), conn) {
-			t.Fatal("expected the look after the watch to begin none")
+			t.Fatal("expected the pass after the watch to begin none")
 		}
 		for ; len(manager.lost) > 0; looks++ {
 			<-manager.lost

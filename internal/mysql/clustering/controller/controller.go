@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller runs the passes of package clustering: it observes a MySQLCluster, its Pods and its servers, lets
-// clustering.Decide decide, acts once and reports.
+// Package controller runs the passes of package clustering. A pass observes a MySQLCluster, its Pods and its servers,
+// calls clustering.Decide, performs one action and reports.
 package controller
 
 import (
@@ -26,22 +26,22 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name of the controller, its events and its field manager.
+// Name is the name of the controller, its events and its field manager.
 const Name = "torpor-clustering"
 
 // Controller reconciles MySQLClusters.
 type Controller struct {
-	// HostOf is the name under which other instances reach the one with the index; its Pod may not exist.
+	// HostOf returns the name under which other instances reach the instance with the index. Its Pod may not exist.
 	HostOf func(cluster *mocov1beta2.MySQLCluster, index int, pod *corev1.Pod) string
-	// Clock tells the time.
+	// Clock is the clock.
 	Clock clock.PassiveClock
-	// Waits are for how long a primary may not answer.
+	// Waits define how long a primary may not answer.
 	Waits clustering.FailoverWaits
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard excludes objects that another project writes; nil excludes none.
 	Guard *reconcile.WriterGuard
-	// Metrics is where states and counts are shown.
+	// Metrics receives states and counts.
 	Metrics *Metrics
-	// WatchNamespaces are the only ones whose objects are cached; none means all.
+	// WatchNamespaces are the namespaces whose objects are cached; none means all.
 	WatchNamespaces []string
 	// Ends are the overdue ends of all controllers; nil for none.
 	Ends *reconcile.OverdueEnds
@@ -52,7 +52,7 @@ type Controller struct {
 	conns  *connManager
 }
 
-// ServiceHost is the name that the headless Service gives to an instance.
+// ServiceHost returns the name that the headless Service gives to an instance.
 func ServiceHost(cluster *mocov1beta2.MySQLCluster, index int, _ *corev1.Pod) string {
 	return cluster.InstanceHost(index)
 }
@@ -63,7 +63,7 @@ func ServiceHost(cluster *mocov1beta2.MySQLCluster, index int, _ *corev1.Pod) st
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// SetupWithManager adds the controller. The passwords are read when a connection is made and never cached.
+// SetupWithManager adds the controller. Passwords are read when a connection is opened and never cached.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.conns = newConnManager(c.Clock)
@@ -76,7 +76,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	c.pods = pods
 	c.Metrics.useReaders(cacheReaders{clusters: mgr.GetClient(), pods: pods, clock: c.Clock})
-	// What the passes' calls take adds up; each of them has a deadline of its own below PassTimeout.
+	// The calls of a pass add up. Each of them has a deadline below PassTimeout.
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
 	ends := reconcile.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	err = builder.ControllerManagedBy(mgr).
@@ -112,7 +112,7 @@ func (c Controller) isEndOverdue(cluster *mocov1beta2.MySQLCluster) bool {
 	return switches.Clustering.IsOverdue || switches.Instances.IsOverdue
 }
 
-// scheduledStopsChanged lets through what Slumbers want.
+// scheduledStopsChanged passes changes of the stops that Slumbers schedule.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return c.Status.ScheduledStops })
 }

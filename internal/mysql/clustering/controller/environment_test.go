@@ -68,7 +68,8 @@ var (
 	shared = testenv.NewShared(&suite, testenv.Start)
 )
 
-// newEnvironment is the API server that the tests share, with a namespace, without any MySQL server. Managers look at no other.
+// newEnvironment returns the API server that the tests share, with a namespace and without a MySQL server. Managers
+// watch only this namespace.
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	e := &environment{Environment: shared.Get(t), log: &testenv.LogBuffer{}}
@@ -78,7 +79,7 @@ func newEnvironment(t *testing.T) *environment {
 	return e
 }
 
-// newEnvironmentWithServers starts an instance for each Pod too, and makes the Pods and their Secret.
+// newEnvironmentWithServers also starts an instance for each Pod, and creates the Pods and their Secret.
 func newEnvironmentWithServers(t *testing.T, options ...func(*mysqlpods.ClusterOptions)) *environment {
 	t.Helper()
 	return newEnvironmentOfSize(t, instances, options...)
@@ -106,7 +107,8 @@ func newHealthyEnvironment(t *testing.T, options ...func(*mysqlpods.ClusterOptio
 	e.createCluster(t, nil)
 	e.startManager(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
-	// Its accounts are older than its certificates, and are renewed now. A kill in the middle of that leaves an errant ALTER USER.
+	// The accounts are older than the certificates, and are renewed now. A kill during the renewal leaves an errant
+	// ALTER USER.
 	e.waitForAnswer(t, "select user_attributes->>'$.metadata."+accounts.VersionAttribute+"' from mysql.user where user = '"+accounts.AdminUser+"'", accounts.CurrentVersion(true))
 	e.mustRun(t, 0, "app", "create database app", "create table app.t (id int auto_increment primary key, v varchar(20))", "insert into app.t (v) values ('first')")
 	e.waitForAnswer(t, "select count(*) from app.t", "1")
@@ -161,7 +163,7 @@ func (e *environment) waitForCondition(t *testing.T, kind, want string) *mocov1b
 	return cluster
 }
 
-// annotate sets annotations; an empty value takes one away.
+// annotate sets annotations; an empty value removes one.
 func (e *environment) annotate(t *testing.T, annotations map[string]string) {
 	t.Helper()
 	cluster := e.getCluster(t)
@@ -191,7 +193,7 @@ func (e *environment) startClustering(t *testing.T) {
 	e.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: ""})
 }
 
-// getSecret is the Secret with the cluster's passwords.
+// getSecret returns the Secret with the cluster's passwords.
 func (e *environment) getSecret(t *testing.T) *corev1.Secret {
 	t.Helper()
 	s := &corev1.Secret{}
@@ -199,7 +201,7 @@ func (e *environment) getSecret(t *testing.T) *corev1.Secret {
 	return s
 }
 
-// TestMain is also the manager that tests run as a process of its own, to kill it.
+// TestMain is also the manager that tests run in another process, to kill it.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	if os.Getenv(crashKubeconfig) != "" {
@@ -210,7 +212,7 @@ func TestMain(m *testing.M) {
 
 const sqlTimeout = 20 * time.Second
 
-// openSession makes a client of an instance. It has one connection, so that it is one session.
+// openSession connects a client to an instance. It has one connection, so that it is one session.
 func (e *environment) openSession(t *testing.T, i int, user string) *sql.DB {
 	t.Helper()
 	return e.openSessionWith(t, i, user, user)
@@ -221,14 +223,16 @@ func (e *environment) openSessionWith(t *testing.T, i int, user, password string
 	c := driver.NewConfig()
 	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", fmt.Sprintf("%s:%d", e.servers[i].Address, mysqld.Port)
 	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
-	if strings.HasPrefix(user, "moco-") { // The accounts are renewed at some time, and then demand it.
+	c.Params = map[string]string{"autocommit": "1"} // The server's default may differ.
+	// Torpor's accounts require TLS once they are renewed. A server may require it of all accounts.
+	if strings.HasPrefix(user, "moco-") || len(e.pods.Installation.Settings) > 0 {
 		c.TLSConfig = "preferred"
 	}
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(1)
-	t.Cleanup(func() { _ = db.Close() }) // The server may be gone before.
+	t.Cleanup(func() { _ = db.Close() }) // The server may have ended already.
 	return db
 }
 
@@ -246,9 +250,9 @@ func (e *environment) runStatements(t *testing.T, i int, user string, statements
 	return nil
 }
 
-// waitForAcknowledgedWrite writes the second row of app.t until another instance than the first acknowledges it, and returns that
-// instance and the row's value. A write without an answer may have been made: when the new primary gets its label, the
-// sessions of clients that came before are ended, also those whose commits wait. So each attempt writes over the one before.
+// waitForAcknowledgedWrite writes the second row of app.t until an instance other than the first acknowledges it, and
+// returns that instance and the row's value. A write without an answer may have been made: when the new primary gets
+// its label, earlier sessions are ended, even if their commits wait. So each attempt overwrites the previous one.
 func (e *environment) waitForAcknowledgedWrite(t *testing.T) (heir int, value string) {
 	t.Helper()
 	attempt := 0
@@ -320,7 +324,7 @@ type commandResult struct {
 	out, err string
 }
 
-// runPlugin runs the plugin as a person types it, without "kubectl moco".
+// runPlugin runs the plugin as a user types it, without "kubectl moco".
 func (e *environment) runPlugin(t *testing.T, args ...string) commandResult {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
@@ -344,7 +348,7 @@ func (e *environment) runKubectl(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// stopByPlugin stops clustering with the plugin and returns when nothing is done to the servers any more.
+// stopByPlugin stops clustering with the plugin and returns when the manager no longer changes the servers.
 func (e *environment) stopByPlugin(t *testing.T, args ...string) {
 	t.Helper()
 	if ran := e.runPlugin(t, append([]string{"stop", "clustering", clusterName, "--wait"}, args...)...); ran.code != exit.Done {
@@ -352,12 +356,12 @@ func (e *environment) stopByPlugin(t *testing.T, args ...string) {
 	}
 }
 
-// waitForLooks returns when the manager has looked at the cluster twice more, so that one look began after this was called.
+// waitForLooks returns after two more passes, so that at least one began after the call.
 func (e *environment) waitForLooks(t *testing.T) {
 	t.Helper()
 	const looks = 2
 	checks := e.metricValue(t, "moco_cluster_checks_total")
-	testenv.Eventually(t, "the manager has looked", func() error {
+	testenv.Eventually(t, "the manager has run two passes", func() error {
 		e.triggerPass(t)
 		return testenv.ErrorIf(e.metricValue(t, "moco_cluster_checks_total") < checks+looks, "not yet")
 	})

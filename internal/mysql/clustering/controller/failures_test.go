@@ -80,7 +80,7 @@ func TestDemoteSwitchesOver(t *testing.T) {
 	}
 }
 
-// TestErrantReplicaIsIsolated shows that its transactions reach no other instance.
+// TestErrantReplicaIsIsolated checks that errant transactions reach no other instance.
 func TestErrantReplicaIsIsolated(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -112,22 +112,22 @@ func TestStopEndsByItself(t *testing.T) {
 	if p := cluster.Status.Pause; p == nil || p.Clustering == nil || p.Clustering.Until == nil || !p.Clustering.Until.Time.Equal(end) {
 		t.Errorf("expected the end %s, found %+v", end, p)
 	}
-	stop() // The end survives an outage of the manager, here of an hour less two seconds.
+	stop() // The end time survives an outage of the manager, here of an hour less two seconds.
 	e.clock.ahead = end.Sub(clock.RealClock{}.Now()) - 2*time.Second
 	e.startManager(t)
 	cluster = e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
 	if len(cluster.Annotations) != 0 || cluster.Status.Pause != nil {
-		t.Errorf("expected nothing left of the stop, found %v, %+v", cluster.Annotations, cluster.Status.Pause)
+		t.Errorf("expected no trace of the stop, found %v, %+v", cluster.Annotations, cluster.Status.Pause)
 	}
 	if early := end.Sub(e.clock.Now()); early > 0 {
-		t.Errorf("it ended %s too early", early)
+		t.Errorf("the stop ended %s too early", early)
 	}
 	if !strings.Contains(e.log.String(), stoprecord.EventStopEnded) {
 		t.Errorf("expected an event %s", stoprecord.EventStopEnded)
 	}
 }
 
-// maxStatementsPerSecond is how many statements a second an idle, healthy cluster of three may cost.
+// maxStatementsPerSecond is the maximum number of statements per second for an idle, healthy cluster of three.
 const maxStatementsPerSecond = 0.35
 
 func TestIdleClusterCostsLittle(t *testing.T) {
@@ -139,30 +139,30 @@ func TestIdleClusterCostsLittle(t *testing.T) {
 	const looks = 3
 	start := e.countStatements(t)
 	checks, began := e.metricValue(t, "moco_cluster_checks_total"), clock.RealClock{}.Now()
-	testenv.Eventually(t, "some looks have passed", func() error {
+	testenv.Eventually(t, "some passes have run", func() error {
 		n := e.metricValue(t, "moco_cluster_checks_total") - checks
 		return testenv.ErrorIf(n < looks, "%v", n)
 	})
 	asked, took := e.countStatements(t)-start, clock.RealClock{}.Since(began)
 	rate := float64(asked) / took.Seconds()
-	t.Logf("%d statements in %s for %v looks: %.2f statements per second", asked, took, e.metricValue(t, "moco_cluster_checks_total")-checks, rate)
+	t.Logf("%d statements in %s for %v passes: %.2f statements per second", asked, took, e.metricValue(t, "moco_cluster_checks_total")-checks, rate)
 	if rate > maxStatementsPerSecond {
 		t.Errorf("expected at most %v statements per second, found %.2f", maxStatementsPerSecond, rate)
 	}
 }
 
-// TestBusyClusterWritesItsStatusSeldom lets rows be written before every look, and counts the looks that changed the status.
+// TestBusyClusterWritesItsStatusSeldom writes rows before every pass, and counts the passes that changed the status.
 func TestBusyClusterWritesItsStatusSeldom(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
-	const looks, most = 10, 2 // One for the first rows, one for a minute that ends meanwhile.
+	const looks, most = 10, 2 // One for the first rows, one for a minute that ends during the test.
 	began, writes := e.clock.Now(), 0
 	last := e.getCluster(t).Status.Instances
 	for range looks {
 		e.mustRun(t, 0, "app", "insert into app.t (v) values ('more')")
 		checks := e.metricValue(t, "moco_cluster_checks_total")
 		e.triggerPass(t)
-		testenv.Eventually(t, "the cluster is looked at", func() error {
+		testenv.Eventually(t, "a pass has run", func() error {
 			return testenv.ErrorIf(e.metricValue(t, "moco_cluster_checks_total") <= checks, "not yet")
 		})
 		if now := e.getCluster(t).Status.Instances; !reflect.DeepEqual(now, last) {
@@ -170,7 +170,7 @@ func TestBusyClusterWritesItsStatusSeldom(t *testing.T) {
 		}
 	}
 	took := e.clock.Since(began)
-	t.Logf("%d writes of the status for %d looks in %s", writes, looks, took)
+	t.Logf("%d writes of the status for %d passes in %s", writes, looks, took)
 	if limit := most + int(took/progressInterval); writes > limit {
 		t.Errorf("expected at most %d writes of the status, found %d", limit, writes)
 	}
@@ -180,7 +180,7 @@ func TestBusyClusterWritesItsStatusSeldom(t *testing.T) {
 	})
 }
 
-// countStatements are all statements that the manager has sent to the servers.
+// countStatements returns the number of statements that the manager has sent to the servers.
 func (e *environment) countStatements(t *testing.T) int {
 	t.Helper()
 	sum := 0
@@ -197,7 +197,7 @@ func (e *environment) triggerPass(t *testing.T) {
 	e.annotate(t, map[string]string{"example.com/touched": e.clock.Now().Format(time.RFC3339Nano)})
 }
 
-// metricValue is the value of a metric with one series; -1 if there is none.
+// metricValue returns the value of a metric with one series; -1 if there is none.
 func (e *environment) metricValue(t *testing.T, name string) float64 {
 	t.Helper()
 	if v, ok := e.gatherMetrics(t)[name]; ok {
@@ -221,8 +221,8 @@ func (e *environment) gatherMetrics(t *testing.T) map[string]float64 {
 	return found
 }
 
-// TestBothReplicasLost lets both replicas come back empty, and clients of the primary wait for them. A copy would wait for those
-// clients' commits, and these for the copy: the clients are cut off.
+// TestBothReplicasLost lets both replicas come back empty while clients of the primary wait for them. The copy would
+// wait for the clients' commits, and these for the copy. Therefore the clients' sessions are ended.
 func TestBothReplicasLost(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -237,8 +237,8 @@ func TestBothReplicasLost(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestStopWhilePrimaryAwaitsCopies asks for a stop after the only instance with data was killed while others are added. The stop
-// opens it, for clients whose commits await the others.
+// TestStopWhilePrimaryAwaitsCopies requests a stop after the only instance with data was killed while others are
+// added. The stop makes it writable, although its clients' commits wait for the others.
 func TestStopWhilePrimaryAwaitsCopies(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -277,8 +277,8 @@ func TestNewClusterBecomesHealthy(t *testing.T) {
 	}
 }
 
-// TestWeakenedSettingsAndAccountsAreRestored changes in running servers what acknowledgements and the administrator's account
-// depend on. It asks for no look: the regular one has to find it.
+// TestWeakenedSettingsAndAccountsAreRestored changes settings and accounts in running servers that acknowledgements
+// and the administrator depend on. It requests no pass: the regular one has to find the change.
 func TestWeakenedSettingsAndAccountsAreRestored(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -286,21 +286,22 @@ func TestWeakenedSettingsAndAccountsAreRestored(t *testing.T) {
 	e.mustRun(t, 1, "root", "set global innodb_flush_log_at_trx_commit = 2")
 	e.waitForAnswer(t, "select concat(@@sync_binlog, @@innodb_flush_log_at_trx_commit, @@rpl_semi_sync_source_wait_no_replica, @@rpl_semi_sync_source_wait_point)", "111AFTER_SYNC")
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
-	// As an older Torpor made them: an account is missing, and the one of applications writes to the server's own tables.
+	// These are the accounts of an older Torpor: one is missing, and that of applications may write to the server's
+	// own tables.
 	e.mustRun(t, 0, "root", "drop user 'moco-exporter'@'%'", "grant insert on *.* to 'moco-writable'@'%'", "alter user 'moco-admin'@'%' attribute '{\"torporAccounts\": null}'")
 	e.waitForAnswer(t, "select count(*) from mysql.user where user = 'moco-exporter'", "1")
 	e.waitForAnswer(t, "select count(*) from mysql.user where user = 'moco-writable' and json_search(user_attributes->'$.Restrictions', 'one', 'INSERT') is not null", "1")
 	e.expectEqualRows(t)
 }
 
-// TestReplicaWithOldDataHasNoReaders breaks the replication of one instance, which the Service for readers must not lead to any
-// more, and mends it.
+// TestReplicaWithOldDataHasNoReaders breaks the replication of one instance, checks that the Service for readers no
+// longer leads to it, and repairs it.
 func TestReplicaWithOldDataHasNoReaders(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	const victim = 2
 	e.waitForRole(t, victim, "replica")
-	e.waitForLooks(t) // The next one comes by itself after ten seconds.
+	e.waitForLooks(t) // The next regular pass comes after ten seconds.
 	e.mustRun(t, victim, "root", "set global super_read_only = 0", "set sql_log_bin = 0", "insert into app.t values (7, 'twice')", "set global super_read_only = 1")
 	e.mustRun(t, 0, "app", "insert into app.t values (7, 'twice')")
 	t.Logf("readers are led to old data for %s", e.waitForRole(t, victim, "").Round(time.Millisecond))
@@ -311,8 +312,8 @@ func TestReplicaWithOldDataHasNoReaders(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestReplicasThatDoNotFollowHaveNoReaders keeps one instance from following in each way that there is, and mends it. How long readers
-// are led to it, and how long they do without it, is logged.
+// TestReplicasThatDoNotFollowHaveNoReaders stops the replication of one instance in every known way, and repairs it.
+// It logs how long readers are led to the instance, and how long they do without it.
 func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -343,7 +344,7 @@ func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
 			return func() { change("source_password = '" + mysqld.ReplicationPassword + "'") }
 		}},
 		{"the source is not reached", func() func() {
-			change("source_bind = '192.0.2.1'") // It has no such address.
+			change("source_bind = '192.0.2.1'") // No interface has this address.
 			return func() { change("source_bind = ''") }
 		}},
 		{"a lock blocks the SQL thread", func() func() {
@@ -354,7 +355,7 @@ func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
 	} {
 		e.waitForRole(t, victim, "replica")
 		e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
-		e.waitForLooks(t) // The regular one comes ten seconds after the last.
+		e.waitForLooks(t) // The next regular pass comes ten seconds after the last.
 		mend := way.spoil()
 		gone := e.waitForRole(t, victim, "")
 		mend()
@@ -365,8 +366,8 @@ func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestThreadsThatSomebodyStopsAreStarted stops each thread of a replica. One statement in each replica tells the manager at once of the
-// thread that applies; a stop of clustering ends it.
+// TestThreadsThatSomebodyStopsAreStarted stops each thread of a replica. One statement in each replica reports a
+// stopped SQL thread to the manager at once. A stop of clustering ends that statement.
 func TestThreadsThatSomebodyStopsAreStarted(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -383,7 +384,7 @@ func TestThreadsThatSomebodyStopsAreStarted(t *testing.T) {
 	}
 	for thread, table := range map[string]string{"sql_thread": "replication_applier_status", "io_thread": "replication_connection_status"} {
 		expectWatches("011")
-		e.waitForLooks(t) // The regular one comes ten seconds after the last.
+		e.waitForLooks(t) // The next regular pass comes ten seconds after the last.
 		began := e.clock.Now()
 		e.mustRun(t, victim, "root", "stop replica "+thread)
 		e.waitForAnswerBut(t, 0, "select service_state from performance_schema."+table, "ON")
@@ -402,7 +403,7 @@ func TestThreadsThatSomebodyStopsAreStarted(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestAChannelToAnotherPortIsMended has a replica ask another server of the primary's host.
+// TestAChannelToAnotherPortIsMended makes a replica connect to another server on the primary's host.
 func TestAChannelToAnotherPortIsMended(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -413,7 +414,7 @@ func TestAChannelToAnotherPortIsMended(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// waitForRole waits until the Services find an instance in a role, none if it is empty, and returns how long that took.
+// waitForRole waits until an instance has a role, or no role if it is empty, and returns how long that took.
 func (e *environment) waitForRole(t *testing.T, i int, want string) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -426,8 +427,8 @@ func (e *environment) waitForRole(t *testing.T, i int, want string) time.Duratio
 	return time.Since(began)
 }
 
-// TestReplicaThatLacksDeletedTransactions restarts a replica after the primary has deleted what it lacks. Readers do not find it, and
-// the advice in the status leads out.
+// TestReplicaThatLacksDeletedTransactions restarts a replica after the primary has purged transactions that it lacks.
+// Readers are not led to it, and the advice in the status resolves the problem.
 func TestReplicaThatLacksDeletedTransactions(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -438,7 +439,7 @@ func TestReplicaThatLacksDeletedTransactions(t *testing.T) {
 	e.deleteBinaryLogs(t, 0)
 	e.servers[victim].StartAndWait(t)
 	t.Logf("readers are led to old data for %s", e.waitForRole(t, victim, "").Round(time.Millisecond))
-	testenv.Eventually(t, "the status names what the replica lacks, and what to do", func() error {
+	testenv.Eventually(t, "the status lists the missing transactions and the next step", func() error {
 		found := e.getCluster(t).Status.Instances[victim]
 		return testenv.ErrorIf(found.MissingGTIDs == "" || !strings.Contains(found.Message, "kubectl moco reclone NAME --index 1"), "found %+v", found)
 	})
@@ -451,7 +452,8 @@ func TestReplicaThatLacksDeletedTransactions(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestPodOfPrimaryStaysWhileReplicaLags asks the API server to delete and to evict Pods, without doing it but for one.
+// TestPodOfPrimaryStaysWhileReplicaLags requests deletions and evictions of Pods in dry runs, and one deletion in
+// earnest.
 func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
@@ -489,8 +491,8 @@ func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
 	}
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), pods[primary]))
 	setLag(limit + 1)
-	testenv.Eventually(t, "the policy knows of the lag again", func() error { return testenv.ErrorIf(evictPod(primary) == nil, "it does not") })
-	testenv.ExpectNoError(t, deletePod(primary)) // As the kubelet does in the end.
+	testenv.Eventually(t, "the policy refuses because of the lag again", func() error { return testenv.ErrorIf(evictPod(primary) == nil, "it does not") })
+	testenv.ExpectNoError(t, deletePod(primary)) // The kubelet does the same in the end.
 	for _, pod := range pods {
 		before := pod.DeepCopy()
 		pod.Finalizers = nil
@@ -498,7 +500,7 @@ func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
 	}
 }
 
-// TestScaleUpStopsNoWrites adds empty instances, twice two, to a primary that is written to all the time.
+// TestScaleUpStopsNoWrites adds two empty instances, twice, to a primary under constant writes.
 func TestScaleUpStopsNoWrites(t *testing.T) {
 	t.Parallel()
 	const most = 5
@@ -530,7 +532,7 @@ func TestScaleUpStopsNoWrites(t *testing.T) {
 		t.Errorf("expected commits to await two replicas in the end, found %s", got)
 	}
 	if silence := time.Duration(longest); silence > 10*time.Second {
-		t.Errorf("expected writes to go on, found a silence of %s", silence)
+		t.Errorf("expected writes to continue, found a silence of %s", silence)
 	}
 }
 
@@ -542,8 +544,9 @@ func (e *environment) patchReplicas(t *testing.T, replicas int) {
 	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), cluster, client.MergeFrom(before)))
 }
 
-// TestPrimaryThatAloneHasCommitsIsNotReplaced adds two instances to one. They are copied and cannot follow yet, so that commits await nobody:
-// what a client is told of then, no copy has when the primary is gone.
+// TestPrimaryThatAloneHasCommitsIsNotReplaced adds two instances to one. They are copied and cannot follow yet, so
+// that commits wait for no replica. When the primary is gone, no copy has the commits that were acknowledged in that
+// time.
 func TestPrimaryThatAloneHasCommitsIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentOfSize(t, 1, func(o *mysqlpods.ClusterOptions) { o.LaterPods = instances - 1 })
@@ -551,7 +554,7 @@ func TestPrimaryThatAloneHasCommitsIsNotReplaced(t *testing.T) {
 	e.startManager(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.mustRun(t, 0, "app", "create database app", "create table app.t (id int auto_increment primary key, v varchar(20))", "insert into app.t (v) values ('first')")
-	setReplicationAccount := func(state string) { // A primary that starts again is read-only for a moment.
+	setReplicationAccount := func(state string) { // A restarted primary is read-only for a moment.
 		testenv.Eventually(t, "the account of replication gets the state "+state, func() error {
 			return e.runStatements(t, 0, "root", "set sql_log_bin = 0", "alter user 'moco-repl'@'%' account "+state)
 		})
@@ -561,7 +564,7 @@ func TestPrimaryThatAloneHasCommitsIsNotReplaced(t *testing.T) {
 	e.waitForAnswer(t, "select count(*) from app.t", "1")
 	e.mustRun(t, 0, "app", "insert into app.t (v) values ('told')")
 	e.servers[0].KillAtOnce(t)
-	e.waitForMessage(t, mocov1beta2.HealthyCondition, "the primary alone may have commits that clients were told of; bring it back, or see docs/clustering.md if it is lost")
+	e.waitForMessage(t, mocov1beta2.HealthyCondition, "the primary alone may have acknowledged commits; bring it back, or see docs/clustering.md if it is lost")
 	e.waitForCondition(t, mocov1beta2.AvailableCondition, "False Lost")
 	testenv.ExpectEqual(t, "the primary while it is gone", 0, e.primaryIndex(t))
 

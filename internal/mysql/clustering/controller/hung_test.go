@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
-// startStatement runs a statement that will wait, as somebody with a password, and returns what will become of it.
+// startStatement runs a statement that will wait, in the session of an account, and returns a channel for its result.
 func (e *environment) startStatement(t *testing.T, i int, user, password, statement string) <-chan error {
 	t.Helper()
 	db := e.openSessionWith(t, i, user, password)
@@ -44,8 +44,8 @@ func (e *environment) waitForWaitingSessions(t *testing.T, i int) {
 	})
 }
 
-// TestGrantDuringDoubleRestart lets an administrator make a user while both replicas restart. The statement holds what every
-// login needs, also those of the replicas that it waits for.
+// TestGrantDuringDoubleRestart lets an administrator create a user while both replicas restart. The statement blocks
+// every login, including those of the replicas that it waits for.
 func TestGrantDuringDoubleRestart(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -76,7 +76,8 @@ func TestGrantDuringDoubleRestart(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestLoginsHang replaces the manager while a GRANT waits for replicas, so that neither it nor a replica can log in at the primary.
+// TestLoginsHang replaces the manager while a GRANT waits for replicas, so that neither the manager nor a replica can
+// log in at the primary.
 func TestLoginsHang(t *testing.T) {
 	t.Parallel()
 	for name, triesTo := range map[string]bool{"the replicas try to": true, "the replicas were not told to": false} {
@@ -109,9 +110,9 @@ func TestLoginsHang(t *testing.T) {
 			client := e.startWriter(t)
 			testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() == 0, "none yet") })
 			t.Logf("no commit got through for %s", time.Since(began).Round(time.Millisecond))
-			e.servers[0].KillAtOnce(t) // As the kubelet does, who cannot log in either.
+			e.servers[0].KillAtOnce(t) // The kubelet, which cannot log in either, does the same.
 			if err := <-granted; err == nil {
-				t.Error("the GRANT was told that its user is safe")
+				t.Error("the GRANT succeeded although no replica has its user")
 			}
 			e.servers[0].StartAndWait(t)
 			e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
@@ -121,7 +122,8 @@ func TestLoginsHang(t *testing.T) {
 	}
 }
 
-// TestNoSessionIsToldOfUnacknowledgedCommit has an administrator's and a client's commit wait in a primary that is one no more.
+// TestNoSessionIsToldOfUnacknowledgedCommit has the commits of an administrator and of a client wait in a former
+// primary.
 func TestNoSessionIsToldOfUnacknowledgedCommit(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -150,7 +152,7 @@ func TestNoSessionIsToldOfUnacknowledgedCommit(t *testing.T) {
 			select {
 			case err := <-ended:
 				if err == nil {
-					t.Errorf("the %s was told that a row is safe that no other instance has", who)
+					t.Errorf("the commit of the %s succeeded although no other instance has the row", who)
 				}
 				return nil
 			default:
@@ -160,7 +162,7 @@ func TestNoSessionIsToldOfUnacknowledgedCommit(t *testing.T) {
 	}
 }
 
-// TestFullVolumeIsNotHealthy fills the volumes of all replicas, and then that of the primary, under a client.
+// TestFullVolumeIsNotHealthy fills the volumes of all replicas, and then that of the primary, while a client writes.
 func TestFullVolumeIsNotHealthy(t *testing.T) {
 	t.Parallel()
 	for name, full := range map[string][]int{"the replicas'": {1, 2}, "the primary's": {0}} {
@@ -173,16 +175,16 @@ func TestFullVolumeIsNotHealthy(t *testing.T) {
 				e.servers[i].FillVolume(t)
 			}
 			began := time.Now()
-			// Each is smaller than what goes to a temporary file first, and together they need another page.
+			// Each row is too small to go to a temporary file first, and together the rows need another page.
 			var written []<-chan error
 			for id := range 4 {
 				written = append(written, e.startStatement(t, 0, "app", "app", fmt.Sprintf("insert into app.acked values (%d, repeat('x', 3000))", id+2)))
 			}
 			testenv.Eventually(t, "the cluster is not available", func() error {
 				c := meta.FindStatusCondition(e.getCluster(t).Status.Conditions, mocov1beta2.AvailableCondition)
-				return testenv.ErrorIf(c.Status != "False" || !strings.Contains(c.Message, "no commit gets through"), "found %s: %s", c.Status, c.Message)
+				return testenv.ErrorIf(c.Status != "False" || !strings.Contains(c.Message, "completes no commit"), "found %s: %s", c.Status, c.Message)
 			})
-			t.Logf("said to be available for %s", time.Since(began).Round(time.Millisecond))
+			t.Logf("reported as available for %s", time.Since(began).Round(time.Millisecond))
 			for _, i := range full {
 				e.servers[i].FreeVolume(t)
 			}
@@ -195,8 +197,8 @@ func TestFullVolumeIsNotHealthy(t *testing.T) {
 	}
 }
 
-// TestBusyFailoversHealWithoutHuman kills the primary twice while a commit waits in it that no replica has: at its recovery the
-// server keeps what nobody was told of, and nobody helps.
+// TestBusyFailoversHealWithoutHuman kills the primary twice while a commit waits in it that no replica has. In its
+// recovery the server keeps these unacknowledged transactions. The cluster heals without help from a user.
 func TestBusyFailoversHealWithoutHuman(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t, func(o *mysqlpods.ClusterOptions) { o.IsLinked = true })
@@ -216,18 +218,19 @@ func TestBusyFailoversHealWithoutHuman(t *testing.T) {
 		}
 	}
 	if named != 2 || !strings.Contains(e.log.String(), clustering.EventRecloned) {
-		t.Errorf("expected two instances whose discarded transactions are named, found %d", named)
+		t.Errorf("expected two instances with recorded discarded transactions, found %d", named)
 	}
 }
 
-// failOverWithTail kills the primary with a commit that no replica has, and brings its server back.
+// failOverWithTail kills the primary with a commit that no replica has, and starts its server again.
 func (e *environment) failOverWithTail(t *testing.T, client *rowWriter) {
 	t.Helper()
 	before := client.count()
 	testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() <= before, "none yet") })
 	failed := e.getCluster(t).Status.CurrentPrimaryIndex
 	e.eachBut(failed, func(i int) { e.pods.Network.CutOff(i, mysqlpods.ResetConnections) })
-	// What the client waits for may have reached a replica before the cut. What comes now is in the binary log of this instance only.
+	// The commit of the client may have reached a replica before the cut. The next one is in the binary log of this
+	// instance only.
 	e.waitForWaitingSessions(t, failed)
 	answered := e.startStatement(t, failed, "app", "app", "insert into app.t (v) values ('unacknowledged')")
 	testenv.Eventually(t, "the statement is in the binary log", func() error {
@@ -243,11 +246,11 @@ func (e *environment) failOverWithTail(t *testing.T, client *rowWriter) {
 	e.eachBut(failed, e.pods.Network.HealCut)
 	testenv.Eventually(t, "another instance is the primary", e.expectAnotherPrimary(t, failed))
 	if found := e.query(t, e.getCluster(t).Status.CurrentPrimaryIndex, "select count(*) from app.t where v = 'unacknowledged'"); found != "0" {
-		t.Fatalf("expected a cut that no commit gets through, found the one of instance %d at the new primary", failed)
+		t.Fatalf("expected no commit to pass the cut, found the one of instance %d at the new primary", failed)
 	}
 	e.servers[failed].StartAndWait(t)
 	testenv.ExpectNoError(t, e.pods.Network.OpenLink(t.Context(), failed))
-	testenv.Eventually(t, "the old primary is seen to be errant, or healed", func() error {
+	testenv.Eventually(t, "the old primary is reported as errant, or is healed", func() error {
 		status := e.getCluster(t).Status
 		return testenv.ErrorIf(status.ErrantReplicas == 0 && status.Instances[failed].DiscardedGTIDs == "", "not yet")
 	})
@@ -261,7 +264,7 @@ func (e *environment) eachBut(but int, do func(int)) {
 	}
 }
 
-// TestRecloneOfOneInstance asks for a new copy as the plugin does.
+// TestRecloneOfOneInstance requests a re-clone as the plugin does.
 func TestRecloneOfOneInstance(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -277,7 +280,7 @@ func TestRecloneOfOneInstance(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestCutBetweenManagerAndPrimary cuts nobody but the manager off from the primary, which clients and replicas reach.
+// TestCutBetweenManagerAndPrimary cuts off only the manager from the primary. Clients and replicas still reach it.
 func TestCutBetweenManagerAndPrimary(t *testing.T) {
 	t.Parallel()
 	for name, how := range map[string]mysqlpods.CutMode{"packets are dropped": mysqlpods.DropPackets, "connections are reset": mysqlpods.ResetConnections} {
@@ -289,14 +292,14 @@ func TestCutBetweenManagerAndPrimary(t *testing.T) {
 			testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() == 0, "none yet") })
 			e.pods.Network.CutOffFromManager(0, how)
 			e.waitForCondition(t, mocov1beta2.AvailableCondition, "Unknown PrimaryUnanswered")
-			const looks = 20 // A second lies between them after the first few.
+			const looks = 20 // After the first few, passes are a second apart.
 			began, checks, rows := time.Now(), e.metricValue(t, "moco_cluster_checks_total"), client.count()
-			testenv.Eventually(t, "the manager has looked often", func() error {
+			testenv.Eventually(t, "the manager has run many passes", func() error {
 				return testenv.ErrorIf(e.metricValue(t, "moco_cluster_checks_total") < checks+looks, "not yet")
 			})
 			t.Logf("%d rows in %s without the manager", client.count()-rows, time.Since(began).Round(time.Millisecond))
 			if primary := e.getCluster(t).Status.CurrentPrimaryIndex; primary != 0 || client.count() == rows {
-				t.Errorf("expected instance 0 to go on, found the primary %d and %d rows", primary, client.count()-rows)
+				t.Errorf("expected instance 0 to stay the primary, found the primary %d and %d rows", primary, client.count()-rows)
 			}
 			e.pods.Network.HealCut(0)
 			e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")

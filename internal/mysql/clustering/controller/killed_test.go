@@ -40,14 +40,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// maxKillPoints is at how many points a manager is killed unless TORPOR_E2E=full asks for all of them.
+// maxKillPoints is the number of points at which a manager is killed, unless TORPOR_E2E=full requests all of them.
 const maxKillPoints = 4
 
 type operation struct {
 	name string
-	// begin makes it necessary, with no manager running, and returns what has to hold at the end beside that all is well.
+	// begin makes the operation necessary while no manager runs. It returns an additional check for the end.
 	begin func(*testing.T, *environment) func() error
-	// mend brings back what begin took away, once another instance is the primary.
+	// mend restores the things that begin removed, once another instance is the primary.
 	mend func(*testing.T, *environment)
 }
 
@@ -60,7 +60,7 @@ func TestKilledDuringSwitchover(t *testing.T) {
 	}})
 }
 
-// TestKilledDuringFailover does so with a failover, and the way back of who failed.
+// TestKilledDuringFailover kills the manager during a failover, and during the return of the failed instance.
 func TestKilledDuringFailover(t *testing.T) {
 	t.Parallel()
 	failed := 0
@@ -71,7 +71,7 @@ func TestKilledDuringFailover(t *testing.T) {
 	}, mend: func(t *testing.T, e *environment) { e.servers[failed].StartAndWait(t) }})
 }
 
-// TestKilledDuringFirstStart does so with the first primary, the copies of it and the beginning of replication.
+// TestKilledDuringFirstStart kills the manager while it chooses the first primary, copies it and starts replication.
 func TestKilledDuringFirstStart(t *testing.T) {
 	t.Parallel()
 	testManagerKilled(t, operation{name: "first start", begin: func(t *testing.T, e *environment) func() error {
@@ -80,7 +80,8 @@ func TestKilledDuringFirstStart(t *testing.T) {
 	}})
 }
 
-// TestKilledDuringRotation does so while all accounts get new passwords, with which and without which everybody may log in.
+// TestKilledDuringRotation kills the manager while all accounts get new passwords. Logins with the old and the new
+// password must work.
 func TestKilledDuringRotation(t *testing.T) {
 	t.Parallel()
 	testManagerKilled(t, operation{name: "rotation", begin: func(t *testing.T, e *environment) func() error {
@@ -92,7 +93,7 @@ func TestKilledDuringRotation(t *testing.T) {
 func testManagerKilled(t *testing.T, o operation) {
 	t.Helper()
 	e := newEnvironmentWithServers(t)
-	e.pods.WithoutCertificates = true // The manager's acts are counted where they pass.
+	e.pods.WithoutCertificates = true // The manager's actions are counted on the wire.
 	for i := range instances {
 		testenv.ExpectNoError(t, e.pods.ReplacePod(t.Context(), i))
 	}
@@ -100,10 +101,10 @@ func testManagerKilled(t *testing.T, o operation) {
 	e.withManagerProcess(t, "", func(*testenv.Process) { e.waitUntilWell(t, func() error { return nil }) })
 
 	acts := e.runOperation(t, o, "")
-	t.Logf("the acts of a %s: %s", o.name, strings.Join(acts, "; "))
+	t.Logf("the actions of a %s: %s", o.name, strings.Join(acts, "; "))
 	struck := 0
 	points := killPoints(len(acts))
-	for _, point := range points { // They share their servers, which end with the test that started them: no subtests.
+	for _, point := range points { // No subtests: the points share servers, which end with the test that started them.
 		done := e.runOperation(t, o, point)
 		if reached := strings.HasPrefix(point, fmt.Sprint(len(done), " ")); reached {
 			struck++
@@ -116,7 +117,7 @@ func testManagerKilled(t *testing.T, o operation) {
 	}
 }
 
-// killPoints are the points before and after each act, or some of them that lie far apart.
+// killPoints returns the points before and after each action, or some of them that are spread evenly.
 func killPoints(acts int) []string {
 	var all []string
 	for n := 1; n <= acts; n++ {
@@ -132,8 +133,8 @@ func killPoints(acts int) []string {
 	return some
 }
 
-// runOperation takes the cluster through the operation with a manager that dies at the point, and then with another one, while
-// a client writes. It returns what the first one did.
+// runOperation runs the operation with a manager that dies at the point, and then with another one, while a client
+// writes. It returns the actions of the first one.
 func (e *environment) runOperation(t *testing.T, o operation, point string) []string {
 	t.Helper()
 	ended := o.begin(t, e)
@@ -163,7 +164,7 @@ func (e *environment) runOperation(t *testing.T, o operation, point string) []st
 			}
 			e.withManagerProcess(t, "", func(*testenv.Process) {
 				if !mended {
-					testenv.Eventually(t, o.name+" goes on", ended)
+					testenv.Eventually(t, o.name+" continues", ended)
 					o.mend(t, e)
 				}
 				e.waitUntilWell(t, ended)
@@ -202,10 +203,11 @@ func parseActs(p *testenv.Process) []string {
 
 func (e *environment) waitUntilWell(t *testing.T, ended func() error) {
 	t.Helper()
-	testenv.Eventually(t, "all is well", func() error { return errors.Join(ended(), e.checkWell(t)) })
+	testenv.Eventually(t, "the cluster is well", func() error { return errors.Join(ended(), e.checkWell(t)) })
 }
 
-// checkWell looks for itself: one writable primary, the one that the status names, which every other instance follows.
+// checkWell checks without the manager that there is one writable primary, the one in the status, and that every
+// other instance follows it.
 func (e *environment) checkWell(t *testing.T) error {
 	t.Helper()
 	cluster := e.getCluster(t)
@@ -236,7 +238,7 @@ func (e *environment) checkWell(t *testing.T) error {
 	return nil
 }
 
-// expectAnotherPrimary says whether another instance is the primary and takes writes.
+// expectAnotherPrimary reports whether another instance is the primary and takes writes.
 func (e *environment) expectAnotherPrimary(t *testing.T, p int) func() error {
 	return func() error {
 		now := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -250,7 +252,7 @@ func (e *environment) expectAnotherPrimary(t *testing.T, p int) func() error {
 	}
 }
 
-// recreateCluster makes the cluster a new one: of its servers one has rows, and the others are empty.
+// recreateCluster turns the servers into those of a new cluster: one has rows, and the others are empty.
 func (e *environment) recreateCluster(t *testing.T) {
 	t.Helper()
 	old := &mocov1beta2.MySQLCluster{}
@@ -277,7 +279,7 @@ type rowWriter struct {
 	ackedAt []time.Time
 }
 
-// startWriter begins to write rows with unique keys to whoever takes them.
+// startWriter begins to write rows with unique keys to any instance that accepts them.
 func (e *environment) startWriter(t *testing.T) *rowWriter {
 	t.Helper()
 	const patience, pace = 2 * time.Second, 20 * time.Millisecond
@@ -320,14 +322,14 @@ func insert(ctx context.Context, db *sql.DB, key int64, patience time.Duration) 
 	return err
 }
 
-// count is how many rows are acknowledged so far.
+// count returns how many rows are acknowledged so far.
 func (c *rowWriter) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.acked)
 }
 
-// check demands that every instance has every row that was acknowledged.
+// check requires that every instance has every acknowledged row.
 func (c *rowWriter) check(t *testing.T, e *environment) {
 	t.Helper()
 	c.stop()
@@ -351,17 +353,17 @@ func (c *rowWriter) check(t *testing.T, e *environment) {
 	}
 }
 
-// The crashing manager is a process of its own: this test's program, configured by its environment. It counts its acts, which
-// are the statements and the writes to the API server that change something, and kills itself with kill -9 before or
-// after the act that is configured. What it does is the product's own code; only its wires are the test's.
+// The crashing manager is a process of its own program: this test, configured by its environment. It counts its
+// actions, which are the statements and the writes to the API server that change something. It kills itself with kill
+// -9 before or after the configured action. It runs the product's own code; only its connections belong to the test.
 
 const (
 	crashKubeconfig = "TORPOR_VICTIM_KUBECONFIG"
 	crashHosts      = "TORPOR_VICTIM_HOSTS"
 	crashNamespace  = "TORPOR_VICTIM_NAMESPACE"
-	// crashPoint is as in "12 before"; empty crashes at no act.
+	// crashPoint is a number and a position, such as "12 before"; empty crashes at no action.
 	crashPoint = "TORPOR_VICTIM_POINT"
-	// actLine begins the line that tells of an act.
+	// actLine is the prefix of a line that reports an action.
 	actLine = "act: "
 )
 
@@ -399,24 +401,24 @@ func crashingManager() error {
 	return mgr.Start(signals.SetupSignalHandler())
 }
 
-// crashAt is where the manager kills itself.
+// crashAt is the point at which the manager kills itself.
 type crashAt struct {
 	at    int64
 	after bool
 	acts  atomic.Int64
-	// promoted is done once the manager has reported who is the primary.
+	// promoted is done once the manager has reported the primary.
 	promoted sync.Once
 }
 
 func newCrash(point string) *crashAt {
 	f := &crashAt{}
 	number, when, _ := strings.Cut(point, " ")
-	f.at, _ = strconv.ParseInt(number, 10, 64) // None is 0, and no act has that number.
+	f.at, _ = strconv.ParseInt(number, 10, 64) // Without a number this is 0, which no action has.
 	f.after = when == "after"
 	return f
 }
 
-// begin counts an act and says whether the victim dies after it. It may not return.
+// begin counts an action and reports whether the process dies after it. It may not return.
 func (f *crashAt) begin(name string) bool {
 	n := f.acts.Add(1)
 	fmt.Fprintf(os.Stdout, "%s%d %s\n", actLine, n, name)
@@ -428,7 +430,7 @@ func (f *crashAt) begin(name string) bool {
 
 // killSelf is kill -9 and does not return.
 func killSelf() {
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // It cannot be refused.
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // SIGKILL cannot be refused.
 	select {}
 }
 
@@ -451,7 +453,7 @@ func (a crashingAPI) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// name says what a request changes; empty for one that only reads or reports.
+// name returns what a request changes; empty for one that only reads or reports.
 func (a crashingAPI) name(r *http.Request) (string, error) {
 	if r.Method != http.MethodPatch || r.Body == nil {
 		return "", nil
@@ -517,8 +519,8 @@ func (c *crashingConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// hideTLS takes the ability to encrypt out of a server's greeting, so that its client does without: a header, the protocol, the version
-// that ends with a zero, and 13 bytes are before the abilities.
+// hideTLS removes the TLS capability from a server's greeting, so that its client connects without TLS. The
+// capabilities follow a header, the protocol, the zero-terminated version, and 13 bytes.
 func hideTLS(greeting []byte) {
 	const before, between, ability = 5, 13, 8
 	if len(greeting) <= before {
@@ -530,7 +532,7 @@ func hideTLS(greeting []byte) {
 	}
 }
 
-// nameOfStatement is how an act begins, without numbers and secrets; empty for one that only reads.
+// nameOfStatement returns the beginning of a statement, without numbers and secrets; empty for one that only reads.
 func nameOfStatement(text string) string {
 	const words = 4
 	rest, act := strings.CutPrefix(text, "/* torpor */ ")

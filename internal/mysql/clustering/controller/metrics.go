@@ -25,8 +25,9 @@ import (
 
 const scrapeTimeout = 5 * time.Second
 
-// Metrics shows every MySQLCluster straight from the cache, so that it is right after a restart and gone with the object,
-// and counts what was done. One lives as long as the process; register it once.
+// Metrics exports the state of every MySQLCluster from the cache, so that it is correct after a restart and
+// disappears with the object. It also counts actions. One instance lives as long as the process and is registered
+// once.
 type Metrics struct {
 	readers atomic.Pointer[cacheReaders]
 
@@ -34,7 +35,7 @@ type Metrics struct {
 	checks, errors, switchovers, failovers                                                                         *prometheus.CounterVec
 	processing                                                                                                     *prometheus.HistogramVec
 	ongoing                                                                                                        *stopmetrics.Gauges
-	// state, lag and waiting are of the last look, which goes on while clustering is stopped.
+	// state, lag and waiting are from the last observation, which continues while clustering is stopped.
 	state, lag, waiting *prometheus.GaugeVec
 }
 
@@ -44,7 +45,7 @@ type cacheReaders struct {
 	clock          clock.PassiveClock
 }
 
-// NewMetrics makes the metrics of this feature. Their names and helps are upstream's.
+// NewMetrics creates the metrics of this feature. Their names and help texts are upstream's.
 func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	return &Metrics{
@@ -57,15 +58,15 @@ func NewMetrics() *Metrics {
 		readyReplicas:         prometheus.NewDesc("moco_cluster_ready_replicas", "The number of ready Pods in the cluster", labels, nil),
 		errantReplicas:        prometheus.NewDesc("moco_cluster_errant_replicas", "The number of instances that have errant transactions", labels, nil),
 		overdue: prometheus.NewDesc("torpor_mysql_stop_overdue_seconds",
-			"For how long a stop has outlived the time until which it was asked for; 0 while none has", labels, nil),
+			"Seconds since the requested end of a stop that is still in effect; 0 if there is none", labels, nil),
 		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "torpor_mysql_state", Help: "1 for the state of the cluster that the last look has found, also while clustering is stopped",
+			Name: "torpor_mysql_state", Help: "1 for the last observed state of the cluster, also while clustering is stopped",
 		}, []string{"name", "namespace", "state"}),
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "torpor_mysql_instance_lag_seconds", Help: "For how long at least what readers of the instance find is old; it grows while the instance does not follow",
+			Name: "torpor_mysql_instance_lag_seconds", Help: "Minimum age in seconds of the data that readers of the instance see; it grows while the instance does not replicate",
 		}, []string{"name", "namespace", "ordinal"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "torpor_mysql_waiting_sessions", Help: "The number of sessions of the primary that wait for a replica's acknowledgement",
+			Name: "torpor_mysql_waiting_sessions", Help: "Number of sessions of the primary that wait for the acknowledgement of a replica",
 		}, labels),
 		processing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "moco_cluster_processing_time_seconds", Help: "The length of time in seconds processing the cluster",
@@ -124,7 +125,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	if from == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) // A collector is given no context.
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout) // Collect has no context parameter.
 	defer cancel()
 	var clusters mocov1beta2.MySQLClusterList
 	var pods corev1.PodList
@@ -151,8 +152,8 @@ func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1bet
 	m.ongoing.CollectStop(ch, cluster, "clustering", switches.Clustering.Records)
 	m.ongoing.CollectStop(ch, cluster, "reconciliation", switches.Reconciliation.Records)
 	m.ongoing.CollectStop(ch, cluster, "instances", switches.Instances.Records)
-	// While clustering is stopped nobody vouches for the conditions. A cluster that looks well then must page nobody, and one
-	// that does not must.
+	// While clustering is stopped the conditions are Unknown. A cluster that looks healthy then must not cause an
+	// alert, and an unhealthy one must.
 	looks := func(kind string, states ...clustering.ClusterState) bool {
 		p := cluster.Status.Pause
 		isSeen := p != nil && slices.Contains(states, clustering.ClusterState(p.State))
@@ -203,7 +204,7 @@ func (m *Metrics) countPass(name types.NamespacedName, events []decision.Event, 
 	}
 }
 
-// showLook shows what a look has found.
+// showLook exports the results of an observation.
 func (m *Metrics) showLook(name types.NamespacedName, seen *observation, plan clustering.Plan) {
 	m.dropGauges(name)
 	m.state.WithLabelValues(name.Name, name.Namespace, string(plan.State)).Set(1)
@@ -223,7 +224,7 @@ func (m *Metrics) dropGauges(name types.NamespacedName) {
 	}
 }
 
-// forgetCluster drops the counts of a cluster that is gone.
+// forgetCluster removes the counts of a deleted cluster.
 func (m *Metrics) forgetCluster(name types.NamespacedName) {
 	for _, c := range m.counters() {
 		c.DeleteLabelValues(name.Name, name.Namespace)

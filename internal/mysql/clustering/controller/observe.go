@@ -29,39 +29,41 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// readTimeout bounds one look at one server.
+// readTimeout limits one observation of one server.
 const readTimeout = 2 * time.Second
 
-// errNoConnection is returned when the instance has no Pod with an address, or its password is not known.
+// errNoConnection is returned if the instance has no Pod with an address, or its password is not known.
 var errNoConnection = errors.New("there is no connection to the instance")
 
-// observation is what was observed, with the handles that acting needs.
+// observation is what a pass observed, with the handles that actions need.
 type observation struct {
 	clustering.Observed
 	cluster   *mocov1beta2.MySQLCluster
 	startedAt time.Time
 	switches  stops.Switches
-	// The rest is empty for a cluster whose servers are not looked at.
+	// The rest is empty for a cluster whose servers are not observed.
 	clusterConns *clusterConns
 	pods         []*corev1.Pod
 	conns        []*instanceConn
 	facts        []sqlclient.ServerFacts
 	// readSecret reads the cluster's passwords, once in a pass.
 	readSecret func() (*corev1.Secret, error)
-	// outside is the server outside that the cluster copies and follows; empty without one, and while nobody knows it.
+	// outside is the external server that the cluster copies and follows. It is empty without one, and while it is
+	// not known.
 	outside clustering.OutsideSource
-	// channelPassword is the hash of the password that channels should have; empty while no rotation is asked for.
+	// channelPassword is the hash of the password that channels should have; empty unless a rotation is requested.
 	channelPassword string
-	// requiresTLS says that every server has a certificate, so that nobody may log in without TLS who can.
+	// requiresTLS means that every server has a certificate, so that the accounts may not log in without TLS.
 	requiresTLS bool
-	// isRotationUnread says that an instance could not be asked which passwords it knows.
+	// isRotationUnread means that an instance could not be asked which passwords it has.
 	isRotationUnread atomic.Bool
-	// passwordProblem is why there is no password for new connections; empty if there is one, or none was needed.
+	// passwordProblem explains why there is no password for new connections; empty if there is one, or none was
+	// needed.
 	passwordProblem string
 }
 
-// observe reads everything that the decision may look at: the replicas, then the primary. What cannot be read is left
-// out, so that a stop is honoured whatever else fails.
+// observe reads everything that the decision uses: the replicas, then the primary. Data that cannot be read are left
+// out, so that a stop is honored whatever else fails.
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (*observation, error) {
 	n := cluster.InstanceCount()
 	seen := &observation{
@@ -85,7 +87,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	c.connect(ctx, seen)
 	c.observeServers(ctx, seen)
 	if seen.isRotationUnread.Load() {
-		seen.Rotation = clustering.PasswordRotation{} // A later look goes on with it.
+		seen.Rotation = clustering.PasswordRotation{} // A later pass continues the rotation.
 	}
 	seen.Now = c.Clock.Now()
 	seen.History = clustering.UpdateHistory(seen.clusterConns.history, seen.Observed)
@@ -98,7 +100,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 func (c Controller) observePods(ctx context.Context, seen *observation) {
 	var list corev1.PodList
 	err := c.pods.List(ctx, &list, client.InNamespace(seen.cluster.Namespace), client.MatchingLabels{mocov1beta2.InstanceLabel: seen.cluster.Name})
-	if err != nil { // The pass goes on without Pods: a stop is reached even when no instance can be looked at.
+	if err != nil { // The pass continues without Pods: a stop is reached even if no instance can be observed.
 		log.FromContext(ctx).Error(err, "Pods cannot be listed")
 	}
 	stopped, _ := stops.ParseStoppedInstances(seen.cluster)
@@ -118,17 +120,17 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 	}
 }
 
-// discardedOf is what the status names of the transactions that an instance lost by being cloned anew.
+// discardedOf returns the transactions that, by the status, an instance lost in re-clones.
 func discardedOf(cluster *mocov1beta2.MySQLCluster, i int) gtid.Set {
 	at := slices.IndexFunc(cluster.Status.Instances, func(s mocov1beta2.InstanceStatus) bool { return s.Ordinal == i })
 	if at < 0 {
 		return gtid.Set{}
 	}
-	set, _ := gtid.Parse(cluster.Status.Instances[at].DiscardedGTIDs) // What somebody else wrote there names nothing.
+	set, _ := gtid.Parse(cluster.Status.Instances[at].DiscardedGTIDs) // A value that does not parse counts as the empty set.
 	return set
 }
 
-// connect finds the connections to the instances, and opens the ones that are missing.
+// connect returns the connections to the instances, and opens missing ones.
 func (c Controller) connect(ctx context.Context, seen *observation) {
 	for i, pod := range seen.pods {
 		conn, err := seen.clusterConns.connect(i, pod, func() (*sqlclient.Server, error) { return c.openServer(ctx, seen, i) })
@@ -139,7 +141,7 @@ func (c Controller) connect(ctx context.Context, seen *observation) {
 	}
 }
 
-// openServer trusts in nobody but a server with a certificate of the cluster's, if the Pod has one.
+// openServer accepts only a server with a certificate of the cluster, if the Pod has one.
 func (c Controller) openServer(ctx context.Context, seen *observation, i int) (*sqlclient.Server, error) {
 	password, err := seen.password(accounts.AdminUser)
 	if err != nil {
@@ -162,7 +164,7 @@ func (c Controller) openServer(ctx context.Context, seen *observation, i int) (*
 	return server, nil
 }
 
-// tlsSecretOf is the name of the Secret with the certificate of a Pod, empty for a Pod that has none.
+// tlsSecretOf returns the name of the Secret with the certificate of a Pod; empty for a Pod without one.
 func tlsSecretOf(pod *corev1.Pod) string {
 	if pod == nil {
 		return ""
@@ -174,8 +176,11 @@ func tlsSecretOf(pod *corev1.Pod) string {
 	return pod.Spec.Volumes[at].Secret.SecretName
 }
 
-// observeServers looks at the primary last: what a replica has received by then, the primary has executed, so that a
-// transaction in flight does not look like one that only the replica has.
+// observeServers reads the primary last.
+//
+// Invariant: the primary has executed, or is committing, everything that a replica has received from it when the
+// replica is read. Otherwise a transaction in flight would look like one that only the replica has. The model test
+// observes in the same order, with events in between.
 func (c Controller) observeServers(ctx context.Context, seen *observation) {
 	var replicas sync.WaitGroup
 	for i := range seen.conns {
@@ -191,7 +196,7 @@ func (c Controller) observeServers(ctx context.Context, seen *observation) {
 
 func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	conn := s.conns[i]
-	if conn == nil || conn.isSilent.Load() { // A failover is many passes, and each would wait for a silent server.
+	if conn == nil || conn.isSilent.Load() { // A failover takes many passes, and each would wait for a silent server.
 		return
 	}
 	facts, err := conn.readFacts(ctx)
@@ -205,6 +210,8 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 		log.FromContext(ctx).V(1).Info("Instance not read", keyInstance, i, keyError, describeError(err))
 		s.Instances[i].Refused = sqlclient.IsConnectionRefused(err)
 		switch {
+		case sqlclient.IsPasswordExpired(err):
+			s.Instances[i].ExpiredAccounts = []string{accounts.AdminUser}
 		case sqlclient.IsAccessDenied(err), sqlclient.IsUntrusted(err):
 			s.clusterConns.forgetInstance(i)
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
@@ -213,8 +220,8 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 		return
 	}
 	s.facts[i] = facts
-	if i == s.Primary && facts.SemiSync.Waiting == 0 { // What waits may be a GRANT, for which the question would wait.
-		s.Instances[i].HasOldAccounts = conn.hasOldAccounts(ctx, now, accounts.CurrentVersion(s.requiresTLS))
+	if i == s.Primary && facts.SemiSync.Waiting == 0 { // The waiting session may run a GRANT, for which the query would wait.
+		s.Instances[i].HasOldAccounts, s.Instances[i].ExpiredAccounts = conn.observeAccounts(ctx, now, accounts.CurrentVersion(s.requiresTLS))
 	}
 	if s.Rotation.IsWanted() && !s.readRotation(ctx, i) {
 		s.isRotationUnread.Store(true)
@@ -224,7 +231,8 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	}
 }
 
-// readRotation reads which passwords an instance knows, unless something waits there, for which the question would wait too.
+// readRotation reads which passwords an instance has, unless a session waits there, for which the query would wait
+// too.
 func (s *observation) readRotation(ctx context.Context, i int) bool {
 	if s.facts[i].SemiSync.Waiting > 0 {
 		return false
@@ -245,8 +253,8 @@ func (s *observation) watchPrimary(ctx context.Context) {
 	s.clusterConns.watch(ctx, s.conns[s.Primary])
 }
 
-// watchReplicas watches the replicas that apply what they receive. A stop waits until nobody is watched, because it lets nothing be sent
-// to the servers after it was reached.
+// watchReplicas watches the replicas that apply what they receive. A stop ends all watches before it is reached,
+// because then nothing is sent to the servers.
 func (s *observation) watchReplicas(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -270,10 +278,10 @@ func (s *observation) watchReplicas(ctx context.Context) {
 	}
 }
 
-// secretError is what is wrong with a Secret, in words that are stable and hold none of its values.
+// secretError describes an error of a Secret in a text that is stable and contains none of its values.
 type secretError struct {
 	problem string
-	// cause is what the API server answered; nil if the Secret itself is wrong.
+	// cause is the error of the API server; nil if the Secret itself is wrong.
 	cause error
 }
 
@@ -295,7 +303,8 @@ func (s *observation) password(user string) (string, error) {
 	return findPassword(secret.Name, secret.Data, key)
 }
 
-// newestPassword is the one of a rotation that is under way, which every server knows when it is asked for.
+// newestPassword returns the newest password of an account: during a rotation the new one, which every server has by
+// then.
 func (s *observation) newestPassword(user string) (string, error) {
 	secret, err := s.readSecret()
 	if err != nil {
@@ -325,7 +334,7 @@ func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCl
 	return &s, nil
 }
 
-// From what the API server and the servers say to what the decision looks at.
+// The functions below convert objects and facts of servers to the input of the decision.
 
 func observeObject(cluster *mocov1beta2.MySQLCluster, switches stops.Switches, waits clustering.FailoverWaits, now time.Time) clustering.Observed {
 	spec, status := cluster.Spec, cluster.Status
@@ -342,7 +351,7 @@ func observeObject(cluster *mocov1beta2.MySQLCluster, switches stops.Switches, w
 	}
 }
 
-// maxDelay is how far behind a replica may be for clients.
+// maxDelay returns the maximum lag of a replica that clients read from.
 func maxDelay(cluster *mocov1beta2.MySQLCluster) time.Duration {
 	if cluster.Spec.MaxDelaySeconds == nil {
 		return 0
@@ -418,16 +427,17 @@ func parseChannel(r sqlclient.ReplicationFacts, retrieved gtid.Set) clustering.R
 	if r.SQL {
 		c.SQL = clustering.Running
 	}
-	if !r.IO || !r.SQL { // Without both threads there is no measure of what it has yet to receive or apply.
+	if !r.IO || !r.SQL { // The lag can only be measured while both threads run.
 		c.Lag = -1
 	}
 	return c
 }
 
-// setRunningAction adds what this manager itself still does there, which the server does not show at every moment.
+// setRunningAction adds the action that this manager still runs there, which the server does not show at every
+// moment.
 func setRunningAction(s *clustering.Instance, action *asyncAction, now time.Time) {
 	if _, isClone := action.do.(clustering.CloneFrom); isClone {
-		s.Clone = clustering.Cloning // The server may not have begun it.
+		s.Clone = clustering.Cloning // The server may not have begun the clone.
 		return
 	}
 	s.Pending, s.PendingFor = true, max(s.PendingFor, now.Sub(action.startedAt))
@@ -438,7 +448,7 @@ func parseSeries(version string) clustering.ReleaseSeries {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	var s clustering.ReleaseSeries
-	s.Major, _ = strconv.Atoi(major) // A version that is no number is the oldest.
+	s.Major, _ = strconv.Atoi(major) // A version that is not a number counts as the oldest.
 	s.Minor, _ = strconv.Atoi(minor)
 	return s
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// stopAction is what was tried, as events about the end of a stop name it.
+// stopAction is the action field of events about the end of a stop.
 const stopAction = "Stop"
 
-// report writes the plan into the status and returns what follows once that is saved.
+// report writes the plan into the status and returns what follows once the status is saved.
 func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if seen.IsBeingDeleted {
 		return reconcile.FollowUp{Rule: plan.Rule}
@@ -45,7 +45,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	status.ClusteringStops, status.InstanceStops = seen.switches.Clustering.Records, seen.switches.Instances.Records
 	instances := buildInstanceStatuses(seen, plan, primary)
 	conns := seen.clusterConns
-	// Somebody who stops clustering and works on the instances wants to see what comes of it.
+	// A user who stops clustering and works on the instances wants to see the result.
 	isProgressOld := plan.Stop != nil || seen.Now.Sub(conns.progressSavedAt) >= progressInterval
 	savesInstances := isProgressOld || !differOnlyInProgress(status.Instances, instances)
 	if savesInstances {
@@ -78,7 +78,8 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	return out
 }
 
-// nextLook is no later than the end of a stop: the regular look at a stopped cluster may come long after it.
+// nextLook returns the time of the next pass. It is not later than the end of a stop, because the regular pass of a
+// stopped cluster may come long after that.
 func nextLook(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan) time.Duration {
 	after := plan.After
 	if next := seen.switches.NextEnd(); !next.IsZero() {
@@ -104,7 +105,7 @@ func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan 
 	}
 }
 
-// withPasswordProblem adds why instances could not be asked.
+// withPasswordProblem adds the reason why instances could not be observed.
 func withPasswordProblem(is decision.Condition, problem string) decision.Condition {
 	if is.Status != metav1.ConditionTrue && problem != "" {
 		is.Message += "; " + problem
@@ -137,11 +138,11 @@ func buildInstanceStatuses(seen *observation, plan clustering.Plan, primary int)
 	return list
 }
 
-// progressInterval is how often the status follows the transactions of a cluster of which nothing else changes: each look at one that
-// clients write to would be a write of its status otherwise, which everybody gets who watches.
+// progressInterval is how often the status follows the transactions of a cluster in which nothing else changes.
+// Otherwise every pass of a busy cluster would write its status, and every watch would receive it.
 const progressInterval = time.Minute
 
-// differOnlyInProgress reports whether only transactions and lag of the instances have moved.
+// differOnlyInProgress reports whether only the transactions and the lag of the instances differ.
 func differOnlyInProgress(before, after []mocov1beta2.InstanceStatus) bool {
 	return slices.EqualFunc(before, after, func(a, b mocov1beta2.InstanceStatus) bool {
 		a.ExecutedGTIDs, a.LagSeconds = b.ExecutedGTIDs, b.LagSeconds
@@ -160,7 +161,7 @@ func setThreadStates(one *mocov1beta2.InstanceStatus, c clustering.ReplicationCh
 	}
 }
 
-// What is wanted to be stopped stands in annotations; what came of it, in status.pause.
+// Annotations request a stop; its result is in status.pause.
 
 func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, switches stops.Switches) string {
 	var wrong []string
@@ -181,14 +182,14 @@ func isStopped(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ClusteringStopped() || cluster.ReconciliationStopped() || stopsInstances
 }
 
-// leftoverAnnotations say more about a stop or its end.
+// leftoverAnnotations describe a stop or its end further.
 func leftoverAnnotations() []string {
 	return []string{
 		torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation, mocov1beta2.ForceStartAnnotation, mocov1beta2.LookRequestedAnnotation,
 	}
 }
 
-// listLeftovers returns the annotations that are left of a stop that is over.
+// listLeftovers returns the annotations that are left of a finished stop.
 func listLeftovers(cluster *mocov1beta2.MySQLCluster, switches stops.Switches) []string {
 	if stopRecord(cluster) != nil {
 		return nil
@@ -205,7 +206,8 @@ func listLeftovers(cluster *mocov1beta2.MySQLCluster, switches stops.Switches) [
 	return left
 }
 
-// listEnding returns the annotations that go with the stops whose time is over; none before the status says so.
+// listEnding returns the annotations of the stops whose end time has passed. It returns none until the status reports
+// that.
 func listEnding(switches stops.Switches) []string {
 	annotations, areAll := switches.ListEnding()
 	if len(annotations) > 0 && areAll {
@@ -214,12 +216,12 @@ func listEnding(switches stops.Switches) []string {
 	return annotations
 }
 
-// removeAnnotations removes annotations, unless the object was changed meanwhile.
+// removeAnnotations removes annotations, unless the object has changed.
 func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.MySQLCluster, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	// The patch requires the observed version, so that a stop is not ended that was prolonged meanwhile.
+	// The patch requires the observed version, so that a stop that was just prolonged is not ended.
 	after := cluster.DeepCopy()
 	for _, name := range names {
 		delete(after.Annotations, name)
@@ -230,7 +232,7 @@ func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.
 	return nil
 }
 
-// reportEndOfStop writes only the records into the status: what it says of the servers was not looked at in this pass.
+// reportEndOfStop writes only the records into the status, because the servers were not observed in this pass.
 func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: reconcile.StaleCacheRetry}
 	clusteringStop, instancesStop := seen.switches.Clustering, seen.switches.Instances
@@ -251,7 +253,7 @@ func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, seen *observation, plan 
 	return out
 }
 
-// stopRecord is the stop that was reached, nil while clustering goes on or quiesces.
+// stopRecord returns the record of the stop that was reached; nil while clustering is active or quiesces.
 func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
 	p := cluster.Status.Pause
 	if p == nil || p.Clustering == nil || p.Quiescing != "" {
@@ -260,7 +262,7 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster) *clustering.StopRecord {
 	return &clustering.StopRecord{Since: p.Clustering.Since.Time, Unfinished: p.Unfinished}
 }
 
-// buildPause returns status.pause; of that, a stop of reconciliation is not this controller's.
+// buildPause returns status.pause. The record of a stop of reconciliation in it belongs to another controller.
 func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *observation) *mocov1beta2.Pause {
 	p := &mocov1beta2.Pause{}
 	before := mocov1beta2.Pause{}
@@ -274,10 +276,10 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 		p.Clustering = &mocov1beta2.Stop{
 			Since: metav1.NewTime(seen.Now), By: asked.By, Reason: asked.Reason, Until: asked.Until,
 		}
-		if before.Clustering != nil { // A stop began when it was first seen, whatever is changed in it later.
+		if before.Clustering != nil { // A stop began when it was first seen, whatever changes in it later.
 			p.Clustering.Since = before.Clustering.Since
 		}
-	case plan.Stop != nil && before.Clustering != nil: // It was taken back, and the start is refused.
+	case plan.Stop != nil && before.Clustering != nil: // The stop was withdrawn, and the start is refused.
 		p.Clustering = before.Clustering.DeepCopy()
 		p.Clustering.Until = nil
 	}
@@ -298,12 +300,12 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 	return p
 }
 
-// rememberStatus keeps what upstream's schema drops and later passes decide by: which instance is the primary, how many
-// replicas have every commit, what was discarded, and the stop.
+// rememberStatus stores the fields that upstream's schema drops and later passes need: which instance is the primary,
+// how many replicas have every commit, the discarded transactions, and the stop.
 func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
-		without := *p // That part is remembered by the controller that writes it.
+		without := *p // The controller that writes this part stores it.
 		without.Reconciliation = nil
 		remembered["pause"] = without
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// observeRotation reads the cluster's Secret while a rotation is asked for.
+// observeRotation reads the cluster's Secret while a rotation is requested.
 func (c Controller) observeRotation(ctx context.Context, seen *observation) {
 	asked := seen.cluster.Annotations[mocov1beta2.RotationAnnotation]
 	if asked != mocov1beta2.RotateRequest && asked != mocov1beta2.DiscardRequest {
@@ -43,13 +43,13 @@ func (c Controller) observeRotation(ctx context.Context, seen *observation) {
 	}
 }
 
-// hashPassword is as a look at a server shows the password of its channel.
+// hashPassword returns the hash under which the observation of a server reports the password of its channel.
 func hashPassword(password string) string {
 	sum := sha256.Sum256([]byte(password))
 	return hex.EncodeToString(sum[:])
 }
 
-// passwordsKnownSince is since when the files of the Pods are made of the passwords that are in force.
+// passwordsKnownSince returns since when the Secrets behind the Pods' files have the passwords in force.
 func (c Controller) passwordsKnownSince(ctx context.Context, cluster *mocov1beta2.MySQLCluster, password []byte) time.Time {
 	files, err := c.readSecret(ctx, cluster, cluster.ClientSecretName())
 	if err != nil || !strings.Contains(string(files.Data[accounts.ClientFileOf(accounts.AgentUser)]), accounts.EscapePassword(password)) {
@@ -93,7 +93,7 @@ func (c Controller) promotePasswords(ctx context.Context, seen *observation) err
 	if err := c.changeSecret(ctx, seen, func(secret *corev1.Secret) { secret.Data = accounts.PromoteNextPasswords(secret.Data) }); err != nil {
 		return err
 	}
-	for i := range seen.conns { // They would log in with the old password for as long as they live.
+	for i := range seen.conns { // Open pools would keep logging in with the old password.
 		seen.clusterConns.forgetInstance(i)
 	}
 	return nil
@@ -108,7 +108,7 @@ func (c Controller) endRotation(ctx context.Context, seen *observation, do clust
 	return c.removeAnnotations(ctx, seen.cluster, []string{mocov1beta2.RotationAnnotation})
 }
 
-// changeSecret changes the Secret that was observed and no newer one.
+// changeSecret changes the observed version of the Secret and no newer one.
 func (c Controller) changeSecret(ctx context.Context, seen *observation, change func(*corev1.Secret)) error {
 	before, err := seen.readSecret()
 	if err != nil {

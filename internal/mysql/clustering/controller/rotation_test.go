@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// login asks a server for one row with a password, over TLS.
+// login queries a server for one row with a password, over TLS.
 func (e *environment) login(ctx context.Context, t *testing.T, i int, user, password string) error {
 	t.Helper()
 	c := driver.NewConfig()
@@ -32,11 +32,11 @@ func (e *environment) login(ctx context.Context, t *testing.T, i int, user, pass
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
-	defer func() { _ = db.Close() }() // It was only asked.
+	defer func() { _ = db.Close() }() // The session only read.
 	return db.PingContext(ctx)
 }
 
-// beginRotation forgets an earlier rotation, asks for another one, and returns the passwords that are about to be the old ones.
+// beginRotation clears an earlier rotation, requests another one, and returns the passwords that become the old ones.
 func (e *environment) beginRotation(t *testing.T) map[string][]byte {
 	t.Helper()
 	secret := e.getSecret(t)
@@ -46,15 +46,16 @@ func (e *environment) beginRotation(t *testing.T) map[string][]byte {
 	return secret.Data
 }
 
-// checkRotated says whether every account can log in everywhere with the password before and with that of the Secret.
+// checkRotated reports whether every account can log in everywhere with the previous password and with that of the
+// Secret.
 func (e *environment) checkRotated(t *testing.T, before map[string][]byte) error {
 	t.Helper()
 	secret := e.getSecret(t)
 	if asked := e.getCluster(t).Annotations[mocov1beta2.RotationAnnotation]; asked != "" {
-		return fmt.Errorf("it is still asked to %s", asked)
+		return fmt.Errorf("the request to %s is still there", asked)
 	}
 	if len(secret.Data) != len(before) {
-		return fmt.Errorf("expected the keys of before in the Secret, found %d", len(secret.Data))
+		return fmt.Errorf("expected the previous keys in the Secret, found %d", len(secret.Data))
 	}
 	var errs []error
 	for _, a := range accounts.ListAccounts() {
@@ -68,7 +69,7 @@ func (e *environment) checkRotated(t *testing.T, before map[string][]byte) error
 	return errors.Join(errs...)
 }
 
-// TestRotation gives all accounts new passwords and ends the old ones, while clients log in all the time.
+// TestRotation gives all accounts new passwords and discards the old ones, while clients log in all the time.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -80,7 +81,7 @@ func TestRotation(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	var logins sync.WaitGroup
 	attempts := 0
-	logins.Go(func() { // With the password that the Secret has, and with the one that it had before the rotation.
+	logins.Go(func() { // With the password in the Secret, and with the one from before the rotation.
 		for i := 0; ctx.Err() == nil; i = (i + 1) % instances {
 			for _, password := range [][]byte{e.getSecret(t).Data["WRITABLE_PASSWORD"], before["WRITABLE_PASSWORD"]} {
 				if err := e.login(ctx, t, i, accounts.WritableUser, string(password)); err != nil && ctx.Err() == nil {
@@ -101,16 +102,16 @@ func TestRotation(t *testing.T) {
 	}
 	end()
 	logins.Wait()
-	t.Logf("%d logins in the meantime", attempts)
+	t.Logf("%d logins during the rotation", attempts)
 
-	t.Log("The old passwords end when no file has them any more, and replication goes on.")
+	t.Log("The old passwords end when no file has them any more, and replication continues.")
 	after := e.getSecret(t)
 	e.ExpectCreated(t, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: "moco-my-cnf-" + clusterName},
 		StringData: map[string]string{accounts.ClientFileOf(accounts.AgentUser): "[client]\npassword=\"" + string(after.Data["AGENT_PASSWORD"]) + "\"\n"},
 	})
 	stop()
-	e.clock.ahead = 10 * time.Minute // After which the kubelet has brought it.
+	e.clock.ahead = 10 * time.Minute // By then the kubelet has updated the files.
 	e.startManager(t)
 	if ran := e.runPlugin(t, "rotate", clusterName, "--discard", "--wait"); ran.code != exit.Done {
 		t.Fatalf("expected the end of the old passwords, found %+v", ran)
@@ -132,6 +133,6 @@ func TestRotation(t *testing.T) {
 	e.waitForAnswerBut(t, primary, "select service_state from performance_schema.replication_connection_status where channel_name = ''", "ON")
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	if found := e.getSecret(t); found.Annotations[mocov1beta2.RotationIDAnnotation] != "" || len(found.Data) != len(before) {
-		t.Errorf("expected the Secret to be as it always was, found %d keys and %v", len(found.Data), found.Annotations)
+		t.Errorf("expected the usual keys in the Secret, found %d keys and %v", len(found.Data), found.Annotations)
 	}
 }

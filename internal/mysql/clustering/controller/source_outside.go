@@ -12,7 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
 )
 
-// observeSource reads the Secret of the server outside. It is in the cluster's own namespace, so that nobody can have another's read.
+// observeSource reads the Secret of the external server. It is in the cluster's own namespace, so that a user cannot
+// make the manager read the Secret of another namespace.
 func (c Controller) observeSource(ctx context.Context, seen *observation) {
 	name := seen.cluster.Spec.SourceSecretName()
 	if name == "" {
@@ -31,7 +32,7 @@ func (c Controller) observeSource(ctx context.Context, seen *observation) {
 	seen.outside = source
 }
 
-// leadsOutside reports whether a channel leads to the source outside, as its Secret has it.
+// leadsOutside reports whether a channel leads to the external server that the Secret describes.
 func (s *observation) leadsOutside(channel *sqlclient.ReplicationFacts) bool {
 	return s.outside.Host != "" && channel != nil && channel.SourceHost == s.outside.Host && channel.SourcePort == s.outside.Port &&
 		channel.SourceUser == s.outside.User && channel.PasswordHash == hashPassword(s.outside.Password)
@@ -43,7 +44,7 @@ func (s *observation) outsideSource() sqlclient.ReplicationSource {
 	}
 }
 
-// finishCopy ends before the status says that the copy is complete, so that a pass waits for it.
+// finishCopy completes before the status reports that the copy is complete, so the pass waits for it.
 func (s *observation) finishCopy(ctx context.Context, do clustering.FinishCopy) error {
 	if s.outside.AfterClone == "" {
 		return nil

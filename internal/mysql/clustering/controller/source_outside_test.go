@@ -20,12 +20,13 @@ import (
 )
 
 const (
-	// outside is the server that is no instance.
+	// outside is the index of the external server, which is not an instance.
 	outside          = instances
 	sourceSecretName = "source"
 )
 
-// newCopyEnvironment is three empty instances, and a server outside with data. Its accounts have the product's names and other passwords.
+// newCopyEnvironment returns three empty instances, and an external server with data. Its accounts have Torpor's
+// names and other passwords.
 func newCopyEnvironment(t *testing.T) *environment {
 	t.Helper()
 	e := newEnvironmentWithServers(t, func(o *mysqlpods.ClusterOptions) { o.LaterPods, o.TakesOverCopies = 1, true })
@@ -41,7 +42,7 @@ func newCopyEnvironment(t *testing.T) *environment {
 	return e
 }
 
-// writeSourceSecret tells the cluster of the server outside.
+// writeSourceSecret writes the Secret with the external server.
 func (e *environment) writeSourceSecret(t *testing.T, changes map[string]string) {
 	t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: sourceSecretName}, StringData: map[string]string{
@@ -58,7 +59,7 @@ func (e *environment) writeSourceSecret(t *testing.T, changes map[string]string)
 // waitForMessage waits until a condition's message has a text.
 func (e *environment) waitForMessage(t *testing.T, kind, want string) {
 	t.Helper()
-	testenv.Eventually(t, kind+" says "+want, func() error {
+	testenv.Eventually(t, kind+" has the message "+want, func() error {
 		c := meta.FindStatusCondition(e.getCluster(t).Status.Conditions, kind)
 		return testenv.ErrorIf(c == nil || !strings.Contains(c.Message, want), "found %+v", c)
 	})
@@ -70,7 +71,7 @@ func (e *environment) primaryIndex(t *testing.T) int {
 	return i
 }
 
-// expectNothingOfItsOwn fails if an instance has anything that the server outside has not.
+// expectNothingOfItsOwn fails if an instance has a transaction that the external server does not have.
 func (e *environment) expectNothingOfItsOwn(t *testing.T) {
 	t.Helper()
 	for i := range instances {
@@ -81,8 +82,8 @@ func (e *environment) expectNothingOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestCopyFollowsItsSourceAndBecomesItsOwn takes a cluster from an empty one to the copy of a server outside, through the loss of its
-// primary, of its source, and of the source's password, to a cluster of its own.
+// TestCopyFollowsItsSourceAndBecomesItsOwn turns an empty cluster into a copy of an external server. The copy then
+// loses its primary, its source, and the source's password, and finally becomes an independent cluster.
 func TestCopyFollowsItsSourceAndBecomesItsOwn(t *testing.T) {
 	t.Parallel()
 	e := newCopyEnvironment(t)
@@ -113,7 +114,7 @@ func TestCopyFollowsItsSourceAndBecomesItsOwn(t *testing.T) {
 
 	e.servers[outside].KillAtOnce(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "False Degraded")
-	e.waitForMessage(t, mocov1beta2.HealthyCondition, "does not receive from the source outside")
+	e.waitForMessage(t, mocov1beta2.HealthyCondition, "does not receive from the external server")
 	e.waitForCondition(t, mocov1beta2.AvailableCondition, "True Degraded")
 	e.servers[outside].StartAndWait(t)
 	e.mustRun(t, outside, "root", "set global read_only = off", "alter user donor@'%' identified by 'secret-p'")
@@ -135,8 +136,8 @@ func TestCopyFollowsItsSourceAndBecomesItsOwn(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
-// changeAccountsOutside changes the password of an account that a copy has too. One of replication the manager sets back; after one of its
-// own the kubelet starts the servers again, which is played here.
+// changeAccountsOutside changes the password of an account that a copy has too. The manager resets the replication
+// account. For one of its own accounts the kubelet would restart the servers, which the test does in its place.
 func (e *environment) changeAccountsOutside(t *testing.T) {
 	t.Helper()
 	primary := e.primaryIndex(t)
@@ -147,7 +148,7 @@ func (e *environment) changeAccountsOutside(t *testing.T) {
 	changed := e.query(t, outside, password)
 	testenv.ExpectEqual(t, "the password of replication before it is needed", changed, e.query(t, primary, password))
 	e.mustRun(t, replica, "root", "stop replica io_thread", "start replica io_thread")
-	testenv.Eventually(t, "the password of replication is set back", func() error {
+	testenv.Eventually(t, "the password of the replication account is reset", func() error {
 		return testenv.ErrorIf(e.query(t, primary, password) == changed, "it is that of outside")
 	})
 	const receives = "select count(*) from performance_schema.replication_connection_status where service_state = 'ON'"
@@ -166,7 +167,7 @@ func (e *environment) changeAccountsOutside(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
-// TestCopyThatCannotBeMadeSaysWhy shows each reason, and that the cluster goes on when it is mended.
+// TestCopyThatCannotBeMadeSaysWhy checks each reason, and that the cluster continues once it is fixed.
 func TestCopyThatCannotBeMadeSaysWhy(t *testing.T) {
 	t.Parallel()
 	e := newCopyEnvironment(t)
@@ -175,7 +176,7 @@ func TestCopyThatCannotBeMadeSaysWhy(t *testing.T) {
 	e.writeSourceSecret(t, map[string]string{"PORT": "all"})
 	e.waitForMessage(t, mocov1beta2.InitializedCondition, "PORT: expected a number from 1 to 65535")
 	e.writeSourceSecret(t, map[string]string{"PASSWORD": "secret-wrong"})
-	e.waitForMessage(t, mocov1beta2.InitializedCondition, "could not be copied from outside: MySQL answered with error")
+	e.waitForMessage(t, mocov1beta2.InitializedCondition, "could not be copied from the external server: MySQL answered with error")
 	e.writeSourceSecret(t, nil)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.waitForAnswer(t, "select count(*) from app.t", "1")

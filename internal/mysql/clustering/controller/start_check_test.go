@@ -15,8 +15,8 @@ import (
 
 const startRefused = "False StartRefused"
 
-// advance lets the last instance skip the next numbers of the primary but two, as a person does who aligns replicas, and returns
-// the number that it has then.
+// advance commits an empty transaction in the last instance that is three numbers ahead of the primary, as a user
+// does who aligns replicas. It returns the GTID.
 func (e *environment) advance(t *testing.T) string {
 	t.Helper()
 	p := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -30,7 +30,7 @@ func (e *environment) commitEmpty(t *testing.T, i int, gtid string) {
 	e.mustRun(t, i, "root", "set gtid_next = '"+gtid+"'", "begin", "commit", "set gtid_next = 'automatic'")
 }
 
-// align executes on the primary as empty transactions what an instance has and it has not.
+// align executes on the primary, as empty transactions, those that an instance has and the primary lacks.
 func (e *environment) align(t *testing.T, i int) {
 	t.Helper()
 	p := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -38,7 +38,8 @@ func (e *environment) align(t *testing.T, i int) {
 	e.commitEmpty(t, p, strings.TrimSpace(more))
 }
 
-// deleteBinaryLogs leaves none of what an instance has executed in its binary logs. One that a replica still reads stays for now.
+// deleteBinaryLogs removes everything that an instance has executed from its binary logs. A log that a replica still
+// reads stays for now.
 func (e *environment) deleteBinaryLogs(t *testing.T, i int) {
 	t.Helper()
 	testenv.Eventually(t, "the binary logs are deleted", func() error {
@@ -47,7 +48,7 @@ func (e *environment) deleteBinaryLogs(t *testing.T, i int) {
 	})
 }
 
-// expectEqualRows writes five rows and demands that every instance gets them.
+// expectEqualRows writes five rows and requires that every instance gets them.
 func (e *environment) expectEqualRows(t *testing.T) {
 	t.Helper()
 	p := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -58,8 +59,8 @@ func (e *environment) expectEqualRows(t *testing.T) {
 	e.waitForAnswer(t, "select count(*) from app.t", e.query(t, p, "select count(*) from app.t"))
 }
 
-// TestStartJudgesWhatIsThereNow types start at once after each mistake, and at once after each was mended as advised. A look
-// from before either would judge wrongly.
+// TestStartJudgesWhatIsThereNow requests a start immediately after each mistake, and immediately after each was fixed
+// as advised. A result of an earlier observation would be wrong.
 func TestStartJudgesWhatIsThereNow(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -67,7 +68,7 @@ func TestStartJudgesWhatIsThereNow(t *testing.T) {
 		t.Helper()
 		ran := e.runPlugin(t, "start", "clustering", clusterName, "--wait")
 		if ran.code != want || !strings.Contains(ran.err, says) {
-			t.Fatalf("expected a start with exit code %d that says %q, found %+v", want, says, ran)
+			t.Fatalf("expected a start with exit code %d and the output %q, found %+v", want, says, ran)
 		}
 	}
 	e.stopByPlugin(t)
@@ -77,15 +78,15 @@ func TestStartJudgesWhatIsThereNow(t *testing.T) {
 		expectStart(exit.Refused, ahead)
 		e.align(t, 2)
 	}
-	t.Log("A transaction of its own.")
+	t.Log("An errant transaction.")
 	e.mustRun(t, 1, "root", "set global super_read_only = 0", "create database astray", "set global super_read_only = 1")
 	expectStart(exit.Refused, "which the primary lacks")
 	e.align(t, 1)
-	t.Log("Binary logs that the primary has deleted and a replica needs.")
+	t.Log("Binary logs that the primary has purged and a replica needs.")
 	e.mustRun(t, 1, "root", "stop replica io_thread")
 	e.mustRun(t, 0, "app", "insert into app.t (v) values ('gone')")
 	e.deleteBinaryLogs(t, 0)
-	expectStart(exit.Refused, "which the primary has deleted")
+	expectStart(exit.Refused, "which the primary has purged")
 	e.servers[1].WipeData(t)
 	e.servers[1].StartAndWait(t)
 	expectStart(exit.Done, "instance 1 is empty; a start makes it a copy")
@@ -94,7 +95,7 @@ func TestStartJudgesWhatIsThereNow(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestEveryWayBackIsJudged takes a stop back without the plugin, while a start would lose a row in silence.
+// TestEveryWayBackIsJudged withdraws a stop without the plugin, while a start would silently lose a row.
 func TestEveryWayBackIsJudged(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -104,7 +105,7 @@ func TestEveryWayBackIsJudged(t *testing.T) {
 			e.advance(t)
 			e.startClustering(t)
 		},
-		"the time is over": func() {
+		"the end time has passed": func() {
 			e.stopByPlugin(t, "--until", "3s")
 			e.advance(t)
 		},
@@ -120,12 +121,12 @@ func TestEveryWayBackIsJudged(t *testing.T) {
 		}
 		e.mustRun(t, 1, "root", "stop replica")
 		e.waitForLooks(t)
-		e.waitForIOThread(t, 1, "OFF") // Clustering rests.
+		e.waitForIOThread(t, 1, "OFF") // Clustering stays stopped.
 		e.align(t, 2)
 		e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 		e.expectEqualRows(t)
 	}
-	t.Log("Who insists gets the start, once.")
+	t.Log("A forced start succeeds, once.")
 	e.stopByPlugin(t)
 	e.advance(t)
 	e.startClustering(t)
@@ -133,19 +134,20 @@ func TestEveryWayBackIsJudged(t *testing.T) {
 	if ran := e.runPlugin(t, "start", "clustering", clusterName, "--force", "--wait"); ran.code != exit.Done {
 		t.Errorf("expected a forced start, found %+v", ran)
 	}
-	testenv.Eventually(t, "nothing is left that would force the next start", func() error {
+	testenv.Eventually(t, "no annotation is left that would force the next start", func() error {
 		left := e.getCluster(t).Annotations
 		_, isThere := left["torpor.dev/force-start"]
 		return testenv.ErrorIf(isThere, "found %v", left)
 	})
 }
 
-// TestLeftUntilVoidsNoLaterStop stops again with what knows nothing of torpor.dev/until, as upstream's plugin and kubectl.
+// TestLeftUntilVoidsNoLaterStop stops again with tools that do not know torpor.dev/until, such as upstream's plugin
+// and kubectl.
 func TestLeftUntilVoidsNoLaterStop(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	const until = "torpor.dev/until"
-	t.Log("A time that has passed is there when the stop comes.")
+	t.Log("An end time in the past is present when the stop is requested.")
 	past := e.clock.Now().Add(-time.Minute).UTC().Format(time.RFC3339)
 	e.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", until: past})
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
@@ -154,12 +156,12 @@ func TestLeftUntilVoidsNoLaterStop(t *testing.T) {
 		t.Errorf("expected the stop to stand, found %v", now.Annotations)
 	}
 	if active := cluster.Status.Conditions; !strings.Contains(fmt.Sprint(active), past) {
-		t.Errorf("expected the status to say that %s is ignored, found %+v", past, active)
+		t.Errorf("expected the status to report that %s is ignored, found %+v", past, active)
 	}
-	t.Log("A start by a tool that leaves the time there: it is gone before the next stop.")
+	t.Log("A tool starts clustering and leaves the end time: it is removed before the next stop.")
 	e.annotate(t, map[string]string{until: e.clock.Now().Add(time.Hour).UTC().Format(time.RFC3339)})
 	e.startClustering(t)
-	testenv.Eventually(t, "the time is gone", func() error {
+	testenv.Eventually(t, "the end time is removed", func() error {
 		left := e.getCluster(t).Annotations
 		return testenv.ErrorIf(left[until] != "", "found %v", left)
 	})

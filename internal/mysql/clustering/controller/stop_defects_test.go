@@ -23,8 +23,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// These tests show with real servers that none of upstream's ten defects of a stop is here. The list of them, with their
-// numbers, is in docs/clustering.md under "Ten defects that a stop must not have".
+// These tests check with real servers that none of upstream's ten defects of a stop is present. Their numbers refer
+// to the list in docs/clustering.md under "Ten defects that a stop must not have".
 
 // TestSecondStopIsHonoured covers defect 1 of the list.
 func TestSecondStopIsHonoured(t *testing.T) {
@@ -38,7 +38,7 @@ func TestSecondStopIsHonoured(t *testing.T) {
 	e.mustRun(t, 1, "root", "stop replica")
 	checks := e.metricValue(t, "moco_cluster_checks_total")
 	e.triggerPass(t)
-	testenv.Eventually(t, "the manager has looked", func() error {
+	testenv.Eventually(t, "the manager has run a pass", func() error {
 		return testenv.ErrorIf(e.metricValue(t, "moco_cluster_checks_total") <= checks, "not yet")
 	})
 	if got := e.query(t, 1, "select service_state from performance_schema.replication_connection_status"); got != "OFF" {
@@ -65,7 +65,7 @@ func TestStopIsReachedWithoutSecret(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
 }
 
-// TestStopIsReachedByManagerThatCannotAsk covers defect 2 of the list for a manager that starts and has no password.
+// TestStopIsReachedByManagerThatCannotAsk covers defect 2 of the list for a manager that starts without a password.
 func TestStopIsReachedByManagerThatCannotAsk(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -82,7 +82,7 @@ func TestStopIsReachedByManagerThatCannotAsk(t *testing.T) {
 	e.startManager(t)
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	if cluster.Status.Pause == nil || cluster.Status.Pause.Unfinished == "" {
-		t.Errorf("expected it to report that the primary was not asked, found %+v", cluster.Status.Pause)
+		t.Errorf("expected the record to report that the primary was not observed, found %+v", cluster.Status.Pause)
 	}
 }
 
@@ -90,7 +90,7 @@ func TestStopIsReachedByManagerThatCannotAsk(t *testing.T) {
 func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
-	// A client that holds the server back from becoming read-only.
+	// This client keeps the server from becoming read-only.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	holder, err := e.openSession(t, 0, "app").Conn(ctx)
@@ -106,7 +106,7 @@ func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	e.stopClustering(t)
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	if p := cluster.Status.Pause; p == nil || p.Unfinished != "" {
-		t.Errorf("expected nothing left, found %+v", p)
+		t.Errorf("expected no unfinished work, found %+v", p)
 	}
 	if _, err := holder.ExecContext(ctx, "unlock tables"); err != nil {
 		t.Errorf("expected the client to be left alone, found %v", err)
@@ -172,7 +172,7 @@ func TestConditionsOfStoppedClusterAreUnknown(t *testing.T) {
 	for _, c := range e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy").Status.Conditions {
 		was[c.Type] = c.LastTransitionTime
 	}
-	testenv.Eventually(t, "a later second", func() error { // A transition time has seconds.
+	testenv.Eventually(t, "a later second", func() error { // Transition times have a resolution of a second.
 		return testenv.ErrorIf(!e.clock.Now().Truncate(time.Second).After(was[mocov1beta2.HealthyCondition].Time), "not yet")
 	})
 	e.stopClustering(t)
@@ -223,22 +223,22 @@ func TestReplicaAheadOfPrimaryIsUnhealthy(t *testing.T) {
 	last := e.query(t, p, "select regexp_substr(@@gtid_executed, '[0-9]+$')")
 	e.mustRun(t, victim, "root", fmt.Sprintf("set gtid_next = '%s:%s'", uuid, last+"0"), "begin", "commit", "set gtid_next = 'automatic'")
 	ahead := uuid + ":" + last + "0"
-	testenv.Eventually(t, "the status names what is ahead", func() error {
+	testenv.Eventually(t, "the status lists the transactions that are ahead", func() error {
 		e.triggerPass(t)
 		got := e.getCluster(t).Status.Instances[victim].AheadGTIDs
 		return testenv.ErrorIf(got != ahead, "expected %s, found %q", ahead, got)
 	})
 
-	t.Log("A start is refused; what it would meet is said.")
+	t.Log("A start is refused, and its findings are printed.")
 	ran := e.runPlugin(t, "start", "clustering", clusterName)
 	if ran.code != exit.Refused || !strings.Contains(ran.err, ahead) {
-		t.Errorf("expected a refusal that names %s, found %+v", ahead, ran)
+		t.Errorf("expected a refusal that lists %s, found %+v", ahead, ran)
 	}
 	if e.getCluster(t).Annotations[mocov1beta2.ClusteringStoppedAnnotation] != "true" {
 		t.Error("expected the refused start to have changed nothing")
 	}
 
-	t.Log("Who forces it sees an unhealthy cluster, not a healthy one.")
+	t.Log("A forced start leads to an unhealthy cluster, not a healthy one.")
 	if ran := e.runPlugin(t, "start", "clustering", clusterName, "--force", "--wait"); ran.code != exit.Done {
 		t.Fatalf("expected a start, found %+v", ran)
 	}
@@ -248,7 +248,7 @@ func TestReplicaAheadOfPrimaryIsUnhealthy(t *testing.T) {
 		t.Errorf("expected a message about instance %d and %s, found %q", victim, ahead, c.Message)
 	}
 	if got := cluster.Status.ErrantReplicas; got != 0 {
-		t.Errorf("it is ahead and not errant; found %d errant", got)
+		t.Errorf("expected the instance to be ahead and not errant, found %d errant", got)
 	}
 }
 
@@ -279,10 +279,10 @@ func TestStopSucceedsWhileOthersWrite(t *testing.T) {
 		t.Errorf("expected the last of %d writes of others to stand, found %v", writes, cluster.Annotations)
 	}
 	if c := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.ClusteringActiveCondition); c == nil || c.Status != metav1.ConditionFalse {
-		t.Errorf("expected it to be really stopped when the plugin says so, found %+v", c)
+		t.Errorf("expected clustering to be stopped when the plugin reports it, found %+v", c)
 	}
 	if field := cluster.Status.Pause; field == nil || field.Clustering.By != "unknown (field manager kubectl-moco)" {
-		t.Errorf("expected who stopped it, found %+v", field)
+		t.Errorf("expected the requester of the stop, found %+v", field)
 	}
 }
 
@@ -297,7 +297,7 @@ func TestStartRemovesOtherAnnotationValues(t *testing.T) {
 	}
 	ran := e.runPlugin(t, "start", "clustering", clusterName)
 	if ran.code != exit.Done || !strings.Contains(ran.out, "already running") || !strings.Contains(ran.out, "removed") {
-		t.Errorf("expected it to report that it runs and what was removed, found %+v", ran)
+		t.Errorf("expected the plugin to report the running state and the removed annotation, found %+v", ran)
 	}
 	if left := e.getCluster(t).Annotations; slices.Contains(annotationNames(left), mocov1beta2.ClusteringStoppedAnnotation) {
 		t.Errorf("expected the value to be gone, found %v", left)

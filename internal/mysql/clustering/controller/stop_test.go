@@ -24,10 +24,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// A stop in the middle of an operation. The one in the middle of a switchover is in stop_defects_test.go.
+// These tests stop clustering in the middle of an operation. The one in the middle of a switchover is in
+// stop_defects_test.go.
 
-// TestStopDuringFailover stops while the replicas are fenced and one has yet to apply what it must not lose. The fence is taken
-// back, in case that the primary is only out of sight, and a start finishes the failover.
+// TestStopDuringFailover stops while the replicas are fenced and one has a relay log to apply that it must not lose.
+// The fence is withdrawn, because only the manager may be cut off from the primary. A start finishes the failover.
 func TestStopDuringFailover(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -43,7 +44,7 @@ func TestStopDuringFailover(t *testing.T) {
 	e.stopClustering(t)
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	if p := cluster.Status.Pause; p == nil || !strings.Contains(p.Unfinished, "does not answer") {
-		t.Errorf("expected it to report that the primary does not answer, found %+v", p)
+		t.Errorf("expected the record to report that the primary does not answer, found %+v", p)
 	}
 	for i := 1; i < instances; i++ {
 		e.waitForIOThread(t, i, "ON", "CONNECTING")
@@ -62,7 +63,7 @@ func TestStopDuringFailover(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestStopDuringClone shows that the copy that is under way is finished, and no further one is begun.
+// TestStopDuringClone checks that a copy in progress is finished, and that no further one begins.
 func TestStopDuringClone(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -87,9 +88,9 @@ func TestStopDuringClone(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True Quiescing")
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	if p := cluster.Status.Pause; p == nil || p.Unfinished != "" {
-		t.Errorf("expected nothing left, found %+v", p)
+		t.Errorf("expected no unfinished work, found %+v", p)
 	}
-	e.servers[cloning].WaitUntilReady(t) // It restarts when it is copied, and must answer before it is asked.
+	e.servers[cloning].WaitUntilReady(t) // The copy restarts the server, which must answer before the next query.
 	e.expectOneWritable(t)
 	if got := e.query(t, cloning, "select count(*) from app.t"); got != "2" {
 		t.Errorf("instance %d: expected a whole copy, found %s rows", cloning, got)
@@ -104,12 +105,12 @@ func TestStopDuringClone(t *testing.T) {
 	e.waitForAnswer(t, "select count(*) from app.t", "2")
 }
 
-// TestFrozenPrimaryIsReplaced shows that a primary that is silent and alive is replaced, and acknowledges no write when it
-// is back.
+// TestFrozenPrimaryIsReplaced checks that a silent primary with a running server is replaced, and acknowledges no
+// write when it is back.
 func TestFrozenPrimaryIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
-	e.waitForLooks(t) // The next one comes by itself after ten seconds.
+	e.waitForLooks(t) // The next regular pass comes after ten seconds.
 	e.servers[0].Freeze(t)
 	frozenAt, thawed := time.Now(), false
 	t.Cleanup(func() {
@@ -120,7 +121,7 @@ func TestFrozenPrimaryIsReplaced(t *testing.T) {
 	heir, value := e.waitForAcknowledgedWrite(t)
 	t.Logf("no write was acknowledged for %s", time.Since(frozenAt).Round(time.Millisecond))
 	if silence := time.Since(frozenAt); silence > 10*time.Second {
-		t.Errorf("expected the frozen primary to be noticed before the next regular look, found %s without a write", silence)
+		t.Errorf("expected the frozen primary to be noticed before the next regular pass, found %s without a write", silence)
 	}
 	e.servers[0].Thaw(t)
 	thawed = true
@@ -132,8 +133,8 @@ func TestFrozenPrimaryIsReplaced(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestRestartWhileStopped shows that a manager that starts while clustering is stopped repairs nothing, also after the primary has
-// restarted and is read-only.
+// TestRestartWhileStopped checks that a manager that starts while clustering is stopped repairs nothing, even after
+// the primary has restarted and is read-only.
 func TestRestartWhileStopped(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -155,19 +156,19 @@ func TestRestartWhileStopped(t *testing.T) {
 	}
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	if got := cluster.Status.Instances[0].Writable; got == nil || *got {
-		t.Errorf("expected the status to tell that the primary takes no writes, found %v", got)
+		t.Errorf("expected the status to report that the primary takes no writes, found %v", got)
 	}
 	e.startClustering(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.expectOneWritable(t)
 }
 
-// TestStoppedInstance shows that one instance is left alone while the others are looked after.
+// TestStoppedInstance checks that one instance is left alone while the others are managed.
 func TestStoppedInstance(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	e.annotate(t, map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[2]"})
-	testenv.Eventually(t, "the status says that it is left alone", func() error {
+	testenv.Eventually(t, "the status reports that it is left alone", func() error {
 		return testenv.ErrorIf(!e.getCluster(t).Status.Instances[2].Stopped, "not yet")
 	})
 	e.mustRun(t, 1, "root", "stop replica")
@@ -177,7 +178,7 @@ func TestStoppedInstance(t *testing.T) {
 	e.waitForLooks(t)
 	e.waitForIOThread(t, 2, "OFF")
 	e.requestStepDown(t, 0)
-	testenv.Eventually(t, "the other one is the primary", func() error {
+	testenv.Eventually(t, "the other instance is the primary", func() error {
 		p := e.getCluster(t).Status.CurrentPrimaryIndex
 		return testenv.ErrorIf(p != 1, "found %d", p)
 	})
@@ -189,7 +190,8 @@ func TestStoppedInstance(t *testing.T) {
 	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,after")
 }
 
-// TestPasswordRotated shows that a new password of the administrator, in the servers and in the Secret, needs no restart.
+// TestPasswordRotated checks that a new password of the administrator, in the servers and in the Secret, needs no
+// restart.
 func TestPasswordRotated(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -197,7 +199,7 @@ func TestPasswordRotated(t *testing.T) {
 	secret.Data[accounts.PasswordKeyOf(accounts.AdminUser)] = []byte("secret-b")
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), secret))
 	e.mustRun(t, 0, "root", "alter user 'moco-admin'@'%' identified by 'secret-b'")
-	for i := range instances { // Sessions that were let in with the old password go on until they are killed.
+	for i := range instances { // Sessions opened with the old password last until they are killed.
 		e.killSessions(t, i, "moco-admin")
 	}
 	e.requestStepDown(t, 0)
@@ -208,7 +210,7 @@ func TestPasswordRotated(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// blockApplying keeps an instance from applying what it receives, until the returned function is called.
+// blockApplying prevents an instance from applying what it receives, until the returned function is called.
 func (e *environment) blockApplying(t *testing.T, i int) func() {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
@@ -236,7 +238,7 @@ func (e *environment) waitForIOThread(t *testing.T, i int, states ...string) {
 	})
 }
 
-// expectOneWritable demands that clients can write to the primary and to no other instance.
+// expectOneWritable requires that clients can write to the primary and to no other instance.
 func (e *environment) expectOneWritable(t *testing.T) {
 	t.Helper()
 	p := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -253,33 +255,33 @@ func (e *environment) killSessions(t *testing.T, i int, user string) {
 	ids := e.query(t, i, "select group_concat(id) from performance_schema.processlist where user = '"+user+"'")
 	for id := range strings.SplitSeq(ids, ",") {
 		if id != "" {
-			_ = e.runStatements(t, i, "root", "kill "+id) // It may have ended meanwhile.
+			_ = e.runStatements(t, i, "root", "kill "+id) // The session may have ended already.
 		}
 	}
 }
 
-// TestStopThatCannotEnd covers a stop whose time is over while the API server refuses to end it.
+// TestStopThatCannotEnd covers a stop whose end time has passed while the API server refuses to end it.
 func TestStopThatCannotEnd(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
-	e.clock = shiftedClock{ahead: 2 * time.Minute} // The time of the stop is over, and was not when the stop began.
+	e.clock = shiftedClock{ahead: 2 * time.Minute} // The end time has passed now, but not when the stop began.
 	e.createCluster(t, nil)
 	e.forbidEndOfStop(t)
 	end := e.clock.Now().Add(-time.Minute).UTC().Truncate(time.Second)
 	e.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: end.Format(time.RFC3339)})
 	e.startManager(t)
-	testenv.Eventually(t, "it is overdue", func() error {
+	testenv.Eventually(t, "the stop is overdue", func() error {
 		late, said := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"), strings.Contains(e.log.String(), stoprecord.EventStopOverdue)
 		return testenv.ErrorIf(late < time.Minute.Seconds() || !said, "found the metric %v and an event %t", late, said)
 	})
 	e.annotate(t, map[string]string{torporv1alpha1.UntilAnnotation: e.clock.Now().Add(time.Hour).Format(time.RFC3339)})
-	testenv.Eventually(t, "it is not overdue any more", func() error {
+	testenv.Eventually(t, "the stop is no longer overdue", func() error {
 		late := e.metricValue(t, "torpor_mysql_stop_overdue_seconds")
 		return testenv.ErrorIf(late != 0, "found the metric %v", late)
 	})
 }
 
-// forbidEndOfStop lets the API server refuse to take back a stop in the test's namespace.
+// forbidEndOfStop makes the API server refuse to end a stop in the test's namespace.
 func (e *environment) forbidEndOfStop(t *testing.T) {
 	t.Helper()
 	name := e.name.Namespace
@@ -316,7 +318,8 @@ func (e *environment) forbidEndOfStop(t *testing.T) {
 	})
 }
 
-// TestReplicasCanBeAlignedByHand is what a stop is for: a DBA aligns the GTIDs of the replicas, and no manager undoes it.
+// TestReplicasCanBeAlignedByHand is the purpose of a stop: a DBA aligns the GTIDs of the replicas, and the manager
+// does not interfere.
 func TestReplicasCanBeAlignedByHand(t *testing.T) {
 	t.Parallel()
 	t.Log("A cluster of three real servers, with rows, all of which are replicated.")
@@ -333,7 +336,7 @@ func TestReplicasCanBeAlignedByHand(t *testing.T) {
 	e.expectColumns(t, "test Unknown Unknown 0 3 False <no value>")
 	e.enableGeneralLog(t)
 
-	t.Log("By hand: the replicas stop applying. A row is written and put into each replica beside the replication, and its number is advanced there.")
+	t.Log("By hand: the replicas stop applying. A row is written and inserted into each replica outside of replication, and its number is advanced there.")
 	for i := 1; i < instances; i++ {
 		e.mustRun(t, i, "root", "stop replica sql_thread")
 	}
@@ -344,7 +347,7 @@ func TestReplicasCanBeAlignedByHand(t *testing.T) {
 		e.mustRun(t, i, "root", "set global super_read_only = 0", "set sql_log_bin = 0", "insert into app.t (v) values ('third')", "set global super_read_only = 1")
 	}
 
-	t.Log("No manager interferes: the threads stay stopped, and the servers have heard nothing from the manager but questions.")
+	t.Log("The manager does not interfere: the threads stay stopped, and the servers have received only queries from the manager.")
 	e.waitForLooks(t)
 	e.waitForLooks(t)
 	for i := 1; i < instances; i++ {
@@ -355,7 +358,7 @@ func TestReplicasCanBeAlignedByHand(t *testing.T) {
 	for i := range instances {
 		heard := e.listManagerStatements(t, i)
 		if len(heard) == 0 {
-			t.Errorf("instance %d: expected that the manager goes on looking, found no question", i)
+			t.Errorf("instance %d: expected the manager to keep observing, found no query", i)
 		}
 		for _, statement := range heard {
 			if !strings.HasPrefix(statement, "select") {
@@ -365,7 +368,7 @@ func TestReplicasCanBeAlignedByHand(t *testing.T) {
 	}
 	e.expectColumns(t, "test Unknown Unknown 0 1 False <no value>")
 
-	t.Log("kubectl moco start clustering: the check finds nothing that speaks against it, and the replicas go on.")
+	t.Log("kubectl moco start clustering: the check finds no reason to refuse, and the replicas continue.")
 	ran = e.runPlugin(t, "start", "clustering", clusterName, "--wait")
 	if want := fmt.Sprintf("started clustering of MySQLCluster %q\n", e.name); ran.code != exit.Done || ran.out != want {
 		t.Fatalf("expected %q, found %+v", want, ran)
@@ -382,7 +385,8 @@ func TestReplicasCanBeAlignedByHand(t *testing.T) {
 	}
 }
 
-// expectColumns demands what kubectl get shows, blanks left out: nothing is errant, and who reconciles the spec does not run here.
+// expectColumns checks the output of kubectl get, with blanks removed: no replica is errant, and the controller that
+// reconciles the spec does not run here.
 func (e *environment) expectColumns(t *testing.T, want string) {
 	t.Helper()
 	shown := strings.Split(strings.TrimSpace(e.runKubectl(t, "get", "mysqlcluster")), "\n")
@@ -403,7 +407,7 @@ func (e *environment) enableGeneralLog(t *testing.T) {
 	}
 }
 
-// listManagerStatements returns what the manager sent to an instance, its passwords left out.
+// listManagerStatements returns the statements that the manager sent to an instance, with passwords removed.
 func (e *environment) listManagerStatements(t *testing.T, i int) []string {
 	t.Helper()
 	const query = `select group_concat(convert(replace(left(argument, 60), '\n', ' ') using utf8mb4) order by event_time separator '\n') from mysql.general_log
@@ -416,7 +420,7 @@ func (e *environment) listManagerStatements(t *testing.T, i int) []string {
 	return strings.Split(all, "\n")
 }
 
-// checksumTable is of the rows of an instance.
+// checksumTable returns the checksum of the rows of an instance.
 func (e *environment) checksumTable(t *testing.T, i int) string {
 	t.Helper()
 	db := e.openSession(t, i, "root")

@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
-// wiretap looks for passwords in what passes.
+// wiretap searches the data on the wire for passwords.
 type wiretap struct {
 	mu    sync.Mutex
 	bytes int
@@ -43,7 +43,8 @@ func (w *wiretap) Write(passing []byte) (int, error) {
 }
 
 const (
-	// sessionsInPlainText counts Torpor's sessions that came over the network without TLS. The tests' own probe is one of the agent.
+	// sessionsInPlainText counts Torpor's sessions over the network without TLS. The tests' own probe is a session of
+	// the agent.
 	sessionsInPlainText = `select count(*) from performance_schema.threads
 		where processlist_user like 'moco-%' and processlist_user <> 'moco-agent' and connection_type <> 'SSL/TLS'`
 	accountsWithTLS = "select group_concat(user order by user) from mysql.user where ssl_type = 'ANY'"
@@ -74,7 +75,7 @@ func TestEverySessionIsEncrypted(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.waitForAnswer(t, accountsWithTLS, "")
 
-	t.Log("Pods with certificates come one by one; no server is started anew.")
+	t.Log("Pods get certificates one by one; no server restarts.")
 	pods.WithoutCertificates = false
 	for i := range instances {
 		testenv.ExpectNoError(t, pods.ReplacePod(t.Context(), i))
@@ -92,7 +93,7 @@ func TestEverySessionIsEncrypted(t *testing.T) {
 		}
 	}
 
-	t.Log("Pods come to another Secret one by one: meanwhile channels are encrypted, and verified between Pods of the same Secret alone.")
+	t.Log("Pods change to another Secret one by one: until then channels are encrypted, and verified only between Pods of the same Secret.")
 	e.ExpectCreated(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: "other"}, Data: pods.Installation.Certificates})
 	pods.TLSSecret = "other"
 	primary := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -112,7 +113,7 @@ func TestEverySessionIsEncrypted(t *testing.T) {
 	e.waitForAnswerBut(t, e.getCluster(t).Status.CurrentPrimaryIndex, verifiedChannel, "1")
 	e.waitForAnswer(t, sessionsInPlainText, "0")
 
-	t.Log("A renewed certificate is shown without a restart.")
+	t.Log("A renewed certificate is presented without a restart.")
 	stop()
 	now := clock.RealClock{}.Now()
 	pods.Installation.RewriteCertificates(t, now.Add(-70*24*time.Hour))
@@ -131,6 +132,23 @@ func TestEverySessionIsEncrypted(t *testing.T) {
 	}
 }
 
+// TestServersThatRequireTLS takes a cluster whose servers refuse sessions without TLS through its creation, a
+// failover and a CLONE.
+func TestServersThatRequireTLS(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t, func(o *mysqlpods.ClusterOptions) { o.Settings = []string{"require_secure_transport=ON"} })
+	if err := pingWithoutTLS(t, e.servers[0].Address, accounts.AgentUser); err == nil || !strings.Contains(err.Error(), "3159") {
+		t.Errorf("expected error 3159 without TLS, found %v", err)
+	}
+	e.servers[0].KillAtOnce(t)
+	heir, value := e.waitForAcknowledgedWrite(t)
+	e.servers[0].WipeData(t)
+	e.servers[0].StartAndWait(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,"+value)
+	e.waitForAnswerBut(t, heir, verifiedChannel, "1")
+}
+
 func pingWithoutTLS(t *testing.T, address, user string) error {
 	t.Helper()
 	c := driver.NewConfig()
@@ -138,6 +156,6 @@ func pingWithoutTLS(t *testing.T, address, user string) error {
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
-	defer func() { _ = db.Close() }() // It was only asked.
+	defer func() { _ = db.Close() }() // The session only read.
 	return db.PingContext(t.Context())
 }

@@ -29,11 +29,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// applyError is why a pass did not bring the spec to every object.
+// applyError is the reason why a pass did not bring the spec to every object.
 type applyError struct {
-	// problems are what only a user can mend.
+	// problems are errors that only a user can fix.
 	problems []string
-	// err may mend itself; it is not nil.
+	// err is an error that a retry may fix; it is not nil.
 	err error
 }
 
@@ -41,7 +41,8 @@ func (f *applyError) Error() string { return f.err.Error() }
 
 func (f *applyError) Unwrap() error { return f.err }
 
-// newFailure returns nil if nothing went wrong, and a RefusedError for what is not worth another try before a user acts.
+// newFailure returns nil if there is no error, and a RefusedError for problems that must not be retried until a
+// user acts.
 func newFailure(problems []string, err error) error {
 	switch {
 	case err != nil:
@@ -52,7 +53,7 @@ func newFailure(problems []string, err error) error {
 	return nil
 }
 
-// act carries out the first part of the change set that is not empty.
+// act carries out the first non-empty part of the change set.
 func (c Controller) act(ctx context.Context, seen observation, changes provisioning.ChangeSet) error {
 	if !changes.IsNotEmpty() {
 		return newFailure(changes.Problems, changes.Err)
@@ -64,13 +65,13 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 		}
 		return newFailure(nil, reconcile.PatchObserved(ctx, c.client, seen.Cluster, after, Name))
 	}
-	// A stop may have come since the cluster was read, and after it nothing may be written.
+	// A stop may have been requested since the cluster was read, and after it nothing may be written.
 	if err := reconcile.RequireUnchanged(ctx, c.live, seen.Cluster, &mocov1beta2.MySQLCluster{}); err != nil {
 		return newFailure(nil, err)
 	}
 	switch {
 	case changes.CompletesPasswords:
-		// There is nothing to report before the objects are made, which the next pass does.
+		// There is nothing to report until the next pass creates the objects.
 		return cmp.Or(newFailure(nil, c.addPasswords(ctx, seen)), error(reconcile.ErrStale))
 	case changes.RenewsCertificate:
 		return cmp.Or(newFailure(nil, c.renewCertificate(ctx, seen)), error(reconcile.ErrStale))
@@ -87,12 +88,12 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 		return newFailure(nil, err)
 	}
 	if changes.Rollout.TakesTurn && !c.turns.take(client.ObjectKeyFromObject(seen.Cluster)) {
-		return reconcile.ErrStale // Another cluster was first.
+		return reconcile.ErrStale // Another cluster has taken the turn.
 	}
 	return newFailure(nil, c.rollOut(ctx, seen, changes.Rollout.Action))
 }
 
-// addPasswords makes the Secret, or adds to it what it lacks. What is there stays as it is.
+// addPasswords creates the Secret, or adds the missing passwords to it. Existing passwords stay as they are.
 func (c Controller) addPasswords(ctx context.Context, seen observation) error {
 	passwords := map[string][]byte{}
 	if seen.secret != nil {
@@ -115,7 +116,7 @@ func (c Controller) renewCertificate(ctx context.Context, seen observation) erro
 	})
 }
 
-// writeSecret makes a Secret of a cluster, or gives the one that was observed its data and annotations.
+// writeSecret creates a Secret of a cluster, or updates the data and annotations of the observed one.
 func (c Controller) writeSecret(ctx context.Context, cluster *mocov1beta2.MySQLCluster, observed, wanted *corev1.Secret) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -133,13 +134,13 @@ func (c Controller) writeSecret(ctx context.Context, cluster *mocov1beta2.MySQLC
 		err = reconcile.PatchObserved(ctx, c.client, observed, after, Name)
 	}
 	if err != nil && !errors.Is(err, reconcile.ErrStale) && !k8serrors.IsConflict(err) && !k8serrors.IsAlreadyExists(err) {
-		// The API server's own words may hold what was sent.
+		// The API server's message may contain the data that were sent.
 		return fmt.Errorf("the API server answered %s to the Secret %s", k8serrors.ReasonForError(err), wanted.Name)
 	}
 	return nil
 }
 
-// applyObjects goes on after a refusal: one object that is wrong must not keep the others from being right.
+// applyObjects continues after a refusal, because one wrong object must not prevent the update of the others.
 func (c Controller) applyObjects(ctx context.Context, seen observation, objects []*unstructured.Unstructured) error {
 	var problems []string
 	var failed error
@@ -171,8 +172,8 @@ func (c Controller) applyObject(ctx context.Context, seen observation, desired *
 	return nil
 }
 
-// takeFieldsOver makes the fields of an object that MOCO has made Torpor's, before it is first applied: else what only MOCO's Pods
-// need would stay, and the API server refuses the mixture.
+// takeFieldsOver transfers MOCO's fields of an object to Torpor before it is first applied. Otherwise the fields
+// that only MOCO's Pods need would stay, and the API server refuses the mixture.
 func (c Controller) takeFieldsOver(ctx context.Context, cluster *mocov1beta2.MySQLCluster, desired *unstructured.Unstructured) error {
 	applied := c.applied.stateOf(client.ObjectKeyFromObject(cluster), desired)
 	if applied.AppliedHash != (provisioning.ContentHash{}) || !c.Guard.HasUpstreamWritten(cluster) {
@@ -181,15 +182,15 @@ func (c Controller) takeFieldsOver(ctx context.Context, cluster *mocov1beta2.MyS
 	return c.Guard.TakeFieldsOver(ctx, c.client, desired, Name)
 }
 
-// isRefusal reports whether only a user can mend an error.
+// isRefusal reports whether only a user can fix an error.
 func isRefusal(err error) bool {
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
-	// To an apply with a field that it does not know, the API server answers 500 without a reason.
+	// The API server answers an apply with an unknown field with code 500 and no reason.
 	unknownField := ok && status.ErrStatus.Code == http.StatusInternalServerError && status.ErrStatus.Reason == metav1.StatusReasonUnknown
 	return k8serrors.IsInvalid(err) || k8serrors.IsBadRequest(err) || unknownField
 }
 
-// describeRefusal returns what the API server answered, in words that are free of secrets.
+// describeRefusal returns the API server's answer without secrets.
 func describeRefusal(o *unstructured.Unstructured, err error) string {
 	if o.GetKind() != "Secret" && isRefusal(err) {
 		return fmt.Sprintf("the API server refuses the %s: %v", describeObject(o), err)
@@ -197,7 +198,7 @@ func describeRefusal(o *unstructured.Unstructured, err error) string {
 	return fmt.Sprintf("the API server answered %s to the %s", k8serrors.ReasonForError(err), describeObject(o))
 }
 
-// refusalHint says what to do about a refusal that has a known reason.
+// refusalHint returns the next step after a refusal that has a known reason.
 func refusalHint(seen observation, o *unstructured.Unstructured) string {
 	if o.GetKind() != "StatefulSet" {
 		return ""
@@ -209,7 +210,7 @@ func refusalHint(seen observation, o *unstructured.Unstructured) string {
 		"kubectl delete statefulset --cascade=orphan -n " + o.GetNamespace() + " " + o.GetName()
 }
 
-// rollOut touches the Pod that was observed, and none that has taken its name since.
+// rollOut acts on the observed Pod only, never on a newer Pod with the same name.
 func (c Controller) rollOut(ctx context.Context, seen observation, action provisioning.RolloutAction) error {
 	switch action := action.(type) {
 	case provisioning.Nothing:
@@ -223,7 +224,8 @@ func (c Controller) rollOut(ctx context.Context, seen observation, action provis
 }
 
 func (c Controller) requestSwitchover(ctx context.Context, pod *corev1.Pod) error {
-	// With the UID in it the patch is refused for a newer Pod. A resource version would be too strict: the kubelet writes too.
+	// The UID in the patch makes the API server refuse it for a newer Pod. A resource version would be too strict,
+	// because the kubelet writes too.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": pod.UID, "annotations": map[string]any{mocov1beta2.DemoteAnnotation: "true"},
 	}})
@@ -234,18 +236,19 @@ func (c Controller) requestSwitchover(ctx context.Context, pod *corev1.Pod) erro
 	defer cancel()
 	err = c.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
 	if err != nil && !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
-		return fmt.Errorf("ask for a switchover: %w", err)
+		return fmt.Errorf("request a switchover: %w", err)
 	}
 	return nil
 }
 
-// finalizeRetry is when to look again whether the Pods are gone.
+// finalizeRetry is the interval at which deletion checks whether the Pods are gone.
 const finalizeRetry = 2 * time.Second
 
-// finalize lets a cluster go: first its servers end, then the garbage collector may take what they need. Neither kind of
-// stop keeps a cluster from being deleted.
+// finalize releases a cluster that is being deleted: its servers end before the garbage collector may delete the
+// objects that they need. No stop delays the deletion of a cluster.
 func (c Controller) finalize(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (time.Duration, error) {
-	// Live reads: a finalizer that is removed because a cache is behind leaves Pods without their configuration.
+	// The reads are live. If the finalizer were removed because of an outdated cache, Pods would remain without their
+	// configuration.
 	set, err := readStatefulSet(ctx, c.live, cluster)
 	if err != nil {
 		return 0, err
@@ -263,21 +266,21 @@ func (c Controller) finalize(ctx context.Context, cluster *mocov1beta2.MySQLClus
 	return 0, nil
 }
 
-// appliedHashes remembers what was applied and what the API server made of it, so that nothing is sent that changes
-// nothing. A manager that starts anew applies everything once, which changes nothing either.
+// appliedHashes records the applied objects and the API server's results, to avoid requests that change nothing. A
+// new manager applies everything once, which changes nothing either.
 type appliedHashes struct {
 	mu        sync.Mutex
 	byCluster map[types.NamespacedName]map[string]appliedHash
 }
 
-// appliedHash is of what was sent, and of what it became.
+// appliedHash holds the hashes of an applied object and of the resulting one.
 type appliedHash struct{ sent, became provisioning.ContentHash }
 
 func newAppliedHashes() *appliedHashes {
 	return &appliedHashes{byCluster: map[types.NamespacedName]map[string]appliedHash{}}
 }
 
-// stateOf returns what is remembered of a desired object, without the live one.
+// stateOf returns the recorded state of a desired object, without the live one.
 func (a *appliedHashes) stateOf(cluster types.NamespacedName, desired *unstructured.Unstructured) provisioning.ObjectState {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controller is the shell around package provisioning: it observes what a MySQLCluster consists of, applies what
-// differs from what is desired, replaces the Pods of a rollout one by one, and reports.
+// Package controller observes the objects of a MySQLCluster, applies the objects that differ from the desired ones,
+// replaces the Pods of a rollout one by one, and reports. Package provisioning makes the decisions.
 package controller
 
 import (
@@ -44,24 +44,23 @@ const Name = "torpor-provisioning"
 // maxServerIDBase leaves room for the ordinals.
 const maxServerIDBase = 1 << 30
 
-// Controller makes what MySQLClusters consist of.
+// Controller creates and updates the objects of MySQLClusters.
 type Controller struct {
-	// Clock tells the time.
 	Clock clock.PassiveClock
-	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
+	// Guard prevents passes on objects that another project's controller writes; nil disables the check.
 	Guard *reconcile.WriterGuard
-	// WatchNamespaces are the only ones whose objects are cached; none means all.
+	// WatchNamespaces limits the cache to these namespaces; empty means all namespaces.
 	WatchNamespaces []string
-	// RolloutsAtOnce is how many clusters may have Pods replaced at a time that serve; 0 means any number.
+	// RolloutsAtOnce limits how many clusters may have serving Pods replaced at a time; 0 means no limit.
 	RolloutsAtOnce int
-	// ExporterImage has mysqld_exporter, for clusters with collectors.
+	// ExporterImage is the image of mysqld_exporter, for clusters with collectors.
 	ExporterImage string
-	// Ends are the overdue ends of all controllers; nil for none.
+	// Ends are the overdue ends of stops of all controllers; may be nil.
 	Ends *reconcile.OverdueEnds
 
 	client client.Client
 	live   client.Reader
-	// children caches what belongs to MySQLClusters.
+	// children caches the objects that belong to MySQLClusters.
 	children client.Reader
 	applied  *appliedHashes
 	turns    *rolloutTurns
@@ -121,8 +120,8 @@ func (c Controller) newPass(mgr manager.Manager, ends *reconcile.EndTracker[*moc
 	}
 }
 
-// setDefaults fills in what upstream's webhook does: the finalizer and the server ids. A stop keeps even the cluster itself
-// as it is.
+// setDefaults sets the fields that upstream's webhook sets: the finalizer and the server IDs. A stop of
+// reconciliation prevents even these changes.
 func setDefaults(cluster *mocov1beta2.MySQLCluster) bool {
 	if cluster.ReconciliationStopped() {
 		return false
@@ -131,14 +130,14 @@ func setDefaults(cluster *mocov1beta2.MySQLCluster) bool {
 	if cluster.Spec.ServerIDBase == 0 {
 		n, err := rand.Int(rand.Reader, big.NewInt(maxServerIDBase))
 		if err != nil {
-			return changed // The reader never fails; the next pass would choose.
+			return changed // The reader never fails. If it did, the next pass would choose.
 		}
 		cluster.Spec.ServerIDBase, changed = int32(n.Int64())+1, true
 	}
 	return changed
 }
 
-// primaryOrHealthChanged lets those changes of the status through that a rollout waits for.
+// primaryOrHealthChanged passes the changes of the status that a rollout waits for.
 func primaryOrHealthChanged() predicate.Predicate {
 	healthy := func(c *mocov1beta2.MySQLCluster) bool {
 		return meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition)
@@ -150,24 +149,25 @@ func primaryOrHealthChanged() predicate.Predicate {
 	}}
 }
 
-// isStopOverdue reports whether a stop of reconciliation should have ended. All that an outage has outlasted end before the first cluster makes
+// isStopOverdue reports whether a stop of reconciliation should have ended. All stops that became overdue during an
+// outage end before the first cluster applies its pending objects, which are fifteen for each cluster.
 // what was held up, which is fifteen objects for each.
 func (c Controller) isStopOverdue(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ReconciliationStopped() && stops.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
 }
 
-// hasJustStarted reports whether a cluster makes what its stop has held up.
+// hasJustStarted reports whether a cluster is applying the changes that its stop has delayed.
 func (c Controller) hasJustStarted(_ context.Context, cluster *mocov1beta2.MySQLCluster) bool {
 	return !cluster.ReconciliationStopped() && stoprecord.Records(cluster.Status.ReconciliationStops).HasJustExpired(c.Clock.Now())
 }
 
-// scheduledStopsChanged lets through what Slumbers want.
+// scheduledStopsChanged passes changes of Slumbers' requests.
 func scheduledStopsChanged() predicate.Predicate {
 	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return c.Status.ScheduledStops })
 }
 
-// childKinds are what belongs to MySQLClusters, without Secrets, which are never cached. Desired objects are unstructured,
-// and so are the live ones that they are compared with.
+// childKinds are the kinds of objects that belong to MySQLClusters, except Secrets, which are never cached. Desired
+// objects are unstructured, and so are the live objects that they are compared with.
 func childKinds() []client.Object {
 	kinds := []client.Object{&corev1.Pod{}}
 	for _, kind := range []schema.GroupVersionKind{
@@ -196,7 +196,7 @@ func newChildCache(mgr manager.Manager, namespaces []string) (cache.Cache, error
 func (c Controller) clustersUsingConfigMap(ctx context.Context, obj client.Object) []ctrl.Request {
 	var all mocov1beta2.MySQLClusterList
 	if err := c.client.List(ctx, &all, client.InNamespace(obj.GetNamespace())); err != nil {
-		return nil // A cluster with a ConfigMap is looked at every userRetry.
+		return nil // A cluster with a ConfigMap is reconciled every userRetry anyway.
 	}
 	var found []ctrl.Request
 	for i := range all.Items {

@@ -75,11 +75,11 @@ func TestObjectsAreMadeAndNotWrittenTwice(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue)
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
 	e.waitForCondition(t, mocov1beta2.SpecFullySupportedCondition, metav1.ConditionTrue)
-	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "has not seen the newest template")
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "has not observed the newest template")
 	before := e.requests.writesIn(e.name.Namespace)
 	e.annotate(t, "example.com/look", "again")
 	e.waitUntilSettled(t, func() error { return nil })
-	testenv.ExpectEqual(t, "a pass with nothing to do writes", before, e.requests.writesIn(e.name.Namespace))
+	testenv.ExpectEqual(t, "writes of a pass with nothing to do", before, e.requests.writesIn(e.name.Namespace))
 }
 
 func TestChangesByOthersAreUndone(t *testing.T) {
@@ -117,7 +117,7 @@ func TestReconciliationStopKeepsEverything(t *testing.T) {
 	e := newClusterEnv(t, shared.Get(t))
 	e.addCluster(t, nil)
 	e.waitUntilReconciled(t)
-	t.Log("Another value than true stops nothing, and has one event.")
+	t.Log("A value other than true stops nothing and causes one event.")
 	e.annotate(t, mocov1beta2.ReconciliationStoppedAnnotation, "yes")
 	e.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue, "is ignored", `found "yes"`)
 	e.annotate(t, "example.com/look", "again")
@@ -126,7 +126,7 @@ func TestReconciliationStopKeepsEverything(t *testing.T) {
 		t.Errorf("expected one event, found %d", n)
 	}
 
-	t.Log("The status shows who stopped reconciliation, why and until when, and nothing but the status is written.")
+	t.Log("The status shows the requester, the reason and the end of the stop, and only the status is written.")
 	e.annotate(t, torporv1alpha1.ReasonAnnotation, "moving disks")
 	e.annotate(t, torporv1alpha1.UntilAnnotation, "2126-11-20T22:00:00Z")
 	e.annotate(t, mocov1beta2.ReconciliationStoppedAnnotation, "true")
@@ -145,10 +145,10 @@ func TestReconciliationStopKeepsEverything(t *testing.T) {
 	}
 	record := e.cluster(t).Status.Pause
 	if record == nil || record.Reconciliation == nil || record.Reconciliation.By != "unknown (field manager kubectl-moco)" || record.Reconciliation.Reason != "moving disks" || record.Reconciliation.Until == nil {
-		t.Errorf("expected who, why and until when in status.pause, found %+v", record)
+		t.Errorf("expected the requester, the reason and the end in status.pause, found %+v", record)
 	}
 
-	t.Log("A start applies what has changed meanwhile.")
+	t.Log("A start applies the changes made during the stop.")
 	e.annotate(t, mocov1beta2.ReconciliationStoppedAnnotation, "")
 	e.waitUntilReconciled(t)
 	e.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue)
@@ -200,7 +200,7 @@ func TestMissingConfigMapIsReported(t *testing.T) {
 	e.ExpectCreated(t, &corev1.ConfigMap{
 		ObjectMeta: e.meta("mycnf"), Data: map[string]string{"long_query_time": "5", "read-only": "OFF"},
 	})
-	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue, "not heeded", "read-only")
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue, "are ignored", "read-only")
 	config := &corev1.ConfigMap{}
 	testenv.ExpectNoError(t, e.get(t, e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name, config))
 	if !strings.Contains(config.Data["my.cnf"], "long_query_time=5\n") {
@@ -244,7 +244,7 @@ func TestExistingPasswordsStay(t *testing.T) {
 	if string(secret.Data["ADMIN_PASSWORD"]) != "mine" || len(secret.Data["WRITABLE_PASSWORD"]) < 16 || len(secret.Data) != 8 {
 		t.Errorf("expected eight passwords and the first as it was, found %d keys", len(secret.Data))
 	}
-	// Upstream's plugin refuses a Secret without it: "does not have valid annotation".
+	// Upstream's plugin refuses a Secret without the annotation: "does not have valid annotation".
 	if got := secret.Annotations["moco.cybozu.com/secret-version"]; got != "1" {
 		t.Errorf("expected the annotation of upstream's plugin with the value 1, found %q", got)
 	}
@@ -284,7 +284,8 @@ func TestRefusedObjectIsReported(t *testing.T) {
 	}
 }
 
-// TestVolumesGrow lets a volume grow, first of a StorageClass that does not allow it. The test stands in for the garbage collector.
+// TestVolumesGrow grows a volume, first of a StorageClass that does not allow it. The test plays the garbage
+// collector.
 func TestVolumesGrow(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -320,7 +321,7 @@ func TestVolumesGrow(t *testing.T) {
 	}
 	testenv.ExpectPatched(t, e.Environment, class, func(c *storagev1.StorageClass) { c.AllowVolumeExpansion = new(true) })
 	e.annotate(t, "example.com/touched", "now")
-	testenv.Eventually(t, "the StatefulSet is deleted without its Pods, and made again", func() error {
+	testenv.Eventually(t, "the StatefulSet is deleted without its Pods, and created again", func() error {
 		found := &appsv1.StatefulSet{}
 		if err := e.get(t, "moco-test", found); err != nil {
 			return err
@@ -342,12 +343,13 @@ func TestVolumesGrow(t *testing.T) {
 		t.Errorf("expected new Pods to get 2Gi, found %s", found)
 	}
 	e.changeCluster(t, size("1Gi"))
-	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "no volume can shrink: mysql-data has 2Gi", "take the size back")
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "no volume can shrink: mysql-data has 2Gi", "revert the size")
 	e.changeCluster(t, size("2Gi"))
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
 }
 
-// TestNoInstanceIsTakenAway has a cluster of three whose spec says one, as with upstream's schema and no webhook.
+// TestNoInstanceIsTakenAway covers a cluster of three instances whose spec requests one, as upstream's schema
+// without a webhook allows.
 func TestNoInstanceIsTakenAway(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -371,7 +373,7 @@ func TestOfflineClusterHasNoPods(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
 }
 
-// TestSleepingClusterHasNoPods has a Slumber stop a cluster of one Pod, and start it again.
+// TestSleepingClusterHasNoPods lets a Slumber stop a cluster of one Pod, and start it again.
 func TestSleepingClusterHasNoPods(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -404,7 +406,7 @@ func TestExamplesAreAccepted(t *testing.T) {
 		t.Fatalf("expected upstream's examples, found %d (%v)", len(files), err)
 	}
 	for _, file := range files {
-		if filepath.Base(file) == "every-field.yaml" { // It has fields that are in no example of upstream.
+		if filepath.Base(file) == "every-field.yaml" { // This file has the fields that upstream's examples lack.
 			continue
 		}
 		t.Run(filepath.Base(file), func(t *testing.T) {
@@ -443,7 +445,8 @@ func expectExampleAccepted(t *testing.T, e *clusterEnv, file string) {
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
 }
 
-// startRollout makes a healthy cluster of three, and then another template. Instance 1 is the primary.
+// startRollout creates a healthy cluster of three instances, and then changes the template. Instance 1 is the
+// primary.
 func (e *clusterEnv) startRollout(t *testing.T) {
 	t.Helper()
 	e.addCluster(t, nil)
@@ -476,7 +479,7 @@ func TestRolloutReplacesThePrimaryLast(t *testing.T) {
 	e.reportRevision(t, "two")
 	e.waitUntilReplaced(t, 0)
 	e.waitUntilReplaced(t, 2)
-	testenv.Eventually(t, "a switchover is asked for", func() error {
+	testenv.Eventually(t, "a switchover is requested", func() error {
 		pod := &corev1.Pod{}
 		if err := e.get(t, podName(1), pod); err != nil {
 			t.Fatalf("the primary's Pod: %v", err)
@@ -487,12 +490,40 @@ func TestRolloutReplacesThePrimaryLast(t *testing.T) {
 	e.reportHealthy(t, 0)
 	e.waitUntilReplaced(t, 1)
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
-	testenv.Eventually(t, "events tell of replaced Pods", func() error {
+	testenv.Eventually(t, "events report replaced Pods", func() error {
 		return testenv.ErrorIf(e.countEvents(t, podReplaced) == 0, "found none")
 	})
 }
 
-// TestAnotherVersionOfTorporRestartsNobody has Pods of a template that another version made of the same spec.
+// TestForcedRolloutNeedsNoHealth covers a cluster that becomes healthy only after its primary's Pod is replaced.
+func TestForcedRolloutNeedsNoHealth(t *testing.T) {
+	t.Parallel()
+	e := newClusterEnv(t, shared.Get(t))
+	e.startRollout(t)
+	e.reportHealth(t, 1, metav1.ConditionFalse)
+	e.reportRevision(t, "two")
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "until the cluster is healthy", mocov1beta2.ForceRolloutAnnotation)
+	e.annotate(t, mocov1beta2.ForceRolloutAnnotation, "yes")
+	e.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue, mocov1beta2.ForceRolloutAnnotation, `expected "true", found "yes"`)
+	e.waitUntilSettled(t, func() error { return nil })
+	for i := range 3 {
+		testenv.ExpectNoError(t, e.get(t, podName(i), &corev1.Pod{}))
+	}
+	e.annotate(t, mocov1beta2.ForceRolloutAnnotation, "true")
+	e.waitUntilReplaced(t, 0)
+	e.waitUntilReplaced(t, 2)
+	e.waitUntilReplaced(t, 1)
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue, "remove the annotation "+mocov1beta2.ForceRolloutAnnotation)
+	e.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionTrue)
+	if message := meta.FindStatusCondition(e.cluster(t).Status.Conditions, mocov1beta2.ReconciliationActiveCondition).Message; message != "" {
+		t.Errorf("expected no annotation that is ignored, found %q", message)
+	}
+	testenv.Eventually(t, "events report forced steps", func() error {
+		return testenv.ErrorIf(e.countEvents(t, rolloutForced) == 0, "found none")
+	})
+}
+
+// TestAnotherVersionOfTorporRestartsNobody covers Pods whose template another version made from the same spec.
 func TestAnotherVersionOfTorporRestartsNobody(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -508,7 +539,7 @@ func TestAnotherVersionOfTorporRestartsNobody(t *testing.T) {
 	for i := range 3 {
 		testenv.ExpectNoError(t, e.get(t, podName(i), &corev1.Pod{}))
 	}
-	t.Log("A restart that somebody asks for is a rollout as any other.")
+	t.Log("A restart that the user requests is an ordinary rollout.")
 	testenv.ExpectPatched(t, e.Environment, e.statefulSet(t), func(s *appsv1.StatefulSet) {
 		s.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "2126-11-20T22:00:00Z"
 	})
@@ -517,7 +548,7 @@ func TestAnotherVersionOfTorporRestartsNobody(t *testing.T) {
 	e.waitUntilGone(t, podName(0), &corev1.Pod{})
 }
 
-// TestRolloutWaitsForFrozenClustering leaves the condition Healthy as it was before a Pod was replaced.
+// TestRolloutWaitsForFrozenClustering keeps the condition Healthy from before a Pod was replaced.
 func TestRolloutWaitsForFrozenClustering(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
@@ -551,8 +582,8 @@ func TestRolloutWaitsWhileClusteringIsStopped(t *testing.T) {
 	e.waitUntilReplaced(t, 0)
 }
 
-// TestAFailingReconcileDoesNotDelayAStop has both controllers of the kind: upstream honours a stop only after everything
-// else has succeeded.
+// TestAFailingReconcileDoesNotDelayAStop runs both controllers of the kind. Upstream honours a stop only after
+// everything else has succeeded.
 func TestAFailingReconcileDoesNotDelayAStop(t *testing.T) {
 	t.Parallel()
 	both := newTestEnv(t)
@@ -577,7 +608,7 @@ func TestAFailingReconcileDoesNotDelayAStop(t *testing.T) {
 	}
 }
 
-// parallelTests is how many tests run at once: they wait for the API server more than they compute.
+// parallelTests is the number of concurrent tests. They wait for the API server more than they compute.
 const parallelTests = "8"
 
 var (
@@ -595,7 +626,7 @@ func TestMain(m *testing.M) {
 	os.Exit(suite.Run(m))
 }
 
-// testEnv is an API server with a manager. The tests stand in for the StatefulSet controller and the kubelet.
+// testEnv is an API server with a manager. The tests play the StatefulSet controller and the kubelet.
 type testEnv struct {
 	*testenv.Environment
 	requests *requestRecorder
@@ -619,7 +650,7 @@ func startManager(t testing.TB, env *testenv.Environment, setup func(manager.Man
 	})
 }
 
-// startClustering runs the other controller of the kind as well.
+// startClustering also runs the clustering controller.
 func (e *testEnv) startClustering(t *testing.T) {
 	t.Helper()
 	startManager(t, e.Environment, clustering.Controller{
@@ -627,12 +658,12 @@ func (e *testEnv) startClustering(t *testing.T) {
 	}.SetupWithManager)
 }
 
-// requestRecorder records which requests of the manager write, without events, and when it last asked for anything.
+// requestRecorder records the manager's writes, except events, and the time of its last request.
 type requestRecorder struct {
 	mu     sync.Mutex
 	next   http.RoundTripper
 	writes []string
-	// underWay counts requests, and lastEnded is when the last one ended, by namespace.
+	// underWay counts requests in progress, and lastEnded is the time at which the last one ended, by namespace.
 	underWay  map[string]int
 	lastEnded map[string]time.Time
 }
@@ -656,7 +687,7 @@ func (w *requestRecorder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r)
 }
 
-// quietFor returns for how long nothing was asked for in a namespace; 0 while something is.
+// quietFor returns the time since the last request in a namespace; 0 while a request is in progress.
 func (w *requestRecorder) quietFor(namespace string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -700,7 +731,7 @@ func (e *clusterEnv) changeCluster(t *testing.T, change func(*mocov1beta2.MySQLC
 	testenv.ExpectPatched(t, e.Environment, e.cluster(t), change, client.FieldOwner("kubectl-moco"))
 }
 
-// annotate sets an annotation; an empty value takes it away.
+// annotate sets an annotation; an empty value removes it.
 func (e *clusterEnv) annotate(t *testing.T, name, value string) {
 	t.Helper()
 	e.changeCluster(t, func(c *mocov1beta2.MySQLCluster) {
@@ -736,7 +767,7 @@ func (e *clusterEnv) waitForCondition(t *testing.T, kind string, status metav1.C
 	})
 }
 
-// waitUntilReconciled waits until the newest spec has reached every object, and nothing is written any more.
+// waitUntilReconciled waits until the newest spec has reached every object and no more writes follow.
 func (e *clusterEnv) waitUntilReconciled(t *testing.T) {
 	t.Helper()
 	e.waitUntilSettled(t, func() error {
@@ -745,8 +776,8 @@ func (e *clusterEnv) waitUntilReconciled(t *testing.T) {
 	})
 }
 
-// waitUntilSettled waits until something holds and the manager has asked for nothing for a second. On a slow machine one request
-// may take longer, and the next one follows it at once.
+// waitUntilSettled waits until holds returns nil and the manager has sent no request for a second. On a slow
+// machine one request may take longer, and the next one follows immediately.
 func (e *clusterEnv) waitUntilSettled(t *testing.T, holds func() error) {
 	t.Helper()
 	const quiet = time.Second
@@ -785,7 +816,7 @@ func (e *clusterEnv) deletePod(t *testing.T, i int) {
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: e.meta(podName(i))}, client.GracePeriodSeconds(0)))
 }
 
-// reportRevision is what the StatefulSet controller reports: it has seen the template.
+// reportRevision reports, as the StatefulSet controller does, that the template was observed.
 func (e *clusterEnv) reportRevision(t *testing.T, revision string) {
 	t.Helper()
 	set := e.statefulSet(t)
@@ -796,14 +827,15 @@ func (e *clusterEnv) reportRevision(t *testing.T, revision string) {
 
 func podName(i int) string { return fmt.Sprintf("moco-test-%d", i) }
 
-// addPod makes a Pod as the StatefulSet would, and says that it has been ready for a while and that clients find it.
+// addPod creates a Pod as the StatefulSet controller would. The Pod has been ready for a while, and clients find
+// it.
 func (e *clusterEnv) addPod(t *testing.T, i int, revision string) {
 	t.Helper()
 	e.addUnservedPod(t, i, revision)
 	e.letClientsFind(t, i)
 }
 
-// letClientsFind labels a Pod as clustering does when it follows.
+// letClientsFind labels a Pod as clustering does once it replicates.
 func (e *clusterEnv) letClientsFind(t *testing.T, i int) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"metadata": {"labels": {%q: "replica"}}}`, mocov1beta2.RoleLabel)
@@ -832,10 +864,16 @@ func (e *clusterEnv) addUnservedPod(t *testing.T, i int, revision string) {
 
 func (e *clusterEnv) reportHealthy(t *testing.T, primary int) {
 	t.Helper()
+	e.reportHealth(t, primary, metav1.ConditionTrue)
+}
+
+// reportHealth sets the status as clustering does.
+func (e *clusterEnv) reportHealth(t *testing.T, primary int, healthy metav1.ConditionStatus) {
+	t.Helper()
 	testenv.Eventually(t, "the status is written", func() error {
 		c := e.cluster(t)
 		before := c.DeepCopy()
-		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: mocov1beta2.HealthyCondition, Status: metav1.ConditionTrue, Reason: "Healthy"})
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: mocov1beta2.HealthyCondition, Status: healthy, Reason: "Healthy"})
 		c.Status.CurrentPrimaryIndex = primary
 		c.Status.Instances = nil
 		for i := range 3 {

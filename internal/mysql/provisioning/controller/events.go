@@ -3,10 +3,13 @@
 package controller
 
 const (
-	// annotationIgnored means that an annotation that should stop something has another value than "true", and stops nothing.
+	// annotationIgnored means that an annotation that stops something or forces a rollout has no effect, because its value is
+	// not "true".
 	annotationIgnored = "AnnotationIgnored"
 	// podReplaced means that the next Pod of a rollout is replaced.
 	podReplaced = "PodReplaced"
-	// switchoverRequested means that a rollout asks for another primary before it replaces the primary's Pod.
+	// rolloutForced means that a Pod of a cluster that is not healthy is replaced, because an annotation forces the rollout.
+	rolloutForced = "RolloutForced"
+	// switchoverRequested means that a rollout requests another primary before it replaces the primary's Pod.
 	switchoverRequested = "SwitchoverRequested"
 )

@@ -31,19 +31,19 @@ import (
 type observation struct {
 	provisioning.Observed
 
-	// secret has the passwords; nil if there is none.
+	// secret holds the passwords; nil if it does not exist.
 	secret *corev1.Secret
-	// tlsSecret has the servers' certificate; nil if there is none. certificate is what it should have.
+	// tlsSecret holds the servers' certificate; nil if it does not exist. certificate is its desired content.
 	tlsSecret   *corev1.Secret
 	certificate map[string][]byte
-	// settings are the user's.
+	// settings are the settings of the user's ConfigMap.
 	settings map[string]string
-	// pods by ordinal; nil for one that does not exist.
+	// pods holds the Pods by ordinal; nil for a missing Pod.
 	pods []*corev1.Pod
 }
 
-// observe reads everything that the decision depends on. An error is a part of what it returns, because the status
-// reports it.
+// observe reads everything that the decision depends on. Errors become part of the observation, because the status
+// reports them.
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (observation, error) {
 	seen := observation{Observed: provisioning.Observed{Cluster: cluster}}
 	if cluster.ReconciliationStopped() {
@@ -68,7 +68,7 @@ func (c Controller) readPasswords(ctx context.Context, seen *observation) (err e
 	return err
 }
 
-// readCertificate looks at the servers' certificate, which is Torpor's own or somebody else's.
+// readCertificate reads the servers' certificate, which is either Torpor's own or supplied by the user.
 func (c Controller) readCertificate(ctx context.Context, seen *observation) (err error) {
 	name := seen.Cluster.TLSSecretName()
 	if seen.tlsSecret, err = c.readSecret(ctx, seen.Cluster, name); err != nil {
@@ -89,7 +89,7 @@ func (c Controller) readCertificate(ctx context.Context, seen *observation) (err
 	return nil
 }
 
-// readSecret returns nil if there is no such Secret.
+// readSecret returns nil if the Secret does not exist.
 func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCluster, name string) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -125,7 +125,7 @@ func (c Controller) readSettings(ctx context.Context, seen *observation) error {
 	return nil
 }
 
-// listPods returns the Pods of a cluster by ordinal; nil for one that does not exist.
+// listPods returns the Pods of a cluster by ordinal; nil for a missing Pod.
 func listPods(ctx context.Context, reader client.Reader, cluster *mocov1beta2.MySQLCluster) ([]*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -162,7 +162,7 @@ func readStatefulSet(ctx context.Context, reader client.Reader, cluster *mocov1b
 	return set, nil
 }
 
-// observeObjects builds what is desired and looks at what is there of it.
+// observeObjects builds the desired objects and reads the live ones.
 func (c Controller) observeObjects(ctx context.Context, seen *observation) error {
 	var passwords map[string][]byte
 	if seen.secret != nil {
@@ -188,17 +188,18 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 	return c.observeConfigMaps(ctx, seen)
 }
 
-// observeObject looks up once more what the cache shows differently: the cache may be behind.
+// observeObject reads an object from the API server if the cached one differs from the desired one, because the
+// cache may be outdated.
 func (c Controller) observeObject(ctx context.Context, cluster *mocov1beta2.MySQLCluster, desired *unstructured.Unstructured) (provisioning.ObjectState, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	state := c.applied.stateOf(client.ObjectKeyFromObject(cluster), desired)
 	if state.AppliedHash != provisioning.HashContent(desired) {
-		return state, nil // It is applied whatever is there.
+		return state, nil // It is applied regardless of the live object.
 	}
 	readers := []client.Reader{c.children, c.live}
 	if desired.GetKind() == "Secret" {
-		readers = readers[1:] // No Secret is ever cached.
+		readers = readers[1:] // Secrets are never cached.
 	}
 	for _, reader := range readers {
 		live := newUnstructured(desired.GroupVersionKind())
@@ -217,7 +218,7 @@ func (c Controller) observeObject(ctx context.Context, cluster *mocov1beta2.MySQ
 	return state, nil
 }
 
-// observeConfigMaps lists the configurations of the cluster, and which of them Pods were made with.
+// observeConfigMaps lists the configurations of the cluster, and which of them Pods use.
 func (c Controller) observeConfigMaps(ctx context.Context, seen *observation) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
@@ -250,9 +251,10 @@ func observedRollout(seen *observation, now time.Time) provisioning.ObservedRoll
 	c := seen.Cluster
 	o := provisioning.ObservedRollout{
 		Name: c.Name, Offline: c.Spec.Offline, Primary: chosenPrimary(c), ClusteringStopped: c.ClusteringStopped(),
-		StoppedInstances: stops.HasStoppedInstances(c.Annotations),
-		// A condition, although no other decision of this controller reads one: clustering alone queries the servers, and its
-		// other fields stay as they were while it is stopped or cannot observe. All that depends on it is to wait.
+		StoppedInstances: stops.HasStoppedInstances(c.Annotations), Forced: c.RolloutForced(),
+		// This is the only decision of this controller that reads a condition. Only clustering queries the servers, and
+		// its other fields keep their values while it is stopped or cannot observe. The condition can only delay a
+		// rollout.
 		Healthy: meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
 	}
 	set := seen.StatefulSet
@@ -273,7 +275,7 @@ func podStateOf(p *corev1.Pod, set *appsv1.StatefulSet, now time.Time) provision
 		DemotionRequested: p.Annotations[mocov1beta2.DemoteAnnotation] == "true",
 	}
 	if set != nil && p.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
-		// With those of users and of kubectl rollout restart among them.
+		// A Pod is outdated if any annotation differs, including those of users and that of kubectl rollout restart.
 		for name, value := range set.Spec.Template.Annotations {
 			state.Outdated = state.Outdated || p.Annotations[name] != value
 		}
@@ -287,7 +289,7 @@ func podStateOf(p *corev1.Pod, set *appsv1.StatefulSet, now time.Time) provision
 	return state
 }
 
-// chosenPrimary is the primary that clustering has chosen.
+// chosenPrimary returns the primary that clustering has chosen.
 func chosenPrimary(cluster *mocov1beta2.MySQLCluster) int {
 	if i, chosen := cluster.Status.Primary(); chosen && i < cluster.InstanceCount() {
 		return i

@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 )
 
-// TestARolloutWaitsForStoppedInstancesOnly has values that stop nothing: clustering goes on, and a rollout that waited for them would wait
-// without an end.
+// TestARolloutWaitsForStoppedInstancesOnly covers values that stop nothing: clustering continues, and a rollout
+// that waited for them would never end.
 func TestARolloutWaitsForStoppedInstancesOnly(t *testing.T) {
 	t.Parallel()
 	for value, waits := range map[string]bool{"[1]": true, "[0,2]": true, "[]": false, "1": false, "": false} {

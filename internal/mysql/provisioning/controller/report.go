@@ -27,13 +27,15 @@ import (
 )
 
 const (
-	// version of the reconciler, for status.reconcileInfo: it grows when the same spec leads to other objects.
+	// version is the version of the reconciler, for status.reconcileInfo. It is raised when the same spec results in
+	// other objects.
 	version = 1
-	// userRetry is when to look again at what only a user can mend, and at a ConfigMap of which no event may come.
+	// userRetry is the retry interval for problems that only a user can fix, and for a ConfigMap that may be
+	// unwatched.
 	userRetry = time.Minute
-	// secretRetry is when to look again at a Secret that was applied.
+	// secretRetry is the delay before an applied Secret is read again.
 	secretRetry = time.Second
-	// renewalInterval is when to look at a certificate that nothing else makes look at.
+	// renewalInterval is the longest time between two checks of a certificate.
 	renewalInterval = 12 * time.Hour
 )
 
@@ -43,7 +45,7 @@ const (
 	reconcileAction = "Reconcile"
 )
 
-// report writes what became of a pass into the status. Only the fields that this controller owns are touched.
+// report writes the result of a pass into the status. It changes only the fields that this controller owns.
 func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, refused *reconcile.RefusedError) reconcile.FollowUp {
 	conditions := map[string]decision.Condition{mocov1beta2.SpecFullySupportedCondition: specSupport(cluster)}
 	active := decision.True(mocov1beta2.ReconciliationActiveReason, "")
@@ -57,7 +59,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	if changes.EndsStop && refused == nil {
 		cluster.Status.ReconciliationStops = switched.End(now)
 		cluster.Status.Pause = stopRecord(cluster, switched, now)
-		return reconcile.FollowUp{Rule: "the time of the stop is over", RequeueAfter: reconcile.StaleCacheRetry, Events: []decision.Event{switched.EndEvent(reconcileAction, "")}}
+		return reconcile.FollowUp{Rule: "the stop has expired", RequeueAfter: reconcile.StaleCacheRetry, Events: []decision.Event{switched.EndEvent(reconcileAction, "")}}
 	}
 	cluster.Status.ReconciliationStops, cluster.Status.Pause = switched.AnnounceEnd(), stopRecord(cluster, switched, now)
 	switch next := switches.NextEnd(); {
@@ -95,18 +97,18 @@ func (c Controller) reportObjects(
 		cluster.Status.ReconcileInfo = mocov1beta2.ReconcileInfo{Generation: cluster.Generation, ReconcileVersion: version}
 		out.Events = rolloutEvents(changes)
 		if len(changes.OverruledSettings) > 0 {
-			success.Message = fmt.Sprintf("ConfigMap %s: settings are not heeded, because clustering depends on others: %s",
+			success.Message = fmt.Sprintf("ConfigMap %s: settings are ignored, because clustering requires other values: %s",
 				settingsConfigMapName(cluster), strings.Join(changes.OverruledSettings, ", "))
 		}
 	}
 	if n := cluster.InstanceCount(); refused == nil && n > int(cluster.Spec.Replicas) {
 		success = decision.False(mocov1beta2.ReconcileFailedReason, fmt.Sprintf("spec.replicas: expected at least %d, because instances cannot be "+
-			"taken away, found %d; take it back, make a new MySQLCluster, or set spec.offline; all instances stay", n, cluster.Spec.Replicas))
+			"taken away, found %d; revert it, make a new MySQLCluster, or set spec.offline; all instances stay", n, cluster.Spec.Replicas))
 	}
 	if settingsConfigMapName(cluster) != "" {
 		out.RequeueAfter = cmp.Or(out.RequeueAfter, userRetry)
 	}
-	// Secrets are never watched, so that nothing else says that what was applied is there.
+	// Secrets are not watched, so no event reports that the applied Secret exists.
 	if refused == nil && slices.ContainsFunc(changes.Apply, isSecret) {
 		out.RequeueAfter = secretRetry
 	}
@@ -116,7 +118,8 @@ func (c Controller) reportObjects(
 	}
 }
 
-// reportOffline says since when no Pod is left of a cluster of which none is wanted, and looks again when a Slumber's stop expires.
+// reportOffline reports the time since when an offline cluster has no Pods. It requeues when a Slumber's stop
+// expires.
 func reportOffline(cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, now time.Time, out *reconcile.FollowUp) {
 	hasPods := slices.ContainsFunc(seen.pods, func(p *corev1.Pod) bool { return p != nil })
 	switch isApplied := seen.Err == nil && len(seen.Problems) == 0 && len(changes.Apply) == 0 && seen.StatefulSet != nil; {
@@ -130,7 +133,7 @@ func reportOffline(cluster *mocov1beta2.MySQLCluster, seen observation, changes 
 	}
 }
 
-// describeFailure returns what went wrong in words that are stable and free of secrets.
+// describeFailure returns a stable description of the errors without secrets.
 func describeFailure(refused *reconcile.RefusedError) string {
 	failed, ok := errors.AsType[*applyError](refused.Err)
 	if !ok {
@@ -146,12 +149,12 @@ func joinProblems(problems []string, err error) string {
 	} else if err != nil {
 		all = append(all, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	// A message must not change with the order in which things fail.
+	// The message must not change with the order of the errors.
 	slices.Sort(all)
 	return strings.Join(all, "; ")
 }
 
-// withIgnoredAnnotations adds to a condition which annotations are ignored, and returns an event when that changes.
+// withIgnoredAnnotations adds the ignored annotations to a condition, and returns an event when they change.
 func withIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, active decision.Condition) (decision.Condition, []decision.Event) {
 	ignored := describeIgnoredAnnotations(cluster)
 	if ignored == "" {
@@ -165,7 +168,8 @@ func withIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, active decision.C
 	return active, []decision.Event{{Warning: true, Reason: annotationIgnored, Action: reconcileAction, Note: ignored}}
 }
 
-// unknownConditions leave what the last pass reported of the objects, and are Unknown where there was none.
+// unknownConditions keeps the last pass's conditions of the objects, and returns Unknown where there was no
+// condition.
 func unknownConditions(cluster *mocov1beta2.MySQLCluster, message string) map[string]decision.Condition {
 	unknown := map[string]decision.Condition{}
 	for _, kind := range []string{mocov1beta2.StatefulSetReadyCondition, mocov1beta2.ReconcileSuccessCondition} {
@@ -183,14 +187,23 @@ func statefulSetReadiness(seen observation, changes provisioning.ChangeSet) deci
 	case seen.StatefulSet == nil:
 		return decision.False(mocov1beta2.StatefulSetNotFoundReason, "there is no StatefulSet yet")
 	case changes.Rollout.Done && len(changes.Apply) == 0:
-		return decision.True(mocov1beta2.StatefulSetReadyReason, seen.Rollout.DescribeKeptPods())
+		return decision.True(mocov1beta2.StatefulSetReadyReason, withForce(seen, seen.Rollout.DescribeKeptPods()))
 	}
-	return decision.False(mocov1beta2.StatefulSetNotReadyReason, changes.Rollout.Message)
+	return decision.False(mocov1beta2.StatefulSetNotReadyReason, withForce(seen, changes.Rollout.Message))
+}
+
+// withForce adds to the message that rollouts do not wait for a healthy cluster.
+func withForce(seen observation, message string) string {
+	if !seen.Rollout.Forced {
+		return message
+	}
+	return strings.TrimPrefix(message+"; rollouts do not wait for a healthy cluster: remove the annotation "+mocov1beta2.ForceRolloutAnnotation+
+		" once the cluster is healthy", "; ")
 }
 
 func specSupport(cluster *mocov1beta2.MySQLCluster) decision.Condition {
 	if fields := mocov1beta2.UnsupportedFields(cluster.Spec); len(fields) > 0 {
-		return decision.False(mocov1beta2.FieldsIgnoredReason, "these fields are kept and not acted on: "+strings.Join(fields, ", "))
+		return decision.False(mocov1beta2.FieldsIgnoredReason, "these fields are stored but have no effect: "+strings.Join(fields, ", "))
 	}
 	return decision.True(mocov1beta2.FullySupportedReason, "")
 }
@@ -202,6 +215,9 @@ func rolloutEvents(changes provisioning.ChangeSet) []decision.Event {
 	switch changes.Rollout.Action.(type) {
 	case provisioning.Nothing:
 	case provisioning.ReplacePod:
+		if changes.Rollout.Forced {
+			return []decision.Event{{Warning: true, Reason: rolloutForced, Action: rolloutAction, Note: changes.Rollout.Message}}
+		}
 		return []decision.Event{{Reason: podReplaced, Action: rolloutAction, Note: changes.Rollout.Message}}
 	case provisioning.RequestSwitchover:
 		return []decision.Event{{Reason: switchoverRequested, Action: rolloutAction, Note: changes.Rollout.Message}}
@@ -209,13 +225,13 @@ func rolloutEvents(changes provisioning.ChangeSet) []decision.Event {
 	return nil
 }
 
-// stopValue is the only value that stops something.
+// stopValue is the only value that stops something or forces a rollout.
 const stopValue = "true"
 
-// describeIgnoredAnnotations says which annotations stop nothing although somebody may think so.
+// describeIgnoredAnnotations names the annotations whose values make them have no effect.
 func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	var wrong []string
-	for _, name := range []string{mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation} {
+	for _, name := range []string{mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.ForceRolloutAnnotation} {
 		if value, asked := cluster.Annotations[name]; asked && value != stopValue {
 			wrong = append(wrong, fmt.Sprintf("the annotation %s is ignored: expected %q, found %.40q; correct or remove it", name, stopValue, value))
 		}
@@ -223,7 +239,8 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	return strings.Join(wrong, "; ")
 }
 
-// stopRecord is status.pause; only a stop of reconciliation is this controller's.
+// stopRecord returns status.pause with the present stop of reconciliation. The other stops in it belong to other
+// controllers.
 func stopRecord(cluster *mocov1beta2.MySQLCluster, switched stops.Switch, now time.Time) *mocov1beta2.Pause {
 	p, before := &mocov1beta2.Pause{}, cluster.Status.Pause
 	if before != nil {
@@ -242,7 +259,7 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster, switched stops.Switch, now ti
 	return p
 }
 
-// describeStop says who has stopped reconciliation, why and until when.
+// describeStop describes the requester, the reason and the end of a stop of reconciliation.
 func describeStop(cluster *mocov1beta2.MySQLCluster, s mocov1beta2.Stop) string {
 	text := "reconciliation is stopped"
 	if s.By != "" {
@@ -254,10 +271,10 @@ func describeStop(cluster *mocov1beta2.MySQLCluster, s mocov1beta2.Stop) string 
 	if s.Reason != "" {
 		text += ": " + s.Reason
 	}
-	return text + "; changes of the spec reach no other object and no Pod is replaced; to go on, run: kubectl moco start reconciliation " + cluster.Name
+	return text + "; changes of the spec are not applied and no Pod is replaced; to go on, run: kubectl moco start reconciliation " + cluster.Name
 }
 
-// rememberStop keeps since when reconciliation is stopped and its record, which upstream's schema drops.
+// rememberStop returns the fields of the stop's record, which upstream's schema drops.
 func rememberStop(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Reconciliation != nil {
@@ -265,6 +282,9 @@ func rememberStop(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	}
 	if len(cluster.Status.ReconciliationStops) > 0 {
 		remembered["reconciliationStops"] = cluster.Status.ReconciliationStops
+	}
+	if cluster.Status.OfflineSince != nil { // A Slumber waits for this field.
+		remembered["offlineSince"] = cluster.Status.OfflineSince
 	}
 	return remembered
 }

@@ -10,19 +10,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// strangersWait is how long a turn without a further step keeps clusters of other namespaces waiting: what is wrong with one tenant's Pods
-// must not hold up everybody's.
+// strangersWait is how long a turn without progress delays clusters of other namespaces. A fault in one tenant's
+// Pods must not block the rollouts of other tenants.
 const strangersWait = 15 * time.Minute
 
-// rolloutTurns lets so many clusters be rolled out at a time: a new version of Torpor may change the Pods of all of them, and what is
-// wrong with it should show in a few. A manager that starts anew forgets whose turn it was, and rollouts that had begun go on as theirs come.
+// rolloutTurns limits how many clusters are rolled out at a time. A new version of Torpor may change the Pods of
+// all clusters, and its faults should show in a few. A new manager does not know the turns, so unfinished rollouts
+// continue when they get a new turn.
 type rolloutTurns struct {
-	// most is 0 for any number.
+	// most is the limit; 0 means no limit.
 	most  int
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// taken has the time of the last step of each cluster that has a turn.
+	// taken holds the time of the last step of each cluster that has a turn.
 	taken map[types.NamespacedName]time.Time
 }
 
@@ -50,7 +51,7 @@ func (t *rolloutTurns) mayTake(cluster types.NamespacedName) bool {
 	return inTheWay < t.most
 }
 
-// take returns false if others were first.
+// take returns false if other clusters have taken all turns.
 func (t *rolloutTurns) take(cluster types.NamespacedName) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

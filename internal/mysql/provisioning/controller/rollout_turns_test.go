@@ -13,7 +13,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 )
 
-// TestAFleetIsRolledOutByTurns gives 20 clusters a new template at once.
+// TestAFleetIsRolledOutByTurns changes the template of 20 clusters at once.
 func TestAFleetIsRolledOutByTurns(t *testing.T) {
 	old := provisioning.PodState{Exists: true, Ready: true, Served: true, Outdated: true, ReadyFor: provisioning.SettleTime}
 	for _, row := range []struct{ most, want int }{{0, 20}, {1, 1}, {2, 2}} {
@@ -24,7 +24,7 @@ func TestAFleetIsRolledOutByTurns(t *testing.T) {
 			for i := range fleet {
 				fleet[i] = provisioning.ObservedRollout{RevisionKnown: true, Healthy: true, Pods: []provisioning.PodState{old}}
 			}
-			for i := range fleet { // All of them are seen before one acts.
+			for i := range fleet { // All clusters are observed before the first one acts.
 				fleet[i].HasTurn = turns.isOpenTo(types.NamespacedName{Name: fmt.Sprint(i)})
 			}
 			atOnce, done, rolling := 0, 0, 0
@@ -55,7 +55,7 @@ func TestAFleetIsRolledOutByTurns(t *testing.T) {
 	}
 }
 
-// TestATenantsStuckRolloutsHoldUpNoOther has two clusters of one tenant whose new Pods never become ready.
+// TestATenantsStuckRolloutsHoldUpNoOther covers two clusters of one tenant whose new Pods never become ready.
 func TestATenantsStuckRolloutsHoldUpNoOther(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Now())
 	turns := newRolloutTurns(2, now)
@@ -73,17 +73,17 @@ func TestATenantsStuckRolloutsHoldUpNoOther(t *testing.T) {
 			t.Fatalf("expected a turn for %s, found none", cluster)
 		}
 	}
-	isOpen("while both may yet go on", false, name("other", "c"))
+	isOpen("while both turns are recent", false, name("other", "c"))
 	now.SetTime(now.Now().Add(strangersWait))
-	isOpen("after a while", true, name("other", "c"))
-	isOpen("what is wrong shows in a few of a tenant's", false, name("stuck", "c"))
-	isOpen("both keep theirs", true, name("stuck", "a"))
+	isOpen("after strangersWait", true, name("other", "c"))
+	isOpen("same tenant still waits", false, name("stuck", "c"))
+	isOpen("stuck clusters keep their turns", true, name("stuck", "a"))
 	if !turns.take(name("stuck", "b")) {
 		t.Error("expected another step, found none")
 	}
-	isOpen("one has gone on", true, name("other", "c"))
+	isOpen("after a step of one stuck cluster", true, name("other", "c"))
 	if !turns.take(name("other", "c")) {
 		t.Error("expected a turn of another tenant, found none")
 	}
-	isOpen("no more are rolled out at a time than are allowed", false, name("other", "d"))
+	isOpen("at the limit", false, name("other", "d"))
 }

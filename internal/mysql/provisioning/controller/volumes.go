@@ -15,8 +15,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// growVolumes lets the claims ask for more, and then deletes the StatefulSet, whose templates cannot be changed. Its Pods stay, and the
-// one that the next pass applies takes them over: no server is restarted.
+// growVolumes raises the requests of the claims, and then deletes the StatefulSet, whose claim templates are
+// immutable. Its Pods stay, and the StatefulSet that the next pass applies adopts them, so no server is restarted.
 func (c Controller) growVolumes(ctx context.Context, seen observation, growing []provisioning.VolumeGrowth) error {
 	for _, g := range growing {
 		for i := range seen.Cluster.InstanceCount() {
@@ -31,7 +31,7 @@ func (c Controller) growVolumes(ctx context.Context, seen observation, growing [
 	if client.IgnoreNotFound(err) != nil && !k8serrors.IsConflict(err) {
 		return newFailure(nil, fmt.Errorf("delete the StatefulSet without its Pods: %w", err))
 	}
-	return reconcile.ErrStale // The next pass applies it.
+	return reconcile.ErrStale // The next pass applies the new StatefulSet.
 }
 
 func (c Controller) growClaim(ctx context.Context, seen observation, g provisioning.VolumeGrowth, i int) error {
@@ -40,7 +40,7 @@ func (c Controller) growClaim(ctx context.Context, seen observation, g provision
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	if err := c.live.Get(ctx, namespacedName(seen.Cluster, name), claim); k8serrors.IsNotFound(err) {
-		return nil // A Pod that has none yet gets one that is large enough.
+		return nil // A Pod without a claim will get one of the new size.
 	} else if err != nil {
 		return newFailure(nil, fmt.Errorf("read the PersistentVolumeClaim %s: %w", name, err))
 	}
@@ -52,8 +52,8 @@ func (c Controller) growClaim(ctx context.Context, seen observation, g provision
 	after.Spec.Resources.Requests[corev1.ResourceStorage] = g.Size
 	err := reconcile.PatchObserved(ctx, c.client, claim, after, Name)
 	if k8serrors.IsForbidden(err) || k8serrors.IsInvalid(err) {
-		return newFailure([]string{fmt.Sprintf("the API server does not let the PersistentVolumeClaim %s grow to %s: %v; "+
-			"take a StorageClass with allowVolumeExpansion: true, or take the size back in spec.volumeClaimTemplates", name, g.Size.String(), err)}, nil)
+		return newFailure([]string{fmt.Sprintf("the API server refuses to grow the PersistentVolumeClaim %s to %s: %v; "+
+			"use a StorageClass with allowVolumeExpansion: true, or revert the size in spec.volumeClaimTemplates", name, g.Size.String(), err)}, nil)
 	}
 	return err
 }

@@ -12,10 +12,10 @@ import (
 
 const dashboardFile = "../../../../config/monitoring/dashboard.json"
 
-// gridColumns is how wide a dashboard of Grafana is.
+// gridColumns is the width of a Grafana dashboard.
 const gridColumns = 24
 
-// dashboardPanel has the fields without which Grafana shows nothing.
+// dashboardPanel has the fields without which Grafana shows no panel.
 type dashboardPanel struct {
 	ID         int               `json:"id"`
 	Type       string            `json:"type"`
@@ -29,7 +29,7 @@ type dashboardPanel struct {
 	} `json:"targets"`
 }
 
-// TestEveryPanelCanBeShown reads the dashboard as Grafana does, and its expressions as Prometheus does.
+// TestEveryPanelCanBeShown parses the dashboard as Grafana does, and its expressions as Prometheus does.
 func TestEveryPanelCanBeShown(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(dashboardFile)

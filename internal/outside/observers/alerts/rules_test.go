@@ -25,7 +25,7 @@ import (
 const (
 	rulesFile = "../../../../config/monitoring/rules.yaml"
 	interval  = time.Minute
-	// healthy is what a manager shows that acts.
+	// healthy are the metrics of an active manager.
 	healthy = `
 		torpor_installation_acts{pod="a"} 1+0x3000
 		torpor_installation_acts{pod="b"} 0+0x3000
@@ -36,8 +36,8 @@ const (
 		torpor_cloud_operations_total{account="x",operation="look",error="throttled"} 0+1x3000`
 )
 
-// TestAlerts has series as Prometheus' own tests write them, one value a minute from time 0, and which alerts fire after some time. Each alert
-// has a row in which it fires.
+// TestAlerts has rows of series, as Prometheus' own tests write them, one value a minute from time 0, and the
+// alerts that fire after a time. Each alert has a row in which it fires.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	fired := map[string]bool{}
@@ -46,8 +46,8 @@ func TestAlerts(t *testing.T) {
 		after  time.Duration
 		want   []string
 	}{
-		"a manager that works calls nobody": {healthy, 48 * time.Hour, nil},
-		"a planned stop of two hours of everything calls nobody": {healthy + `
+		"a working manager fires no alert": {healthy, 48 * time.Hour, nil},
+		"a planned stop of everything for two hours fires no alert": {healthy + `
 			torpor_stop_since_timestamp_seconds{kind="ClusterDeployment",namespace="ns",name="x",part="machines"} 0+0x120 stale
 			torpor_stop_until_timestamp_seconds{kind="ClusterDeployment",namespace="ns",name="x",part="machines"} 7200+0x120 stale
 			torpor_stop_until_timestamp_seconds{kind="CFApp",namespace="ns",name="x",part="app"} 7200+0x120 stale
@@ -58,44 +58,44 @@ func TestAlerts(t *testing.T) {
 			moco_cluster_available{namespace="ns",name="x"} 1+0x180
 			moco_cluster_healthy{namespace="ns",name="x"} 0+0x180
 			moco_backup_timestamp{namespace="ns",name="x"} 0+0x180`, 3 * time.Hour, nil},
-		"a stop that outlives its end by four minutes calls nobody yet": {healthy + `
+		"a stop four minutes after its end fires no alert yet": {healthy + `
 			torpor_stop_until_timestamp_seconds{kind="CFApp",namespace="ns",name="x",part="app"} 7200+0x124`, 124 * time.Minute, nil},
-		"a stop that outlives its end by six minutes calls once": {healthy + `
+		"a stop six minutes after its end fires once": {healthy + `
 			torpor_stop_until_timestamp_seconds{kind="CFApp",namespace="ns",name="x",part="app",pod="a"} 7200+0x126
 			torpor_stop_until_timestamp_seconds{kind="CFApp",namespace="ns",name="x",part="app",pod="b"} 7200+0x126
 			torpor_stop_until_timestamp_seconds{kind="CFApp",namespace="ns",name="other",part="app"} 90000+0x126`, 126 * time.Minute, []string{`TorporStopOverdue{kind="CFApp", name="x", namespace="ns", part="app", severity="warning"}`}},
-		"a sleeper whose certificates end in ten days calls once": {healthy + `
+		"a hibernating cluster whose certificates expire in ten days fires once": {healthy + `
 			torpor_cluster_power_state{namespace="ns",name="x",power_state="Hibernating"} 1+0x60
 			torpor_cluster_power_state{namespace="ns",name="runs",power_state="Running"} 1+0x60
 			torpor_cluster_wake_by_timestamp_seconds{namespace="ns",name="x"} 864000+0x60
 			torpor_cluster_wake_by_timestamp_seconds{namespace="ns",name="runs"} 864000+0x60`, time.Hour, []string{`TorporWakeBySoon{name="x", namespace="ns", severity="warning"}`}},
-		"an old backup calls once, of what somebody works on": {healthy + `
+		"an old backup of a stopped cluster fires once": {healthy + `
 			moco_backup_timestamp{namespace="ns",name="x"} 0+0x3000
 			moco_backup_timestamp{namespace="ns",name="runs"} 0+0x3000
 			moco_cluster_clustering_stopped{namespace="ns",name="x"} 1+0x3000
 			moco_cluster_reconciliation_stopped{namespace="ns",name="x"} 1+0x3000
 			moco_cluster_clustering_stopped{namespace="ns",name="runs"} 0+0x3000
 			moco_cluster_reconciliation_stopped{namespace="ns",name="runs"} 0+0x3000`, 49 * time.Hour, []string{`TorporBackupOldWhileStopped{name="x", namespace="ns", severity="warning"}`}},
-		"a cluster that is stalled for a while calls once": {healthy + `
+		"a cluster that is stalled for a while fires once": {healthy + `
 			torpor_cluster_trouble{namespace="ns",name="x",condition="Stalled"} 1+0x60
 			torpor_cluster_trouble{namespace="ns",name="x",condition="Degraded"} 1+0x60`, time.Hour, []string{`TorporClusterStalled{name="x", namespace="ns", severity="warning"}`}},
-		"a Slumber that does not wake what it should calls once": {healthy + `
+		"a Slumber that does not wake its objects fires once": {healthy + `
 			torpor_slumber_stalled{namespace="ns",name="nights",pod="a"} 1+0x60
 			torpor_slumber_stalled{namespace="ns",name="nights",pod="b"} 1+0x60
 			torpor_slumber_stalled{namespace="ns",name="weekends"} 0+0x60`, time.Hour, []string{`TorporSlumberStalled{name="nights", namespace="ns", severity="warning"}`}},
-		"a wave that is late for a moment calls nobody": {healthy + `
+		"a wave that is late for a moment fires no alert": {healthy + `
 			torpor_slumber_stalled{namespace="ns",name="nights"} 0+0x56 1+0x4`, time.Hour, nil},
-		"a database that takes no writes calls once": {healthy + `
+		"a database that takes no writes fires once": {healthy + `
 			moco_cluster_available{namespace="ns",name="x"} 0+0x60`, time.Hour, []string{`TorporMySQLNotAvailable{name="x", namespace="ns", severity="critical"}`}},
-		"five minutes without a leader call":     {"torpor_installation_acts 1+0x10 0+0x20", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
-		"a manager that is gone calls":           {"torpor_installation_acts 1+0x10 stale", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
-		"a roll-out of the manager calls nobody": {"torpor_installation_acts 1+0x10 _x3 1+0x20", 16 * time.Minute, nil},
-		"controllers that lack a right call": {healthy + `
+		"five minutes without a leader fire":      {"torpor_installation_acts 1+0x10 0+0x20", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
+		"a missing manager fires":                 {"torpor_installation_acts 1+0x10 stale", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
+		"a rollout of the manager fires no alert": {"torpor_installation_acts 1+0x10 _x3 1+0x20", 16 * time.Minute, nil},
+		"controllers that lack a right fire": {healthy + `
 			torpor_gate_state{group="sync",state="Forbidden"} 1+0x60`, time.Hour, []string{`TorporGroupForbidden{group="sync", severity="warning"}`}},
-		"an account that fails calls": {healthy + `
+		"a failing account fires": {healthy + `
 			torpor_cloud_operations_total{account="y",operation="look",error=""} 0+1x60
 			torpor_cloud_operations_total{account="y",operation="look",error="credentials"} 0+5x60`, time.Hour, []string{`TorporCloudFails{account="y", severity="warning"}`}},
-		"a certificate that is not renewed calls":  {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 432000+0x60", time.Hour, []string{`TorporWebhookCertificateExpires{severity="warning"}`}},
+		"a certificate that is not renewed fires":  {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 432000+0x60", time.Hour, []string{`TorporWebhookCertificateExpires{severity="warning"}`}},
 		"no admission has no certificate to renew": {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 0+0x60", time.Hour, nil},
 	} {
 		for _, alert := range test.want {
@@ -156,7 +156,8 @@ func readAlerts(t *testing.T) map[string]bool {
 	return alerts
 }
 
-// listFiring evaluates the rules each minute, as a Prometheus does, and returns what fires at the end.
+// listFiring evaluates the rules each minute, as Prometheus does, and returns the alerts that fire at the
+// end.
 func listFiring(t *testing.T, series string, after time.Duration) []string {
 	t.Helper()
 	text, err := yaml.Marshal(readRules(t))
@@ -182,7 +183,7 @@ func listFiring(t *testing.T, series string, after time.Duration) []string {
 		t.Fatal(errs)
 	}
 	begin := time.Unix(0, 0).UTC()
-	// Before the last quarter of an hour, which is longer than any rule waits, nothing is looked at: the state of an alert is of that.
+	// No rule waits longer than a quarter of an hour, so the last 40 minutes decide which alerts fire.
 	for at := max(0, after-40*time.Minute); at <= after; at += interval {
 		now := begin.Add(at)
 		loader.WithSamplesTill(now, func(err error) {

@@ -24,9 +24,9 @@ func TestHealth(t *testing.T) {
 		"a cluster that is new": "Progressing: nothing is reported yet", "a cluster that runs": "Healthy: runs", "a cluster that stops": "Progressing: stops",
 		"a cluster that sleeps": "Suspended: sleeps", "a cluster that is stuck": "Degraded: i-1 does not stop",
 		"a database that works": "Healthy: works", "a database that is down": "Degraded: no primary", "a database on its own": "Suspended: stopped",
-		"an app that runs": "Healthy: runs", "an app that is stopped": "Suspended: stopped", "an app that starts": "Progressing: starts", "an app of which more is asked": "Progressing: nobody has acted on what is asked for",
-		"a cluster that is to sleep now":          "Progressing: nobody has acted on what is asked for",
-		"a database that is to be left alone now": "Progressing: nobody has acted on what is asked for",
+		"an app that runs": "Healthy: runs", "an app that is stopped": "Suspended: stopped", "an app that starts": "Progressing: starts", "an app of which more is asked": "Progressing: no controller has acted on the request",
+		"a cluster that is to sleep now":          "Progressing: no controller has acted on the request",
+		"a database that is to be left alone now": "Progressing: no controller has acted on the request",
 		"a schedule that is asleep":               "Healthy: asleep", "a schedule that needs somebody": "Degraded: a cluster does not wake",
 		"an adapter that runs": "Healthy: runs", "an adapter whose kind is not installed": "Suspended: not served", "an adapter that begins": "Progressing: being found out", "an adapter without rights": "Degraded: grant a role",
 	}
@@ -42,7 +42,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// actions are those of a kind, as Argo CD reads them.
+// actions are the actions of a kind, as Argo CD reads them.
 type actions struct {
 	Discovery   string `json:"discovery.lua"`
 	Definitions []struct {
@@ -51,7 +51,7 @@ type actions struct {
 	} `json:"definitions"`
 }
 
-// TestActionsStopAndStart does what each object's actions offer, twice: there and back.
+// TestActionsStopAndStart performs the actions that each object offers, in both directions.
 func TestActionsStopAndStart(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
@@ -98,7 +98,7 @@ func TestAStartTakesTheReasonAway(t *testing.T) {
 		}
 		started := &unstructured.Unstructured{Object: runLua(t, of.Definitions[1].Action, obj)}
 		if left := started.GetAnnotations(); len(left) != 0 {
-			t.Errorf("%s: expected no annotation that says something of the stop, found %v", name, left)
+			t.Errorf("%s: expected no annotation of the stop, found %v", name, left)
 		}
 	}
 }
@@ -131,7 +131,8 @@ func readCustomization(t *testing.T, what string, obj *unstructured.Unstructured
 	return configMap.Data[key]
 }
 
-// runLua runs a script as Argo CD does: with the object as obj, and with the libraries that change nothing outside.
+// runLua runs a script as Argo CD does: with the object as obj, and with the libraries that have no side
+// effects.
 func runLua(t *testing.T, script string, obj *unstructured.Unstructured) map[string]any {
 	t.Helper()
 	state := lua.NewState(lua.Options{SkipOpenLibs: true})

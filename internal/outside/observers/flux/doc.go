@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flux tests what Flux's kustomize-controller reads in Torpor's statuses by the expressions of config/flux.
+// Package flux tests the expressions of config/flux, by which Flux's kustomize-controller reads Torpor's
+// statuses.
 package flux

@@ -17,8 +17,8 @@ import (
 
 const healthChecks = "../../../../config/flux/health-checks.yaml"
 
-// TestFluxReadsWhatIsAsWishedAsCurrent evaluates the expressions as kustomize-controller does. Without a status there is nothing to evaluate:
-// Flux waits.
+// TestFluxReadsWhatIsAsWishedAsCurrent evaluates the expressions as kustomize-controller does. Without a
+// status there is nothing to evaluate, and Flux waits.
 func TestFluxReadsWhatIsAsWishedAsCurrent(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
@@ -35,7 +35,7 @@ func TestFluxReadsWhatIsAsWishedAsCurrent(t *testing.T) {
 	for name, obj := range all {
 		check, isChecked := checks[obj.GroupVersionKind()]
 		if !isChecked {
-			continue // kstatus reads these right by themselves.
+			continue // kstatus reads these correctly without expressions.
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

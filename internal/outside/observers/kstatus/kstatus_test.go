@@ -10,8 +10,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/outside/observers/statuses"
 )
 
-// TestKstatusReadsWhatIsAsWishedAsCurrent has one exception, which docs/gitops.md tells: Ready of a ClusterDeployment is Hive's, and False while
-// it sleeps. A MySQLCluster has no Ready, so kstatus waits for nothing of it.
+// TestKstatusReadsWhatIsAsWishedAsCurrent has one exception, which docs/gitops.md describes: Ready of a
+// ClusterDeployment is Hive's condition, and False while the cluster hibernates. A MySQLCluster has no
+// condition Ready, so kstatus does not wait for one.
 func TestKstatusReadsWhatIsAsWishedAsCurrent(t *testing.T) {
 	t.Parallel()
 	want := map[string]status.Status{

@@ -14,7 +14,7 @@ import (
 //go:embed statuses.yaml
 var statuses []byte
 
-// List returns the objects by what they are in.
+// List returns the objects by the names of their states.
 func List() (map[string]*unstructured.Unstructured, error) {
 	data, err := yaml.YAMLToJSON(statuses)
 	if err != nil {

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestLogFlags(t *testing.T) {
+	for name, row := range map[string]struct {
+		flags logFlags
+		want  []string
+		not   []string
+	}{
+		"info as JSON":                         {logFlags{level: "info", format: "json"}, []string{`"msg":"stopped"`}, []string{"Starting EventSource", "detail"}},
+		"debug as text":                        {logFlags{level: "debug", format: "text"}, []string{"msg=stopped", `"Starting EventSource"`, "msg=detail"}, nil},
+		"verbose is the level debug":           {logFlags{level: "info", format: "text", isVerbose: true}, []string{"msg=detail"}, nil},
+		"errors alone":                         {logFlags{level: "error", format: "text"}, nil, []string{"stopped", "detail"}},
+		"starts of controllers with a context": {logFlags{level: "info", format: "text"}, []string{"msg=stopped"}, []string{"Starting workers"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			logger, err := row.flags.buildLogger(&out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logger.Info("Starting EventSource")
+			logger.With("controller", "slumber").WithGroup("g").Info("Starting workers")
+			logger.Info("stopped")
+			logger.Debug("detail")
+			for _, text := range row.want {
+				if !strings.Contains(out.String(), text) {
+					t.Errorf("expected %q, found %s", text, out.String())
+				}
+			}
+			for _, text := range row.not {
+				if strings.Contains(out.String(), text) {
+					t.Errorf("expected no %q, found %s", text, out.String())
+				}
+			}
+		})
+	}
+	for flag, flags := range map[string]logFlags{"--log-level": {level: "loud", format: "json"}, "--log-format": {level: "info", format: "xml"}} {
+		if _, err := flags.buildLogger(&bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), flag+": expected") {
+			t.Errorf("expected an error about %s, found %v", flag, err)
+		}
+	}
+}

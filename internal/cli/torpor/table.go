@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/liggitt/tabwriter"
+	"golang.org/x/term"
+	"golang.org/x/text/width"
+)
+
+const (
+	// columnGap is the space between two columns.
+	columnGap = 3
+	// detailIndent is the space before the lines below a row.
+	detailIndent = 2
+)
+
+// alignedTable writes rows in columns as wide as the widest cell so far. Later rows line up with the first ones, as
+// with kubectl get --watch. On a terminal no line exceeds the width of the terminal: the last columns of a wide table
+// move to lines below each row. Other outputs get whole lines, which scripts can search.
+type alignedTable struct {
+	out      io.Writer
+	headings []string
+	// terminalWidth returns the width of the terminal; 0 for other outputs.
+	terminalWidth func() int
+	columns       *tabwriter.Writer
+	// widths are the widths of the columns so far. They are nil until the headings are written.
+	widths []int
+}
+
+func newAlignedTable(out io.Writer, headings ...string) *alignedTable {
+	return &alignedTable{
+		out: out, headings: headings,
+		terminalWidth: func() int { return terminalWidth(out) },
+		columns:       tabwriter.NewWriter(out, 0, 0, columnGap, ' ', tabwriter.RememberWidths),
+	}
+}
+
+// terminalWidth returns the number of characters in a line of the terminal; 0 for other outputs.
+func terminalWidth(out io.Writer) int {
+	file, isFile := out.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(file.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
+// write writes rows, preceded by the headings on the first call.
+func (t *alignedTable) write(rows [][]string) error {
+	isFirst := t.widths == nil
+	if isFirst {
+		t.widths = make([]int, len(t.headings))
+	}
+	for _, cells := range append([][]string{t.headings}, rows...) {
+		for i, cell := range cells {
+			t.widths[i] = max(t.widths[i], displayWidth(cell))
+		}
+	}
+	out, lines := t.out, []string{}
+	if limit := t.terminalWidth(); limit > 0 {
+		lines = t.fitLines(rows, limit, isFirst)
+	} else {
+		out = t.columns
+		if isFirst {
+			lines = append(lines, strings.Join(t.headings, "\t"))
+		}
+		for _, cells := range rows {
+			lines = append(lines, strings.Join(cells, "\t"))
+		}
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return fmt.Errorf("write the table: %w", err)
+		}
+	}
+	if err := t.columns.Flush(); err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	return nil
+}
+
+// fitLines lays out rows in lines of at most limit characters. The columns that do not fit follow each row as details.
+func (t *alignedTable) fitLines(rows [][]string, limit int, hasHeadings bool) []string {
+	n := t.countFitting(limit)
+	var lines []string
+	begin := func(cells []string) {
+		if n == 1 { // The only column may be wider than the terminal.
+			lines = append(lines, wrapWords(cells[0], limit)...)
+			return
+		}
+		lines = append(lines, t.align(cells[:n]))
+	}
+	if hasHeadings {
+		begin(t.headings)
+	}
+	for _, cells := range rows {
+		begin(cells)
+		lines = append(lines, listDetails(t.headings[n:], cells[n:], limit)...)
+	}
+	return lines
+}
+
+// countFitting returns how many columns fit into a line, at least one.
+func (t *alignedTable) countFitting(limit int) int {
+	total := -columnGap
+	for i, column := range t.widths {
+		if total += columnGap + column; total > limit && i > 0 {
+			return i
+		}
+	}
+	return len(t.widths)
+}
+
+// align pads cells to the widths of their columns.
+func (t *alignedTable) align(cells []string) string {
+	var line strings.Builder
+	for i, cell := range cells {
+		line.WriteString(cell + strings.Repeat(" ", t.widths[i]-displayWidth(cell)+columnGap))
+	}
+	return strings.TrimRight(line.String(), " ")
+}
+
+// listDetails returns the lines below a row: the non-empty cells, each after its heading in lower case. A cell that
+// does not fit begins a new line and is not wrapped, so that a command can be copied.
+func listDetails(headings, cells []string, limit int) (lines []string) {
+	limit = max(limit-detailIndent, 1)
+	line := ""
+	end := func() {
+		for _, part := range wrapWords(line, limit) {
+			lines = append(lines, strings.Repeat(" ", detailIndent)+part)
+		}
+		line = ""
+	}
+	for i, cell := range cells {
+		detail := strings.ToLower(headings[i]) + " " + cell
+		switch {
+		case cell == "-":
+			continue
+		case line == "":
+			line = detail
+		case displayWidth(line+"; "+detail) <= limit:
+			line += "; " + detail
+		default:
+			end()
+			line = detail
+		}
+	}
+	end()
+	return lines
+}
+
+// wrapWords breaks a text into lines. It breaks a word only if the word is longer than a line.
+func wrapWords(text string, limit int) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && displayWidth(line+" "+word) <= limit {
+			line += " " + word
+			continue
+		}
+		if line != "" {
+			lines = append(lines, line)
+		}
+		for displayWidth(word) > limit {
+			head := cutWord(word, limit)
+			lines, word = append(lines, head), word[len(head):]
+		}
+		line = word
+	}
+	if line == "" {
+		return lines
+	}
+	return append(lines, line)
+}
+
+// cutWord returns the beginning of a word that fits into a line, at least one character.
+func cutWord(word string, limit int) string {
+	taken := 0
+	for i, r := range word {
+		if taken += runeWidth(r); taken > limit && i > 0 {
+			return word[:i]
+		}
+	}
+	return word
+}
+
+// displayWidth returns the number of terminal columns that a text takes.
+func displayWidth(text string) (columns int) {
+	for _, r := range text {
+		columns += runeWidth(r)
+	}
+	return columns
+}
+
+func runeWidth(r rune) int {
+	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+		return 0
+	}
+	if kind := width.LookupRune(r).Kind(); kind == width.EastAsianWide || kind == width.EastAsianFullwidth {
+		return 2
+	}
+	return 1
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+func statusHeadings() []string {
+	return []string{"NAME", "PART", "STATE", "SINCE", "BY", "REASON", "UNTIL", "NEXT"}
+}
+
+func statusRows() [][]string {
+	return [][]string{
+		{
+			"clusterdeployment/fleet", "machines", "Hibernating", "26h", "alice@example.com", "no budget until Monday",
+			"2026-11-27T06:00:00Z (2h overdue)", "should have started by itself: see whether the manager runs",
+		},
+		{"cfapp/shop", "app", "stopped", "3h", "carol@example.com", "-", "-", "kubectl torpor start -n default cfapp/5a3c"},
+		{"cfapp/cart", "app", "running", "-", "-", "-", "-", "-"},
+	}
+}
+
+func writeTable(t *testing.T, limit int, headings []string, writes ...[][]string) string {
+	t.Helper()
+	var out bytes.Buffer
+	table := newAlignedTable(&out, headings...)
+	table.terminalWidth = func() int { return limit }
+	for _, rows := range writes {
+		testenv.ExpectNoError(t, table.write(rows))
+	}
+	return out.String()
+}
+
+func TestTablesFitIntoTheTerminal(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		limit    int
+		headings []string
+		rows     [][]string
+		want     string
+	}{
+		"a terminal of 80 columns": {80, statusHeadings(), statusRows(), `
+NAME                      PART       STATE         SINCE   BY
+clusterdeployment/fleet   machines   Hibernating   26h     alice@example.com
+  reason no budget until Monday; until 2026-11-27T06:00:00Z (2h overdue)
+  next should have started by itself: see whether the manager runs
+cfapp/shop                app        stopped       3h      carol@example.com
+  next kubectl torpor start -n default cfapp/5a3c
+cfapp/cart                app        running       -       -
+`},
+		"a terminal of 40 columns": {40, statusHeadings(), statusRows(), `
+NAME                      PART
+clusterdeployment/fleet   machines
+  state Hibernating; since 26h
+  by alice@example.com
+  reason no budget until Monday
+  until 2026-11-27T06:00:00Z (2h
+  overdue)
+  next should have started by itself:
+  see whether the manager runs
+cfapp/shop                app
+  state stopped; since 3h
+  by carol@example.com
+  next kubectl torpor start -n default
+  cfapp/5a3c
+cfapp/cart                app
+  state running
+`},
+		"no terminal": {0, statusHeadings()[:5], [][]string{statusRows()[0][:5]}, `
+NAME                      PART       STATE         SINCE   BY
+clusterdeployment/fleet   machines   Hibernating   26h     alice@example.com
+`},
+		"a name that is wider than the terminal": {12, []string{"NAME", "STATE"}, [][]string{{"cfapp/a-very-long-name", "running"}}, `
+NAME
+cfapp/a-very
+-long-name
+  state
+  running
+`},
+		"characters of two columns": {22, []string{"NAME", "REASON", "BY"}, [][]string{{"a", "月曜日まで", "b"}, {"b", "e\u0301", "c"}}, `
+NAME   REASON       BY
+a      月曜日まで   b
+` + "b      e\u0301            c\n"},
+		"no rows": {80, []string{"NAME", "STATE"}, nil, `
+NAME   STATE
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testenv.ExpectEqual(t, "the table", strings.TrimPrefix(row.want, "\n"), writeTable(t, row.limit, row.headings, row.rows))
+		})
+	}
+}
+
+// TestNoLineIsWiderThanTheTerminal checks every width with room for a character and its indent, and words that are
+// wider.
+func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
+	t.Parallel()
+	rows := append(statusRows(), []string{"cfapp/" + strings.Repeat("x", 64), "app", "running", "-", strings.Repeat("月", 40), strings.Repeat("y", 300), "-", "-"})
+	for limit := 4; limit <= 500; limit++ {
+		text := writeTable(t, limit, statusHeadings(), rows)
+		for line := range strings.Lines(text) {
+			if found := displayWidth(strings.TrimRight(line, "\n")); found > limit {
+				t.Errorf("expected at most %d columns, found %d: %s", limit, found, line)
+			}
+		}
+		joined := strings.Join(strings.Fields(text), "")
+		for _, word := range []string{"2hoverdue", strings.Repeat("y", 300), "cfapp/5a3c", strings.Repeat("月", 40)} {
+			if !strings.Contains(joined, word) {
+				t.Errorf("%d columns: expected that %s is shown, found %s", limit, word, text)
+			}
+		}
+	}
+}
+
+// TestLaterRowsLineUp writes rows one by one, as status --watch does.
+func TestLaterRowsLineUp(t *testing.T) {
+	t.Parallel()
+	headings, first, second := []string{"NAME", "STATE"}, [][]string{{"cfapp/shop", "running"}}, [][]string{{"cfapp/a", "stopped"}}
+	const want = "NAME         STATE\ncfapp/shop   running\ncfapp/a      stopped\n"
+	for _, limit := range []int{0, 80} {
+		testenv.ExpectEqual(t, fmt.Sprintf("%d columns", limit), want, writeTable(t, limit, headings, first, second))
+	}
+}
+
+func TestFilesAreNoTerminal(t *testing.T) {
+	t.Parallel()
+	file, err := os.Create(t.TempDir() + "/out")
+	testenv.ExpectNoError(t, err)
+	testenv.ExpectEqual(t, "a file", 0, terminalWidth(file))
+	testenv.ExpectNoError(t, file.Close())
+	testenv.ExpectEqual(t, "a buffer", 0, terminalWidth(&bytes.Buffer{}))
+}

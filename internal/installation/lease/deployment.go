@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import "strings"
+
+const (
+	// suffixLetters are the letters of generated names (k8s.io/apimachinery/pkg/util/rand).
+	suffixLetters = "bcdfghjklmnpqrstvwxz2456789"
+	// podSuffixLength is the length of the suffix that a ReplicaSet adds to its name. Names longer than maxPodName are
+	// cut.
+	podSuffixLength, maxPodName = 5, 63
+	// minHashLength and maxHashLength limit the hash of the Pod template in the name of a ReplicaSet, which encodes a
+	// 32-bit number. Shorter hashes are so rare that they are treated as a part of another name.
+	minHashLength, maxHashLength = 6, 10
+)
+
+// FindDeployment returns the Deployment of a Pod from the Pod's name, DEPLOYMENT-HASH-SUFFIX; empty if the name has
+// another form.
+func FindDeployment(pod string) string {
+	if len(pod) >= maxPodName { // The name of the ReplicaSet may be cut.
+		return ""
+	}
+	replicaSet, suffix := cutLast(pod)
+	deployment, hash := cutLast(replicaSet)
+	if len(suffix) != podSuffixLength || len(hash) < minHashLength || len(hash) > maxHashLength || strings.Trim(suffix+hash, suffixLetters) != "" {
+		return ""
+	}
+	return deployment
+}
+
+func cutLast(name string) (before, after string) {
+	at := strings.LastIndex(name, "-")
+	if at < 0 {
+		return "", name
+	}
+	return name[:at], name[at+1:]
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	held := func(by string, seconds int32, ago time.Duration) *coordinationv1.Lease {
+		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &by, LeaseDurationSeconds: &seconds, RenewTime: new(metav1.NewMicroTime(now.Add(-ago)))}}
+	}
+	for name, row := range map[string]struct {
+		lease *coordinationv1.Lease
+		want  Acting
+	}{
+		"a Lease that was never held":                         {&coordinationv1.Lease{}, Acting{}},
+		"a Lease that was never renewed":                      {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(60))}}, Acting{}},
+		"a Lease that was just renewed":                       {held("a", 60, 59*time.Second), Acting{Installation: "a"}},
+		"a Lease that has just expired":                       {held("a", 60, time.Minute), Acting{}},
+		"a Lease that may have expired by the reader's clock": {held("a", 60, 6*time.Minute), Acting{}},
+		"a Lease that has expired by any clock":               {held("a", 60, 6*time.Minute+time.Second), Acting{EndedAt: now.Add(-5*time.Minute - time.Second)}},
+		"a Lease that was released":                           {held("", 60, time.Second), Acting{}},
+		"a Lease of a version that renews less often":         {held("a", 600, 5*time.Minute), Acting{Installation: "a"}},
+		"a holder whose clock is ahead":                       {held("a", 60, -time.Minute), Acting{Installation: "a"}},
+		"a Lease without controllers has no scope":            {annotate(held("a", 60, 0), torporv1alpha1.WatchNamespacesAnnotation, ""), Acting{Installation: "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(row.want, Read(row.lease, now)); diff != "" {
+				t.Errorf("what acts (-want +found):\n%s", diff)
+			}
+		})
+	}
+}
+
+func annotate(l *coordinationv1.Lease, names ...string) *coordinationv1.Lease {
+	l.Annotations = map[string]string{}
+	for i := 0; i < len(names); i += 2 {
+		l.Annotations[names[i]] = names[i+1]
+	}
+	return l
+}
+
+// TestTakeReplacesScope lets one manager after the other take the Lease, which then records only the scope of the last
+// one.
+func TestTakeReplacesScope(t *testing.T) {
+	t.Parallel()
+	now, l := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), &coordinationv1.Lease{}
+	tooMany := make([]string, 0, 1000)
+	for i := range cap(tooMany) {
+		tooMany = append(tooMany, strings.Repeat("a", 30)+strings.Repeat("b", i/33)+strings.Repeat("c", i%33))
+	}
+	for _, row := range []struct {
+		installation string
+		scope        Scope
+		want         *Scope
+		transitions  int32
+	}{
+		{"a", Scope{Controllers: []string{"sync", "hibernation"}, Namespaces: []string{"y", "x", "y"}, Deployment: "one"}, &Scope{Controllers: []string{"hibernation", "sync"}, Namespaces: []string{"x", "y"}, Deployment: "one"}, 1},
+		{"a", Scope{Controllers: []string{"workloads"}}, &Scope{Controllers: []string{"workloads"}}, 1},
+		{"a", Scope{Controllers: []string{"workloads"}, Namespaces: tooMany, Deployment: "one"}, nil, 1},
+		{"b", Scope{Controllers: []string{"workloads"}, Deployment: "two"}, &Scope{Controllers: []string{"workloads"}, Deployment: "two"}, 2},
+		{"b", Scope{}, nil, 2},
+	} {
+		Take(l, row.installation, row.scope, time.Minute, now)
+		if diff := cmp.Diff(Acting{Installation: row.installation, Scope: row.want}, Read(l, now)); diff != "" || *l.Spec.LeaseTransitions != row.transitions {
+			t.Errorf("after %s, found %d transitions, want %d, and (-want +found):\n%s", row.scope, *l.Spec.LeaseTransitions, row.transitions, diff)
+		}
+	}
+}
+
+func TestReadScope(t *testing.T) {
+	t.Parallel()
+	known := func(controllers, namespaces string) map[string]string {
+		return map[string]string{torporv1alpha1.ControllersAnnotation: controllers, torporv1alpha1.WatchNamespacesAnnotation: namespaces}
+	}
+	for name, row := range map[string]struct {
+		annotations map[string]string
+		want        *Scope
+	}{
+		"a Lease of an earlier version":  {nil, nil},
+		"no list of namespaces":          {map[string]string{torporv1alpha1.ControllersAnnotation: "sync"}, nil},
+		"no list of controllers":         {map[string]string{torporv1alpha1.WatchNamespacesAnnotation: "a"}, nil},
+		"an empty list of controllers":   {known("", ""), nil},
+		"all namespaces":                 {known("sync,workloads", ""), &Scope{Controllers: []string{"sync", "workloads"}}},
+		"some namespaces":                {known("sync", "a,b"), &Scope{Controllers: []string{"sync"}, Namespaces: []string{"a", "b"}}},
+		"controllers of a later version": {known("sync,dreams", ""), &Scope{Controllers: []string{"sync", "dreams"}}},
+		"an invalid name in a list":      {known("sync", "a,,b"), nil},
+		"text of another project":        {known("sync", `["a"]`), nil},
+		"an overlong list":               {known("sync", strings.Repeat("a,", maxListBytes)+"a"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(row.want, readScope(row.annotations)); diff != "" {
+				t.Errorf("scope (-want +found):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDescribeGap(t *testing.T) {
+	t.Parallel()
+	some := &Scope{Controllers: []string{"hibernation"}, Namespaces: []string{"watched"}}
+	for name, row := range map[string]struct {
+		scope                  *Scope
+		controllers, namespace string
+		want                   string
+	}{
+		"a handled object":                  {some, "hibernation", "watched", ""},
+		"all namespaces are handled":        {&Scope{Controllers: []string{"hibernation"}}, "hibernation", "any", ""},
+		"an unknown scope is not a gap":     {nil, "hibernation", "other", ""},
+		"the controllers do not run":        {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
+		"the namespace is not watched":      {some, "hibernation", "other", "the manager in the namespace torpor-system does not watch the namespace other; add it to --watch-namespaces"},
+		"the first of two reasons is shown": {some, "workloads", "other", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := ""
+			if gap := (Acting{Installation: "torpor-system", Scope: row.scope}).DescribeGap(row.controllers, row.namespace); gap != nil {
+				found = gap.String()
+			}
+			if diff := cmp.Diff(row.want, found); diff != "" {
+				t.Errorf("gap (-want +found):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDescribeSplit(t *testing.T) {
+	t.Parallel()
+	scope := func(deployment, controllers string, namespaces ...string) Scope {
+		return Scope{Controllers: strings.Split(controllers, ","), Namespaces: namespaces, Deployment: deployment}
+	}
+	for name, row := range map[string]struct {
+		leading, waiting Scope
+		want             string
+	}{
+		"two replicas of one Deployment":               {scope("torpor", "sync"), scope("torpor", "sync"), ""},
+		"a rollout with other controllers":             {scope("torpor", "sync"), scope("torpor", "sync,workloads"), ""},
+		"two Deployments with the same scope":          {scope("one", "sync,workloads", "a", "b"), scope("two", "workloads,sync", "b", "a"), ""},
+		"an unknown Deployment of the leader":          {scope("", "sync"), scope("two", "workloads"), ""},
+		"an unknown Deployment of the waiting replica": {scope("one", "sync"), scope("", "workloads"), ""},
+		"other controllers": {
+			scope("one", "sync"), scope("two", "workloads"), "one leads with the controllers sync in all namespaces, and that this replica of two waits with the controllers workloads in all namespaces and handles nothing",
+		},
+		"other namespaces": {
+			scope("one", "sync", "a"), scope("two", "sync", "b", "c"), "one leads with the controllers sync in the namespaces a, and that this replica of two waits with the controllers sync in the namespaces b,c and handles nothing",
+		},
+		"all namespaces differ from some": {scope("one", "sync", "a"), scope("two", "sync"), "one leads with"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := Acting{Installation: "torpor-system", Scope: &row.leading}.DescribeSplit("torpor-system", row.waiting)
+			if (found == "") != (row.want == "") || !strings.Contains(found, row.want) {
+				t.Errorf("expected %q, found %q", row.want, found)
+			}
+			if text := (Acting{Installation: "torpor-system", Scope: &row.leading}).DescribeSplit("elsewhere", row.waiting); text != "" {
+				t.Errorf("expected no difference to another installation, found %q", text)
+			}
+			if text := (Acting{Installation: "torpor-system"}).DescribeSplit("torpor-system", row.waiting); text != "" {
+				t.Errorf("expected no difference to an unknown scope, found %q", text)
+			}
+		})
+	}
+}
+
+func TestMessagesAreBounded(t *testing.T) {
+	t.Parallel()
+	var all []string
+	for i := range 1000 {
+		all = append(all, strings.Repeat("n", 30)+strings.Repeat("a", i/33)+strings.Repeat("b", i%33))
+	}
+	text := Scope{Controllers: []string{"sync"}, Namespaces: all}.String()
+	if !strings.HasSuffix(text, " and 980 more") || len(text) > 2000 {
+		t.Errorf("expected twenty namespaces and how many more there are, found %d bytes: %s", len(text), text)
+	}
+}
+
+func TestFindDeployment(t *testing.T) {
+	t.Parallel()
+	for pod, want := range map[string]string{
+		"torpor-manager-7d4b9c8f6d-x2k9z":                   "torpor-manager",
+		"torpor-66b8d4-x2k9z":                               "torpor",
+		"a-b-c-5f7d8b9c4d-bcdfg":                            "a-b-c",
+		"torpor-manager-0":                                  "", // A StatefulSet.
+		"torpor-manager-x2k9z":                              "", // A ReplicaSet or a DaemonSet.
+		"cluster-x7k2z-worker-b-bqz4f":                      "", // A machine: with the host network the name is that of the node.
+		"torpor-manager-7d4b9c8f6d-x2k9":                    "",
+		"torpor-manager-7d4b9c8f6dd-x2k9z":                  "",
+		"torpor-manager-7d4b9c8f6a-x2k9z":                   "", // The hash contains an unused letter.
+		"7d4b9c8f6d-x2k9z":                                  "",
+		"-7d4b9c8f6d-x2k9z":                                 "",
+		"laptop":                                            "",
+		"":                                                  "",
+		strings.Repeat("n", 46) + "-7d4b9c8f6d-x2k9z":       "", // 63 letters: the name may be cut.
+		strings.Repeat("n", 45) + "-7d4b9c8f6d-x2k9z":       strings.Repeat("n", 45),
+		strings.Repeat("n", 50) + "-7d4b9c" + "x2k9z":       "",
+		"torpor-manager-7d4b9c8f6d-x2k9z.torpor-system.pod": "",
+	} {
+		if found := FindDeployment(pod); found != want {
+			t.Errorf("%s: expected %q, found %q", pod, want, found)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lease
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+const (
+	// maxListBytes limits a list in an annotation. A longer list is not written, and its contents are unknown to
+	// readers.
+	maxListBytes = 32 << 10
+	// maxNamed is the most entries of a list in a message.
+	maxNamed = 20
+)
+
+// Scope describes what a manager handles.
+type Scope struct {
+	// Controllers are the names of the groups of controllers that run.
+	Controllers []string
+	// Namespaces are the only namespaces whose objects are handled; empty means all.
+	Namespaces []string
+	// Deployment is the Deployment of the manager's Pod; empty if unknown.
+	Deployment string
+}
+
+// readScope returns nil unless both lists exist and are valid, because unknown data must not be reported as a gap.
+func readScope(annotations map[string]string) *Scope {
+	controllers, hasControllers := parseList(annotations, torporv1alpha1.ControllersAnnotation)
+	namespaces, hasNamespaces := parseList(annotations, torporv1alpha1.WatchNamespacesAnnotation)
+	if !hasControllers || !hasNamespaces || len(controllers) == 0 {
+		return nil
+	}
+	scope := &Scope{Controllers: controllers, Namespaces: namespaces}
+	if name := annotations[torporv1alpha1.ManagerDeploymentAnnotation]; len(validation.IsDNS1123Subdomain(name)) == 0 {
+		scope.Deployment = name
+	}
+	return scope
+}
+
+func parseList(annotations map[string]string, name string) (list []string, isRead bool) {
+	text, isThere := annotations[name]
+	if !isThere || len(text) > maxListBytes {
+		return nil, false
+	}
+	if text == "" {
+		return nil, true
+	}
+	list = strings.Split(text, ",")
+	return list, !slices.ContainsFunc(list, func(entry string) bool { return len(validation.IsDNS1123Label(entry)) > 0 })
+}
+
+// write records the scope. It replaces the scope of another process even where this scope cannot be recorded.
+func (s Scope) write(l metav1.Object) {
+	annotations := l.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	for name, list := range map[string][]string{
+		torporv1alpha1.ControllersAnnotation: s.Controllers, torporv1alpha1.WatchNamespacesAnnotation: s.Namespaces,
+	} {
+		if text := strings.Join(sortSet(list), ","); len(text) <= maxListBytes {
+			annotations[name] = text
+		} else {
+			delete(annotations, name)
+		}
+	}
+	if annotations[torporv1alpha1.ManagerDeploymentAnnotation] = s.Deployment; s.Deployment == "" {
+		delete(annotations, torporv1alpha1.ManagerDeploymentAnnotation)
+	}
+	l.SetAnnotations(annotations)
+}
+
+// Gap is the reason why no controller acts on an object.
+type Gap struct {
+	// Found describes what the active manager leaves out, and Remedy is the next step.
+	Found, Remedy string
+}
+
+func (g Gap) String() string { return g.Found + "; " + g.Remedy }
+
+// DescribeGap returns the reason why the active manager does not handle objects of a namespace with a group of
+// controllers; nil if it does, or if that is unknown.
+func (a Acting) DescribeGap(controllers, namespace string) *Gap {
+	switch s := a.Scope; {
+	case s == nil:
+		return nil
+	case !slices.Contains(s.Controllers, controllers):
+		return &Gap{
+			fmt.Sprintf("the manager in the namespace %s runs without the controllers %s", a.Installation, controllers),
+			"install the feature that has them, or add them to --controllers",
+		}
+	case len(s.Namespaces) > 0 && !slices.Contains(s.Namespaces, namespace):
+		return &Gap{fmt.Sprintf("the manager in the namespace %s does not watch the namespace %s", a.Installation, namespace), "add it to --watch-namespaces"}
+	default:
+		return nil
+	}
+}
+
+// DescribeInaction returns the reason why no manager handles objects of a namespace with a group of controllers; empty
+// if one does, or if that is unknown.
+func (a Acting) DescribeInaction(controllers, namespace string) string {
+	if gap := a.DescribeGap(controllers, namespace); gap != nil {
+		return gap.String()
+	}
+	return a.DescribeEnd()
+}
+
+// DescribeSplit describes how a manager that waits to lead the same installation differs from the active one; empty if
+// it does not differ. Two Pods of one Deployment may differ during a rollout. An unknown Deployment is assumed to be
+// the same one.
+func (a Acting) DescribeSplit(installation string, waiting Scope) string {
+	leading := a.Scope
+	switch {
+	case leading == nil || a.Installation != installation:
+		return ""
+	case leading.Deployment == "" || waiting.Deployment == "" || leading.Deployment == waiting.Deployment:
+		return ""
+	case leading.handlesSame(waiting):
+		return ""
+	default:
+		return fmt.Sprintf("expected one Deployment with all controllers and namespaces, found that %s leads with %s, and that this replica of %s waits with %s and handles nothing; "+
+			"give all of them to one Deployment, and delete the other", leading.Deployment, leading, waiting.Deployment, waiting)
+	}
+}
+
+func (s Scope) handlesSame(other Scope) bool {
+	return slices.Equal(sortSet(s.Controllers), sortSet(other.Controllers)) && slices.Equal(sortSet(s.Namespaces), sortSet(other.Namespaces))
+}
+
+// String lists the controllers and the namespaces, up to maxNamed of each.
+func (s Scope) String() string {
+	where := "all namespaces"
+	if len(s.Namespaces) > 0 {
+		where = "the namespaces " + nameSome(s.Namespaces)
+	}
+	return fmt.Sprintf("the controllers %s in %s", nameSome(s.Controllers), where)
+}
+
+func nameSome(list []string) string {
+	list = sortSet(list)
+	text := strings.Join(list[:min(len(list), maxNamed)], ",")
+	if more := len(list) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func sortSet(list []string) []string { return slices.Compact(slices.Sorted(slices.Values(list))) }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
+)
+
+// oddSettings change the behavior of sessions that depend on the server's settings.
+func oddSettings(o *mysqlpods.ClusterOptions) {
+	o.Settings = []string{
+		"autocommit=0", "sql_mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,STRICT_ALL_TABLES", "character_set_server=latin1",
+		"collation_server=latin1_german1_ci", `init_connect="SET NAMES utf8mb4"`, "sql_require_primary_key=ON",
+		"sql_generate_invisible_primary_key=ON", "max_allowed_packet=1M", "default_password_lifetime=90",
+	}
+}
+
+// TestUsersSettingsKeepNoClusterDown takes a cluster with odd settings through its creation, a failover and a CLONE.
+func TestUsersSettingsKeepNoClusterDown(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t, oddSettings)
+	e.servers[0].KillAtOnce(t)
+	heir, value := e.waitForAcknowledgedWrite(t)
+	e.servers[0].WipeData(t)
+	e.servers[0].StartAndWait(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,"+value)
+	// The donor keeps the settings that a CLONE needs, and the recipient has its own settings again.
+	testenv.ExpectEqual(t, "max_allowed_packet of the donor", "2097152", e.query(t, heir, "select @@global.max_allowed_packet"))
+	testenv.ExpectEqual(t, "max_allowed_packet of the copy", "1048576", e.query(t, 0, "select @@global.max_allowed_packet"))
+}
+
+const expiredAccounts = "select count(*) from mysql.user where user like 'moco-%' and (password_expired = 'Y' or password_lifetime is null)"
+
+// TestExpiredAccountsAreNamedAndRenewed lets the passwords of all accounts expire, first while the manager has
+// sessions and then while it has none.
+func TestExpiredAccountsAreNamedAndRenewed(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	expire := "alter user '" + strings.Join(accounts.Names(), "'@'%', '") + "'@'%' password expire"
+	e.mustRun(t, 0, "root", expire)
+	e.waitForAnswer(t, expiredAccounts, "0")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.mustRun(t, 0, "root", strings.Replace(expire, "expire", "expire default", 1))
+	e.waitForAnswer(t, expiredAccounts, "0")
+
+	t.Log("A manager without sessions reports the account, and a restart of each server renews it.")
+	e.stopManager()
+	e.mustRun(t, 0, "root", expire)
+	e.waitForAnswer(t, expiredAccounts, "8")
+	executed := e.query(t, 0, "select @@gtid_executed")
+	e.waitForAnswer(t, "select @@gtid_executed", executed)
+	e.startManager(t)
+	testenv.Eventually(t, "the conditions report the account", func() error {
+		is := meta.FindStatusCondition(e.getCluster(t).Status.Conditions, mocov1beta2.HealthyCondition)
+		for i := range instances {
+			if words := fmt.Sprintf("instance %d refuses moco-admin, whose password has expired", i); !strings.Contains(is.Message, words) {
+				return fmt.Errorf("expected %q, found %s: %s", words, is.Status, is.Message)
+			}
+		}
+		return nil
+	})
+	for _, i := range []int{2, 1, 0} {
+		e.servers[i].Stop(t)
+		e.servers[i].StartAndWait(t)
+	}
+	cluster := e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, expiredAccounts, "0")
+	e.waitForAnswer(t, "select @@gtid_executed", executed)
+	if errant := cluster.Status.ErrantReplicaList; len(errant) > 0 {
+		t.Errorf("expected no errant replica, found %v", errant)
+	}
+	e.mustRun(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
+	e.waitForAnswer(t, "select group_concat(v order by id) from app.t", "first,after")
+}

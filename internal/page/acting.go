@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/cli/connection"
+	"github.com/torpor-dev/torpor/internal/installation/lease"
+)
+
+const (
+	// actingInterval is how often the page reads which manager acts. It may not watch the Lease.
+	actingInterval = 15 * time.Second
+	// maxGaps is the most reasons for missing controllers that the page lists above the table.
+	maxGaps = 5
+)
+
+// followActing reads which manager acts, until ctx ends.
+func (i *inventory) followActing(ctx context.Context, kube client.Reader, now clock.WithTicker) {
+	for {
+		i.setActing(connection.ReadActing(ctx, kube, now.Now()))
+		select {
+		case <-ctx.Done():
+			return
+		case <-now.After(actingInterval):
+		}
+	}
+}
+
+// setActing stores which manager acts, and announces a change.
+func (i *inventory) setActing(acting lease.Acting) {
+	if !reflect.DeepEqual(i.readActing(), acting) {
+		i.change(func() { i.acting = acting })
+	}
+}
+
+func (i *inventory) readActing() lease.Acting {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.acting
+}
+
+// withGap returns the switch with the reason why no controller acts on it. It returns the same switch if there is none.
+func (s *listedSwitch) withGap(acting lease.Acting) *listedSwitch {
+	if acting.Scope == nil {
+		return s
+	}
+	found := s.WithGap(acting)
+	if found.NoController == "" {
+		return s
+	}
+	changed := *s
+	changed.Switch = found
+	return &changed
+}
+
+// gapReasons collects the reasons why no controller acts on the objects that a caller sees.
+type gapReasons map[string]bool
+
+func (g gapReasons) add(s *listedSwitch) {
+	if s.NoController != "" {
+		g[s.kind.Name()+": no controller acts on them: "+s.NoController] = true
+	}
+}
+
+// list returns the warnings, sorted and limited. There may be one for each namespace.
+func (g gapReasons) list(acting lease.Acting) []string {
+	var warnings []string
+	if end := acting.DescribeEnd(); end != "" {
+		warnings = append(warnings, "No controller acts: "+end)
+	}
+	var reasons []string
+	for reason := range g {
+		reasons = append(reasons, reason)
+	}
+	slices.Sort(reasons)
+	warnings = append(warnings, reasons[:min(len(reasons), maxGaps)]...)
+	if more := len(reasons) - maxGaps; more > 0 {
+		warnings = append(warnings, fmt.Sprintf("No controller acts on further objects, for %d more reasons that their rows show", more))
+	}
+	return warnings
+}

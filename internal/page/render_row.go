@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import "strings"
+
+func renderRow(r rowView) markup {
+	return fill(`<tr data-key="%v" data-sum="%v" data-state="%v" data-badge="%v">
+<th scope="row"><span class="name">%v</span>%v<span class="quiet">%v</span><span class="quiet">in %v</span></th>
+<td><span class="badge %v"><span aria-hidden="true">%v</span> %v</span></td>
+<td>%v</td>
+<td class="by">%v</td>
+<td class="text">%v</td>
+<td>%v</td>
+<td class="text">%v%v</td>
+<td class="number">%v%v</td>
+<td>%v</td>
+</tr>`, r.Key, r.Sum, r.State, r.Badge,
+		r.Title, renderObjectName(r), renderKind(r), r.Namespace,
+		r.Badge, r.Symbol, r.State,
+		renderTime(r.Since),
+		renderTextOrDash(r.By),
+		renderTextOrDash(r.Reason),
+		renderEnd(r),
+		renderNext(r), fillUnlessEmpty(quietText, r.Detail),
+		renderTextOrDash(r.Saved), fillUnlessEmpty(quietText, r.SavedNote),
+		renderButton(r))
+}
+
+const quietText = `<span class="quiet">%v</span>`
+
+// renderObjectName renders the name of an object that has another one for users.
+func renderObjectName(r rowView) markup {
+	if r.Title == r.Name {
+		return ""
+	}
+	return fill(quietText, r.Name)
+}
+
+func renderKind(r rowView) markup {
+	switch {
+	case r.APIGroup != "":
+		return fill(`%v of %v`, r.Kind, r.APIGroup)
+	case r.Part != "app" && r.Part != "machines":
+		return fill(`%v · %v`, r.Kind, r.Part)
+	default:
+		return fill(`%v`, r.Kind)
+	}
+}
+
+func renderTime(at *timeView) markup {
+	if at == nil {
+		return dash
+	}
+	return fill(`<time datetime="%v" title="%v">%v</time>`, at.Machine, at.Machine, at.Human)
+}
+
+func renderTextOrDash(text string) markup {
+	if text == "" {
+		return dash
+	}
+	return fill(`%v`, text)
+}
+
+// renderEnd renders when the stop ends, whether that time has passed, and who set it.
+func renderEnd(r rowView) markup {
+	overdue := markup(` <span class="badge stuck"><span aria-hidden="true">!</span> overdue</span>`)
+	return fill(`%v%v%v`, renderTime(r.Until), chooseMarkup(r.IsOverdue, overdue, ""),
+		fillUnlessEmpty(`<span class="quiet">set by %v</span>`, r.UntilBy))
+}
+
+func renderNext(r rowView) markup {
+	switch {
+	case r.IsStuck:
+		return fill(`<strong class="stuck">Stuck:</strong> %v`, strings.TrimPrefix(r.Next, "it is stuck: "))
+	case r.StartsItself:
+		return "starts by itself"
+	case r.Next != "":
+		return fill(`<span class="next">%v</span>`, r.Next)
+	case r.Detail == "":
+		return dash
+	default:
+		return ""
+	}
+}
+
+func renderButton(r rowView) markup {
+	if r.Verb == "" {
+		return ""
+	}
+	verb := chooseMarkup(r.Verb == "stop", "Stop", "Start")
+	return fill(`<button type="button" data-verb="%v" data-kind="%v" data-namespace="%v" data-name="%v" data-title="%v" data-part="%v" `+
+		`aria-label="%v %v%v %v in %v: %v">%v…</button>`,
+		r.Verb, r.KindName, r.Namespace, r.Name, r.Title, r.Part,
+		verb, strings.ToLower(r.Kind), fillUnlessEmpty(` of %v`, r.APIGroup), r.Title, r.Namespace, r.Part, verb)
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// TestStopsOfASlumberThatIsGoneAreTakenAway has a ClusterDeployment that a Slumber has stopped and whose Slumber lost
+// its finalizer, and a Deployment with an annotation that was written by hand.
+func TestStopsOfASlumberThatIsGoneAreTakenAway(t *testing.T) {
+	env := shared.Get(t)
+	now := clocktesting.NewFakePassiveClock(beforeNight())
+	cd := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: env.CreateNamespace(t), Name: "cluster"}, "none", "none")
+	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "shop"}}}
+	pod.Spec.Containers = []corev1.Container{{Name: "a", Image: "example.com/a"}}
+	shop := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: cd.Namespace, Name: "shop"}}
+	shop.Spec = appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}
+	env.ExpectCreated(t, cd, shop)
+	stop := torporv1alpha1.ScheduledStop{Slumber: "gone", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(beforeNight()), Requested: true}}}
+	clusters, deployments := stoppable.ListKinds()[0], stoppable.ListWorkloads()[0]
+	c := Controller{client: env.Client, live: env.Client, Clock: now}
+	testenv.ExpectNoError(t, c.writeStops(t.Context(), stop.Slumber, memberWrite{memberObject{cd, clusters}, stop}))
+	name, value, err := stoprecord.ScheduledAnnotation(stop, stop.Slumber)
+	testenv.ExpectNoError(t, err)
+	env.ExpectAnnotated(t, shop, map[string]string{name: value})
+
+	members := &MemberKinds{}
+	members.AddKind(t.Context(), deployments, env.Client)
+	defer testenv.StartManager(t, env, Controller{Clock: now, Metrics: NewMetrics(), Members: members}.SetupWithManager)()
+	env.WaitFor(t, "the stop is removed from the cluster", cd, func() error {
+		return testenv.ErrorIf(len(cd.Status.ScheduledStops) > 0 || cd.Annotations[name] != "", "found %+v and %v", cd.Status.ScheduledStops, cd.Annotations)
+	})
+	env.WaitFor(t, "the stop is removed from the Deployment", shop, func() error {
+		members.ObjectChanged(t.Context(), deployments, shop)
+		return testenv.ErrorIf(shop.Annotations[name] != "", "found %v", shop.Annotations)
+	})
+}
+
+// unservedAPI answers a read of an object with an error.
+type unservedAPI struct {
+	client.Reader
+	err error
+}
+
+// Get implements client.Reader.
+func (u unservedAPI) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return u.err
+}
+
+// TestStopsOfASlumberThatCannotBeReadStay has an API server that does not serve Slumbers for a moment, one that does
+// not answer, and a cache that is behind.
+func TestStopsOfASlumberThatCannotBeReadStay(t *testing.T) {
+	resource := schema.GroupResource{Group: "torpor.dev", Resource: "slumbers"}
+	notServed := k8serrors.NewGenericServerResponse(404, "get", resource, "nights", "404 page not found", 0, true)
+	for what, row := range map[string]struct {
+		err      error
+		isFailed bool
+	}{
+		"not served": {notServed, true}, "no answer": {errors.New("connection refused"), true}, "the cache is behind": {nil, false},
+	} {
+		// The first list of members would dereference a nil client.
+		err := Controller{live: unservedAPI{err: row.err}}.releaseOrphans(t.Context(), client.ObjectKey{Namespace: "prod", Name: "nights"})
+		if (err != nil) != row.isFailed {
+			t.Errorf("%s: expected a failure: %t, found %v", what, row.isFailed, err)
+		}
+	}
+}
