@@ -238,7 +238,7 @@ func (e *environment) checkWell(t *testing.T) error {
 	return nil
 }
 
-// expectAnotherPrimary reports whether another instance is the primary and takes writes.
+// expectAnotherPrimary reports whether another instance is the primary, takes writes and has the label of the primary.
 func (e *environment) expectAnotherPrimary(t *testing.T, p int) func() error {
 	return func() error {
 		now := e.getCluster(t).Status.CurrentPrimaryIndex
@@ -248,7 +248,11 @@ func (e *environment) expectAnotherPrimary(t *testing.T, p int) func() error {
 		if got, err := e.tryQuery(t, now, "select @@read_only"); err != nil || got != "0" {
 			return fmt.Errorf("instance %d is the primary and takes no writes (%w)", now, err)
 		}
-		return nil
+		// The manager ends the sessions of clients before it adds the label.
+		var pod corev1.Pod
+		err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: e.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", clusterName, now)}, &pod)
+		got := pod.Labels[mocov1beta2.RoleLabel]
+		return errors.Join(err, testenv.ErrorIf(got != string(mocov1beta2.RolePrimary), "instance %d is the primary and has the role %q", now, got))
 	}
 }
 
