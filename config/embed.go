@@ -9,13 +9,13 @@ import (
 	"fmt"
 )
 
-//go:embed features/*/role_*.yaml
-var roles embed.FS
+//go:embed features rbac/*.yaml manager record webhook
+var files embed.FS
 
 // ReadRole returns the role of a group of controllers as YAML, with the rights that the group needs.
 func ReadRole(controllers string) ([]byte, error) {
-	for _, feature := range []string{"hibernation", "mysql", "cf", "slumber", "workloads"} {
-		if data, err := roles.ReadFile("features/" + feature + "/role_" + controllers + ".yaml"); err == nil {
+	for _, feature := range Features() {
+		if data, err := files.ReadFile("features/" + feature + "/role_" + controllers + ".yaml"); err == nil {
 			return data, nil
 		}
 	}

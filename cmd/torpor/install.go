@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/torpor-dev/torpor/config"
 	"github.com/torpor-dev/torpor/config/crd"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
@@ -30,18 +31,28 @@ const installTimeout = time.Minute
 func installCommand() *cobra.Command {
 	var kubeconfig string
 	var dryRun bool
+	var manifests config.ManifestOptions
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "Install Torpor's CustomResourceDefinitions, and leave those of other projects as they are",
+		Short: "Install Torpor's CustomResourceDefinitions, or print the manifests of a manager with --image",
 		Long: `Install Torpor's CustomResourceDefinitions that the hub does not have, and update those that Torpor installed. Definitions of
 another project, such as Hive, MOCO or Korifi, are never changed: Torpor works with them, and prints the fields that they lack
 and who wrote them. docs/install-beside-upstream.md explains the consequences.
 
+With --image the command prints the manifests of a manager for kubectl apply, and contacts no hub. They include the
+CustomResourceDefinitions of Torpor's own kinds; torpor install without --image installs the others.
+
 Exit codes: 0 if every definition is Torpor's, 4 if some are another project's, 1 after an error.`,
 		Example: `  # Print what is installed and what would change
-  torpor install --dry-run`,
+  torpor install --dry-run
+
+  # Install a manager that stops Deployments, StatefulSets and CronJobs by schedules, and records requesters
+  torpor install --features slumber,workloads --image registry.example/torpor:v0.1.0 | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if manifests.Image != "" || len(manifests.Features) > 0 {
+				return printManifests(cmd.OutOrStdout(), manifests)
+			}
 			cfg, err := loadKubeconfig(kubeconfig, "hub")
 			if err != nil {
 				return err
@@ -57,7 +68,26 @@ Exit codes: 0 if every definition is Torpor's, 4 if some are another project's, 
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print what is installed and what would change")
+	cmd.Flags().StringVar(&manifests.Image, "image", "", "print the manifests of a manager with this image, and install nothing")
+	cmd.Flags().StringSliceVar(&manifests.Features, "features", nil,
+		"features of the printed manifests: "+strings.Join(config.Features(), ", ")+"; empty means all")
+	cmd.Flags().StringVar(&manifests.Record, "record", config.RecordWebhook,
+		"how the printed manifests record requesters: policy (needs Kubernetes 1.36), webhook or off")
 	return cmd
+}
+
+func printManifests(out io.Writer, o config.ManifestOptions) error {
+	data, err := config.RenderManifests(o)
+	if errors.Is(err, config.ErrManifests) {
+		return exit.Error{Code: exit.Usage, Err: err}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(data); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
 }
 
 // installCRDs judges every definition before it writes the first one.
