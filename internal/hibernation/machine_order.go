@@ -122,7 +122,7 @@ func (o Observed) stopOrderNote() string {
 	case o.awaitsWorkersOff():
 		return "; the control plane is left on, because the cloud refuses to stop workers"
 	case len(o.workersOn()) > 0:
-		return "; the control plane, too, although workers have not stopped in ten minutes: " + o.machineNames(o.workersOn())
+		return "; the control plane as well, although workers have not stopped in ten minutes: " + o.machineNames(o.workersOn())
 	default:
 		return "; the workers are off"
 	}
@@ -138,12 +138,12 @@ func (o Observed) startOrderNote() string {
 	case !o.isResuming(), o.awaitsControlPlane():
 		return "; the control plane first, and workers once it answers, after five minutes at the latest" + o.apiProblem()
 	case o.API != Reachable:
-		return "; workers, too, although the control plane has not answered in five minutes" + o.apiProblem()
+		return "; workers as well, although the control plane has not answered in five minutes" + o.apiProblem()
 	default:
 		return "; the control plane answers"
 	}
 }
 
 func unorderedNote() string {
-	return fmt.Sprintf("; all at once, because no machine's labels or name identify it as part of the control plane, which %s asks for", hivev1.StopOrderAnnotation)
+	return fmt.Sprintf("; all at once, although %s requests an order: no machine's labels or name identify it as part of the control plane", hivev1.StopOrderAnnotation)
 }

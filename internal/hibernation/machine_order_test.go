@@ -148,30 +148,30 @@ func TestReportsTellWhichMachinesComeFirst(t *testing.T) {
 		o.Refusal = &OrderRefusal{ObservationError{actuator.Throttled, "Slow down"}, []string{"i-1"}}
 	}
 	const ignored = `; the annotation torpor.dev/stop-order is ignored: expected workers-first, found "masters-first"`
-	const unordered = "; all at once, because no machine's labels or name identify it as part of the control plane, which torpor.dev/stop-order asks for"
+	const unordered = "; all at once, although torpor.dev/stop-order requests an order: no machine's labels or name identify it as part of the control plane"
 	for name, row := range map[string]struct {
 		in   Observed
 		want string
 	}{
-		"workers stop before the record is saved": {
+		"the record is not saved: workers are announced first": {
 			observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0")), workersFirst),
 			"Stopping the cluster's 2 machines; workers first, and the control plane once they are off, after ten minutes at the latest",
 		},
-		"workers stop": {
+		"workers are stopping: the control plane is announced to follow": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst),
 			"Stopping the cluster's 2 machines; workers first, and the control plane once they are off, after ten minutes at the latest",
 		},
-		"workers have stopped": {
+		"workers have stopped: reported": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), workersFirst), "Stopping the cluster's 2 machines; the workers are off",
 		},
-		"a worker does not stop": {
+		"a worker does not stop in time: the control plane follows, reported": {
 			observedCluster(wantHibernating, beganBefore(workersStopWindow), on, secondMachine(goingOff), workersFirst),
-			"Waiting for i-0, worker (i-1) to stop; the control plane, too, although workers have not stopped in ten minutes: worker (i-1)",
+			"Waiting for i-0, worker (i-1) to stop; the control plane as well, although workers have not stopped in ten minutes: worker (i-1)",
 		},
-		"a worker is refused": {
+		"the cloud refuses to stop a worker: the control plane is left on": {
 			observedCluster(wantHibernating, beganBefore(time.Hour), on, refusedWorker, workersFirst), "Slow down; the control plane is left on, because the cloud refuses to stop workers",
 		},
-		"no machine has a role": {
+		"no machine has a role at a stop: all at once": {
 			observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Options.WorkersFirst = true }), "Stopping the cluster's 2 machines" + unordered,
 		},
 		"a malformed order is reported while machines stop": {observedCluster(wantHibernating, openRecord(), on, withBadOrder), "Stopping the cluster's 2 machines" + ignored},
@@ -187,15 +187,15 @@ func TestReportsTellWhichMachinesComeFirst(t *testing.T) {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), silent, workersFirst),
 			"Starting the cluster's 2 machines; the control plane first, and workers once it answers, after five minutes at the latest: the server refuses",
 		},
-		"the control plane answers": {
+		"the control plane answers: workers follow": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), apiWithNodes(readyNode("n0")), workersFirst),
 			"Starting the cluster's 2 machines; the control plane answers",
 		},
-		"the control plane does not answer": {
+		"the control plane does not answer in time: workers follow": {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), silent, workersFirst),
-			"Waiting for worker (i-1) to start; workers, too, although the control plane has not answered in five minutes: the server refuses",
+			"Waiting for worker (i-1) to start; workers as well, although the control plane has not answered in five minutes: the server refuses",
 		},
-		"no machine has a role while they start": {
+		"no machine has a role at a start: all at once": {
 			observedCluster("", resumingRecord(time.Second), off, func(o *Observed) { o.Options.WorkersFirst = true }), "Starting the cluster's 2 machines" + unordered,
 		},
 	} {

@@ -53,8 +53,8 @@ func TestAConflictThatStays(t *testing.T) {
 		path string
 		acts func(ctx context.Context, c client.Client, pod *corev1.Pod) error
 	}{
-		"a write of the status": {path: "/status"},
-		"a write of another object": {path: "/configmaps/child", acts: func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
+		"a write of the status: a second refusal is an error": {path: "/status"},
+		"a write of another object: a second refusal is an error": {path: "/configmaps/child", acts: func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
 			var child corev1.ConfigMap
 			if err := c.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: "child"}, &child); err != nil {
 				return err

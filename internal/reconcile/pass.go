@@ -299,8 +299,8 @@ func (p *Pass[T, S, P]) loseRace(req ctrl.Request, obj T, conflict error) (ctrl.
 	if isFirst := p.versions.noteLost(req, obj.GetResourceVersion(), p.Clock.Now()); isFirst {
 		return ctrl.Result{RequeueAfter: StaleCacheRetry}, nil
 	}
-	return ctrl.Result{}, fmt.Errorf("write %s: expected the API server to take a write of the resource version %s, which nothing has replaced for %s, "+
-		"found it refused as a conflict again; look for an admission webhook that answers so, or a watch that is late: %w",
+	return ctrl.Result{}, fmt.Errorf("write %s: expected the API server to accept a write to the resource version %s, which has been the newest for %s, "+
+		"found a second refusal as a conflict; look for an admission webhook that answers with conflicts, or a watch that is late: %w",
 		req, obj.GetResourceVersion(), staleCacheLimit, conflict)
 }
 
@@ -310,7 +310,7 @@ func (p *Pass[T, S, P]) awaitCache(req ctrl.Request, stale error) (ctrl.Result, 
 	if waited < staleCacheLimit {
 		return ctrl.Result{RequeueAfter: staleRetry(waited)}, nil
 	}
-	return ctrl.Result{}, fmt.Errorf("expected the cache to catch up within %s, found it refused again as outdated; "+
+	return ctrl.Result{}, fmt.Errorf("expected the cache to catch up with the API server within %s, found another write refused as outdated; "+
 		"look for an admission webhook that answers with conflicts, or a watch that is late: %w", staleCacheLimit, stale)
 }
 

@@ -323,13 +323,13 @@ func TestOutdatedVersions(t *testing.T) {
 		after   time.Duration
 		want    bool
 	}{
-		"the version that was replaced":                             {"100", 0, true},
-		"another writer's version before the one that was written":  {"104", 0, true},
-		"the version that was written":                              {"105", 0, false},
-		"a version after the one that was written":                  {"1000", 0, false},
-		"a version that cannot be compared":                         {"x", 0, false},
-		"a lower version long after the write, as after a restore":  {"104", staleCacheLimit, false},
-		"a replaced version long after the write, as after a crash": {"100", staleCacheLimit, false},
+		"the version that was replaced: outdated":                                 {"100", 0, true},
+		"another writer's version before the one that was written: outdated":      {"104", 0, true},
+		"the version that was written: not outdated":                              {"105", 0, false},
+		"a version after the one that was written: not outdated":                  {"1000", 0, false},
+		"a version that cannot be compared: not outdated":                         {"x", 0, false},
+		"a lower version long after the write, as after a restore: not outdated":  {"104", staleCacheLimit, false},
+		"a replaced version long after the write, as after a crash: not outdated": {"100", staleCacheLimit, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var versions versionTracker

@@ -128,7 +128,7 @@ func (p *Plan) checkMissedWindow(o Observed, phase SchedulePhase) {
 	case o.Now.Sub(phase.Since) > time.Duration(*deadline)*time.Second:
 		p.Status.IsWindowMissed = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWindowMissed, Action: "Sleep", Note: fmt.Sprintf(
-			"Expected to notice the window of %s within %d s (spec.startingDeadlineSeconds), found it %s later; everything stays awake until the next one",
+			"Expected to begin the stop of %s within %d s (spec.startingDeadlineSeconds), found the manager %s late; the objects keep running until the next window",
 			formatTime(phase.Since), *deadline, o.Now.Sub(phase.Since).Round(time.Second))})
 	}
 }
@@ -298,7 +298,7 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	isDone := true
 	for _, wave := range p.Status.Waves {
 		if wave.ShouldSleep != shouldSleep || p.isLeftFromEarlierWindow(wave) {
-			waiting = append(waiting, fmt.Sprintf("wave %s comes later", wave.Name))
+			waiting = append(waiting, fmt.Sprintf("wave %s follows later", wave.Name))
 		} else if wave.WaitsFor != "" {
 			waiting = append(waiting, fmt.Sprintf("wave %s waits for %s", wave.Name, wave.WaitsFor))
 		}
@@ -329,7 +329,7 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 			unreadable = append(unreadable, name+" ("+why+")")
 		}
 		p.Stalled = decision.True(torporv1alpha1.SlumberKindUnreadableReason, "Expected the API server to list the kinds of the members, found that it does not list "+
-			JoinNames(unreadable)+"; their objects stay as they are until it does: check their API service or conversion webhook")
+			JoinNames(unreadable)+"; these objects are not changed until it does: check the APIService or the conversion webhook of the kinds")
 	}
 	if len(late) > 0 {
 		p.Stalled = decision.True(torporv1alpha1.SlumberWaveTimedOutReason, strings.Join(late, "; ")+"; check these objects")
@@ -379,7 +379,7 @@ func stateEvent(before, after torporv1alpha1.SlumberState) []decision.Event {
 		if before == "" {
 			return nil
 		}
-		event.Reason, event.Action, event.Note = EventAllAwake, "Wake", "Everything is awake that has no other stop"
+		event.Reason, event.Action, event.Note = EventAllAwake, "Wake", "Every object runs again, except those that are also stopped for another reason"
 	}
 	return []decision.Event{event}
 }

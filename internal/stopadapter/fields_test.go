@@ -37,23 +37,23 @@ func TestFieldsAreSetAndBroughtBack(t *testing.T) {
 		object, want string
 		operations   []torporv1alpha1.StopOperation
 	}{
-		"a number":            {"{spec: {replicas: 3}}", "{spec: {replicas: 0}}", []torporv1alpha1.StopOperation{operation("replace", "/spec/replicas", "0")}},
-		"a flag that exists":  {"{spec: {suspend: false}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
-		"an absent flag":      {"{spec: {}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
-		"a flag that is null": {"{spec: {suspend: null}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
-		"maps on the path": {
+		"a number: set and restored":            {"{spec: {replicas: 3}}", "{spec: {replicas: 0}}", []torporv1alpha1.StopOperation{operation("replace", "/spec/replicas", "0")}},
+		"a flag that exists: set and restored":  {"{spec: {suspend: false}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"an absent flag: set and restored":      {"{spec: {}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"a flag that is null: set and restored": {"{spec: {suspend: null}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"maps on the path: set and restored": {
 			"{spec: {}}", "{spec: {a: {b: {c: [1]}}}}", []torporv1alpha1.StopOperation{operation("add", "/spec/a/b/c", "[1]")},
 		},
-		"an annotation with a slash, on an object without annotations": {
+		"an annotation with a slash, on an object without annotations: set and restored": {
 			"{metadata: {name: x}}", `{metadata: {name: x, annotations: {cnpg.io/hibernation: "on"}}}`,
 			[]torporv1alpha1.StopOperation{operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
 		},
-		"a map that is removed": {
+		"a map that is removed: set and restored": {
 			"{spec: {syncPolicy: {automated: {prune: true, selfHeal: true}, retry: {limit: 5}}}}", "{spec: {syncPolicy: {retry: {limit: 5}}}}",
 			[]torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")},
 		},
 		"an absent map is removed": {"{spec: {}}", "{spec: {}}", []torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")}},
-		"several fields": {
+		"several fields: set and restored": {
 			`{metadata: {annotations: {a: "1"}}, spec: {paused: false}}`, `{metadata: {annotations: {a: "2", b: "3"}}, spec: {paused: true}}`,
 			[]torporv1alpha1.StopOperation{operation("add", "/spec/paused", "true"), operation("add", "/metadata/annotations/a", `"2"`), operation("add", "/metadata/annotations/b", `"3"`)},
 		},
@@ -106,12 +106,12 @@ func TestStopsThatMakeNoSense(t *testing.T) {
 		object, want string
 		operation    torporv1alpha1.StopOperation
 	}{
-		"a path through a number":           {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
-		"a replace without a parent":        {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
-		"an add without a value":            {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
-		"a value that is too large to save": {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
-		"the same field twice":              {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
-		"a path of more than 50 fields":     {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},
+		"a path through a number: refused":           {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
+		"a replace without a parent: refused":        {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
+		"an add without a value: refused":            {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
+		"a value that is too large to save: refused": {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
+		"the same field twice: refused":              {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
+		"a path of more than 50 fields: refused":     {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,16 +135,16 @@ func TestOperationsAreOfTheSpecOrOneText(t *testing.T) {
 		want      string
 		operation torporv1alpha1.StopOperation
 	}{
-		"a field of the spec":              {"", operation("replace", "/spec/a/b", "true")},
-		"an annotation":                    {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
-		"a label that is removed":          {"", operation("remove", "/metadata/labels/a", "")},
-		"a slash that is not written ~1":   {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
-		"all annotations":                  {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
-		"a flag as an annotation":          {"expected a text for /metadata/annotations/a, found true; put it in quotes", operation("add", "/metadata/annotations/a", "true")},
-		"nothing as a label":               {"expected a text for /metadata/labels/a, found null", operation("add", "/metadata/labels/a", "null")},
-		"another field of the metadata":    {"expected a field below /spec", operation("add", "/metadata/finalizers", `["a"]`)},
-		"the status":                       {"expected a field below /spec", operation("add", "/status/phase", `"Off"`)},
-		"a value that is not there at all": {"[0]: expected a value for /spec/a, found none", operation("add", "/spec/a", "")},
+		"a field of the spec: accepted":             {"", operation("replace", "/spec/a/b", "true")},
+		"an annotation: accepted":                   {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
+		"a label that is removed: accepted":         {"", operation("remove", "/metadata/labels/a", "")},
+		"a slash that is not written ~1: refused":   {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
+		"all annotations: refused":                  {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
+		"a flag as an annotation: refused":          {"expected a text for /metadata/annotations/a, found true; put it in quotes", operation("add", "/metadata/annotations/a", "true")},
+		"nothing as a label: refused":               {"expected a text for /metadata/labels/a, found null", operation("add", "/metadata/labels/a", "null")},
+		"another field of the metadata: refused":    {"expected a field below /spec", operation("add", "/metadata/finalizers", `["a"]`)},
+		"the status: refused":                       {"expected a field below /spec", operation("add", "/status/phase", `"Off"`)},
+		"a value that is not there at all: refused": {"[0]: expected a value for /spec/a, found none", operation("add", "/spec/a", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

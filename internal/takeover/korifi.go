@@ -105,7 +105,7 @@ func takeObject(ctx context.Context, e bulk.Editor, obj *metav1.PartialObjectMet
 	var done []string
 	if isHandled && owner != "" {
 		fields["annotations"] = map[string]string{torporv1alpha1.TakeOverAnnotation: "true"}
-		done = append(done, "it is Torpor's now")
+		done = append(done, "Torpor handles it from now on")
 	}
 	if len(left) < len(obj.Finalizers) {
 		fields["finalizers"] = left

@@ -48,9 +48,9 @@ func TestABindingThatIsThereHasToGiveTheSame(t *testing.T) {
 		found rbacv1.RoleBinding
 		want  string
 	}{
-		"a binding of an earlier run":    {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob, alice}}, ""},
-		"a binding to another role":      {rbacv1.RoleBinding{RoleRef: other, Subjects: []rbacv1.Subject{alice}}, "expected ClusterRole torpor-space-developer, found ClusterRole view"},
-		"a binding with another subject": {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of developers, found that User alice is missing"},
+		"a binding of an earlier run: accepted":   {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob, alice}}, ""},
+		"a binding to another role: refused":      {rbacv1.RoleBinding{RoleRef: other, Subjects: []rbacv1.Subject{alice}}, "expected ClusterRole torpor-space-developer, found ClusterRole view"},
+		"a binding with another subject: refused": {rbacv1.RoleBinding{RoleRef: role, Subjects: []rbacv1.Subject{bob}}, "expected the subjects of developers, found that User alice is missing"},
 	} {
 		err := bindRole(t.Context(), bulk.Editor{Client: oneBinding{found: row.found}, Out: io.Discard}, theirs)
 		if said := fmt.Sprint(err); (err == nil) != (row.want == "") || !strings.Contains(said, row.want) && row.want != "" {

@@ -97,7 +97,7 @@ func (o Options) removeWebhook(ctx context.Context, name string, obj client.Obje
 		}
 	}
 	if slices.ContainsFunc(services, func(s *admissionregistrationv1.ServiceReference) bool { return s != nil && s.Namespace != o.Namespace }) {
-		o.Print("kept", obj, "it leads to an installation in another namespace")
+		o.Print("kept", obj, "it points to an installation in another namespace")
 		return nil
 	}
 	return o.DeleteObject(ctx, obj, "")

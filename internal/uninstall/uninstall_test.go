@@ -116,7 +116,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 	if diff := cmp.Diff(want, run(true, system)); diff != "" {
 		t.Errorf("a dry run (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff("kept MutatingWebhookConfiguration torpor: it leads to an installation in another namespace", run(true, "other")[0]); diff != "" {
+	if diff := cmp.Diff("kept MutatingWebhookConfiguration torpor: it points to an installation in another namespace", run(true, "other")[0]); diff != "" {
 		t.Errorf("of another installation (-want +got):\n%s", diff)
 	}
 	for i := range want {

@@ -89,7 +89,7 @@ func summarizeProcesses(o Observed, unreadable string) (ready, draining decision
 	slices.SortFunc(o.Processes, func(a, b korifiv1alpha1.CFProcess) int {
 		return cmp.Or(cmp.Compare(a.Spec.ProcessType, b.Spec.ProcessType), cmp.Compare(a.Name, b.Name))
 	})
-	ready = decision.True(want, "every process is as it should be")
+	ready = decision.True(want, "every process is in the requested state")
 	draining = decision.False(korifiv1alpha1.DrainedReason, "no instance of an older revision is left")
 	for i := range o.Processes {
 		p := &o.Processes[i]
@@ -104,7 +104,7 @@ func summarizeProcesses(o Observed, unreadable string) (ready, draining decision
 	case unreadable != "":
 		ready = decision.False(korifiv1alpha1.RevisionUnreadableReason, unreadable)
 	case len(o.Processes) == 0:
-		ready = decision.False(korifiv1alpha1.StartingReason, "its processes are being made")
+		ready = decision.False(korifiv1alpha1.StartingReason, "the processes of the app are being created")
 	}
 	return ready, draining
 }
@@ -121,5 +121,5 @@ func processReady(p *korifiv1alpha1.CFProcess, current int64, want string) decis
 	if want == korifiv1alpha1.StoppedReason {
 		reason = korifiv1alpha1.StoppingReason
 	}
-	return decision.False(reason, "its controller has yet to act on the app")
+	return decision.False(reason, "the controller of the process has not acted on the newest change of the app yet")
 }

@@ -91,14 +91,14 @@ func joinSentences(all ...string) string {
 func decideState(o Observed, droplet *korifiv1alpha1.Droplet) (korifiv1alpha1.BuildState, decision.Condition) {
 	switch {
 	case droplet != nil:
-		return korifiv1alpha1.StagedBuild, decision.True(korifiv1alpha1.StagedReason, "the droplet is there")
+		return korifiv1alpha1.StagedBuild, decision.True(korifiv1alpha1.StagedReason, "the droplet exists")
 	case o.IsAboutImage():
 		return korifiv1alpha1.FailedBuild, decision.False(o.Answer.Reason, o.Answer.Message)
 	case o.Build.Status.State == korifiv1alpha1.FailedBuild:
 		return korifiv1alpha1.FailedBuild, explainFailure(o.Build)
 	case o.Package == nil:
 		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.PackageMissingReason,
-			"expected the CFPackage "+o.Build.Spec.PackageRef.Name+", found none; it is waited for")
+			"expected the CFPackage "+o.Build.Spec.PackageRef.Name+", found none; waiting for it")
 	default:
 		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.BuiltByOthersReason, "the package holds code; another builder has to set status.droplet")
 	}

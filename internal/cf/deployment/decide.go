@@ -82,16 +82,16 @@ func Decide(o Observed) Plan {
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app is gone"}
 	}
 	if o.AnotherWriter != "" {
-		return Plan{State: torporv1alpha1.DeployingState, Why: "the app is left alone: " + o.AnotherWriter}
+		return Plan{State: torporv1alpha1.DeployingState, Why: "the app is not changed: " + o.AnotherWriter}
 	}
 	current, lastStop, _ := revision.ReadRevision(o.App)
 	begun := o.App.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name
 	cancelled := begun && revision.IsCancelled(o.App)
 	switch {
 	case !begun && (o.HasLaterDeployment || d.Status.Revision != 0):
-		return Plan{State: torporv1alpha1.SupersededState, Why: "another deployment came after it"}
+		return Plan{State: torporv1alpha1.SupersededState, Why: "a later deployment replaces this one"}
 	case !begun && d.Spec.Cancelled:
-		return Plan{State: torporv1alpha1.CanceledState, Why: "it was cancelled before it began"}
+		return Plan{State: torporv1alpha1.CanceledState, Why: "the deployment was cancelled before it began"}
 	case !begun && !d.Status.Prepared:
 		// The current state is saved before the revision begins: afterwards the app no longer holds it, and a
 		// cancel needs it.
@@ -109,7 +109,7 @@ func Decide(o Observed) Plan {
 	p.Revision = current
 	p.LookAgain = d.Status.ObservedGeneration != d.Generation
 	if AwaitsCancel(d, o.App) {
-		p.Why = "it was too late to cancel, because no earlier revision is left to come back: " + p.Why
+		p.Why = "the cancel came too late, because no earlier revision is left: " + p.Why
 	}
 	return p
 }
@@ -191,7 +191,7 @@ func planProgress(o Observed, current int64, cancelled bool) Plan {
 	case cancelled && stopped:
 		return Plan{State: torporv1alpha1.CancelingState, Why: "the earlier revision waits " + untilStarted}
 	case cancelled:
-		return Plan{State: torporv1alpha1.CancelingState, Why: "the earlier revision comes back"}
+		return Plan{State: torporv1alpha1.CancelingState, Why: "the earlier revision is being started again"}
 	case stopped:
 		return Plan{State: torporv1alpha1.DeployingState, Why: "the new revision waits " + untilStarted}
 	case through:
@@ -204,7 +204,7 @@ func planProgress(o Observed, current int64, cancelled bool) Plan {
 	case fresh && ready.Reason == korifiv1alpha1.BlockedReason:
 		return Plan{State: torporv1alpha1.DeployingState, Why: ready.Message}
 	default:
-		return Plan{State: torporv1alpha1.DeployingState, Why: "the new revision comes up"}
+		return Plan{State: torporv1alpha1.DeployingState, Why: "the new revision is starting"}
 	}
 }
 

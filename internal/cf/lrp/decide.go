@@ -71,13 +71,13 @@ func Decide(o Observed) Plan {
 	kept := slices.Contains(o.LRP.Finalizers, eiriniv1.LRPFinalizer)
 	switch {
 	case deleting && !kept:
-		return Plan{Why: "it is being deleted"}
+		return Plan{Why: "being deleted"}
 	case o.StatefulSet != nil && !metav1.IsControlledBy(o.StatefulSet, o.LRP):
 		return Plan{Why: "name taken", Conflict: fmt.Sprintf("expected the StatefulSet %s to be this LRP's, found another owner; delete it", o.StatefulSet.Name)}
 	case deleting:
 		return decideDeletion(o)
 	case !kept:
-		return Plan{Do: AddFinalizer, Why: "keep it until its Pods are gone"}
+		return Plan{Do: AddFinalizer, Why: "keep the LRP until its Pods are gone"}
 	case o.StatefulSet == nil:
 		return Plan{Do: CreateStatefulSet, Why: "create the StatefulSet"}
 	case !o.StatefulSet.DeletionTimestamp.IsZero():
@@ -158,7 +158,7 @@ func ReadyCondition(o Observed, p Plan, ready int32) decision.Condition {
 // DrainingCondition returns the condition Draining of an LRP with the given number of ending instances.
 func DrainingCondition(draining int32) decision.Condition {
 	if draining == 0 {
-		return decision.False(korifiv1alpha1.DrainedReason, "no instance is on its way out")
+		return decision.False(korifiv1alpha1.DrainedReason, "no instance is terminating")
 	}
-	return decision.True(korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are on their way out", draining))
+	return decision.True(korifiv1alpha1.DrainingReason, fmt.Sprintf("%d instances are terminating", draining))
 }

@@ -137,7 +137,7 @@ func (o Observed) timeUntilLate() time.Duration {
 }
 
 func planWaitForReplaced(o Observed) Plan {
-	message := fmt.Sprintf("%s; %d of other revisions are terminating", readinessMessage(o), o.replacedRemains().pods)
+	message := fmt.Sprintf("%s; %d instances of other revisions are terminating", readinessMessage(o), o.replacedRemains().pods)
 	return Plan{Ready: decision.False(korifiv1alpha1.DeployingReason, message)}
 }
 

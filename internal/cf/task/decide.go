@@ -80,28 +80,28 @@ func EndedAt(t *korifiv1alpha1.CFTask) time.Time {
 func Decide(o Observed) Plan {
 	switch ended := EndedAt(o.Task); {
 	case !o.Task.DeletionTimestamp.IsZero():
-		return Plan{Why: "it is being deleted"}
+		return Plan{Why: "being deleted"}
 	case !ended.IsZero() && o.Now.Sub(ended) >= retention:
-		return Plan{Do: DeleteTask, Why: "it ended long ago"}
+		return Plan{Do: DeleteTask, Why: "ended long ago"}
 	case !ended.IsZero():
-		return Plan{After: retention - o.Now.Sub(ended), Why: "it is over"}
+		return Plan{After: retention - o.Now.Sub(ended), Why: "ended"}
 	case o.Job != nil && !metav1.IsControlledBy(o.Job, o.Task):
 		return o.fail(korifiv1alpha1.NameTakenReason, "expected no Job of the task's name with another owner, found one; run the task again")
 	case o.Job != nil && isJobTrue(o.Job, batchv1.JobComplete):
 		return Plan{Why: "succeeded", Conditions: map[string]decision.Condition{
-			korifiv1alpha1.TaskStartedCondition:   decision.True(korifiv1alpha1.TaskProceedsReason, "it was started"),
-			korifiv1alpha1.TaskSucceededCondition: decision.True(korifiv1alpha1.TaskEndedReason, "its command ended with status 0"),
+			korifiv1alpha1.TaskStartedCondition:   decision.True(korifiv1alpha1.TaskProceedsReason, "the task was started"),
+			korifiv1alpha1.TaskSucceededCondition: decision.True(korifiv1alpha1.TaskEndedReason, "the command ended with status 0"),
 		}}
 	case o.Task.Spec.Canceled:
 		return o.cancel()
 	case o.Job != nil && isJobTrue(o.Job, batchv1.JobFailed):
-		return o.fail(korifiv1alpha1.TaskEndedReason, cmp.Or(o.Exit, "its Job has failed"))
+		return o.fail(korifiv1alpha1.TaskEndedReason, cmp.Or(o.Exit, "the Job of the task has failed"))
 	case o.Job != nil:
 		return o.proceed()
 	case meta.IsStatusConditionTrue(o.Task.Status.Conditions, korifiv1alpha1.TaskStartedCondition):
 		return o.fail(korifiv1alpha1.TaskJobLostReason, "expected the task's Job, found it deleted; run the task again")
 	case o.App == nil:
-		return o.fail(korifiv1alpha1.DeletedReason, "expected its app, found none")
+		return o.fail(korifiv1alpha1.DeletedReason, "expected the app of the task, found none")
 	default:
 		return o.start()
 	}
@@ -134,8 +134,8 @@ func (o Observed) start() Plan {
 			DiskQuotaMB: process.LimitMegabytes(cmp.Or(o.Task.Spec.DiskQuotaMB, disk)),
 		},
 		Conditions: map[string]decision.Condition{
-			korifiv1alpha1.TaskInitializedCondition: decision.True(korifiv1alpha1.TaskProceedsReason, "it has its number and its droplet"),
-			korifiv1alpha1.TaskStartedCondition:     decision.False(korifiv1alpha1.TaskPendingReason, "it waits for its Pod"),
+			korifiv1alpha1.TaskInitializedCondition: decision.True(korifiv1alpha1.TaskProceedsReason, "the task has a sequence number and a droplet"),
+			korifiv1alpha1.TaskStartedCondition:     decision.False(korifiv1alpha1.TaskPendingReason, "waiting for the Pod of the task"),
 		},
 	}
 }
@@ -145,7 +145,7 @@ func (o Observed) proceed() Plan {
 		return Plan{Why: "wait for the Pod"}
 	}
 	return Plan{Why: "running", Conditions: map[string]decision.Condition{
-		korifiv1alpha1.TaskStartedCondition: decision.True(korifiv1alpha1.TaskProceedsReason, "its Job has a Pod"),
+		korifiv1alpha1.TaskStartedCondition: decision.True(korifiv1alpha1.TaskProceedsReason, "the Job of the task has a Pod"),
 	}}
 }
 

@@ -408,10 +408,10 @@ func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, nam
 		case <-tick.C():
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				err := fmt.Errorf("timed out: expected %s to be %s in MySQLCluster %q, found %s; the request stays", w.part.name, w.pastParticiple(), kube.namespace+"/"+name, last)
+				err := fmt.Errorf("timed out: expected %s to be %s in MySQLCluster %q, found %s; the request stays in effect", w.part.name, w.pastParticiple(), kube.namespace+"/"+name, last)
 				return false, exit.Error{Code: exit.TimedOut, Err: err}
 			}
-			return false, fmt.Errorf("wait for MySQLCluster %q: %w; the request stays", kube.namespace+"/"+name, context.Cause(ctx))
+			return false, fmt.Errorf("wait for MySQLCluster %q: %w; the request stays in effect", kube.namespace+"/"+name, context.Cause(ctx))
 		}
 	}
 }

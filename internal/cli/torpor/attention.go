@@ -70,7 +70,7 @@ func (s Switch) NextAt(now time.Time) string {
 	case s.Next == stoprecord.StartsByItself:
 		return stoprecord.ShouldHaveStartedItself
 	case s.Next == s.wakesItself():
-		return "should have woken by itself: see whether the manager runs, or run " + s.skipCommand()
+		return "should have started by itself: see whether the manager runs, or run " + s.skipCommand()
 	default:
 		return s.Next
 	}
@@ -83,4 +83,4 @@ func (r stopRow) withOverdue(now time.Time) stopRow {
 }
 
 // wakesItself returns the next step of an object that a Slumber stops until a known time.
-func (r stopRow) wakesItself() string { return "wakes by itself, or by " + r.skipCommand() }
+func (r stopRow) wakesItself() string { return "starts by itself, or now by " + r.skipCommand() }

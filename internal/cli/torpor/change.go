@@ -93,7 +93,7 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 	case startVerb:
 		if r.before.slumber != "" {
 			return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-				"%s: expected a manual stop, found that Slumber %s stops it; %s wakes it", t, r.before.slumber, r.before.skipCommand())}
+				"%s: expected a manual stop, found that Slumber %s stops it; %s starts it", t, r.before.slumber, r.before.skipCommand())}
 		}
 		t.kind.start(obj, t.part, now)
 		return nil
@@ -133,7 +133,7 @@ func (v *verbCommand) refuseExtension(r *verbResult) error {
 	}
 	if present := r.before.Until; present != nil && !until.After(present.Time) {
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-			"%s: expected a time after %s, the present end of the stop, found %s; kubectl torpor stop sets an earlier end",
+			"%s: expected a time after the current end of the stop, %s, found %s; kubectl torpor stop sets an earlier end",
 			r.target, formatTime(present), until.UTC().Format(time.RFC3339))}
 	}
 	return nil

@@ -131,9 +131,9 @@ func listTransitions(s *torporv1alpha1.Slumber, now time.Time) (all []scheduledT
 
 func (t scheduledTransition) describe() string {
 	if t.To == torporv1alpha1.SlumberAsleep {
-		return fmt.Sprintf("sleeps from %s by Slumber %s", formatTime(&t.At), t.Slumber)
+		return fmt.Sprintf("is stopped at %s by Slumber %s", formatTime(&t.At), t.Slumber)
 	}
-	return fmt.Sprintf("wakes at %s by Slumber %s", formatTime(&t.At), t.Slumber)
+	return fmt.Sprintf("is started at %s by Slumber %s", formatTime(&t.At), t.Slumber)
 }
 
 // endOfSleep returns the end of the current sleep, or of the next one; zero if there is none.

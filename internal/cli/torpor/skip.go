@@ -97,7 +97,7 @@ func (a *commands) skip(ctx context.Context, kube *kubeClient, t target, text st
 	if err := kube.Patch(ctx, obj, client.MergeFrom(before), client.FieldOwner(fieldManager)); err != nil {
 		return fmt.Errorf("skip %s: %w", t, err)
 	}
-	fmt.Fprintf(a.Out, "%s stays awake until %s\n", t.displayName(), end)
+	fmt.Fprintf(a.Out, "%s keeps running until %s\n", t.displayName(), end)
 	return nil
 }
 

@@ -45,7 +45,7 @@ func readCredentials(secret map[string][]byte, mayFederate func(servicePrincipal
 	}
 	var p servicePrincipal
 	if err := json.Unmarshal(content, &p); err != nil {
-		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret must be a JSON object with texts: correct it", servicePrincipalKey)
+		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret: expected a JSON object with strings as values; correct it", servicePrincipalKey)
 	}
 	for _, field := range []struct {
 		name  string

@@ -152,7 +152,7 @@ func describeCertificate(err error) string {
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {
-	return actuator.Errorf(actuator.Unreachable, "%s at the container engine: %s; check that it runs, and spec.platform.containers.engine", operation, fmt.Sprintf(format, args...))
+	return actuator.Errorf(actuator.Unreachable, "cannot %s at the container engine: %s; check that the engine runs, and spec.platform.containers.engine", operation, fmt.Sprintf(format, args...))
 }
 
 // describe returns the engine's message if the administrator lists the engine. The author of the ClusterDeployment

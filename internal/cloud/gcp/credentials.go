@@ -47,7 +47,7 @@ func readCredentials(secret map[string][]byte) (serviceAccount, error) {
 	}
 	var a serviceAccount
 	if err := json.Unmarshal(content, &a); err != nil {
-		return serviceAccount{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret must be a JSON object with texts: correct it", serviceAccountKey)
+		return serviceAccount{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret: expected a JSON object with strings as values; correct it", serviceAccountKey)
 	}
 	for _, field := range []struct{ name, value string }{
 		{"project_id", a.ProjectID}, {"client_email", a.ClientEmail}, {"private_key", a.PrivateKey},

@@ -131,7 +131,7 @@ func explainMissingAnswer(operation string, err error) error {
 }
 
 func unreachableErrorf(operation, found string) error {
-	return actuator.Errorf(actuator.Unreachable, "%s at libvirt: %s; check the daemon, the network and %s of the credentials Secret", operation, found, uriKey)
+	return actuator.Errorf(actuator.Unreachable, "cannot %s at libvirt: %s; check the daemon, the network and %s of the credentials Secret", operation, found, uriKey)
 }
 
 // classOf classifies errors by the possible remedies.

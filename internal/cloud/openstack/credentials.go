@@ -71,7 +71,7 @@ func readCredentials(secret map[string][]byte, cloud string) (cloudSettings, err
 	}
 	// The parser's error may contain a part of the text, and any part may be secret.
 	if err := yaml.Unmarshal(text, &file); err != nil {
-		return cloudSettings{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret must be YAML with clouds, and texts as their settings: correct it", cloudsKey)
+		return cloudSettings{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret: expected YAML with the key clouds and strings as settings; correct it", cloudsKey)
 	}
 	settings, ok := file.Clouds[cloud]
 	if !ok {

@@ -64,7 +64,7 @@ func TestUpstreamObjectsAreTakenOverOnlyWhenAsked(t *testing.T) {
 
 	startReplica(t, hub, system)
 	hub.WaitFor(t, "a deployment leaves the app of another writer alone", deployment, func() error {
-		return testenv.ErrorIf(!strings.Contains(deployment.Status.Message, "left alone: Korifi has written it"), "found %q", deployment.Status.Message)
+		return testenv.ErrorIf(!strings.Contains(deployment.Status.Message, "not changed: Korifi has written it"), "found %q", deployment.Status.Message)
 	})
 	for obj, owner := range all {
 		hub.WaitForCondition(t, obj, torporv1alpha1.AnotherWriterCondition, metav1.ConditionTrue, torporv1alpha1.AnotherWriterReason)

@@ -191,7 +191,7 @@ func releaseDeleted(t *testing.T, env *testenv.Environment, namespace string, ad
 		}
 	}
 	env.WaitForEvent(t, namespace, stopadapter.EventRestored, "the StopAdapter "+adapter.Name+" is deleted")
-	env.WaitForEvent(t, namespace, stopadapter.EventLeftStopped, "a person has stopped it")
+	env.WaitForEvent(t, namespace, stopadapter.EventLeftStopped, "a user has stopped it")
 }
 
 func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, adapter *torporv1alpha1.StopAdapter, o testenv.ForeignObject) {

@@ -36,14 +36,14 @@ func clientChecks() []namedCheck {
 
 func requireRecordedSleep(c judgedRequest) string {
 	if c.inv.ClientsFrom.IsZero() {
-		return "expected the resume of a hibernation, found machines that were switched off while the cluster should run"
+		return "expected a resume after a hibernation, found a repair of machines that were switched off while the cluster should run"
 	}
 	return ""
 }
 
 func requireTimeToReport(c judgedRequest) string {
 	if c.inv.Now.Before(c.inv.ClientsFrom) {
-		return "expected nodes whose machines never stopped to have had time to report, found a resume that began too recently"
+		return "expected enough time since the resume for running nodes to report, found that it began too recently"
 	}
 	return ""
 }
@@ -89,7 +89,7 @@ func requireBootstrapGroups(c judgedRequest) string {
 		}
 		expected = append(expected, quoteSorted(b.Groups))
 	}
-	return fmt.Sprintf("expected the groups %s, found %s", strings.Join(expected, " or "), quoteSorted(c.req.Spec.Groups))
+	return fmt.Sprintf("expected a requester in the groups %s, found the groups %s", strings.Join(expected, " or "), quoteSorted(c.req.Spec.Groups))
 }
 
 func requireNodeCommonName(c judgedRequest) string {

@@ -276,7 +276,7 @@ func standingChecks() []namedCheck {
 
 func requireOpenWindow(c judgedRequest) string {
 	if c.inv.Now.After(c.inv.NotAfter) {
-		return "expected a request within the time of approvals, found that the time has ended"
+		return "expected a request within the approval period after the resume, found that the period has ended"
 	}
 	return ""
 }
@@ -294,7 +294,7 @@ func requireNodeOrBootstrapUser(c judgedRequest) string {
 // requireNotSent prevents endless approvals for a cluster that accepts them and does not show them.
 func requireNotSent(c judgedRequest) string {
 	if at, ok := c.inv.SentApprovals[c.req.UID]; ok && c.inv.Now.Sub(at) < ApprovalPause {
-		return fmt.Sprintf("expected the approval that was sent less than %s ago to show, found the request undecided", ApprovalPause)
+		return fmt.Sprintf("expected the cluster to show the approval that was sent less than %s ago, found the request undecided", ApprovalPause)
 	}
 	return ""
 }
@@ -333,7 +333,7 @@ func requireNodeSigner(c judgedRequest) string {
 
 func requireResumeStart(c judgedRequest) string {
 	if c.inv.NotBefore.IsZero() {
-		return "expected to know when the resume started, found no time"
+		return "expected a recorded start of the resume, found none"
 	}
 	return ""
 }

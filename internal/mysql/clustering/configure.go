@@ -311,7 +311,7 @@ func configurePrimary(d *derivedFacts, p *instanceFacts) Plan {
 func configureReplica(d *derivedFacts, i *instanceFacts) Plan {
 	return Plan{
 		Do:  ConfigureReplica{Index: i.Index, Source: d.primary.Index},
-		Why: fmt.Sprintf("instance %d is configured to follow the primary, instance %d", i.Index, d.primary.Index),
+		Why: fmt.Sprintf("instance %d is configured to follow the primary (instance %d)", i.Index, d.primary.Index),
 	}
 }
 

@@ -188,11 +188,11 @@ func describePrimarySymptom(d *derivedFacts) string {
 	case d.commitsAreStalled && p.SemiSync.Waiting == 0:
 		return "is the primary and completes no commit: it cannot write its binary log; its volume may be full"
 	case awaitsImpossibleAck(d):
-		return "is the primary; its clients wait for replicas that are empty, and the copy of those waits for the clients: their sessions are about to be ended"
+		return "is the primary; its clients wait for the acknowledgement of empty replicas, which cannot be cloned until the clients' sessions end: the manager is about to end them"
 	case d.commitsAreStalled:
-		return "is the primary and completes no commit: its clients wait for replicas"
+		return "is the primary and completes no commit: its clients wait for replicas to acknowledge"
 	case d.count(acknowledges) < d.awaitedAcks && !d.staysReadOnly():
-		return "is the primary and its clients wait for replicas"
+		return "is the primary; its clients wait for more replicas to acknowledge than do"
 	default:
 		return ""
 	}
@@ -207,7 +207,7 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case !i.Ahead.IsEmpty():
 		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + " and will skip the transactions to which the primary gives these numbers; " + adviseReclone(i)
 	case i.SemiSync.Waiting > 0:
-		return "has clients that wait for replicas it no longer has"
+		return "has clients that wait for the acknowledgement of replicas, but no replica follows it any more"
 	case !isComparable(i):
 		return ""
 	case i.IsEmptyReplica:

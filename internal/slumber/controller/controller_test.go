@@ -178,7 +178,7 @@ func TestNightInWaves(t *testing.T) {
 	s.finish(t, "blog")
 	s.finish(t, "shop")
 	s.waitFor(t, "all are awake again", torporv1alpha1.SlumberAwake)
-	s.WaitForEvent(t, s.namespace, slumber.EventAllAwake, "Everything is awake")
+	s.WaitForEvent(t, s.namespace, slumber.EventAllAwake, "Every object runs again")
 	if record := s.clusters["store"].Status.ScheduledStops[0].Stops[0]; record.StartedBy != "Slumber nights" || record.EndedAt == nil {
 		t.Errorf("expected the end to be recorded, found %+v", record)
 	}

@@ -42,7 +42,7 @@ func MissingFeatures() []MissingFeature {
 		{"droplets as files", "a droplet is an image: pull it from its registry, or push it there", []string{
 			"POST /v3/droplets", "/v3/droplets/{guid}/download", "/v3/droplets/{guid}/upload",
 		}},
-		{"TCP routes, internal and private domains, wildcard hosts, weights and protocols of destinations, routes of several spaces, route policies", "create an HTTP route in each space", []string{
+		{"TCP routes, internal and private domains, wildcard hosts, weights and protocols of destinations, routes shared between spaces, route policies", "create an HTTP route in each space", []string{
 			"/v3/domains/{guid}/relationships/", "/v3/routes/{guid}/relationships/", "PATCH /v3/routes/{guid}/destinations/{destination}", "/v3/route_policies/",
 		}},
 		{"service brokers, managed services, service keys, sharing of services", "create user-provided services", []string{
