@@ -114,19 +114,19 @@ func TestReadGate(t *testing.T) {
 		cd   *hivev1.ClusterDeployment
 		want Gate
 	}{
-		"a cluster that answers":          {awake(), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster that is to hibernate":  {awake(func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating }), Gate{isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster in an unknown state":   {&hivev1.ClusterDeployment{}, Gate{}},
-		"a cluster that is being deleted": {awake(func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = &resume }), Gate{isReachable: true, IsDeleted: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster that has resumed": {awake(func(cd *hivev1.ClusterDeployment) {
+		"a cluster that answers: dialed":              {awake(), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster that is to hibernate: not dialed":  {awake(func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating }), Gate{isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster in an unknown state: not dialed":   {&hivev1.ClusterDeployment{}, Gate{}},
+		"a cluster that is being deleted: not dialed": {awake(func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = &resume }), Gate{isReachable: true, IsDeleted: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster that has resumed: dialed": {awake(func(cd *hivev1.ClusterDeployment) {
 			cd.Status.Hibernation = &hivev1.HibernationRecord{ResumeStartedAt: &resume}
 		}), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}, resume: now.Unix()}},
-		"a paused cluster": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "1"} }), Gate{MayDial: true, isReachable: true, IsPaused: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster with a malformed pause annotation": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "maybe"} }), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster that another annotation pauses": {awake(func(cd *hivev1.ClusterDeployment) {
+		"a paused cluster: dialed":                            {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "1"} }), Gate{MayDial: true, isReachable: true, IsPaused: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster with a malformed pause annotation: dialed": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "maybe"} }), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
+		"a cluster that another annotation pauses: dialed": {awake(func(cd *hivev1.ClusterDeployment) {
 			cd.Annotations = map[string]string{hivev1.SyncsetPauseAnnotation: "true"}
 		}), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin"}}},
-		"a cluster whose server is overridden": {awake(func(cd *hivev1.ClusterDeployment) {
+		"a cluster whose server is overridden: dialed": {awake(func(cd *hivev1.ClusterDeployment) {
 			cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "api-int.example.com:6443", APIServerIPOverride: "10.0.0.7"}
 		}), Gate{MayDial: true, isReachable: true, Server: Server{KubeconfigSecret: "admin", Override: hibernation.ServerOverride{URL: "api-int.example.com:6443", Address: "10.0.0.7"}}}},
 	} {

@@ -20,11 +20,11 @@ func TestAnswersAreBounded(t *testing.T) {
 		requests         int
 		want             error
 	}{
-		"an answer of just the limit":                     {status: http.StatusOK, sent: 1000, perAnswer: 1000, requests: 3},
-		"an answer that is one byte too long":             {status: http.StatusOK, sent: 1001, perAnswer: 1000, requests: 1, want: ErrAnswerTooLarge},
-		"a failure is cut":                                {status: http.StatusNotFound, sent: maxFailureBytes + 1, perAnswer: 1000, requests: 1},
-		"small answers that together use up the budget":   {status: http.StatusOK, sent: 1000, perAnswer: 1000, total: 2999, requests: 3, want: ErrAnswerTooLarge},
-		"small answers that together are just the budget": {status: http.StatusOK, sent: 1000, perAnswer: 1000, total: 3000, requests: 3},
+		"an answer of just the limit: accepted":                     {status: http.StatusOK, sent: 1000, perAnswer: 1000, requests: 3},
+		"an answer that is one byte too long: refused":              {status: http.StatusOK, sent: 1001, perAnswer: 1000, requests: 1, want: ErrAnswerTooLarge},
+		"a failure is cut":                                          {status: http.StatusNotFound, sent: maxFailureBytes + 1, perAnswer: 1000, requests: 1},
+		"small answers that together use up the budget: refused":    {status: http.StatusOK, sent: 1000, perAnswer: 1000, total: 2999, requests: 3, want: ErrAnswerTooLarge},
+		"small answers that together are just the budget: accepted": {status: http.StatusOK, sent: 1000, perAnswer: 1000, total: 3000, requests: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -31,15 +31,15 @@ func TestObserveExplains(t *testing.T) {
 		err      error
 		want     actuator.Error
 	}{
-		"a wrong secret": {
+		"a wrong secret: CredentialsInvalid": {
 			response: ec2Error(http.StatusForbidden, "SignatureDoesNotMatch", "Signature expired: 20260101T000000Z is now earlier than 20260102T000000Z"),
 			want:     actuator.Error{Class: actuator.CredentialsInvalid, Message: "DescribeInstances: SignatureDoesNotMatch: Signature expired: <time> is now earlier than <time>"},
 		},
-		"a key echoed by the cloud": {
+		"a key echoed by the cloud: CredentialsInvalid": {
 			response: ec2Error(http.StatusForbidden, "AuthFailure", "key "+goodKey+" and ASIAABCDEFGHIJKLMNOP are unknown"),
 			want:     actuator.Error{Class: actuator.CredentialsInvalid, Message: "DescribeInstances: AuthFailure: key <hidden> and <access key> are unknown"},
 		},
-		"a missing permission": {
+		"a missing permission: PermissionDenied": {
 			response: ec2Error(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized. Encoded authorization failure message: abc_DEF-1"),
 			want:     actuator.Error{Class: actuator.PermissionDenied, Message: "DescribeInstances: UnauthorizedOperation: You are not authorized."},
 		},
@@ -47,27 +47,27 @@ func TestObserveExplains(t *testing.T) {
 			response: ec2Error(http.StatusServiceUnavailable, "RequestLimitExceeded", "Request limit exceeded. (Request ID: 7a62c49f-347e-4fc4-9331-6e8e00000000)"),
 			want:     actuator.Error{Class: actuator.Throttled, Message: "DescribeInstances: RequestLimitExceeded: Request limit exceeded."},
 		},
-		"an unknown refusal": {
+		"an unknown refusal: Other": {
 			response: ec2Error(http.StatusBadRequest, "InvalidParameterValue", "what\n is  this"),
 			want:     actuator.Error{Class: actuator.Other, Message: "DescribeInstances: InvalidParameterValue: what is this"},
 		},
-		"an unknown error of the server": {
+		"an unknown error of the server: Unreachable": {
 			response: ec2Error(http.StatusInternalServerError, "InternalError", "random text 17"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "it answers with status 500" + check},
 		},
-		"a gateway instead of EC2": {
+		"a gateway instead of EC2: Unreachable": {
 			response: httpAnswer(http.StatusBadGateway, "<html>bad gateway"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "it answers with status 502" + check},
 		},
-		"a login page": {
+		"a login page: Unreachable": {
 			response: httpAnswer(http.StatusOK, "<html>please log in"),
 			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "its answer is not a valid EC2 response" + check},
 		},
-		"a host that does not exist": {
+		"a host that does not exist: Unreachable": {
 			err:  &net.DNSError{Err: "no such host", Name: "x", Server: "10.0.0.1:53", IsNotFound: true},
 			want: actuator.Error{Class: actuator.Unreachable, Message: where + "the host is unknown" + check},
 		},
-		"a refused connection": {
+		"a refused connection: Unreachable": {
 			err:  &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connect: connection refused 127.0.0.1:41234")},
 			want: actuator.Error{Class: actuator.Unreachable, Message: where + "it does not answer" + check},
 		},
@@ -290,8 +290,8 @@ func TestRightsThatAreMissingForOneClusterKeepNoOtherAsleep(t *testing.T) {
 		refused  func(id string) bool
 		maxCalls int
 	}{
-		"one cluster":  {func(id string) bool { return id == "i-0017" }, 13},
-		"all clusters": {func(string) bool { return true }, maxPermissionRefusals + 5}, // Each waiting half is tried once.
+		"rights missing for one cluster: 13 calls":                   {func(id string) bool { return id == "i-0017" }, 13},
+		"rights missing for all clusters: a bounded number of calls": {func(string) bool { return true }, maxPermissionRefusals + 5}, // Each waiting half is tried once.
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -338,12 +338,12 @@ func TestObserveReadsOnly(t *testing.T) {
 		want              int
 		wantErr           bool
 	}{
-		"an owned machine":                     {state: "running", key: mine, value: "owned", want: 1},
-		"a machine that is only shared":        {state: "running", key: mine, value: "shared"},
-		"a machine of a cluster with a prefix": {state: "running", key: mine + "-2", value: "owned"},
-		"a machine that is being terminated":   {state: "shutting-down", key: mine, value: "owned"},
-		"a terminated machine":                 {state: "terminated", key: mine, value: "owned"},
-		"a state of the future":                {state: "suspended", key: mine, value: "owned", wantErr: true},
+		"an owned machine: listed":                         {state: "running", key: mine, value: "owned", want: 1},
+		"a machine that is only shared: not listed":        {state: "running", key: mine, value: "shared"},
+		"a machine of a cluster with a prefix: not listed": {state: "running", key: mine + "-2", value: "owned"},
+		"a machine that is being terminated: not listed":   {state: "shutting-down", key: mine, value: "owned"},
+		"a terminated machine: not listed":                 {state: "terminated", key: mine, value: "owned"},
+		"a machine in an unknown state: not listed":        {state: "suspended", key: mine, value: "owned", wantErr: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The endpoint ignores filters.

@@ -35,30 +35,30 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 		answer func(http.ResponseWriter)
 		want   string
 	}{
-		"a compressed answer that grows a thousandfold": {func(w http.ResponseWriter) {
+		"a compressed answer that grows a thousandfold: the call ends with an error": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			g := gzip.NewWriter(w)
 			_, _ = io.WriteString(g, `<DescribeInstancesResponse><nextToken>`)
 			repeat(g, "A", 40<<20)
 			_ = g.Close()
 		}, "its answer is not a valid EC2 response"},
-		"an endless element": {func(w http.ResponseWriter) {
+		"an endless element: the call ends with an error": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>`)
 			repeat(w, "A", 200<<20)
 		}, "its answer is larger than allowed"},
-		"very many empty elements": {func(w http.ResponseWriter) {
+		"very many empty elements: the call ends with an error": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
 			repeat(w, "<Item/>", 3<<20)
 			_, _ = io.WriteString(w, `</instancesSet></item></reservationSet></DescribeInstancesResponse>`)
 		}, "its answer is larger than allowed"},
-		"an endless error": {func(w http.ResponseWriter) {
+		"an endless error: the call ends with an error": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusBadRequest)
 			repeat(w, "<Response>", 200<<20)
 		}, "its answer is not a valid EC2 response"},
-		"endless pages": {func(w http.ResponseWriter) {
+		"endless pages: the call ends with an error": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>same</nextToken></DescribeInstancesResponse>`)
 		}, "more pages or machines than a cluster may have"},
-		"more machines than any cluster can have": {func(w http.ResponseWriter) {
+		"more machines than any cluster can have: the call ends with an error": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
 			for i := range maxMachines / 2 {
 				_, _ = fmt.Fprintf(w, instance, i)
@@ -95,22 +95,22 @@ func TestEndpointsOfSecrets(t *testing.T) {
 		want     actuator.ErrorClass
 		shown    bool
 	}{
-		"AWS's own":                          {"https://ec2.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, true},
-		"AWS's own in addition to a list":    {"https://ec2.eu-west-1.amazonaws.com", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
-		"AWS's own with FIPS":                {"https://EC2-fips.eu-west-1.amazonaws.com:443/", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
-		"AWS's own with IPv6":                {"https://ec2.eu-west-1.api.aws", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
-		"AWS's own without encryption":       {"http://ec2.eu-west-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"AWS's own at another port":          {"https://ec2.eu-west-1.amazonaws.com:8443", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"a machine at AWS":                   {"http://ec2-203-0-113-5.compute-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"a function at AWS":                  {"https://abc.execute-api.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, false},
-		"a host that is listed":              {"https://ec2.example.com", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
-		"a host without a list":              {"https://ec2.example.com", nil, actuator.CredentialsInvalid, false},
-		"a host that is not on the list":     {"https://ec2.example.com", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"an address that is listed":          {"http://10.1.2.3", []string{"10.0.0.0/8"}, actuator.CredentialsInvalid, true},
-		"a metadata service":                 {"http://169.254.169.254/latest", nil, actuator.Other, false},
-		"a metadata service over IPv6":       {"http://[fd00:ec2::254]/latest", nil, actuator.Other, false},
-		"a metadata service that is listed":  {"http://169.254.169.254", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
-		"the endpoint of the manager itself": {"http://ec2.internal", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS's own endpoint: allowed":                  {"https://ec2.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, true},
+		"AWS's own endpoint, not on the list: allowed": {"https://ec2.eu-west-1.amazonaws.com", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS's own FIPS endpoint: allowed":             {"https://EC2-fips.eu-west-1.amazonaws.com:443/", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS's own IPv6 endpoint: allowed":             {"https://ec2.eu-west-1.api.aws", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS's own endpoint without TLS: refused":      {"http://ec2.eu-west-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"AWS's own endpoint at another port: refused":  {"https://ec2.eu-west-1.amazonaws.com:8443", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"the host of an EC2 machine: refused":          {"http://ec2-203-0-113-5.compute-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"the host of a Lambda function: refused":       {"https://abc.execute-api.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, false},
+		"a host that is listed: allowed":               {"https://ec2.example.com", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
+		"a host without a list: refused":               {"https://ec2.example.com", nil, actuator.CredentialsInvalid, false},
+		"a host that is not on the list: refused":      {"https://ec2.example.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"an address that is listed: allowed":           {"http://10.1.2.3", []string{"10.0.0.0/8"}, actuator.CredentialsInvalid, true},
+		"a metadata service: refused":                  {"http://169.254.169.254/latest", nil, actuator.Other, false},
+		"a metadata service over IPv6: refused":        {"http://[fd00:ec2::254]/latest", nil, actuator.Other, false},
+		"a metadata service that is listed: allowed":   {"http://169.254.169.254", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
+		"the endpoint of the manager itself: allowed":  {"http://ec2.internal", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listed, err := egress.ParseEndpoints(row.listed)

@@ -45,7 +45,7 @@ func TestTroubleAtAzure(t *testing.T) {
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a failed listing is retried as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a failed listing is retried as often as allowed: Unreachable": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"a pause longer than a call may take is left to the account": {
 			actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second,
 		},
@@ -54,22 +54,22 @@ func TestTroubleAtAzure(t *testing.T) {
 		},
 		"a failed stop call is not retried": {actuatortest.Fault{Operation: deallocate, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"a failed start call is retried":    {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a subscription that is not there": {
+		"a subscription that is not there: CredentialsInvalid": {
 			actuatortest.Fault{Operation: list, Status: http.StatusNotFound, Code: "SubscriptionNotFound"}, actuatortest.Observe, 1, actuator.CredentialsInvalid, 0,
 		},
-		"a machine with an ephemeral OS disk": {
+		"a machine with an ephemeral OS disk: Other": {
 			conflict(deallocate, "OperationNotAllowed", "Stop-deallocate is not supported for VMs that use an ephemeral OS disk."),
 			actuatortest.Stop, 3, actuator.Other, 0,
 		},
-		"an operation that a machine does not support": {
+		"an operation that a machine does not support: Other": {
 			conflict(deallocate, "OperationNotAllowed", "Operation 'deallocate' is not supported on VM 'worker-0000000'."),
 			actuatortest.Stop, 3, actuator.Other, 0,
 		},
-		"a start beyond the approved quota of cores": {
+		"a start beyond the approved quota of cores: NoCapacity": {
 			conflict(start, "OperationNotAllowed", "Operation could not be completed as it results in exceeding approved Total Regional Cores quota."),
 			actuatortest.Start, 3, actuator.NoCapacity, 0,
 		},
-		"a start beyond the limits of a quota": {
+		"a start beyond the limits of a quota: NoCapacity": {
 			conflict(start, "OperationNotAllowed", "Operation results in exceeding quota limits of Core. Maximum allowed: 4, Current in use: 4."),
 			actuatortest.Start, 3, actuator.NoCapacity, 0,
 		},
@@ -77,16 +77,16 @@ func TestTroubleAtAzure(t *testing.T) {
 			conflict(deallocate, "OperationNotAllowed", "The operation is not allowed because another operation is in progress."),
 			actuatortest.Stop, 3, actuator.WrongState, 0,
 		},
-		"a machine that is being updated": {
+		"a machine that is being updated: WrongState": {
 			conflict(deallocate, "OperationNotAllowed", "The VM 'quota-ephemeral-0' is being updated."), actuatortest.Stop, 3, actuator.WrongState, 0,
 		},
-		"a resource group that is being deleted": {
+		"a resource group that is being deleted: Other": {
 			conflict(deallocate, "ResourceGroupBeingDeleted", ""), actuatortest.Stop, 3, actuator.Other, 0,
 		},
-		"a subscription that is disabled": {
+		"a subscription that is disabled: Other": {
 			conflict(start, "ReadOnlyDisabledSubscription", ""), actuatortest.Start, 3, actuator.Other, 0,
 		},
-		"a subscription without the resource provider": {
+		"a subscription without the resource provider: Other": {
 			conflict(start, "MissingSubscriptionRegistration", ""), actuatortest.Start, 3, actuator.Other, 0,
 		},
 	} {
@@ -120,14 +120,14 @@ func TestNothingStopsWithoutRights(t *testing.T) {
 		status  int
 		missing string
 	}{
-		"everything":                 {rights: []rolePermission{{Actions: []string{"*"}}}},
-		"the least":                  {rights: []rolePermission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
-		"by two roles":               {rights: []rolePermission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
-		"no right to start":          {rights: []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},
-		"a right that is taken back": {rights: []rolePermission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
-		"no role":                    {rights: []rolePermission{}, missing: "virtualMachines/deallocate/action and Microsoft.Compute/virtualMachines/start/action"},
-		"an invalid pattern":         {rights: []rolePermission{{Actions: []string{"(", ".*"}}}, missing: "virtualMachines/deallocate/action"},
-		"unreadable rights do not prevent a stop": {status: http.StatusForbidden},
+		"everything": {rights: []rolePermission{{Actions: []string{"*"}}}},
+		"the minimal rights: the machines are stopped":           {rights: []rolePermission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
+		"rights from two roles: the machines are stopped":        {rights: []rolePermission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
+		"no right to start: no machine is stopped":               {rights: []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},
+		"a right that is taken back: no machine is stopped":      {rights: []rolePermission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
+		"no role: no machine is stopped":                         {rights: []rolePermission{}, missing: "virtualMachines/deallocate/action and Microsoft.Compute/virtualMachines/start/action"},
+		"a right with an invalid pattern: no machine is stopped": {rights: []rolePermission{{Actions: []string{"(", ".*"}}}, missing: "virtualMachines/deallocate/action"},
+		"unreadable rights do not prevent a stop":                {status: http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)
@@ -157,15 +157,15 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"a next page at another host":       {`{"value":[],"nextLink":"https://evil.example.com/"}`, "a host outside Azure: evil.example.com"},
-		"a next page without TLS":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "its answer is not a valid Azure response"},
-		"endless pages":                     {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than a subscription may have"},
-		"an answer that is not JSON":        {`<html>`, "its answer is not a valid Azure response"},
-		"a machine of another subscription": {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "its answer is not a valid Azure response"},
-		"a machine without an id":           {`{"value":[{}]}`, "its answer is not a valid Azure response"},
-		"a machine with an invalid id":      {`{"value":[{"id":"x"}]}`, "its answer is not a valid Azure response"},
-		"a machine with a name without end": {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid Azure response"},
-		"a value outside the schema":        {`{"value":"x"}`, "its answer is not a valid Azure response"},
+		"a next page at another host: refused":       {`{"value":[],"nextLink":"https://evil.example.com/"}`, "a host outside Azure: evil.example.com"},
+		"a next page without TLS: refused":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "its answer is not a valid Azure response"},
+		"endless pages: refused":                     {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than a subscription may have"},
+		"an answer that is not JSON: refused":        {`<html>`, "its answer is not a valid Azure response"},
+		"a machine of another subscription: refused": {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "its answer is not a valid Azure response"},
+		"a machine without an id: refused":           {`{"value":[{}]}`, "its answer is not a valid Azure response"},
+		"a machine with an invalid id: refused":      {`{"value":[{"id":"x"}]}`, "its answer is not a valid Azure response"},
+		"a machine with a name without end: refused": {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid Azure response"},
+		"a value outside the schema: refused":        {`{"value":"x"}`, "its answer is not a valid Azure response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)
@@ -259,21 +259,21 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"a client secret":               {secret: goodCredentials()},
-		"a certificate":                 {secret: certificate},
-		"the public cloud by name":      {secret: goodCredentials(), cloud: "AzurePublicCloud"},
-		"the retired German cloud":      {secret: goodCredentials(), cloud: "AzureGermanCloud", class: actuator.Other, says: "spec.platform.azure.cloudName"},
-		"no Secret":                     {class: actuator.CredentialsMissing, says: "has no osServicePrincipal.json"},
-		"no JSON":                       {secret: content("hush"), class: actuator.CredentialsInvalid, says: "must be a JSON object"},
-		"a number instead of a string":  {secret: content(`{"clientSecret":12345}`), class: actuator.CredentialsInvalid, says: "must be a JSON object"},
-		"no subscription":               {secret: content(`{}`), class: actuator.CredentialsMissing, says: "has no subscriptionId"},
-		"no tenant":                     {secret: content(`{"subscriptionId":"a"}`), class: actuator.CredentialsMissing, says: "has no tenantId"},
-		"a subscription that is a path": {secret: content(`{"subscriptionId":"../evil","tenantId":"b","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
-		"a tenant that is a host":       {secret: content(`{"subscriptionId":"a","tenantId":"b@evil.example.com/","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
-		"no secret and no certificate":  {secret: content(without), class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"a file of the manager":         {secret: content(`{"subscriptionId":"a","tenantId":"b","clientId":"c","clientCertificate":"/etc/passwd"}`), class: actuator.CredentialsInvalid, says: "names a file"},
-		"a certificate without key":     {secret: broken, class: actuator.CredentialsInvalid, says: "must have a certificate and its key"},
-		"a wrong client secret": {
+		"a client secret: accepted":                           {secret: goodCredentials()},
+		"a certificate: accepted":                             {secret: certificate},
+		"the public cloud by name: accepted":                  {secret: goodCredentials(), cloud: "AzurePublicCloud"},
+		"the retired German cloud: Other":                     {secret: goodCredentials(), cloud: "AzureGermanCloud", class: actuator.Other, says: "spec.platform.azure.cloudName"},
+		"no Secret: CredentialsMissing":                       {class: actuator.CredentialsMissing, says: "has no osServicePrincipal.json"},
+		"no JSON: CredentialsInvalid":                         {secret: content("hush"), class: actuator.CredentialsInvalid, says: "expected a JSON object"},
+		"a number instead of a string: CredentialsInvalid":    {secret: content(`{"clientSecret":12345}`), class: actuator.CredentialsInvalid, says: "expected a JSON object"},
+		"no subscription: CredentialsMissing":                 {secret: content(`{}`), class: actuator.CredentialsMissing, says: "has no subscriptionId"},
+		"no tenant: CredentialsMissing":                       {secret: content(`{"subscriptionId":"a"}`), class: actuator.CredentialsMissing, says: "has no tenantId"},
+		"a subscription that is a path: CredentialsInvalid":   {secret: content(`{"subscriptionId":"../evil","tenantId":"b","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
+		"a tenant that is a host: CredentialsInvalid":         {secret: content(`{"subscriptionId":"a","tenantId":"b@evil.example.com/","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
+		"no secret and no certificate: CredentialsMissing":    {secret: content(without), class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"a path to a file of the manager: CredentialsInvalid": {secret: content(`{"subscriptionId":"a","tenantId":"b","clientId":"c","clientCertificate":"/etc/passwd"}`), class: actuator.CredentialsInvalid, says: "names a file"},
+		"a certificate without key: CredentialsInvalid":       {secret: broken, class: actuator.CredentialsInvalid, says: "must have a certificate and its key"},
+		"a wrong client secret: CredentialsInvalid": {
 			secret: content(strings.Replace(string(goodCredentials()[servicePrincipalKey]), goodSecret, "hush", 1)), class: actuator.CredentialsInvalid, says: "login: invalid_client: AADSTS7000215",
 		},
 	} {
@@ -334,13 +334,13 @@ func TestAccountsAreTold(t *testing.T) {
 		change func(*actuator.Target)
 		shared bool
 	}{
-		"another resource group": {func(t *actuator.Target) { t.InfraID = "other" }, true},
-		"another region":         {func(t *actuator.Target) { t.Region = "westeurope" }, true},
-		"another cloud":          {func(t *actuator.Target) { t.Cloud = "AzureChinaCloud" }, false},
-		"another subscription":   {replace(goodSubscription, "other"), false},
-		"another tenant":         {replace(goodTenant, "other"), false},
-		"another client":         {replace(goodClient, "other"), false},
-		"another secret":         {replace(goodSecret, "other"), false},
+		"another resource group: same account":  {func(t *actuator.Target) { t.InfraID = "other" }, true},
+		"another region: same account":          {func(t *actuator.Target) { t.Region = "westeurope" }, true},
+		"another cloud: another account":        {func(t *actuator.Target) { t.Cloud = "AzureChinaCloud" }, false},
+		"another subscription: another account": {replace(goodSubscription, "other"), false},
+		"another tenant: another account":       {replace(goodTenant, "other"), false},
+		"another client: another account":       {replace(goodClient, "other"), false},
+		"another secret: another account":       {replace(goodSecret, "other"), false},
 	} {
 		if got := account(row.change); (got == first) != row.shared || strings.Contains(got, goodSecret) {
 			t.Errorf("%s: accounts %s and %s, want it to be shared: %t", name, got, first, row.shared)

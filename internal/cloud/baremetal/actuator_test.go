@@ -160,19 +160,19 @@ func TestWhichControllersMayBeReached(t *testing.T) {
 		endpoints egress.Endpoints
 		want      string
 	}{
-		"a service of Redfish":         {bmc: "redfish+https://10.0.0.9/redfish/v1/Systems/System.Embedded.1"},
-		"an address in metal3's form":  {bmc: "redfish://[fd00::9]:8443/redfish/v1/Systems/1/"},
-		"a controller of IPMI":         {bmc: "ipmi://10.0.0.9:6230"},
-		"a listed controller":          {bmc: "ipmi://10.0.0.9", endpoints: listed},
-		"an unlisted controller":       {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
-		"a metadata service":           {bmc: "redfish+https://169.254.169.254/redfish/v1/Systems/1", want: "the address is link-local"},
-		"Redfish without encryption":   {bmc: "redfish+http://10.0.0.9/redfish/v1/Systems/1", want: "expected redfish+https://"},
-		"another path of a web server": {bmc: "redfish://10.0.0.9/admin", want: "expected redfish+https://"},
-		"a way out of the path":        {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..%2f..%2fadmin", want: "expected redfish+https://"},
-		"a folder above":               {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..", want: "expected redfish+https://"},
-		"a query":                      {bmc: "redfish://10.0.0.9/redfish/v1/Systems/1?x", want: "expected redfish+https://"},
-		"a login in the address":       {bmc: "ipmi://admin:hunter2@10.0.0.9", want: "expected redfish+https://"},
-		"IPMI with a path":             {bmc: "ipmi://10.0.0.9/1", want: "expected redfish+https://"},
+		"a service of Redfish: allowed":         {bmc: "redfish+https://10.0.0.9/redfish/v1/Systems/System.Embedded.1"},
+		"an address in metal3's form: allowed":  {bmc: "redfish://[fd00::9]:8443/redfish/v1/Systems/1/"},
+		"a controller of IPMI: allowed":         {bmc: "ipmi://10.0.0.9:6230"},
+		"a listed controller: allowed":          {bmc: "ipmi://10.0.0.9", endpoints: listed},
+		"an unlisted controller: refused":       {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
+		"a metadata service: refused":           {bmc: "redfish+https://169.254.169.254/redfish/v1/Systems/1", want: "the address is link-local"},
+		"Redfish without encryption: refused":   {bmc: "redfish+http://10.0.0.9/redfish/v1/Systems/1", want: "expected redfish+https://"},
+		"another path of a web server: refused": {bmc: "redfish://10.0.0.9/admin", want: "expected redfish+https://"},
+		"an escaped path: refused":              {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..%2f..%2fadmin", want: "expected redfish+https://"},
+		"a path with ..: refused":               {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..", want: "expected redfish+https://"},
+		"an address with a query: refused":      {bmc: "redfish://10.0.0.9/redfish/v1/Systems/1?x", want: "expected redfish+https://"},
+		"a login in the address: refused":       {bmc: "ipmi://admin:hunter2@10.0.0.9", want: "expected redfish+https://"},
+		"IPMI with a path: refused":             {bmc: "ipmi://10.0.0.9/1", want: "expected redfish+https://"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, err := parseAddress(row.bmc)
@@ -194,8 +194,8 @@ func TestCertificatesOfControllers(t *testing.T) {
 		authority string
 		want      string
 	}{
-		"certificate signed by an authority of the Secret": {authority: string(room.credentials()[authorityKey])},
-		"certificate of an unknown authority":              {want: "the certificate of its BMC is not signed by ca.crt"},
+		"certificate signed by an authority of the Secret: accepted": {authority: string(room.credentials()[authorityKey])},
+		"certificate of an unknown authority: refused":               {want: "the certificate of its BMC is not signed by ca.crt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := c.Target()
@@ -221,16 +221,16 @@ func TestLogins(t *testing.T) {
 		isIPMI bool
 		want   string
 	}{
-		"login of all machines":                  {secret("username", "u", "password", "p"), false, "u:p"},
-		"login of one machine takes precedence":  {secret("username", "u", "password", "p", "m.username", "mu", "m.password", "mp"), true, "mu:mp"},
-		"a password of one machine":              {secret("username", "u", "m.password", "mp"), true, "u:mp"},
-		"login of another machine is ignored":    {secret("n.username", "u", "n.password", "p"), true, "credentials missing"},
-		"a password that is missing":             {secret("username", "u"), false, "credentials missing"},
-		"a password that IPMI would cut":         {secret("username", "u", "password", strings.Repeat("x", 21)), true, "credentials invalid"},
-		"a password that Redfish takes":          {secret("username", "u", "password", strings.Repeat("x", 21)), false, "u:" + strings.Repeat("x", 21)},
-		"a name that Redfish would cut":          {secret("username", "u:v", "password", "p"), false, "credentials invalid"},
-		"an authority that is not a certificate": {secret("username", "u", "password", "p", "ca.crt", "x"), false, "credentials invalid"},
-		"an authority matters to Redfish only":   {secret("username", "u", "password", "p", "ca.crt", "x"), true, "u:p"},
+		"login for all machines: used":                                {secret("username", "u", "password", "p"), false, "u:p"},
+		"login of one machine takes precedence":                       {secret("username", "u", "password", "p", "m.username", "mu", "m.password", "mp"), true, "mu:mp"},
+		"password for one machine: used":                              {secret("username", "u", "m.password", "mp"), true, "u:mp"},
+		"login of another machine is ignored":                         {secret("n.username", "u", "n.password", "p"), true, "credentials missing"},
+		"a password that is missing: credentials missing":             {secret("username", "u"), false, "credentials missing"},
+		"a password that IPMI would cut: credentials invalid":         {secret("username", "u", "password", strings.Repeat("x", 21)), true, "credentials invalid"},
+		"a password that Redfish takes":                               {secret("username", "u", "password", strings.Repeat("x", 21)), false, "u:" + strings.Repeat("x", 21)},
+		"a name that Redfish would cut: credentials invalid":          {secret("username", "u:v", "password", "p"), false, "credentials invalid"},
+		"an authority that is not a certificate: credentials invalid": {secret("username", "u", "password", "p", "ca.crt", "x"), false, "credentials invalid"},
+		"an authority matters to Redfish only":                        {secret("username", "u", "password", "p", "ca.crt", "x"), true, "u:p"},
 	} {
 		l, err := readLogin(row.secret, "m", bmcAddress{isIPMI: row.isIPMI})
 		found := l.user + ":" + l.password
@@ -305,11 +305,11 @@ func TestHostileAnswersOfRedfishAreCut(t *testing.T) {
 		status int
 		want   string
 	}{
-		"an answer that is not JSON":            {`<html>`, http.StatusOK, "does not speak Redfish"},
-		"an answer of something else":           {`{"PowerState":"Off"}`, http.StatusOK, "does not speak Redfish"},
-		"a power that is not a string":          {`{"@odata.type":"#ComputerSystem.v1","PowerState":{}}`, http.StatusOK, "does not speak Redfish"},
-		"an answer that is larger than allowed": {strings.Repeat(" ", maxAnswerBytes+1), http.StatusOK, "larger than allowed"},
-		"a redirect":                            {``, http.StatusTemporaryRedirect, "status 307"},
+		"an answer that is not JSON: refused":            {`<html>`, http.StatusOK, "does not speak Redfish"},
+		"an answer of something else: refused":           {`{"PowerState":"Off"}`, http.StatusOK, "does not speak Redfish"},
+		"a power that is not a string: refused":          {`{"@odata.type":"#ComputerSystem.v1","PowerState":{}}`, http.StatusOK, "does not speak Redfish"},
+		"an answer that is larger than allowed: refused": {strings.Repeat(" ", maxAnswerBytes+1), http.StatusOK, "larger than allowed"},
+		"a redirect: refused":                            {``, http.StatusTemporaryRedirect, "status 307"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			room := newRoom(t)

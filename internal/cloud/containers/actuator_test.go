@@ -147,21 +147,21 @@ func TestWhichEnginesMayBeReached(t *testing.T) {
 		options           Options
 		want              string
 	}{
-		"a server with TLS":                         {"tcp://10.0.0.9:2376", "fleet", Options{}, ""},
-		"a server with TLS by its other name":       {"https://10.0.0.9:2376", "fleet", Options{}, ""},
-		"a server that is listed":                   {"tcp://10.0.0.9:2376", "fleet", Options{Endpoints: listed}, ""},
-		"a server that is not listed":               {"tcp://192.168.0.9:2376", "fleet", Options{Endpoints: listed}, "expected a server that --allow-endpoints lists, found 192.168.0.9"},
-		"a metadata service":                        {"tcp://169.254.169.254:80", "fleet", Options{}, "169.254.169.254: the address is link-local"},
-		"a server without encryption":               {"http://10.0.0.9:2375", "fleet", Options{}, "which always uses TLS"},
-		"a server behind a shell":                   {"ssh://root@10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
-		"a server with a path":                      {"tcp://10.0.0.9:2376/v1.40", "fleet", Options{}, "expected tcp://HOST:PORT"},
-		"a server with a login":                     {"tcp://me:secret@10.0.0.9:2376", "fleet", Options{}, "expected tcp://HOST:PORT"},
-		"a server without a port":                   {"tcp://10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
-		"a socket that is listed for the namespace": {"unix:///var/run/docker.sock", "fleet", Options{Sockets: sockets}, ""},
-		"a socket listed for another namespace":     {"unix:///var/run/docker.sock", "team-a", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
-		"another socket":                            {"unix:///run/containerd/containerd.sock", "fleet", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
-		"a socket by a way round":                   {"unix:///var/run/../run/docker.sock", "fleet", Options{Sockets: sockets}, "expected a path after unix://"},
-		"a socket while none is listed":             {"unix:///var/run/docker.sock", "fleet", Options{}, "expected a socket that --container-engine-sockets lists"},
+		"a server with TLS: allowed":                         {"tcp://10.0.0.9:2376", "fleet", Options{}, ""},
+		"a server with TLS by its other name: allowed":       {"https://10.0.0.9:2376", "fleet", Options{}, ""},
+		"a server that is listed: allowed":                   {"tcp://10.0.0.9:2376", "fleet", Options{Endpoints: listed}, ""},
+		"a server that is not listed: refused":               {"tcp://192.168.0.9:2376", "fleet", Options{Endpoints: listed}, "expected a server that --allow-endpoints lists, found 192.168.0.9"},
+		"a metadata service: refused":                        {"tcp://169.254.169.254:80", "fleet", Options{}, "169.254.169.254: the address is link-local"},
+		"a server without encryption: refused":               {"http://10.0.0.9:2375", "fleet", Options{}, "which always uses TLS"},
+		"a server behind a shell: refused":                   {"ssh://root@10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"a server with a path: refused":                      {"tcp://10.0.0.9:2376/v1.40", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"a server with a login: refused":                     {"tcp://me:secret@10.0.0.9:2376", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"a server without a port: refused":                   {"tcp://10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"a socket that is listed for the namespace: allowed": {"unix:///var/run/docker.sock", "fleet", Options{Sockets: sockets}, ""},
+		"a socket listed for another namespace: refused":     {"unix:///var/run/docker.sock", "team-a", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
+		"another socket: refused":                            {"unix:///run/containerd/containerd.sock", "fleet", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
+		"a socket by a way round: refused":                   {"unix:///var/run/../run/docker.sock", "fleet", Options{Sockets: sockets}, "expected a path after unix://"},
+		"a socket while none is listed: refused":             {"unix:///var/run/docker.sock", "fleet", Options{}, "expected a socket that --container-engine-sockets lists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := actuator.Target{InfraID: "x", Cloud: row.engine, Role: &actuator.Role{Namespace: row.namespace}, Credentials: credentials}
@@ -214,14 +214,14 @@ func TestStrangersAreToldApart(t *testing.T) {
 		change func(map[string][]byte)
 		want   string
 	}{
-		"a client unknown to the engine": {func(secret map[string][]byte) {
+		"a client unknown to the engine: refused": {func(secret map[string][]byte) {
 			own := stranger.newCredentials(t)
 			secret[certificateKey], secret[privateKeyKey] = own[certificateKey], own[privateKeyKey]
 		}, "the engine rejects the certificate"},
-		"an engine with an unknown authority":           {func(secret map[string][]byte) { secret[authorityKey] = stranger.PEM }, "the engine's certificate is not signed by ca.crt"},
-		"an engine without its authority in the Secret": {func(secret map[string][]byte) { delete(secret, authorityKey) }, "the engine's certificate is not signed by ca.crt"},
-		"a key of another certificate":                  {func(secret map[string][]byte) { secret[privateKeyKey] = stranger.newCredentials(t)[privateKeyKey] }, "must be a certificate in PEM and its key"},
-		"an authority that is not in PEM":               {func(secret map[string][]byte) { secret[authorityKey] = []byte("x") }, "ca.crt of the credentials Secret must be"},
+		"an engine with an unknown authority: refused":           {func(secret map[string][]byte) { secret[authorityKey] = stranger.PEM }, "the engine's certificate is not signed by ca.crt"},
+		"an engine without its authority in the Secret: refused": {func(secret map[string][]byte) { delete(secret, authorityKey) }, "the engine's certificate is not signed by ca.crt"},
+		"a key of another certificate: refused":                  {func(secret map[string][]byte) { secret[privateKeyKey] = stranger.newCredentials(t)[privateKeyKey] }, "must be a certificate in PEM and its key"},
+		"an authority that is not in PEM: refused":               {func(secret map[string][]byte) { secret[authorityKey] = []byte("x") }, "ca.crt of the credentials Secret must be"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := c.Target()
@@ -258,15 +258,15 @@ func TestWordsOfAnEngineAreShownOnceItIsListed(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	const id = "0123456789ab"
 	for name, row := range map[string]struct{ answer, want string }{
-		"an answer that is not JSON":           {`<html>`, "its answer is not a valid container engine response"},
-		"an answer that is not a list":         {`{"Id":"x"}`, "its answer is not a valid container engine response"},
-		"a container without an id":            {`[{}]`, "its answer is not a valid container engine response"},
-		"a container whose id is a path":       {`[{"Id":"../../images/json"}]`, "its answer is not a valid container engine response"},
-		"an id that is longer than any is":     {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "its answer is not a valid container engine response"},
-		"a list that breaks off":               {`[{"Id":"` + id + `"},`, "its answer is not a valid container engine response"},
-		"a list without an end":                {`[{"Id":"` + id + `"}`, "its answer is not a valid container engine response"},
-		"more containers than an engine has":   {`[` + strings.Repeat(`{"Id":"`+id+`"},`, maxContainers) + `{"Id":"` + id + `"}]`, "its list has more than 10000 containers"},
-		"an answer that is larger than a list": {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "its answer is larger than allowed"},
+		"an answer that is not JSON: refused":           {`<html>`, "its answer is not a valid container engine response"},
+		"an answer that is not a list: refused":         {`{"Id":"x"}`, "its answer is not a valid container engine response"},
+		"a container without an id: refused":            {`[{}]`, "its answer is not a valid container engine response"},
+		"a container whose id is a path: refused":       {`[{"Id":"../../images/json"}]`, "its answer is not a valid container engine response"},
+		"an id that is longer than any is: refused":     {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "its answer is not a valid container engine response"},
+		"a list that breaks off: refused":               {`[{"Id":"` + id + `"},`, "its answer is not a valid container engine response"},
+		"a list without an end: refused":                {`[{"Id":"` + id + `"}`, "its answer is not a valid container engine response"},
+		"more containers than an engine has: refused":   {`[` + strings.Repeat(`{"Id":"`+id+`"},`, maxContainers) + `{"Id":"` + id + `"}]`, "its list has more than 10000 containers"},
+		"an answer that is larger than a list: refused": {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "its answer is larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine := startEngine(t)

@@ -47,7 +47,7 @@ func TestTroubleAtGoogleCloud(t *testing.T) {
 		"a login that does not answer is unreachable":     {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"a failed stop call is not retried":               {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"a failed start call is retried":                  {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a quota is capacity":                             {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"an exceeded quota: NoCapacity":                   {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startGCP(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -192,18 +192,18 @@ func TestOwnersOfInstances(t *testing.T) {
 		wanted []string
 		owner  string
 	}{
-		"a name and a label":                                    {computeInstance{Name: "a-worker", Labels: label("a", "owned")}, []string{"a"}, "a"},
-		"a name without a label, as Hive finds it":              {computeInstance{Name: "a-worker", Labels: map[string]string{"team": "blue"}}, []string{"a"}, "a"},
-		"a name that begins with another one":                   {computeInstance{Name: "ab-worker"}, []string{"a"}, ""},
-		"a name that is the infraID":                            {computeInstance{Name: "a"}, []string{"a"}, ""},
-		"a name of a cluster that is not wanted":                {computeInstance{Name: "a-b-worker"}, []string{"a"}, ""},
-		"a label of Cluster API":                                {computeInstance{Name: "a-md-0-x7k2p-9vq4d", Labels: map[string]string{"capg-cluster-a": "owned"}}, []string{"a"}, "a"},
-		"a label of Cluster API for another cluster":            {computeInstance{Name: "a-b-worker-0", Labels: map[string]string{"capg-cluster-a-b": "owned"}}, []string{"a"}, ""},
-		"a label of another cluster":                            {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a"}, ""},
-		"a label of another cluster that is also wanted":        {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a", "a-b"}, "a-b"},
-		"a label with the value shared":                         {computeInstance{Name: "a-worker", Labels: label("a", "shared")}, []string{"a"}, ""},
-		"a label and another name":                              {computeInstance{Name: "bastion", Labels: label("a", "owned")}, []string{"a"}, ""},
-		"without a label the longest name of those wanted wins": {computeInstance{Name: "a-b-worker"}, []string{"a", "a-b", "a-b-c"}, "a-b"},
+		"an instance with the cluster's name and label: found":                         {computeInstance{Name: "a-worker", Labels: label("a", "owned")}, []string{"a"}, "a"},
+		"an instance with the cluster's name and no label: found":                      {computeInstance{Name: "a-worker", Labels: map[string]string{"team": "blue"}}, []string{"a"}, "a"},
+		"an instance whose name continues the infraID: not found":                      {computeInstance{Name: "ab-worker"}, []string{"a"}, ""},
+		"an instance named as the infraID: not found":                                  {computeInstance{Name: "a"}, []string{"a"}, ""},
+		"an instance of another cluster by name: not found":                            {computeInstance{Name: "a-b-worker"}, []string{"a"}, ""},
+		"an instance with the label of Cluster API: found":                             {computeInstance{Name: "a-md-0-x7k2p-9vq4d", Labels: map[string]string{"capg-cluster-a": "owned"}}, []string{"a"}, "a"},
+		"an instance with another cluster's label of Cluster API: not found":           {computeInstance{Name: "a-b-worker-0", Labels: map[string]string{"capg-cluster-a-b": "owned"}}, []string{"a"}, ""},
+		"an instance with another cluster's label: not found":                          {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a"}, ""},
+		"an instance with the label of another wanted cluster: found for that cluster": {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a", "a-b"}, "a-b"},
+		"an instance with the label value shared: not found":                           {computeInstance{Name: "a-worker", Labels: label("a", "shared")}, []string{"a"}, ""},
+		"an instance with the label and another name: not found":                       {computeInstance{Name: "bastion", Labels: label("a", "owned")}, []string{"a"}, ""},
+		"without a label the longest name of those wanted wins":                        {computeInstance{Name: "a-b-worker"}, []string{"a", "a-b", "a-b-c"}, "a-b"},
 	} {
 		if got := ownerOf(&row.vm, row.wanted); got != row.owner {
 			t.Errorf("%s: found %q, want %q", name, got, row.owner)
@@ -220,11 +220,11 @@ func TestListingsAreFiltered(t *testing.T) {
 		infraIDs []string
 		filter   string
 	}{
-		"one cluster":                 {[]string{"a"}, `name eq "(a)-.*"`},
-		"clusters in order":           {[]string{"b", "a"}, `name eq "(a|b)-.*"`},
-		"an invalid name is left out": {[]string{`a".*|.*`, "b"}, `name eq "(b)-.*"`},
-		"no valid name":               {[]string{"A"}, ""},
-		"a filter too long for a URL": {many, ""},
+		"one cluster: filter by its name":            {[]string{"a"}, `name eq "(a)-.*"`},
+		"two clusters: filter by both names, sorted": {[]string{"b", "a"}, `name eq "(a|b)-.*"`},
+		"an invalid name is left out":                {[]string{`a".*|.*`, "b"}, `name eq "(b)-.*"`},
+		"no valid name: no filter":                   {[]string{"A"}, ""},
+		"a filter too long for a URL: no filter":     {many, ""},
 	} {
 		if got := filterOf(row.infraIDs); got != row.filter {
 			t.Errorf("%s: found %q, want %q", name, got, row.filter)
@@ -234,15 +234,15 @@ func TestListingsAreFiltered(t *testing.T) {
 
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
-		"endless pages":                           {`{"nextPageToken":"again"}`, "more pages or instances than a project may have"},
-		"an answer that is not JSON":              {`<html>`, "its answer is not a valid response of this API"},
-		"a list that is not a list":               {`{"items":"x"}`, "its answer is not a valid response of this API"},
-		"an instance without a name":              {`{"items":{"zones/a":{"instances":[{}]}}}`, "its answer is not a valid Compute Engine response"},
-		"an instance whose name is a path":        {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "its answer is not a valid Compute Engine response"},
-		"an instance of a region":                 {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "its answer is not a valid Compute Engine response"},
-		"a zone that does not answer":             {`{"items":{},"unreachables":["zones/b"]}`, `some of its zones do not answer, such as "zones/b"`},
-		"a zone that does not answer in its part": {`{"items":{"zones/b":{"warning":{"code":"UNREACHABLE"}}}}`, `"zones/b" has the warning "UNREACHABLE"`},
-		"an answer that is larger than any page":  {strings.Repeat(" ", 9<<20), "larger than allowed"},
+		"endless pages: refused":                             {`{"nextPageToken":"again"}`, "more pages or instances than a project may have"},
+		"an answer that is not JSON: refused":                {`<html>`, "its answer is not a valid response of this API"},
+		"a list that is not a list: refused":                 {`{"items":"x"}`, "its answer is not a valid response of this API"},
+		"an instance without a name: refused":                {`{"items":{"zones/a":{"instances":[{}]}}}`, "its answer is not a valid Compute Engine response"},
+		"an instance whose name is a path: refused":          {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "its answer is not a valid Compute Engine response"},
+		"an instance in a region instead of a zone: refused": {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "its answer is not a valid Compute Engine response"},
+		"a zone that does not answer: refused":               {`{"items":{},"unreachables":["zones/b"]}`, `some of its zones do not answer, such as "zones/b"`},
+		"a zone with the warning UNREACHABLE: refused":       {`{"items":{"zones/b":{"warning":{"code":"UNREACHABLE"}}}}`, `"zones/b" has the warning "UNREACHABLE"`},
+		"an answer that is larger than any page: refused":    {strings.Repeat(" ", 9<<20), "larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startGCP(t)
@@ -283,11 +283,11 @@ func TestRightsAreAskedForEachClusterAndZone(t *testing.T) {
 		ids       []string
 		questions int
 	}{
-		"denied cluster comes first":             {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
-		"denied cluster comes last":              {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
-		"pool name without a role":               {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
-		"denied cluster in a separate zone":      {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
-		"cluster with machines in several zones": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
+		"denied cluster comes first":                         {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
+		"denied cluster comes last":                          {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
+		"pool names without a role: 2 requests":              {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
+		"denied cluster in a separate zone: 2 requests":      {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
+		"cluster with machines in several zones: 3 requests": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startGCP(t)
@@ -366,21 +366,21 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"a key":                        {secret: other("", "")},
-		"a key as Google writes it":    {secret: other("private_key", pemOf(asPKCS8))},
-		"the old address of tokens":    {secret: other("token_uri", "https://accounts.google.com/o/oauth2/token")},
-		"no Secret":                    {class: actuator.CredentialsMissing, says: "has no osServiceAccount.json"},
-		"no JSON":                      {secret: map[string][]byte{serviceAccountKey: []byte("hush {")}, class: actuator.CredentialsInvalid, says: "must be a JSON object"},
-		"no project":                   {secret: other("project_id", ""), class: actuator.CredentialsMissing, says: "has no project_id"},
-		"no key":                       {secret: other("private_key", ""), class: actuator.CredentialsMissing, says: "has no private_key"},
-		"a project that is a path":     {secret: other("project_id", "../hush"), class: actuator.CredentialsInvalid, says: "project_id of"},
-		"an identity of other servers": {secret: other("type", "external_account"), class: actuator.CredentialsInvalid, says: `found "external_account"`},
-		"tokens of another server":     {secret: other("token_uri", "https://hush.example.com/"), class: actuator.CredentialsInvalid, says: "token_uri of"},
-		"another universe":             {secret: other("universe_domain", "hush.example.com"), class: actuator.CredentialsInvalid, says: "universe_domain of"},
-		"a key that is not a key":      {secret: other("private_key", "hush"), class: actuator.CredentialsInvalid, says: "private_key of"},
-		"a key of another kind":        {secret: other("private_key", pemOf(notRSA)), class: actuator.CredentialsInvalid, says: "must be an RSA key"},
-		"another service account":      {secret: other("client_email", "hush@example.com"), class: actuator.CredentialsInvalid, says: "login: invalid_grant"},
-		"another project":              {secret: other("project_id", "another"), class: actuator.PermissionDenied, says: "forbidden"},
+		"a key: accepted":                                        {secret: other("", "")},
+		"a key as Google writes it: accepted":                    {secret: other("private_key", pemOf(asPKCS8))},
+		"the old address of tokens: accepted":                    {secret: other("token_uri", "https://accounts.google.com/o/oauth2/token")},
+		"no Secret: CredentialsMissing":                          {class: actuator.CredentialsMissing, says: "has no osServiceAccount.json"},
+		"no JSON: CredentialsInvalid":                            {secret: map[string][]byte{serviceAccountKey: []byte("hush {")}, class: actuator.CredentialsInvalid, says: "expected a JSON object"},
+		"no project: CredentialsMissing":                         {secret: other("project_id", ""), class: actuator.CredentialsMissing, says: "has no project_id"},
+		"no key: CredentialsMissing":                             {secret: other("private_key", ""), class: actuator.CredentialsMissing, says: "has no private_key"},
+		"a project that is a path: CredentialsInvalid":           {secret: other("project_id", "../hush"), class: actuator.CredentialsInvalid, says: "project_id of"},
+		"a key of the type external_account: CredentialsInvalid": {secret: other("type", "external_account"), class: actuator.CredentialsInvalid, says: `found "external_account"`},
+		"tokens of another server: CredentialsInvalid":           {secret: other("token_uri", "https://hush.example.com/"), class: actuator.CredentialsInvalid, says: "token_uri of"},
+		"another universe: CredentialsInvalid":                   {secret: other("universe_domain", "hush.example.com"), class: actuator.CredentialsInvalid, says: "universe_domain of"},
+		"a key that is not a key: CredentialsInvalid":            {secret: other("private_key", "hush"), class: actuator.CredentialsInvalid, says: "private_key of"},
+		"a key of another kind: CredentialsInvalid":              {secret: other("private_key", pemOf(notRSA)), class: actuator.CredentialsInvalid, says: "must be an RSA key"},
+		"another service account: CredentialsInvalid":            {secret: other("client_email", "hush@example.com"), class: actuator.CredentialsInvalid, says: "login: invalid_grant"},
+		"another project: PermissionDenied":                      {secret: other("project_id", "another"), class: actuator.PermissionDenied, says: "forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Credentials: row.secret})

@@ -61,11 +61,11 @@ func TestAnInstanceWhoseMetadataCannotBeReadCountsAsAMember(t *testing.T) {
 		fault actuatortest.Fault
 		class actuator.ErrorClass
 	}{
-		"without the right to read": {actuatortest.Fault{Status: http.StatusForbidden, Code: "forbidden"}, ""},
-		"missing instance":          {actuatortest.Fault{Status: http.StatusNotFound, Code: "notFound"}, ""},
-		"broken instance":           {actuatortest.Fault{Status: http.StatusInternalServerError, Code: "backendError"}, ""},
-		"throttled account":         {actuatortest.Fault{Status: http.StatusForbidden, Code: "rateLimitExceeded"}, actuator.Throttled},
-		"rejected login":            {actuatortest.Fault{Status: http.StatusUnauthorized, Code: "authError"}, actuator.CredentialsInvalid},
+		"an instance that may not be read: counts as a member": {actuatortest.Fault{Status: http.StatusForbidden, Code: "forbidden"}, ""},
+		"a missing instance: counts as a member":               {actuatortest.Fault{Status: http.StatusNotFound, Code: "notFound"}, ""},
+		"an instance with a server error: counts as a member":  {actuatortest.Fault{Status: http.StatusInternalServerError, Code: "backendError"}, ""},
+		"throttled account: Throttled":                         {actuatortest.Fault{Status: http.StatusForbidden, Code: "rateLimitExceeded"}, actuator.Throttled},
+		"rejected login: CredentialsInvalid":                   {actuatortest.Fault{Status: http.StatusUnauthorized, Code: "authError"}, actuator.CredentialsInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startGCP(t).newCluster()

@@ -38,7 +38,7 @@ func TestTroubleAtIBMCloud(t *testing.T) {
 		"a login that does not answer is unreachable":     {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"a failed stop call is not retried":               {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"a failed start call is retried":                  {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a quota is capacity":                             {actuatortest.Fault{Operation: start, Status: http.StatusConflict, Code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"an exceeded quota: NoCapacity":                   {actuatortest.Fault{Operation: start, Status: http.StatusConflict, Code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startIBMCloud(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
@@ -133,11 +133,11 @@ func TestOwnersOfInstances(t *testing.T) {
 		vm      vpcInstance
 		isOwned bool
 	}{
-		"the VPC of the cluster":              {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
-		"the resource group of the cluster":   {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
-		"a name only":                         {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}}, false},
-		"another machine in the VPC":          {vpcInstance{Name: "bastion", VPC: namedReference{"a-vpc"}}, false},
-		"a cluster whose name has the prefix": {vpcInstance{Name: "a-b-worker", VPC: namedReference{"a-b-vpc"}, ResourceGroup: namedReference{"a-b"}}, false},
+		"a machine in the cluster's VPC: owned":                       {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
+		"a machine in the cluster's resource group: owned":            {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
+		"a machine with only the cluster's name: not owned":           {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}}, false},
+		"another machine in the cluster's VPC: not owned":             {vpcInstance{Name: "bastion", VPC: namedReference{"a-vpc"}}, false},
+		"a machine of a cluster whose name has the prefix: not owned": {vpcInstance{Name: "a-b-worker", VPC: namedReference{"a-b-vpc"}, ResourceGroup: namedReference{"a-b"}}, false},
 	} {
 		if got := isOwnedBy(&row.vm, "a"); got != row.isOwned {
 			t.Errorf("%s: owned is %t, want %t", name, got, row.isOwned)
@@ -159,14 +159,14 @@ func TestMachinesAreDescribed(t *testing.T) {
 
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
-		"endless pages":                          {`{"next":{"href":"https://eu-de.iaas.cloud.ibm.com/v1/instances?start=again"}}`, "more pages or instances than a region may have"},
-		"a next page without a start":            {`{"next":{"href":"https://evil.example.com/"}}`, "its answer is not a valid IBM Cloud VPC response"},
-		"an answer that is not JSON":             {`<html>`, "its answer is not a valid response of this API"},
-		"a list that is not a list":              {`{"instances":"x"}`, "its answer is not a valid response of this API"},
-		"an instance without an id":              {`{"instances":[{}]}`, "its answer is not a valid IBM Cloud VPC response"},
-		"an instance whose id is a path":         {`{"instances":[{"id":"../keys"}]}`, "its answer is not a valid IBM Cloud VPC response"},
-		"a name that is longer than any is":      {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid IBM Cloud VPC response"},
-		"an answer that is larger than any page": {strings.Repeat(" ", 9<<20), "larger than allowed"},
+		"endless pages: refused":                          {`{"next":{"href":"https://eu-de.iaas.cloud.ibm.com/v1/instances?start=again"}}`, "more pages or instances than a region may have"},
+		"a next page without a start: refused":            {`{"next":{"href":"https://evil.example.com/"}}`, "its answer is not a valid IBM Cloud VPC response"},
+		"an answer that is not JSON: refused":             {`<html>`, "its answer is not a valid response of this API"},
+		"a list that is not a list: refused":              {`{"instances":"x"}`, "its answer is not a valid response of this API"},
+		"an instance without an id: refused":              {`{"instances":[{}]}`, "its answer is not a valid IBM Cloud VPC response"},
+		"an instance whose id is a path: refused":         {`{"instances":[{"id":"../keys"}]}`, "its answer is not a valid IBM Cloud VPC response"},
+		"a name that is longer than any is: refused":      {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid IBM Cloud VPC response"},
+		"an answer that is larger than any page: refused": {strings.Repeat(" ", 9<<20), "larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startIBMCloud(t)
@@ -191,14 +191,14 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"an API key":                {secret: key(goodAPIKey), region: goodRegion},
-		"no Secret":                 {region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
-		"an empty key":              {secret: key(" \n"), region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
-		"another key":               {secret: key("hush"), region: goodRegion, class: actuator.CredentialsInvalid, says: "login: BXNIM0415E"},
-		"a key that is too long":    {secret: key(strings.Repeat("hush", 200)), region: goodRegion, class: actuator.CredentialsInvalid, says: "longer than an API key"},
-		"no region":                 {secret: key(goodAPIKey), class: actuator.Other, says: "expected a region such as eu-de"},
-		"a region that is a host":   {secret: key(goodAPIKey), region: "evil.example.com/", class: actuator.Other, says: "expected a region such as eu-de"},
-		"a region that is a number": {secret: key(goodAPIKey), region: "-1", class: actuator.Other, says: "expected a region such as eu-de"},
+		"an API key: accepted":                       {secret: key(goodAPIKey), region: goodRegion},
+		"no Secret: CredentialsMissing":              {region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
+		"an empty key: CredentialsMissing":           {secret: key(" \n"), region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
+		"another key: CredentialsInvalid":            {secret: key("hush"), region: goodRegion, class: actuator.CredentialsInvalid, says: "login: BXNIM0415E"},
+		"a key that is too long: CredentialsInvalid": {secret: key(strings.Repeat("hush", 200)), region: goodRegion, class: actuator.CredentialsInvalid, says: "longer than an API key"},
+		"no region: Other":                           {secret: key(goodAPIKey), class: actuator.Other, says: "expected a region such as eu-de"},
+		"a region that is a host: Other":             {secret: key(goodAPIKey), region: "evil.example.com/", class: actuator.Other, says: "expected a region such as eu-de"},
+		"a region that is a number: Other":           {secret: key(goodAPIKey), region: "-1", class: actuator.Other, says: "expected a region such as eu-de"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Region: row.region, Credentials: row.secret})

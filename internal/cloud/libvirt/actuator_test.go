@@ -170,16 +170,16 @@ func TestOwnersOfDomains(t *testing.T) {
 		isClaimed     bool
 		want          string
 	}{
-		"a name":                               {"sleepy-worker-0", "", false, "sleepy"},
-		"a name of the longer of two infraIDs": {"sleepy-a-worker-0", "", false, "sleepy-a"},
-		"a name with the infraID but without a dash":    {"sleepy2-worker-0", "", false, ""},
-		"just the infraID":                              {"sleepy", "", false, ""},
-		"a name of a longer infraID that is not wanted": {"sleepy-b-worker-0", "", false, ""},
-		"a name without a role":                         {"sleepy-db", "", false, ""},
-		"metadata":                                      {"db", "other", true, "other"},
-		"metadata against the name":                     {"sleepy-worker-0", "other", true, "other"},
-		"metadata of a cluster that is not wanted":      {"sleepy-worker-0", "foreign", true, ""},
-		"metadata without a cluster":                    {"sleepy-worker-0", "", true, ""},
+		"a domain named as a machine of the cluster: cluster sleepy": {"sleepy-worker-0", "", false, "sleepy"},
+		"a domain whose name fits two infraIDs: cluster sleepy-a":    {"sleepy-a-worker-0", "", false, "sleepy-a"},
+		"a domain named as the infraID without a dash: no cluster":   {"sleepy2-worker-0", "", false, ""},
+		"a domain named as the infraID: no cluster":                  {"sleepy", "", false, ""},
+		"a name of a longer infraID that is not wanted: no cluster":  {"sleepy-b-worker-0", "", false, ""},
+		"a name without a role: no cluster":                          {"sleepy-db", "", false, ""},
+		"metadata":                                                   {"db", "other", true, "other"},
+		"metadata of another cluster than the name: cluster other":   {"sleepy-worker-0", "other", true, "other"},
+		"metadata of a cluster that is not wanted: no cluster":       {"sleepy-worker-0", "foreign", true, ""},
+		"metadata without a cluster: no cluster":                     {"sleepy-worker-0", "", true, ""},
 	} {
 		if got := findOwner(row.domain, row.claim, row.isClaimed, clusters); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)
@@ -223,17 +223,17 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		interfere func(procedure, serial uint32) []byte
 		want      string
 	}{
-		"a frame shorter than its head":        {always(words(3, 0, 0, 0, 0, 0, 0)), "not a valid libvirt response"},
-		"a frame larger than any":              {always(words(1<<31, 0, 0, 0, 0, 0, 0)), "larger than allowed"},
-		"another protocol":                     {always([]byte("HTTP/1.1 400 Bad Request\r\n\r\n12345678")), "larger than allowed"},
-		"more ways to log in than there are":   {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusOK, words(1<<31)) }, "not a valid libvirt response"},
-		"an undefined status":                  {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, 7, nil) }, "not a valid libvirt response"},
-		"an error without a message":           {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusError, nil) }, "not a valid libvirt response"},
-		"a list of more domains than any":      {listing(1 << 31), "more domains than a host may have"},
-		"a list shorter than its length":       {listing(9), "not a valid libvirt response"},
-		"a name that is longer than its frame": {listing(1, 1<<31), "not a valid libvirt response"},
-		"a name that is longer than any":       {listing(1, maxNameBytes+1), "not a valid libvirt response"},
-		"a name whose filling is missing":      {listing(1, 1), "not a valid libvirt response"},
+		"a frame shorter than its head: refused":        {always(words(3, 0, 0, 0, 0, 0, 0)), "not a valid libvirt response"},
+		"a frame larger than the maximum: refused":      {always(words(1<<31, 0, 0, 0, 0, 0, 0)), "larger than allowed"},
+		"another protocol: refused":                     {always([]byte("HTTP/1.1 400 Bad Request\r\n\r\n12345678")), "larger than allowed"},
+		"too many ways to log in: refused":              {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusOK, words(1<<31)) }, "not a valid libvirt response"},
+		"an undefined status: refused":                  {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, 7, nil) }, "not a valid libvirt response"},
+		"an error without a message: refused":           {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusError, nil) }, "not a valid libvirt response"},
+		"a list of too many domains: refused":           {listing(1 << 31), "more domains than a host may have"},
+		"a list shorter than its length: refused":       {listing(9), "not a valid libvirt response"},
+		"a name that is longer than its frame: refused": {listing(1, 1<<31), "not a valid libvirt response"},
+		"a name that is too long: refused":              {listing(1, maxNameBytes+1), "not a valid libvirt response"},
+		"a name without its padding: refused":           {listing(1, 1), "not a valid libvirt response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			daemon := startDaemon(t)
@@ -287,11 +287,11 @@ func TestServersOfSecrets(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"tcp to a listed server":              {daemon.uri(), []string{"127.0.0.0/8"}, actuator.Other, "hush-hush of the host <time> <id>"},
-		"tcp to a server without a list":      {daemon.uri(), nil, actuator.Other, "tcp has no authentication"},
-		"tcp to an unlisted server":           {daemon.uri(), []string{"10.0.0.0/8"}, actuator.Other, "expected a server that --allow-endpoints lists"},
-		"a metadata service":                  {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, egress.ErrAddressDenied.Error()},
-		"a socket while the manager has none": {"qemu:///system", nil, actuator.Other, "--libvirt-socket"},
+		"tcp to a listed server: the daemon's message is shown": {daemon.uri(), []string{"127.0.0.0/8"}, actuator.Other, "hush-hush of the host <time> <id>"},
+		"tcp to a server without a list: refused":               {daemon.uri(), nil, actuator.Other, "tcp has no authentication"},
+		"tcp to an unlisted server: refused":                    {daemon.uri(), []string{"10.0.0.0/8"}, actuator.Other, "expected a server that --allow-endpoints lists"},
+		"a metadata service: refused":                           {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, egress.ErrAddressDenied.Error()},
+		"a socket while the manager has none: refused":          {"qemu:///system", nil, actuator.Other, "--libvirt-socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listed, err := egress.ParseEndpoints(row.listed)

@@ -292,10 +292,10 @@ func TestARealLibvirtdKnowsItsClients(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"a certificate of another authority": {daemon.credentials(t, newTestAuthority(t), "torpor"), actuator.CredentialsInvalid, "rejects clientcert.pem"},
-		"a daemon of another authority":      {with(daemon.secret, authorityKey, newTestAuthority(t).pem), actuator.Unreachable, "not signed by cacert.pem"},
-		"a daemon of another name":           {with(daemon.secret, uriKey, []byte(strings.Replace(string(daemon.secret[uriKey]), "127.0.0.1", "localhost", 1))), actuator.Other, "--allow-endpoints lists"},
-		"an unavailable driver":              {with(daemon.secret, uriKey, []byte("qemu+tls://"+daemon.address+"/system")), actuator.Unreachable, "does not open qemu:///system"},
+		"a certificate of another authority: CredentialsInvalid": {daemon.credentials(t, newTestAuthority(t), "torpor"), actuator.CredentialsInvalid, "rejects clientcert.pem"},
+		"a daemon of another authority: Unreachable":             {with(daemon.secret, authorityKey, newTestAuthority(t).pem), actuator.Unreachable, "not signed by cacert.pem"},
+		"a daemon of another name: Other":                        {with(daemon.secret, uriKey, []byte(strings.Replace(string(daemon.secret[uriKey]), "127.0.0.1", "localhost", 1))), actuator.Other, "--allow-endpoints lists"},
+		"an unavailable driver: Unreachable":                     {with(daemon.secret, uriKey, []byte("qemu+tls://"+daemon.address+"/system")), actuator.Unreachable, "does not open qemu:///system"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := daemon.actuator.Observe(t.Context(), actuator.Target{InfraID: c.infraID, Credentials: row.secret})

@@ -266,14 +266,14 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"a next page at another host":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host outside the cloud"},
-		"a next page at another port":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host outside the cloud"},
-		"endless pages":                    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than a project may have"},
-		"an answer that is not JSON":       {`<html>`, "its answer is not a valid OpenStack response"},
-		"a server without an id":           {`{"servers":[{}]}`, "its answer is not a valid OpenStack response"},
-		"a server whose id is a path":      {`{"servers":[{"id":"../../os-keypairs"}]}`, "its answer is not a valid OpenStack response"},
-		"a list that is not a list":        {`{"servers":"x"}`, "its answer is not a valid OpenStack response"},
-		"an id that is longer than any is": {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid OpenStack response"},
+		"a next page at another host: refused":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host outside the cloud"},
+		"a next page at another port: refused":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host outside the cloud"},
+		"endless pages: refused":                    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than a project may have"},
+		"an answer that is not JSON: refused":       {`<html>`, "its answer is not a valid OpenStack response"},
+		"a server without an id: refused":           {`{"servers":[{}]}`, "its answer is not a valid OpenStack response"},
+		"a server whose id is a path: refused":      {`{"servers":[{"id":"../../os-keypairs"}]}`, "its answer is not a valid OpenStack response"},
+		"a list that is not a list: refused":        {`{"servers":"x"}`, "its answer is not a valid OpenStack response"},
+		"an id that is longer than any is: refused": {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid OpenStack response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startOpenStack(t)
@@ -317,11 +317,11 @@ func TestServersOfSecrets(t *testing.T) {
 		class  actuator.ErrorClass
 		shown  bool
 	}{
-		"a host without a list":             {"https://openstack.example.com/v3", nil, actuator.CredentialsInvalid, false},
-		"a host that is listed":             {"https://openstack.example.com/v3", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
-		"a host that is not on the list":    {"https://openstack.example.com/v3", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"a metadata service":                {"http://169.254.169.254/v3", nil, actuator.Other, false},
-		"a metadata service that is listed": {"http://169.254.169.254/v3", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
+		"a host without a list of endpoints: allowed, its message is hidden":        {"https://openstack.example.com/v3", nil, actuator.CredentialsInvalid, false},
+		"a host that is listed: allowed, the daemon's message is shown":             {"https://openstack.example.com/v3", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
+		"a host that is not on the list: refused":                                   {"https://openstack.example.com/v3", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"a metadata service: refused":                                               {"http://169.254.169.254/v3", nil, actuator.Other, false},
+		"a metadata service that is listed: allowed, the daemon's message is shown": {"http://169.254.169.254/v3", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listed, err := egress.ParseEndpoints(row.listed)
@@ -373,29 +373,29 @@ func TestCredentials(t *testing.T) {
 		class  actuator.ErrorClass
 		says   string
 	}{
-		"a password":                          {secret: replace("", "")},
-		"the interface by its old name":       {secret: cloud.credentials("    endpoint_type: publicURL\n")},
-		"the certificates of the system":      {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
-		"no Secret":                           {class: actuator.CredentialsMissing, says: "has no clouds.yaml"},
-		"no YAML":                             {secret: map[string][]byte{cloudsKey: []byte("hush: [")}, class: actuator.CredentialsInvalid, says: "must be YAML"},
-		"no such cloud":                       {secret: replace("fleet:", "other:"), class: actuator.CredentialsInvalid, says: `no cloud "fleet"`},
-		"no auth_url":                         {secret: replace("auth_url", "url"), class: actuator.CredentialsMissing, says: "has no auth_url"},
-		"an auth_url of a file":               {secret: replace("http://", "file://"), class: actuator.CredentialsInvalid, says: "must be a URL"},
-		"an auth_url with a password":         {secret: replace("http://", "http://a:hush@"), class: actuator.CredentialsInvalid, says: "must be a URL"},
-		"an old identity service":             {secret: replace("/identity/v3", "/identity/v2.0"), class: actuator.CredentialsInvalid, says: "version 2.0"},
-		"no user":                             {secret: replace("username", "name"), class: actuator.CredentialsMissing, says: "neither application_credential_id nor username"},
-		"no password":                         {secret: replace("password", "pass"), class: actuator.CredentialsMissing, says: "has no password"},
-		"no project":                          {secret: replace("project_id", "project"), class: actuator.CredentialsMissing, says: "neither project_id nor project_name"},
-		"a credential without its secret":     {secret: replace("username", "application_credential_id"), class: actuator.CredentialsMissing, says: "application_credential_secret"},
-		"a wrong password":                    {secret: replace(goodPassword, "hush"), class: actuator.CredentialsInvalid, says: "login: status 401 Unauthorized: The request you have made requires authentication for <hidden>"},
-		"no such region":                      {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
-		"a compute service that is elsewhere": {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "it does not answer"},
-		"servers without verification":        {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
-		"a file of the manager":               {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
-		"invalid certificates":                {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},
-		"a client certificate":                {secret: cloud.credentials("    cert: /etc/x\n"), class: actuator.CredentialsInvalid, says: "has cert"},
-		"a profile":                           {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "names a profile"},
-		"an interface of administrators":      {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
+		"a password: accepted":                                {secret: replace("", "")},
+		"the interface by its old name: accepted":             {secret: cloud.credentials("    endpoint_type: publicURL\n")},
+		"the certificates of the system: accepted":            {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
+		"no Secret: CredentialsMissing":                       {class: actuator.CredentialsMissing, says: "has no clouds.yaml"},
+		"no YAML: CredentialsInvalid":                         {secret: map[string][]byte{cloudsKey: []byte("hush: [")}, class: actuator.CredentialsInvalid, says: "expected YAML"},
+		"no such cloud: CredentialsInvalid":                   {secret: replace("fleet:", "other:"), class: actuator.CredentialsInvalid, says: `no cloud "fleet"`},
+		"no auth_url: CredentialsMissing":                     {secret: replace("auth_url", "url"), class: actuator.CredentialsMissing, says: "has no auth_url"},
+		"an auth_url of a file: CredentialsInvalid":           {secret: replace("http://", "file://"), class: actuator.CredentialsInvalid, says: "must be a URL"},
+		"an auth_url with a password: CredentialsInvalid":     {secret: replace("http://", "http://a:hush@"), class: actuator.CredentialsInvalid, says: "must be a URL"},
+		"an old identity service: CredentialsInvalid":         {secret: replace("/identity/v3", "/identity/v2.0"), class: actuator.CredentialsInvalid, says: "version 2.0"},
+		"no user: CredentialsMissing":                         {secret: replace("username", "name"), class: actuator.CredentialsMissing, says: "neither application_credential_id nor username"},
+		"no password: CredentialsMissing":                     {secret: replace("password", "pass"), class: actuator.CredentialsMissing, says: "has no password"},
+		"no project: CredentialsMissing":                      {secret: replace("project_id", "project"), class: actuator.CredentialsMissing, says: "neither project_id nor project_name"},
+		"a credential without its secret: CredentialsMissing": {secret: replace("username", "application_credential_id"), class: actuator.CredentialsMissing, says: "application_credential_secret"},
+		"a wrong password: CredentialsInvalid":                {secret: replace(goodPassword, "hush"), class: actuator.CredentialsInvalid, says: "login: status 401 Unauthorized: The request you have made requires authentication for <hidden>"},
+		"no such region: Other":                               {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
+		"a compute service that is elsewhere: Unreachable":    {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "it does not answer"},
+		"servers without verification: CredentialsInvalid":    {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
+		"a file of the manager: CredentialsInvalid":           {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
+		"invalid certificates: CredentialsInvalid":            {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},
+		"a client certificate: CredentialsInvalid":            {secret: cloud.credentials("    cert: /etc/x\n"), class: actuator.CredentialsInvalid, says: "has cert"},
+		"a profile: CredentialsInvalid":                       {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "names a profile"},
+		"an interface of administrators: CredentialsInvalid":  {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Cloud: "fleet", Credentials: row.secret})
@@ -458,12 +458,12 @@ func TestAccountsAreTold(t *testing.T) {
 		change func(*actuator.Target)
 		shared bool
 	}{
-		"another cluster":  {func(t *actuator.Target) { t.InfraID = "other" }, true},
-		"another region":   {replace("here", "there"), false},
-		"another project":  {replace(goodProject, "other"), false},
-		"another user":     {replace("username: torpor", "username: other"), false},
-		"another password": {replace(goodPassword, "other"), false},
-		"another server":   {replace("/identity/v3", "/v3"), false},
+		"another cluster: same account":     {func(t *actuator.Target) { t.InfraID = "other" }, true},
+		"another region: another account":   {replace("here", "there"), false},
+		"another project: another account":  {replace(goodProject, "other"), false},
+		"another user: another account":     {replace("username: torpor", "username: other"), false},
+		"another password: another account": {replace(goodPassword, "other"), false},
+		"another server: another account":   {replace("/identity/v3", "/v3"), false},
 	} {
 		if got := account(row.change); (got == first) != row.shared || strings.Contains(got, goodPassword) {
 			t.Errorf("%s: accounts %s and %s, want them to be equal: %t", name, got, first, row.shared)

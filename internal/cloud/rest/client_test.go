@@ -119,10 +119,10 @@ func TestMissingAnswersAreDescribed(t *testing.T) {
 		err  error
 		want string
 	}{
-		"too large": {fmt.Errorf("read: %w", egress.ErrAnswerTooLarge), "its answer is larger than allowed"},
+		"too large: its answer is larger than allowed": {fmt.Errorf("read: %w", egress.ErrAnswerTooLarge), "its answer is larger than allowed"},
 		"forbidden": {fmt.Errorf("dial: %w", egress.ErrAddressDenied), egress.ErrAddressDenied.Error()},
-		"no JSON":   {ErrNotJSON, "its answer is not a valid response of this API"},
-		"anything":  {errors.New("dial tcp 10.0.0.1:4711: refused"), "it does not answer"},
+		"no JSON: its answer is not a valid response of this API": {ErrNotJSON, "its answer is not a valid response of this API"},
+		"anything": {errors.New("dial tcp 10.0.0.1:4711: refused"), "it does not answer"},
 	} {
 		if got := DescribeMissingAnswer(row.err); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)
@@ -137,19 +137,19 @@ func TestRefusalsAreSorted(t *testing.T) {
 		class  actuator.ErrorClass
 		pause  time.Duration
 	}{
-		"a pause in seconds":                {http.StatusTooManyRequests, "30", actuator.Throttled, 30 * time.Second},
-		"a pause without a length":          {http.StatusTooManyRequests, "", actuator.Throttled, 0},
-		"a pause without end":               {http.StatusTooManyRequests, "99999999", actuator.Throttled, maxRetryAfter},
-		"a pause that is negative":          {http.StatusTooManyRequests, "-1", actuator.Throttled, 0},
-		"a pause that is not a number":      {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
-		"an overload with a pause":          {http.StatusServiceUnavailable, "5", actuator.Throttled, 5 * time.Second},
-		"an overload without a pause":       {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
-		"no credentials":                    {http.StatusUnauthorized, "", actuator.CredentialsInvalid, 0},
-		"no right":                          {http.StatusForbidden, "", actuator.PermissionDenied, 0},
-		"a machine that is gone":            {http.StatusGone, "", actuator.NotFound, 0},
-		"a machine in the wrong state":      {http.StatusConflict, "", actuator.WrongState, 0},
-		"a redirect, which is not followed": {http.StatusFound, "", actuator.Unreachable, 0},
-		"a request that makes no sense":     {http.StatusBadRequest, "", actuator.Other, 0},
+		"a pause in seconds: Throttled":                  {http.StatusTooManyRequests, "30", actuator.Throttled, 30 * time.Second},
+		"a pause without a length: Throttled":            {http.StatusTooManyRequests, "", actuator.Throttled, 0},
+		"a pause without end: Throttled":                 {http.StatusTooManyRequests, "99999999", actuator.Throttled, maxRetryAfter},
+		"a pause that is negative: Throttled":            {http.StatusTooManyRequests, "-1", actuator.Throttled, 0},
+		"a pause that is not a number: Throttled":        {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
+		"an overload with a pause: Throttled":            {http.StatusServiceUnavailable, "5", actuator.Throttled, 5 * time.Second},
+		"an overload without a pause: Unreachable":       {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
+		"no credentials: CredentialsInvalid":             {http.StatusUnauthorized, "", actuator.CredentialsInvalid, 0},
+		"no right: PermissionDenied":                     {http.StatusForbidden, "", actuator.PermissionDenied, 0},
+		"a machine that is gone: NotFound":               {http.StatusGone, "", actuator.NotFound, 0},
+		"a machine in the wrong state: WrongState":       {http.StatusConflict, "", actuator.WrongState, 0},
+		"a redirect, which is not followed: Unreachable": {http.StatusFound, "", actuator.Unreachable, 0},
+		"a request that makes no sense: Other":           {http.StatusBadRequest, "", actuator.Other, 0},
 	} {
 		refusal := StatusError{Status: row.status, Header: http.Header{"Retry-After": {row.after}}}
 		if class, pause := refusal.Class(), refusal.RetryAfter(); class != row.class || pause != row.pause {
