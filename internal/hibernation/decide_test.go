@@ -94,12 +94,12 @@ func TestDecide(t *testing.T) {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Invalid, o.NoActuator = "x", "x" }), unknown("invalid spec", hivev1.InvalidSpecReason, 0),
 		},
 
-		"an owner who opted out has no machine stopped":    {observedCluster(wantHibernating, nil, on, optedOut(Reachable)), optOut(hivev1.UnsupportedHibernationReason, running, driftInterval)},
-		"an owner who opted out has no machine started":    {observedCluster("", openRecord(), off, optedOut(Reachable)), optOut(running, running, driftInterval)},
-		"an owner who opted out of an unreachable cluster": {observedCluster("", nil, off, optedOut(Unreachable)), optOut(running, hivev1.APIUnreachableReason, retryInterval)},
-		"an owner who opted out during a resume":           {observedCluster("", resumingRecord(time.Minute), off, optedOut(Reachable)), optOut(running, running, driftInterval)},
-		"an owner who opted out during a drain":            {observedCluster(wantHibernating, &hivev1.HibernationRecord{Drain: &hivev1.DrainRecord{}}, on, optedOut(Reachable)), optOut(hivev1.UnsupportedHibernationReason, running, driftInterval)},
-		"an owner who opted out of a cluster without kubeconfig": {
+		"an opt-out keeps machines from being stopped":                    {observedCluster(wantHibernating, nil, on, optedOut(Reachable)), optOut(hivev1.UnsupportedHibernationReason, running, driftInterval)},
+		"an opt-out keeps machines from being started":                    {observedCluster("", openRecord(), off, optedOut(Reachable)), optOut(running, running, driftInterval)},
+		"an opt-out for an unreachable cluster leaves its machines alone": {observedCluster("", nil, off, optedOut(Unreachable)), optOut(running, hivev1.APIUnreachableReason, retryInterval)},
+		"an opt-out during a resume leaves the machines alone":            {observedCluster("", resumingRecord(time.Minute), off, optedOut(Reachable)), optOut(running, running, driftInterval)},
+		"an opt-out during a drain leaves the machines alone":             {observedCluster(wantHibernating, &hivev1.HibernationRecord{Drain: &hivev1.DrainRecord{}}, on, optedOut(Reachable)), optOut(hivev1.UnsupportedHibernationReason, running, driftInterval)},
+		"an opt-out for a cluster without kubeconfig leaves its machines alone": {
 			observedCluster("", nil, "", optedOut(NotProbed), func(o *Observed) { o.Invalid = "x" }), optOut(running, hivev1.InvalidSpecReason, driftInterval),
 		},
 		"a pause comes before an opt-out": {
@@ -246,7 +246,7 @@ func TestDecide(t *testing.T) {
 		"operators are awaited for ten minutes": {
 			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)), runs(minAftercareInterval),
 		},
-		"a cluster whose operators cannot be read is awaited as long": {
+		"a cluster whose operators cannot be read is awaited for ten minutes": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), func(o *Observed) { o.OperatorsError = "no answer in time" }), waitOperators,
 		},
 		"a resuming cluster runs when its nodes are back":                   {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
@@ -591,45 +591,45 @@ func TestTroubleIsTold(t *testing.T) {
 		in                Observed
 		degraded, stalled decision.Condition
 	}{
-		"a whole cluster": {in: observedCluster("", resumedRecord(time.Hour), on, apiWithNodes())},
-		"a machine stopped by a user": {
+		"a complete cluster: not degraded": {in: observedCluster("", resumedRecord(time.Hour), on, apiWithNodes())},
+		"a machine stopped by a user: degraded": {
 			in:       observedCluster("", nil, on, secondMachine(off), apiWithNodes()),
 			degraded: decision.True(hivev1.MachinesMissingReason, "Parts of the cluster are missing; machines that do not run: worker (i-1)"),
 		},
-		"a machine and its node": {
+		"a missing machine and its node: degraded": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			degraded: decision.True(hivev1.MachinesMissingReason,
 				"Parts of the cluster are missing; machines that do not run: worker (i-1); The cloud refuses; nodes that have not reported since the resume: n1"),
 		},
-		"a node": {
+		"a node that does not report: degraded": {
 			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			degraded: decision.True(hivev1.NodesMissingReason, "Parts of the cluster are missing; nodes that have not reported since the resume: n1"),
 		},
-		"an operator that is degraded": {
+		"a degraded operator: degraded": {
 			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)),
 			degraded: decision.True(hivev1.ClusterOperatorsNotReadyReason, "The cluster runs; ClusterOperators were not ready ten minutes after its resume began, and are no longer awaited: etcd (degraded)"),
 		},
-		"an operator that only never reported": {
+		"an operator that never reported: not degraded": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 		},
-		"a resume that takes its time": {in: observedCluster("", resumingRecord(stalledAfter-time.Second), on, func(o *Observed) { o.API = Unreachable })},
-		"a resume that waits too long for the API server": {
+		"a resume within its time: not stalled": {in: observedCluster("", resumingRecord(stalledAfter-time.Second), on, func(o *Observed) { o.API = Unreachable })},
+		"a resume that waits too long for the API server: stalled": {
 			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }),
 			stalled: decision.True(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer: no answer in time"),
 		},
-		"a resume that requires all machines": {
+		"a resume that requires all machines, one refused: stalled": {
 			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), all, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			stalled: decision.True(hivev1.FailedToStartMachinesReason, "The cloud refuses"),
 		},
-		"a hibernation that takes too long": {
+		"a hibernation that takes too long: stalled": {
 			in:      observedCluster(wantHibernating, sleeping(stalledAfter+time.Second), actuator.Stopping),
 			stalled: decision.True(hivev1.WaitingForMachinesToStopReason, "Waiting for i-0, worker (i-1) to stop"),
 		},
-		"a hibernation that is refused permanently": {
+		"a permanently refused hibernation: stalled": {
 			in:      observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Other, "i-0", "i-1")),
 			stalled: decision.True(hivev1.FailedToStopReason, "The cloud refuses; no machine is stopped until all can be stopped: remove what prevents these from stopping, or set spec.powerState to Running"),
 		},
-		"a hibernation that is refused temporarily": {in: observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Throttled, "i-0", "i-1"))},
+		"a temporarily refused hibernation: not stalled": {in: observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Throttled, "i-0", "i-1"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
@@ -643,10 +643,10 @@ func TestTroubleIsTold(t *testing.T) {
 // TestUnreachableIsAboutReachabilityOnly checks clusters that answer and have problems of other kinds.
 func TestUnreachableIsAboutReachabilityOnly(t *testing.T) {
 	for name, change := range map[string]func(*Observed){
-		"a throttled call of the cloud": func(o *Observed) { o.ObservationError, o.Machines = throttledError(), nil },
-		"a pause":                       func(o *Observed) { o.Paused = true },
-		"a version that is too old":     func(o *Observed) { o.DesiredPowerState, o.Incompatible = wantHibernating, "Too old" },
-		"a machine that was stopped":    secondMachine(actuator.Stopped),
+		"a throttled call of the cloud: Unreachable does not change": func(o *Observed) { o.ObservationError, o.Machines = throttledError(), nil },
+		"a pause: Unreachable does not change":                       func(o *Observed) { o.Paused = true },
+		"a version that is too old: Unreachable does not change":     func(o *Observed) { o.DesiredPowerState, o.Incompatible = wantHibernating, "Too old" },
+		"a machine that was stopped: Unreachable does not change":    secondMachine(actuator.Stopped),
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observedCluster("", nil, actuator.Running, change)

@@ -167,11 +167,11 @@ func TestWhatWasNotDrainedIsTold(t *testing.T) {
 		"the end of a drain is recorded with the remaining pods": {
 			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, cordoned, all, kept), want: "Stopping the cluster's 2 machines", left: left,
 		},
-		"the end of a drain of an unreachable cluster": {
+		"the drain of an unreachable cluster ends with everything left": {
 			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }), want: "Stopping the cluster's 2 machines",
 			left: "the API server does not answer: no answer in time",
 		},
-		"the end of a drain that the cluster refuses": {
+		"a refused drain ends with the refused pods left": {
 			in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(NodeCordon{IsRefused: true})), withPods(refused, podOf("other")), forbidden), want: "Stopping the cluster's 2 machines",
 			left: "nodes or pods cannot be changed: the kubeconfig's user may not do this (403); nodes that the cluster refuses to cordon: n1; pods that the cluster refuses to evict: shop/refused; pods that were not evicted yet: shop/other",
 		},
@@ -243,16 +243,16 @@ func TestReadStopOptions(t *testing.T) {
 		annotations map[string]string
 		want        StopOptions
 	}{
-		"no option":          {nil, StopOptions{}},
-		"an order":           {map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst}, StopOptions{WorkersFirst: true}},
-		"a budget":           {map[string]string{hivev1.DrainBudgetAnnotation: "90s"}, StopOptions{DrainBudget: 90 * time.Second}},
-		"the largest budget": {map[string]string{hivev1.DrainBudgetAnnotation: "1h"}, StopOptions{DrainBudget: time.Hour}},
-		"a larger budget":    {map[string]string{hivev1.DrainBudgetAnnotation: "1h1s"}, StopOptions{Ignored: ignored("1h1s")}},
-		"a budget of zero":   {map[string]string{hivev1.DrainBudgetAnnotation: "0s"}, StopOptions{Ignored: ignored("0s")}},
-		"a negative budget":  {map[string]string{hivev1.DrainBudgetAnnotation: "-1m"}, StopOptions{Ignored: ignored("-1m")}},
-		"a number":           {map[string]string{hivev1.DrainBudgetAnnotation: "10"}, StopOptions{Ignored: ignored("10")}},
-		"an empty budget":    {map[string]string{hivev1.DrainBudgetAnnotation: ""}, StopOptions{Ignored: ignored("")}},
-		"a budget that is too long to be shown": {
+		"no option: defaults":                     {nil, StopOptions{}},
+		"an order: accepted":                      {map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst}, StopOptions{WorkersFirst: true}},
+		"a budget: accepted":                      {map[string]string{hivev1.DrainBudgetAnnotation: "90s"}, StopOptions{DrainBudget: 90 * time.Second}},
+		"the largest budget: accepted":            {map[string]string{hivev1.DrainBudgetAnnotation: "1h"}, StopOptions{DrainBudget: time.Hour}},
+		"a larger budget: ignored and reported":   {map[string]string{hivev1.DrainBudgetAnnotation: "1h1s"}, StopOptions{Ignored: ignored("1h1s")}},
+		"a budget of zero: ignored and reported":  {map[string]string{hivev1.DrainBudgetAnnotation: "0s"}, StopOptions{Ignored: ignored("0s")}},
+		"a negative budget: ignored and reported": {map[string]string{hivev1.DrainBudgetAnnotation: "-1m"}, StopOptions{Ignored: ignored("-1m")}},
+		"a number: ignored and reported":          {map[string]string{hivev1.DrainBudgetAnnotation: "10"}, StopOptions{Ignored: ignored("10")}},
+		"an empty budget: ignored and reported":   {map[string]string{hivev1.DrainBudgetAnnotation: ""}, StopOptions{Ignored: ignored("")}},
+		"a budget that is too long to be shown: ignored and reported": {
 			map[string]string{hivev1.DrainBudgetAnnotation: strings.Repeat("9", 1000)}, StopOptions{Ignored: ignored(strings.Repeat("9", 40))},
 		},
 	} {

@@ -61,23 +61,23 @@ func TestRefusedMachinesAreTriedLessAndLess(t *testing.T) {
 		in    func(since time.Duration) Observed
 		want  []time.Duration
 	}{
-		"a permanently refused stop": {actuator.Other, func(since time.Duration) Observed {
+		"a permanently refused stop: retried at growing intervals": {actuator.Other, func(since time.Duration) Observed {
 			o := observedCluster(wantHibernating, openRecord(), actuator.Running)
 			o.Record.SleepStartedAt = metav1.NewTime(o.Now.Add(-since))
 			return o
 		}, []time.Duration{retryInterval, 2 * time.Minute, driftInterval}},
-		"a stop in a state that does not pass": {actuator.WrongState, func(since time.Duration) Observed {
+		"a stop in a state that does not pass: retried at growing intervals": {actuator.WrongState, func(since time.Duration) Observed {
 			o := observedCluster(wantHibernating, openRecord(), actuator.Running)
 			o.Record.SleepStartedAt = metav1.NewTime(o.Now.Add(-since))
 			return o
 		}, []time.Duration{minCloudInterval, 2 * time.Minute, driftInterval}},
-		"a start in a state that does not pass": {actuator.WrongState, func(since time.Duration) Observed {
+		"a start in a state that does not pass: retried at growing intervals": {actuator.WrongState, func(since time.Duration) Observed {
 			return observedCluster("", resumingRecord(since.Truncate(time.Second)), actuator.Stopped)
 		}, []time.Duration{minCloudInterval, 2 * time.Minute, driftInterval}},
-		"a start without room": {actuator.NoCapacity, func(since time.Duration) Observed {
+		"a start without room: retried at growing intervals": {actuator.NoCapacity, func(since time.Duration) Observed {
 			return observedCluster("", resumingRecord(since.Truncate(time.Second)), actuator.Stopped)
 		}, []time.Duration{maxCloudInterval, maxCapacityRest, maxCapacityRest}},
-		"a start that is throttled": {actuator.Throttled, func(since time.Duration) Observed {
+		"a throttled start: retried at a constant interval": {actuator.Throttled, func(since time.Duration) Observed {
 			return observedCluster("", resumingRecord(since), actuator.Stopped)
 		}, []time.Duration{maxCloudInterval, maxCloudInterval, maxCloudInterval}},
 	} {
@@ -134,12 +134,12 @@ func TestDisplayedPowerState(t *testing.T) {
 		in   decision.Condition
 		want string
 	}{
-		"a hibernation":    {decision.True(hivev1.HibernatingHibernationReason, "x"), "Hibernating"},
-		"a transition":     {decision.True(hivev1.ResumingHibernationReason, "x"), "Resuming"},
-		"a run":            {decision.False(hivev1.RunningHibernationReason, "x"), "Running"},
-		"no support":       {decision.False(hivev1.UnsupportedHibernationReason, "x"), "Unsupported"},
-		"a missing Secret": {decision.Unknown(hivev1.CredentialsMissingReason, "x"), "Unknown"},
-		"a status that is not known, under a known reason": {decision.Unknown(hivev1.RunningHibernationReason, "x"), "Unknown"},
+		"a hibernation: shown as Hibernating":                                {decision.True(hivev1.HibernatingHibernationReason, "x"), "Hibernating"},
+		"a transition: shown as Resuming":                                    {decision.True(hivev1.ResumingHibernationReason, "x"), "Resuming"},
+		"a run: shown as Running":                                            {decision.False(hivev1.RunningHibernationReason, "x"), "Running"},
+		"no support: shown as Unsupported":                                   {decision.False(hivev1.UnsupportedHibernationReason, "x"), "Unsupported"},
+		"a missing Secret: shown as Unknown":                                 {decision.Unknown(hivev1.CredentialsMissingReason, "x"), "Unknown"},
+		"a status that is not known, under a known reason: shown as Unknown": {decision.Unknown(hivev1.RunningHibernationReason, "x"), "Unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := DisplayedPowerState(row.in); got != row.want {

@@ -162,22 +162,22 @@ func TestSpotMachinesAreRecorded(t *testing.T) {
 		want  []string
 		count int
 	}{
-		"spot machine that the cluster replaces": {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines(secondOpenShiftMachine())), want: []string{"i-1"}},
-		"no spot machine without a Machine":      {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines())},
-		"no machine that can be stopped":         {in: observedCluster(wantHibernating, nil, on, apiWithMachines(secondOpenShiftMachine()))},
-		"no machine of an earlier hibernation if Machines were not read": {
+		"spot machine that the cluster replaces: recorded":        {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines(secondOpenShiftMachine())), want: []string{"i-1"}},
+		"spot machine without an OpenShift Machine: not recorded": {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines())},
+		"machine that can be stopped: not recorded":               {in: observedCluster(wantHibernating, nil, on, apiWithMachines(secondOpenShiftMachine()))},
+		"machine of an earlier hibernation, Machines not read: not recorded": {
 			in: observedCluster(wantHibernating, withSpot(resumedRecord(time.Hour)), on, secondSpotMachine(on)),
 		},
-		"no running machine of a cancelled resume if Machines were not read": {
+		"running machine of a cancelled resume, Machines not read: not recorded": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)),
 		},
-		"terminated machine of a resume that is cancelled before its Machine is deleted": {
+		"terminated machine of a resume that is cancelled before its Machine is deleted: recorded": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), want: []string{"i-1"},
 		},
-		"no terminated machine whose Machine is gone": {
+		"terminated machine whose OpenShift Machine is gone: not recorded": {
 			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, apiWithMachines()),
 		},
-		"at most the limit of the schema": {in: observedCluster(wantHibernating, nil, on, apiWithMachines(), many), count: maxSpotMachines},
+		"more machines than the schema allows: recorded up to the limit": {in: observedCluster(wantHibernating, nil, on, apiWithMachines(), many), count: maxSpotMachines},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Decide(row.in).Record.SpotMachines
@@ -216,15 +216,15 @@ func TestMachinesAreReadWhereTheyMatter(t *testing.T) {
 		in   Observed
 		want bool
 	}{
-		"read before a hibernation with a spot machine":          {observedCluster(wantHibernating, nil, on, secondSpotMachine(on)), true},
-		"no read before a hibernation without a spot machine":    {observedCluster(wantHibernating, nil, on), false},
-		"no read of a running cluster":                           {observedCluster("", nil, on, secondSpotMachine(on)), false},
-		"read for a spot machine that is not in the record":      {observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)), true},
-		"no read once the record is saved":                       {observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)), false},
-		"read in a resume after a termination":                   {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
-		"no read in a resume of a cluster that kept its machine": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)), false},
-		"read in a hibernation that cancels a resume":            {observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
-		"no read long after a resume":                            {observedCluster("", withSpot(resumedRecord(time.Hour)), on, withoutSecondMachine), false},
+		"hibernation with a spot machine: Machines are read":               {observedCluster(wantHibernating, nil, on, secondSpotMachine(on)), true},
+		"hibernation without a spot machine: Machines are not read":        {observedCluster(wantHibernating, nil, on), false},
+		"running cluster: Machines are not read":                           {observedCluster("", nil, on, secondSpotMachine(on)), false},
+		"spot machine that is not in the record: Machines are read":        {observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)), true},
+		"saved record: Machines are not read":                              {observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)), false},
+		"resume after a termination: Machines are read":                    {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
+		"resume of a cluster that kept its machine: Machines are not read": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)), false},
+		"hibernation that cancels a resume: Machines are read":             {observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
+		"long after a resume: Machines are not read":                       {observedCluster("", withSpot(resumedRecord(time.Hour)), on, withoutSecondMachine), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := NeedsMachines(row.in); got != row.want {

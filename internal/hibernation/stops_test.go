@@ -27,11 +27,11 @@ func TestStopEnds(t *testing.T) {
 		stops stoprecord.Records
 		want  hivev1.PowerState
 	}{
-		"spec counts without an end":                     {hivev1.PowerStateHibernating, stoppedSince(""), hivev1.PowerStateHibernating},
-		"spec counts before the end":                     {hivev1.PowerStateHibernating, stoppedSince("61m"), hivev1.PowerStateHibernating},
-		"cluster should run at the end":                  {hivev1.PowerStateHibernating, stoppedSince("60m"), hivev1.PowerStateRunning},
-		"spec without a record counts":                   {hivev1.PowerStateHibernating, nil, hivev1.PowerStateHibernating},
-		"record does not affect spec.powerState Running": {hivev1.PowerStateRunning, stoppedSince("60m"), hivev1.PowerStateRunning},
+		"stop without an end: hibernating":             {hivev1.PowerStateHibernating, stoppedSince(""), hivev1.PowerStateHibernating},
+		"stop before its end: hibernating":             {hivev1.PowerStateHibernating, stoppedSince("61m"), hivev1.PowerStateHibernating},
+		"stop at its end: running":                     {hivev1.PowerStateHibernating, stoppedSince("60m"), hivev1.PowerStateRunning},
+		"stop without a record: hibernating":           {hivev1.PowerStateHibernating, nil, hivev1.PowerStateHibernating},
+		"ended stop, spec.powerState Running: running": {hivev1.PowerStateRunning, stoppedSince("60m"), hivev1.PowerStateRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := EffectivePowerState(row.spec, row.stops, nil); found != row.want {

@@ -55,20 +55,20 @@ func TestMachineSetsOfAPool(t *testing.T) {
 		set  MachineSet
 		want bool
 	}{
-		"name from the installer":                         {MachineSet{Name: "infra-worker-us-east-1a", Zone: "us-east-1a"}, true},
-		"unknown zone":                                    {MachineSet{Name: "infra-worker-0"}, true},
-		"platform without zones":                          {MachineSet{Name: "infra-worker"}, true},
-		"Azure, with the location and the zone":           {MachineSet{Name: "infra-worker-centralus1", Zone: "1", Location: "centralus"}, true},
-		"GCP, with the end of the zone":                   {MachineSet{Name: "infra-worker-b", Zone: "us-east1-b"}, true},
-		"label with any name":                             {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
-		"label of another pool":                           {MachineSet{Name: "infra-worker-us-east-1a", Labels: labelled("other")}, false},
-		"another cluster":                                 {MachineSet{Name: "infra2-worker-us-east-1a"}, false},
-		"another pool":                                    {MachineSet{Name: "infra-infra-us-east-1a"}, false},
-		"another pool with the same prefix":               {MachineSet{Name: "infra-worker-large-a"}, false},
-		"only MachineSet of a pool with the same prefix":  {MachineSet{Name: "infra-worker-large"}, false},
-		"manual copy with more than a zone in its suffix": {MachineSet{Name: "infra-worker-gpu-us-east-1a", Zone: "us-east-1a"}, false},
-		"name that ends before the zone":                  {MachineSet{Name: "infra-worker-"}, false},
-		"MachineSet that is being deleted":                {MachineSet{Name: "infra-worker-a", IsDeleting: true}, false},
+		"name from the installer: of the pool":                             {MachineSet{Name: "infra-worker-us-east-1a", Zone: "us-east-1a"}, true},
+		"unknown zone: of the pool":                                        {MachineSet{Name: "infra-worker-0"}, true},
+		"platform without zones: of the pool":                              {MachineSet{Name: "infra-worker"}, true},
+		"Azure, with the location and the zone: of the pool":               {MachineSet{Name: "infra-worker-centralus1", Zone: "1", Location: "centralus"}, true},
+		"GCP, with the end of the zone: of the pool":                       {MachineSet{Name: "infra-worker-b", Zone: "us-east1-b"}, true},
+		"label with any name: of the pool":                                 {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
+		"label of another pool: not of the pool":                           {MachineSet{Name: "infra-worker-us-east-1a", Labels: labelled("other")}, false},
+		"another cluster: not of the pool":                                 {MachineSet{Name: "infra2-worker-us-east-1a"}, false},
+		"another pool: not of the pool":                                    {MachineSet{Name: "infra-infra-us-east-1a"}, false},
+		"another pool with the same prefix: not of the pool":               {MachineSet{Name: "infra-worker-large-a"}, false},
+		"only MachineSet of a pool with the same prefix: not of the pool":  {MachineSet{Name: "infra-worker-large"}, false},
+		"manual copy with more than a zone in its suffix: not of the pool": {MachineSet{Name: "infra-worker-gpu-us-east-1a", Zone: "us-east-1a"}, false},
+		"name that ends before the zone: not of the pool":                  {MachineSet{Name: "infra-worker-"}, false},
+		"MachineSet that is being deleted: not of the pool":                {MachineSet{Name: "infra-worker-a", IsDeleting: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := workerJob()
@@ -240,16 +240,16 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 		item string
 		want bool
 	}{
-		"a MachineSet":                      {`{"metadata":{"name":"a"},"spec":{"replicas":1,"template":{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}}}`, true},
-		"an unknown form of providerSpec":   {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"providerSpec":{"value":{"zone":["a"]}}}}}}`, true},
-		"no object":                         {`7`, false},
-		"no name":                           {`{}`, false},
-		"a name that leads out of the path": {`{"metadata":{"name":"../secrets"}}`, false},
-		"a name of two lines":               {`{"metadata":{"name":"a\nb"}}`, false},
-		"a name without end":                {`{"metadata":{"name":"` + long + `"}}`, false},
-		"invalid labels":                    {`{"metadata":{"name":"a","labels":[7]}}`, false},
-		"taints without end":                {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"taints":[` + strings.Repeat("{},", 30_000) + `{}]}}}}`, false},
-		"invalid number":                    {`{"metadata":{"name":"a"},"spec":{"replicas":99999999999}}`, false},
+		"a MachineSet: accepted":                     {`{"metadata":{"name":"a"},"spec":{"replicas":1,"template":{"spec":{"taints":[{"key":"k","effect":"NoSchedule"}]}}}}`, true},
+		"an unknown form of providerSpec: accepted":  {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"providerSpec":{"value":{"zone":["a"]}}}}}}`, true},
+		"no object: refused":                         {`7`, false},
+		"no name: refused":                           {`{}`, false},
+		"a name that leads out of the path: refused": {`{"metadata":{"name":"../secrets"}}`, false},
+		"a name of two lines: refused":               {`{"metadata":{"name":"a\nb"}}`, false},
+		"a name without end: refused":                {`{"metadata":{"name":"` + long + `"}}`, false},
+		"invalid labels: refused":                    {`{"metadata":{"name":"a","labels":[7]}}`, false},
+		"taints without end: refused":                {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"taints":[` + strings.Repeat("{},", 30_000) + `{}]}}}}`, false},
+		"invalid number: refused":                    {`{"metadata":{"name":"a"},"spec":{"replicas":99999999999}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := DecodeMachineSet([]byte(row.item)); (err == nil) != row.want {

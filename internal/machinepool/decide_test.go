@@ -135,14 +135,14 @@ func TestAnswersAreWrittenDownAndTold(t *testing.T) {
 		generation int64
 		events     []string
 	}{
-		"a success":                  {answered(Answer{MachineSets: sets, Changes: []string{"MachineSet a: labels"}, IsComplete: true}, nil), 3, 2, []string{"MachineSetsChanged MachineSet a: labels", "MachinePoolCaughtUp"}},
-		"a success after a failure":  {answered(Answer{MachineSets: sets, IsComplete: true}, failure), 3, 2, []string{"MachinePoolRecovered", "MachinePoolCaughtUp"}},
-		"a failure":                  {answered(Answer{MachineSets: sets, Refusal: failure}, nil), 3, 1, []string{"MachinePoolFailed no"}},
-		"the same failure again":     {answered(Answer{MachineSets: sets, Refusal: &Refusal{failure.Reason, "no"}}, failure), 3, 1, nil},
-		"another failure":            {answered(Answer{Refusal: failure}, &Refusal{failure.Reason, "never"}), 0, 1, []string{"MachinePoolFailed no"}},
-		"no answer after a failure":  {answered(Answer{NoAnswer: "late"}, failure), 0, 1, nil},
-		"an interrupted job":         {answered(Answer{Changes: []string{"MachineSet a: labels"}}, nil), 0, 1, []string{"MachineSetsChanged"}},
-		"many changes are shortened": {answered(Answer{Changes: strings.Split("1 2 3 4 5 6 7", " ")}, nil), 0, 1, []string{"MachineSetsChanged 1; 2; 3; 4; 5; and 2 more"}},
+		"a success: event MachineSetsChanged":                   {answered(Answer{MachineSets: sets, Changes: []string{"MachineSet a: labels"}, IsComplete: true}, nil), 3, 2, []string{"MachineSetsChanged MachineSet a: labels", "MachinePoolCaughtUp"}},
+		"a success after a failure: event MachinePoolRecovered": {answered(Answer{MachineSets: sets, IsComplete: true}, failure), 3, 2, []string{"MachinePoolRecovered", "MachinePoolCaughtUp"}},
+		"a failure: event MachinePoolFailed":                    {answered(Answer{MachineSets: sets, Refusal: failure}, nil), 3, 1, []string{"MachinePoolFailed no"}},
+		"the same failure again: no event":                      {answered(Answer{MachineSets: sets, Refusal: &Refusal{failure.Reason, "no"}}, failure), 3, 1, nil},
+		"another failure: event MachinePoolFailed":              {answered(Answer{Refusal: failure}, &Refusal{failure.Reason, "never"}), 0, 1, []string{"MachinePoolFailed no"}},
+		"no answer after a failure: no event":                   {answered(Answer{NoAnswer: "late"}, failure), 0, 1, nil},
+		"an interrupted job: event MachineSetsChanged":          {answered(Answer{Changes: []string{"MachineSet a: labels"}}, nil), 0, 1, []string{"MachineSetsChanged"}},
+		"many changes are shortened":                            {answered(Answer{Changes: strings.Split("1 2 3 4 5 6 7", " ")}, nil), 0, 1, []string{"MachineSetsChanged 1; 2; 3; 4; 5; and 2 more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(row.seen)

@@ -67,67 +67,67 @@ func incompleteObjects() map[string]badInput {
 		return func(r *clusterSetup) { r.cd.Labels = map[string]string{hivev1.VersionLabel: v} }
 	}
 	return map[string]badInput{
-		"no cluster metadata": {
+		"no cluster metadata: InvalidSpec": {
 			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata = nil },
 			want: unknownConditions(hivev1.InvalidSpecReason, "spec.clusterMetadata.infraID", "adminKubeconfigSecretRef.name", toBeSet),
 		},
-		"an empty infraID": {
+		"an empty infraID: InvalidSpec": {
 			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata.InfraID = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.clusterMetadata.infraID to be set", toBeSet),
 		},
-		"no Secret named for the kubeconfig": {
+		"no Secret named for the kubeconfig: InvalidSpec": {
 			make: func(r *clusterSetup) { r.cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set", toBeSet),
 		},
-		"no Secret named for the cloud": {
+		"no Secret named for the cloud: InvalidSpec": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.CredentialsSecretRef.Name = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.platform.aws.credentialsSecretRef.name to be set", toBeSet),
 		},
-		"an empty region": {
+		"an empty region: InvalidSpec": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "" },
 			want: unknownConditions(hivev1.InvalidSpecReason, "Expected spec.platform.aws.region to be set", toBeSet),
 		},
-		"an override that is not a URL": {
+		"an override that is not a URL: InvalidSpec": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "the other one"}
 			},
 			want: unknownConditions(hivev1.InvalidSpecReason, `expected spec.controlPlaneConfig.apiURLOverride to be a URL such as https://api.example.com:6443, or host:port, found "the other one"; correct`),
 		},
-		"an override that is not an address": {
+		"an override that is not an address: InvalidSpec": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "api.example.com"}
 			},
 			want: append(unknownConditions(hivev1.InvalidSpecReason, `expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "api.example.com"; correct`),
 				expectedCondition{hivev1.ClusterUnreachableCondition, "Unknown", hivev1.NotProbedReason, []string{"not dialled"}}),
 		},
-		"no platform": {
+		"no platform: Unsupported": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS = nil },
 			want: unsupportedConditions("Expected one of the platforms aws under spec.platform"),
 		},
-		"an unknown platform": {
+		"an unknown platform: Unsupported": {
 			make: func(r *clusterSetup) { r.platform = map[string]any{"abacus": map[string]any{"beads": "ten"}} },
 			want: unsupportedConditions("Expected one of the platforms aws under spec.platform"),
 		},
-		"not installed": {
+		"not installed: NotInstalled": {
 			make: func(r *clusterSetup) { r.cd.Spec.Installed = false },
 			want: unknownConditions(hivev1.NotInstalledReason, "spec.installed is not true"),
 		},
-		"no version": {
+		"no version: Unsupported": {
 			make: func(r *clusterSetup) { r.cd.Labels, r.kubeconfig = nil, nil },
 			want: []expectedCondition{
 				{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{"No version of the cluster is known", "expected OpenShift 4.4.8 or later in status.clusterVersionStatus.desired.version"}},
 				{hivev1.ClusterReadyCondition, "False", hivev1.APIUnreachableReason, []string{"Expected the Secret " + adminSecret}},
 			},
 		},
-		"a malformed version": {
+		"a malformed version: Unsupported": {
 			make: version("four-point-sixteen"),
 			want: unsupportedConditions(`Expected an OpenShift version such as 4.4.8, found "four-point-sixteen"; correct`),
 		},
-		"a version that is too old": {
+		"a version that is too old: Unsupported": {
 			make: version("4.4.7"),
 			want: unsupportedConditions("Expected OpenShift 4.4.8 or later, found 4.4.7; upgrade"),
 		},
-		"a pre-release of the first version that can hibernate": {
+		"a pre-release of the first version that can hibernate: Unsupported": {
 			make: version("4.4.8-rc.1"),
 			want: unsupportedConditions("Expected OpenShift 4.4.8 or later, found 4.4.8-rc.1; upgrade"),
 		},
@@ -156,51 +156,51 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 		return func(r *clusterSetup) { r.keys[name] = []byte(value) }
 	}
 	return map[string]badInput{
-		"no Secret for the cloud": {
+		"no Secret for the cloud: CredentialsMissing": {
 			make: func(r *clusterSetup) { r.keys = nil },
 			want: unknownConditions(hivev1.CredentialsMissingReason, "Expected the Secret "+cloudSecret, "found none; create it"),
 		},
-		"a Secret without keys": {
+		"a Secret without keys: CredentialsMissing": {
 			make: func(r *clusterSetup) { r.keys = map[string][]byte{"unrelated": []byte("x")} },
 			want: unknownConditions(hivev1.CredentialsMissingReason, "the credentials Secret has no aws_access_key_id: add it"),
 		},
-		"a malformed key": {
+		"a malformed key: CredentialsInvalid": {
 			make: key("aws_secret_access_key", testenv.SecretKey+"\nsecond line"),
 			want: unknownConditions(hivev1.CredentialsInvalidReason, "aws_secret_access_key in the credentials Secret must be printable ASCII", "put the value in again"),
 		},
-		"an access key that is unknown to the cloud": {
+		"an access key that is unknown to the cloud: CredentialsInvalid": {
 			make: key("aws_access_key_id", wrongKey),
 			want: unknownConditions(hivev1.CredentialsInvalidReason, "AuthFailure", "correct the credentials Secret or the region"),
 		},
-		"another region than the cloud's": {
+		"another region than the cloud's: CredentialsInvalid": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "elsewhere-1" },
 			want: unknownConditions(hivev1.CredentialsInvalidReason, `valid region: this cloud is "local-1", the request is signed for "elsewhere-1"`, "correct the credentials Secret or the region"),
 		},
-		"a malformed region": {
+		"a malformed region: CloudError": {
 			make: func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "Mars Base" },
 			want: unknownConditions(hivev1.CloudErrorReason, `the region must be one such as us-east-1, found "Mars Base": set spec.platform.aws.region`),
 		},
-		"a cloud that does not exist": {
+		"a cloud that does not exist: CloudUnreachable": {
 			make: key("endpoint_url", closedPort),
 			want: unknownConditions(hivev1.CloudUnreachableReason, "127.0.0.1 in region local-1: it does not answer; check the region, the endpoint and the network"),
 		},
-		"a malformed endpoint": {
+		"a malformed endpoint: CloudError": {
 			make: key("endpoint_url", "not a URL"),
 			want: unknownConditions(hivev1.CloudErrorReason, "the endpoint must be a URL", "correct endpoint_url in the credentials Secret"),
 		},
-		"a cloud that refuses": {
+		"a cloud that refuses: PermissionDenied": {
 			make: key("endpoint_url", refusing.URL),
 			want: unknownConditions(hivev1.PermissionDeniedReason, "UnauthorizedOperation", "allow it to the user of the credentials Secret"),
 		},
-		"a cloud that throttles": {
+		"a cloud that throttles: CloudThrottled": {
 			make: key("endpoint_url", throttled.URL),
 			want: unknownConditions(hivev1.CloudThrottledReason, "RequestLimitExceeded", "retried automatically"),
 		},
-		"no machines": {
+		"no machines: NoMachinesFound": {
 			make: func(r *clusterSetup) { r.machines = 0 },
 			want: unknownConditions(hivev1.NoMachinesFoundReason, "Expected machines of the cluster that spec.clusterMetadata names, found none; check infraID"),
 		},
-		"no machines of a cluster that should run": {
+		"no machines of a cluster that should run: NoMachinesFound": {
 			make: func(r *clusterSetup) { r.machines, r.cd.Spec.PowerState = 0, hivev1.PowerStateRunning },
 			want: unknownConditions(hivev1.NoMachinesFoundReason, "found none; check infraID"),
 		},
@@ -217,33 +217,33 @@ func unreachableClusters() map[string]badInput {
 		"users":[{"name":"u","user":{"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/false","interactiveMode":"Never"}}}]}`
 	token := map[string][]byte{kubeconfigKey: []byte(strings.Replace(plugin, `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"/bin/false","interactiveMode":"Never"}`, `"token":"t"`, 1))}
 	return map[string]badInput{
-		"no Secret for the kubeconfig": {
+		"no Secret for the kubeconfig: the API server is unreachable": {
 			make: kubeconfig(nil),
 			want: unreachableConditions("Expected the Secret " + adminSecret),
 		},
-		"a Secret without a kubeconfig": {
+		"a Secret without a kubeconfig: the API server is unreachable": {
 			make: kubeconfig(map[string][]byte{"other": []byte("x")}),
 			want: unreachableConditions("the kubeconfig cannot be read; expected a kubeconfig with"),
 		},
-		"an unreadable kubeconfig": {
+		"an unreadable kubeconfig: the API server is unreachable": {
 			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte("{{{ " + testenv.SecretKey)}),
 			want: unreachableConditions("the kubeconfig cannot be read; expected a kubeconfig with"),
 		},
-		"a kubeconfig that runs a program": {
+		"a kubeconfig that runs a program: the API server is unreachable": {
 			make: kubeconfig(map[string][]byte{kubeconfigKey: []byte(plugin)}),
 			want: unreachableConditions("refers to files, programs or plugins; expected certificates, keys or tokens embedded in it"),
 		},
-		"a kubeconfig of a server that does not exist": {
+		"a kubeconfig of a server that does not exist: the API server is unreachable": {
 			make: kubeconfig(token),
 			want: unreachableConditions("the connection is refused"),
 		},
-		"an override with a server that does not exist": {
+		"an override with a server that does not exist: the API server is unreachable": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.PowerState, r.cd.Spec.ControlPlaneConfig = hivev1.PowerStateRunning, &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}
 			},
 			want: unreachableConditions("the connection is refused; it is dialled as spec.controlPlaneConfig.apiURLOverride defines"),
 		},
-		"an override with a server that the kubeconfig does not verify": {
+		"an override with a server that the kubeconfig does not verify: the API server is unreachable": {
 			make: func(r *clusterSetup) {
 				kubeconfig(token)(r)
 				r.cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}

@@ -76,12 +76,12 @@ func TestMeasureClock(t *testing.T) {
 		date time.Time
 		want time.Duration
 	}{
-		"no date":             {time.Time{}, 0},
-		"the same second":     {asked.Truncate(time.Second), 0},
-		"a slow answer":       {asked.Add(5 * time.Second), 0},
-		"a clock ahead":       {asked.Add(time.Minute), time.Minute},
-		"a clock behind":      {asked.Add(-time.Hour), -time.Hour},
-		"a clock of an epoch": {time.Unix(0, 0), time.Unix(0, 0).Sub(asked)},
+		"a response without a date: no skew":                {time.Time{}, 0},
+		"a clock in the same second: no skew":               {asked.Truncate(time.Second), 0},
+		"a slow response: no skew":                          {asked.Add(5 * time.Second), 0},
+		"a clock that is a minute ahead: one minute":        {asked.Add(time.Minute), time.Minute},
+		"a clock that is an hour behind: minus one hour":    {asked.Add(-time.Hour), -time.Hour},
+		"a clock at the start of Unix time: its whole skew": {time.Unix(0, 0), time.Unix(0, 0).Sub(asked)},
 	} {
 		if got := measureClock(row.date, asked); got != row.want {
 			t.Errorf("%s: expected %s, found %s", name, row.want, got)
@@ -106,21 +106,21 @@ func TestConfirmedAddresses(t *testing.T) {
 		atCloud []actuator.Machine
 		want    []string
 	}{
-		"all addresses of the own machine":                       {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
-		"an address that no machine has":                         {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
-		"the address of another machine next to the own address": {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
-		"no address that the cloud lists":                        {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
-		"the address of another machine instead of the own one":  {[]string{"10.0.0.1"}, []actuator.Machine{worker, master}, nil},
-		"the address of another machine instead of the own one, which has the node's name": {
+		"all addresses of the own machine: confirmed":                                  {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
+		"an address that no machine has: only the others are confirmed":                {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
+		"the address of another machine next to the own address: nothing is confirmed": {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"no address that the cloud lists: nothing is confirmed":                        {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
+		"the address of another machine instead of the own one: nothing is confirmed":  {[]string{"10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"the address of another machine instead of the own one, which has the node's name: nothing is confirmed": {
 			[]string{"10.0.0.1"}, []actuator.Machine{namedWorker, master}, nil,
 		},
-		"the address of a machine that has another node's name": {[]string{"10.0.0.3"}, []actuator.Machine{{ID: "x", Name: "master", Addresses: []string{"10.0.0.3"}}}, nil},
-		"own address if machines have the names of nodes":       {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
+		"the address of a machine that has another node's name: nothing is confirmed": {[]string{"10.0.0.3"}, []actuator.Machine{{ID: "x", Name: "master", Addresses: []string{"10.0.0.3"}}}, nil},
+		"own address if machines have the names of nodes":                             {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
 		"own address that another node also claims": {
 			[]string{"10.0.0.1"}, []actuator.Machine{{ID: "w", Addresses: []string{"10.0.0.1", "worker"}}, namedMaster}, []string{"Worker", "10.0.0.1"},
 		},
-		"a cloud that lists no addresses":                      {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}}, []string{"Worker", "10.9.9.9"}},
-		"a cloud that lists the addresses of one machine only": {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}, master}, nil},
+		"a cloud that lists no addresses: confirmed":                                 {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}}, []string{"Worker", "10.9.9.9"}},
+		"a cloud that lists the addresses of one machine only: nothing is confirmed": {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}, master}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

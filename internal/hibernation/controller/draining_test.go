@@ -83,9 +83,9 @@ func TestADrainThatTheClusterRefusesEndsAtOnce(t *testing.T) {
 		rules []rbacv1.PolicyRule
 		left  []string
 	}{
-		"a user that may not evict":     {[]rbacv1.PolicyRule{read, readPods, cordon}, []string{"nodes or pods cannot be changed: " + mayNot, "pods that the cluster refuses to evict: NAMESPACE/web"}},
-		"a user that may not cordon":    {[]rbacv1.PolicyRule{read, readPods, evict}, []string{"nodes or pods cannot be changed: " + mayNot, "nodes that the cluster refuses to cordon: " + readyNodeName, "not evicted yet: NAMESPACE/web"}},
-		"a user that may not list pods": {[]rbacv1.PolicyRule{read, cordon, evict}, []string{"pods cannot be read: " + mayNot}},
+		"a user that may not evict: the drain ends and reports it":     {[]rbacv1.PolicyRule{read, readPods, cordon}, []string{"nodes or pods cannot be changed: " + mayNot, "pods that the cluster refuses to evict: NAMESPACE/web"}},
+		"a user that may not cordon: the drain ends and reports it":    {[]rbacv1.PolicyRule{read, readPods, evict}, []string{"nodes or pods cannot be changed: " + mayNot, "nodes that the cluster refuses to cordon: " + readyNodeName, "not evicted yet: NAMESPACE/web"}},
+		"a user that may not list pods: the drain ends and reports it": {[]rbacv1.PolicyRule{read, cordon, evict}, []string{"pods cannot be read: " + mayNot}},
 	} {
 		t.Run(name, func(t *testing.T) { // The cases run one after the other, because they share the node.
 			s := e.newCluster(t, func(r *clusterSetup) {

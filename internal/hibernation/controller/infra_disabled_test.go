@@ -78,15 +78,15 @@ func TestInfraDisabledNeedsNoPlatform(t *testing.T) {
 			edit  func(*clusterSetup)
 			ready expectedCondition
 		}{
-			"no infraID and no platform": {
+			"no infraID and no platform: Running": {
 				func(r *clusterSetup) { r.cd.Spec.ClusterMetadata.InfraID, r.cd.Spec.Platform.AWS = "", nil },
 				expectedCondition{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"The API server answers"}},
 			},
-			"no kubeconfig": {
+			"no kubeconfig: InvalidSpec": {
 				func(r *clusterSetup) { r.cd.Spec.ClusterMetadata = nil },
 				expectedCondition{hivev1.ClusterReadyCondition, "Unknown", hivev1.InvalidSpecReason, []string{"spec.clusterMetadata.adminKubeconfigSecretRef.name"}},
 			},
-			"an API server that does not answer": {
+			"an API server that does not answer: APIUnreachable": {
 				func(r *clusterSetup) { r.kubeconfig = e.kubeconfigWithServer(t, "https://127.0.0.1:1") },
 				expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.APIUnreachableReason, []string{"refused"}},
 			},

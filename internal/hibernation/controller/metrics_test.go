@@ -167,13 +167,13 @@ func TestTransitionsAreTimed(t *testing.T) {
 		before, after *hivev1.HibernationRecord
 		want          []finishedTransition
 	}{
-		"a cluster that never hibernated": {nil, nil, nil},
-		"a hibernation that begins":       {nil, stopping, nil},
-		"a hibernation that is complete":  {stopping, asleep, []finishedTransition{{"hibernate", 30 * time.Second}}},
-		"a cluster that hibernates":       {asleep, asleep, nil},
-		"a resume that begins":            {asleep, waking, nil},
-		"a resume that is complete":       {waking, awake, []finishedTransition{{"resume", 45 * time.Second}}},
-		"a cluster that runs":             {awake, awake, nil},
+		"a cluster that never hibernated: no transition is timed":  {nil, nil, nil},
+		"a hibernation that begins: no transition is timed":        {nil, stopping, nil},
+		"a hibernation that is complete: the hibernation is timed": {stopping, asleep, []finishedTransition{{"hibernate", 30 * time.Second}}},
+		"a cluster that hibernates: no transition is timed":        {asleep, asleep, nil},
+		"a resume that begins: no transition is timed":             {asleep, waking, nil},
+		"a resume that is complete: the resume is timed":           {waking, awake, []finishedTransition{{"resume", 45 * time.Second}}},
+		"a cluster that runs: no transition is timed":              {awake, awake, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, finishedTransitions(row.before, row.after), cmp.AllowUnexported(finishedTransition{})); diff != "" {

@@ -27,23 +27,23 @@ func TestTheSchemaRefuses(t *testing.T) {
 		value any
 		says  string
 	}{
-		"a power state that does not exist":  {[]string{"spec", "powerState"}, "Napping", `spec.powerState: Unsupported value: "Napping": supported values: "", "Running", "Hibernating"`},
-		"a power state that is not a string": {[]string{"spec", "powerState"}, true, "spec.powerState: Invalid value"},
-		"no cluster name":                    {[]string{"spec", "clusterName"}, nil, "spec.clusterName: Required value"},
-		"no base domain":                     {[]string{"spec", "baseDomain"}, nil, "spec.baseDomain: Required value"},
-		"no platform":                        {[]string{"spec", "platform"}, nil, "spec.platform: Required value"},
-		"no region":                          {[]string{"spec", "platform", "aws", "region"}, nil, "spec.platform.aws.region: Required value"},
-		"no infraID":                         {[]string{"spec", "clusterMetadata", "infraID"}, nil, "spec.clusterMetadata.infraID: Required value"},
-		"no cluster id":                      {[]string{"spec", "clusterMetadata", "clusterID"}, nil, "spec.clusterMetadata.clusterID: Required value"},
-		"no reference to the kubeconfig":     {[]string{"spec", "clusterMetadata", "adminKubeconfigSecretRef"}, nil, "adminKubeconfigSecretRef: Required value"},
-		"no spec":                            {[]string{"spec"}, nil, "spec: Required value"},
-		"an override of 2,049 characters": {
+		"a power state that does not exist: rejected":  {[]string{"spec", "powerState"}, "Napping", `spec.powerState: Unsupported value: "Napping": supported values: "", "Running", "Hibernating"`},
+		"a power state that is not a string: rejected": {[]string{"spec", "powerState"}, true, "spec.powerState: Invalid value"},
+		"no cluster name: rejected":                    {[]string{"spec", "clusterName"}, nil, "spec.clusterName: Required value"},
+		"no base domain: rejected":                     {[]string{"spec", "baseDomain"}, nil, "spec.baseDomain: Required value"},
+		"no platform: rejected":                        {[]string{"spec", "platform"}, nil, "spec.platform: Required value"},
+		"no region: rejected":                          {[]string{"spec", "platform", "aws", "region"}, nil, "spec.platform.aws.region: Required value"},
+		"no infraID: rejected":                         {[]string{"spec", "clusterMetadata", "infraID"}, nil, "spec.clusterMetadata.infraID: Required value"},
+		"no cluster id: rejected":                      {[]string{"spec", "clusterMetadata", "clusterID"}, nil, "spec.clusterMetadata.clusterID: Required value"},
+		"no reference to the kubeconfig: rejected":     {[]string{"spec", "clusterMetadata", "adminKubeconfigSecretRef"}, nil, "adminKubeconfigSecretRef: Required value"},
+		"no spec: rejected":                            {[]string{"spec"}, nil, "spec: Required value"},
+		"an override of 2,049 characters: rejected": {
 			[]string{"spec", "controlPlaneConfig", "apiURLOverride"}, strings.Repeat("a", 2049), "spec.controlPlaneConfig.apiURLOverride: Too long: may not be more than 2048",
 		},
-		"an address of 46 characters": {
+		"an address of 46 characters: rejected": {
 			[]string{"spec", "controlPlaneConfig", "apiServerIPOverride"}, strings.Repeat("1", 46), "spec.controlPlaneConfig.apiServerIPOverride: Too long: may not be more than 45",
 		},
-		"installed as text": {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
+		"installed as text: rejected": {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &testCluster{key: client.ObjectKey{Namespace: "default", Name: "refused"}, infraID: "x"}

@@ -31,9 +31,9 @@ func TestServerOverrides(t *testing.T) {
 			because string
 			config  map[string]string
 		}{
-			"a URL":           {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": e.Config.Host}},
-			"a host and port": {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(host, port)}},
-			"an address":      {"https://" + net.JoinHostPort(unknownName, port), "cannot be resolved", map[string]string{"apiServerIPOverride": host}},
+			"a URL: the cluster is reached":           {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": e.Config.Host}},
+			"a host and port: the cluster is reached": {"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(host, port)}},
+			"an address: the cluster is reached":      {"https://" + net.JoinHostPort(unknownName, port), "cannot be resolved", map[string]string{"apiServerIPOverride": host}},
 			"both": {
 				"https://127.0.0.1:1", "refused", map[string]string{"apiURLOverride": net.JoinHostPort(unknownName, port), "apiServerIPOverride": host},
 			},

@@ -37,20 +37,20 @@ func TestStopPolicies(t *testing.T) {
 	until := func(value string) string { return stopWith(torporv1alpha1.UntilAnnotation, value) }
 	for file, cases := range map[string]map[string]policyCase{
 		"reason-required.yaml": {
-			"a stop without a reason": {running, stop, "expected a reason to hibernate the cluster"},
-			"a stop with a blank":     {running, stopWith(torporv1alpha1.ReasonAnnotation, " "), "expected a reason to hibernate the cluster"},
-			"a stop with a reason":    {running, stopWith(torporv1alpha1.ReasonAnnotation, "holidays"), ""},
-			"a start":                 {hibernating, start, ""},
-			"an unrelated change":     {hibernating, unrelated, ""},
+			"a stop without a reason: refused": {running, stop, "expected a reason to hibernate the cluster"},
+			"a stop with a blank: refused":     {running, stopWith(torporv1alpha1.ReasonAnnotation, " "), "expected a reason to hibernate the cluster"},
+			"a stop with a reason: allowed":    {running, stopWith(torporv1alpha1.ReasonAnnotation, "holidays"), ""},
+			"a start: allowed":                 {hibernating, start, ""},
+			"an unrelated change: allowed":     {hibernating, unrelated, ""},
 		},
 		"longest-stop.yaml": {
-			"a stop without an end":    {running, stop, `expected a duration of 72h at most, such as 8h, found ""`},
-			"a stop of 73 hours":       {running, until("73h"), `found "73h"`},
-			"a stop until a time":      {running, until("2126-01-01T00:00:00Z"), `found "2126-01-01T00:00:00Z"`},
-			"a stop of 72 hours":       {running, until("71h60m"), ""},
-			"a stop that is prolonged": {hibernating, until("9999h"), `found "9999h"`},
-			"a start":                  {hibernating, start, ""},
-			"an unrelated change":      {hibernating, unrelated, ""},
+			"a stop without an end: refused":    {running, stop, `expected a duration of 72h at most, such as 8h, found ""`},
+			"a stop of 73 hours: refused":       {running, until("73h"), `found "73h"`},
+			"a stop until a time: refused":      {running, until("2126-01-01T00:00:00Z"), `found "2126-01-01T00:00:00Z"`},
+			"a stop of 72 hours: allowed":       {running, until("71h60m"), ""},
+			"a stop that is prolonged: refused": {hibernating, until("9999h"), `found "9999h"`},
+			"a start: allowed":                  {hibernating, start, ""},
+			"an unrelated change: allowed":      {hibernating, unrelated, ""},
 		},
 	} {
 		t.Run(file, func(t *testing.T) {

@@ -84,9 +84,9 @@ func TestASurveyThatIsCutShortIsMadeAgain(t *testing.T) {
 	}
 	clusters := map[string]surveyed{}
 	for title, failOnce := range map[string]http.HandlerFunc{
-		"no answer in time": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"too many requests": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
-		"an internal error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"no answer in time: the survey is repeated": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"too many requests: the survey is repeated": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
+		"an internal error: the survey is repeated": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 	} {
 		kubeconfig, lists := e.serveTargetAPI(t, failOnce)
 		s := e.newCluster(t, func(r *clusterSetup) { r.kubeconfig = kubeconfig })

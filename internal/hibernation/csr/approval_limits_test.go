@@ -153,12 +153,12 @@ func TestFloodOfATokenHoldsUpNobodyElse(t *testing.T) {
 		rule   string // of the flood
 		honest string
 	}{
-		"for an unknown node":                       {func(a *testRequest) { a.renameNode("stranger") }, "machine", "accepted"},
-		"for a healthy node":                        {func(a *testRequest) { a.renameNode("back") }, "missing", "accepted"},
-		"for another missing node":                  {otherNode, "pending-cap", "accepted"},
-		"for the node with a broken signature":      {rewrittenBy(breakSignature), "signature", "accepted"},
-		"an unreadable request":                     {rewrittenBy(emptied), "request", "accepted"},
-		"for the node, as good as its own requests": {func(*testRequest) {}, "pending-cap", "pending-cap"},
+		"500 requests for an unknown node: the node's own request is approved":                  {func(a *testRequest) { a.renameNode("stranger") }, "machine", "accepted"},
+		"500 requests for a healthy node: the node's own request is approved":                   {func(a *testRequest) { a.renameNode("back") }, "missing", "accepted"},
+		"500 requests for another missing node: the node's own request is approved":             {otherNode, "pending-cap", "accepted"},
+		"500 requests for the node with a broken signature: the node's own request is approved": {rewrittenBy(breakSignature), "signature", "accepted"},
+		"500 unreadable requests: the node's own request is approved":                           {rewrittenBy(emptied), "request", "accepted"},
+		"500 requests for the node, as good as its own requests: the node's own request waits":  {func(*testRequest) {}, "pending-cap", "pending-cap"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bogus := tokenRequest()
@@ -194,16 +194,16 @@ func TestTimesOfAClusterWithAWrongClock(t *testing.T) {
 		created, approved time.Duration // before now, by the hub's clock; approved is of an earlier request, zero for none.
 		want              string
 	}{
-		"right":                               {0, time.Minute, 0, "accepted"},
-		"behind, a new request":               {-time.Hour, time.Minute, 0, "accepted"},
-		"ahead, a new request":                {time.Hour, time.Minute, 0, "accepted"},
-		"ahead, one from before the resume":   {time.Hour, 20 * time.Minute, 0, "age"},
-		"behind, soon after an approval":      {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
-		"ahead, soon after an approval":       {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
-		"ahead, minutes after an approval":    {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
-		"behind, minutes after an approval":   {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
-		"years behind, as without an RTC":     {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
-		"years ahead, from before the resume": {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
+		"right":                                 {0, time.Minute, 0, "accepted"},
+		"clock behind, a new request: approved": {-time.Hour, time.Minute, 0, "accepted"},
+		"clock ahead, a new request: approved":  {time.Hour, time.Minute, 0, "accepted"},
+		"clock ahead, one from before the resume: not approved":   {time.Hour, 20 * time.Minute, 0, "age"},
+		"clock behind, soon after an approval: not approved yet":  {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"clock ahead, soon after an approval: not approved yet":   {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
+		"clock ahead, minutes after an approval: approved":        {time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"clock behind, minutes after an approval: approved":       {-time.Hour, 30 * time.Second, ApprovalPause, "accepted"},
+		"clock years behind, as without an RTC: approved":         {-20 * 365 * 24 * time.Hour, time.Minute, 0, "accepted"},
+		"clock years ahead, from before the resume: not approved": {20 * 365 * 24 * time.Hour, 20 * time.Minute, 0, "age"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := tokenRequest()

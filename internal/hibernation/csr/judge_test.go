@@ -58,40 +58,40 @@ func TestStanding(t *testing.T) {
 		}
 	}
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"already approved":                               {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
-		"denied":                                         {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
-		"failed":                                         {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
-		"the certificate was issued":                     {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
-		"an unknown condition decides nothing":           {condition("Seen"), accepted()},
-		"created before the resume":                      {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
-		"created in the second before":                   {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
-		"created in the second of the start":             {created(resumed().Truncate(time.Second)), accepted()},
-		"never created":                                  {created(time.Time{}), left("age", "found an older one")},
-		"the time of approvals has ended":                {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "time has ended")},
-		"the last moment of approvals":                   {func(a *testRequest) { a.inv.NotAfter = a.inv.Now }, accepted()},
-		"approved a moment ago, and still undecided":     {sent(time.Second), retried("sent", "sent less than 5m0s ago")},
-		"approved minutes ago, and still undecided":      {sent(ApprovalPause), accepted()},
-		"another request of its name was sent":           {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
-		"the start of the resume is unknown":             {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "found no time")},
-		"an approved request is skipped without parsing": {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
-		"a foreign request is left without parsing":      {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
+		"an approved request: skipped":         {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
+		"denied":                               {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
+		"failed":                               {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
+		"the certificate was issued":           {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
+		"an unknown condition decides nothing": {condition("Seen"), accepted()},
+		"a request from before the resume: not approved":                     {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
+		"a request from the second before the resume: not approved":          {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
+		"a request from the second of the resume's start: approved":          {created(resumed().Truncate(time.Second)), accepted()},
+		"a request without a creation time: not approved":                    {created(time.Time{}), left("age", "found an older one")},
+		"the time of approvals has ended":                                    {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "period has ended")},
+		"the last moment of the approval period: approved":                   {func(a *testRequest) { a.inv.NotAfter = a.inv.Now }, accepted()},
+		"an approval sent a moment ago, undecided request: not approved yet": {sent(time.Second), retried("sent", "sent less than 5m0s ago")},
+		"an approval sent minutes ago, undecided request: approved again":    {sent(ApprovalPause), accepted()},
+		"another request of its name was sent":                               {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
+		"the start of the resume is unknown":                                 {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "expected a recorded start of the resume, found none")},
+		"an approved request is skipped without parsing":                     {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
+		"a foreign request is left without parsing":                          {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
 	})
 }
 
 func TestMalformedRequests(t *testing.T) {
 	der := func(req []byte) []byte { block, _ := pem.Decode(req); return block.Bytes }
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"nothing":          {rewrittenBy(emptied), left("request", "expected one PEM block, found none")},
-		"DER without PEM":  {rewrittenBy(der), left("request", "expected one PEM block, found none")},
-		"another PEM type": {rewrittenBy(func(req []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der(req)}) }), left("request", `expected a PEM block of type CERTIFICATE REQUEST, found "CERTIFICATE"`)},
-		"the PEM type of old": {func(a *testRequest) {
+		"nothing":                        {rewrittenBy(emptied), left("request", "expected one PEM block, found none")},
+		"DER without PEM: not approved":  {rewrittenBy(der), left("request", "expected one PEM block, found none")},
+		"another PEM type: not approved": {rewrittenBy(func(req []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der(req)}) }), left("request", `expected a PEM block of type CERTIFICATE REQUEST, found "CERTIFICATE"`)},
+		"the old PEM type: not approved": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte {
 				return pem.EncodeToMemory(&pem.Block{Type: "NEW CERTIFICATE REQUEST", Bytes: der(req)})
 			}
 		}, left("request", `found "NEW CERTIFICATE REQUEST"`)},
-		"text before": {rewrittenBy(func(req []byte) []byte { return append([]byte("hello\n"), req...) }), left("request", "nothing but one PEM block")},
-		"text after":  {rewrittenBy(func(req []byte) []byte { return append(req, "hello"...) }), left("request", "nothing but one PEM block")},
-		"a second block": {
+		"text before the PEM block: not approved": {rewrittenBy(func(req []byte) []byte { return append([]byte("hello\n"), req...) }), left("request", "nothing but one PEM block")},
+		"text after the PEM block: not approved":  {rewrittenBy(func(req []byte) []byte { return append(req, "hello"...) }), left("request", "nothing but one PEM block")},
+		"a second PEM block: not approved": {
 			func(a *testRequest) { a.rewrite = func(req []byte) []byte { return append(req, req...) } },
 			left("request", "nothing but one PEM block"),
 		},
@@ -101,20 +101,20 @@ func TestMalformedRequests(t *testing.T) {
 			}
 		}, left("request", "found headers")},
 		"white space around is harmless": {rewrittenBy(func(req []byte) []byte { return append([]byte("\n"), append(req, "\n\n"...)...) }), accepted()},
-		"not DER": {
+		"not DER: not approved": {
 			func(a *testRequest) { a.rewrite = func([]byte) []byte { return toPEM([]byte("hello")) } },
 			left("request", "expected a DER-encoded PKCS #10 request"),
 		},
-		"bytes after the DER": {rewrittenBy(func(req []byte) []byte { return toPEM(append(der(req), 0x05, 0x00)) }), left("request", "expected a DER-encoded PKCS #10 request")},
-		"an element after the signature": {
+		"bytes after the DER: not approved": {rewrittenBy(func(req []byte) []byte { return toPEM(append(der(req), 0x05, 0x00)) }), left("request", "expected a DER-encoded PKCS #10 request")},
+		"an element after the signature: not approved": {
 			rawRequest{outerTail: []byte{0x05, 0x00}}.applyTo,
 			left("request", "expected a DER-encoded PKCS #10 request"),
 		},
-		"the same extension twice": {
+		"the same extension twice: not approved": {
 			rawRequest{attributes: [][]byte{extensionRequest(altNames(), altNames())}}.applyTo,
 			left("request", "cannot be parsed"),
 		},
-		"three integers": {func(a *testRequest) {
+		"three integers: not approved": {func(a *testRequest) {
 			a.rewrite = func([]byte) []byte {
 				one := []byte{0x02, 0x01, 0x01}
 				return toPEM(tlv(tagSequence, one, one, one))
@@ -178,22 +178,22 @@ func TestCapOnPendingRequests(t *testing.T) {
 		more       []func(*testRequest)
 		want       map[Decision]int
 	}{
-		"as many as the given cap":                          {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
-		"one more than the given cap":                       {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"as many as machines and 100":                       {requests: 1, change: good, more: ofOthers(109), want: map[Decision]int{Approve: 1, Leave: 109}},
-		"one more than machines and 100":                    {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
-		"as many as one node may have":                      {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
-		"one more than one node may have":                   {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
-		"a node that floods blocks only itself":             {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"new nodes that flood block no serving request":     {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"bad requests count":                                {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"old requests do not count":                         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
-		"decided requests do not count":                     {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
-		"foreign requests do not count":                     {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"requests that do not count keep their own verdict": {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
-		"requests of strangers do not count":                {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"requests that wait for hours do not count":         {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
-		"no requests at all":                                {maxPending: 3, want: map[Decision]int{}},
+		"as many requests as the given cap: approved":               {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
+		"one request more than the given cap: none approved":        {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"as many requests as machines and 100: approved":            {requests: 1, change: good, more: ofOthers(109), want: map[Decision]int{Approve: 1, Leave: 109}},
+		"one request more than machines and 100: none approved":     {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
+		"as many requests as one node may have: approved":           {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
+		"one request more than one node may have: none approved":    {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
+		"a node that floods blocks only itself":                     {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"new nodes that flood block no serving request":             {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"bad requests count against the cap":                        {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"old requests do not count against the cap":                 {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
+		"decided requests do not count against the cap":             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
+		"foreign requests do not count against the cap":             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that do not count keep their own verdict":         {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
+		"requests of unknown users do not count against the cap":    {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that wait for hours do not count against the cap": {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
+		"no requests: nothing to decide":                            {maxPending: 3, want: map[Decision]int{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

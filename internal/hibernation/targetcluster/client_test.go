@@ -54,33 +54,33 @@ func TestDialRefuses(t *testing.T) {
 		edit func(*cluster, *user, *config)
 		want error
 	}{
-		"a program": {func(_ *cluster, u *user, _ *config) {
+		"a program: refused": {func(_ *cluster, u *user, _ *config) {
 			u.Exec = &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}, errForeign},
-		"a program of a user that is not even used": {func(_ *cluster, _ *user, c *config) {
+		"a program of a user that is not even used: refused": {func(_ *cluster, _ *user, c *config) {
 			c.AuthInfos["other"] = &user{Exec: &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1"}}
 		}, errForeign},
-		"a plugin": {func(_ *cluster, u *user, _ *config) {
+		"a plugin: refused": {func(_ *cluster, u *user, _ *config) {
 			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
 		}, errForeign},
-		"a file with a token":           {func(_ *cluster, u *user, _ *config) { u.TokenFile = "/token" }, errForeign},
-		"a file with a certificate":     {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
-		"a file with a key":             {func(_ *cluster, u *user, _ *config) { u.ClientKey = "/key" }, errForeign},
-		"a file with an authority":      {func(c *cluster, _ *user, _ *config) { c.CertificateAuthority = "/ca" }, errForeign},
-		"plain http":                    {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
-		"no scheme":                     {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
-		"a server that is not verified": {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
-		"a proxy":                       {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errInsecure},
-		"impersonation":                 {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
-		"impersonation of a group": {func(_ *cluster, u *user, _ *config) {
+		"a file with a token: refused":           {func(_ *cluster, u *user, _ *config) { u.TokenFile = "/token" }, errForeign},
+		"a file with a certificate: refused":     {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
+		"a file with a key: refused":             {func(_ *cluster, u *user, _ *config) { u.ClientKey = "/key" }, errForeign},
+		"a file with an authority: refused":      {func(c *cluster, _ *user, _ *config) { c.CertificateAuthority = "/ca" }, errForeign},
+		"plain http: refused":                    {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
+		"no scheme: refused":                     {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
+		"a server that is not verified: refused": {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
+		"a proxy: refused":                       {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errInsecure},
+		"impersonation":                          {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
+		"impersonation of a group: refused": {func(_ *cluster, u *user, _ *config) {
 			u.Impersonate, u.ImpersonateGroups = "x", []string{"system:masters"}
 		}, errInsecure},
-		"a metadata service":            {func(c *cluster, _ *user, _ *config) { c.Server = "https://169.254.169.254" }, egress.ErrAddressDenied},
-		"no server":                     {func(c *cluster, _ *user, _ *config) { c.Server = "" }, errUnreadable},
-		"a context that does not exist": {func(_ *cluster, _ *user, c *config) { c.CurrentContext = "y" }, errUnreadable},
-		"a malformed authority":         {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
-		"a certificate without its key": {func(_ *cluster, u *user, _ *config) { u.ClientCertificateData = []byte("garbage") }, errUnreadable},
-		"nothing at all":                {func(_ *cluster, _ *user, c *config) { *c = *clientcmdapi.NewConfig() }, errUnreadable},
+		"a metadata service: refused":            {func(c *cluster, _ *user, _ *config) { c.Server = "https://169.254.169.254" }, egress.ErrAddressDenied},
+		"no server: refused":                     {func(c *cluster, _ *user, _ *config) { c.Server = "" }, errUnreadable},
+		"a context that does not exist: refused": {func(_ *cluster, _ *user, c *config) { c.CurrentContext = "y" }, errUnreadable},
+		"a malformed authority: refused":         {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
+		"a certificate without its key: refused": {func(_ *cluster, u *user, _ *config) { u.ClientCertificateData = []byte("garbage") }, errUnreadable},
+		"nothing at all: refused":                {func(_ *cluster, _ *user, c *config) { *c = *clientcmdapi.NewConfig() }, errUnreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := (Dialer{}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{}); !errors.Is(err, row.want) {
@@ -94,8 +94,8 @@ func TestDialRefuses(t *testing.T) {
 		})
 	}
 	for name, data := range map[string]string{
-		"no text": "", "no YAML": "{{{", "another kind": `{"apiVersion":"v1","kind":"Secret"}`,
-		"a kubeconfig beyond the size limit": strings.Repeat("# comment\n", 20_000),
+		"no text: refused": "", "no YAML: refused": "{{{", "another kind: refused": `{"apiVersion":"v1","kind":"Secret"}`,
+		"a kubeconfig beyond the size limit: refused": strings.Repeat("# comment\n", 20_000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := (Dialer{}).Dial([]byte(data), hibernation.ServerOverride{}); !errors.Is(err, errUnreadable) {
@@ -111,20 +111,20 @@ func TestDescribeError(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a name that is unknown":       {&net.DNSError{Name: "api.example.com", Server: "10.0.0.1:53", IsNotFound: true}, "the name api.example.com cannot be resolved"},
-		"another authority":            {x509.UnknownAuthorityError{}, "the server's certificate is not signed by the authority in the kubeconfig"},
-		"an expired certificate":       {x509.CertificateInvalidError{Reason: x509.Expired, Detail: "at 12:00:01"}, "the server's certificate has expired or is not yet valid"},
-		"a certificate that is broken": {x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}, "the server's certificate is not valid"},
-		"another name":                 {x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}, "the server's certificate is for another name"},
-		"a closed port":                {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "the connection is refused"},
-		"a timeout":                    {&net.OpError{Op: "dial", Err: timeoutError{}}, "no answer in time"},
-		"unauthorized":                 {k8serrors.NewUnauthorized("token expired 12:00"), "the server refuses the credentials of the kubeconfig (401)"},
-		"forbidden":                    {k8serrors.NewForbidden(resource, "n", errors.New("no")), "the kubeconfig's user may not do this (403)"},
-		"an error of the server":       {k8serrors.NewInternalError(errors.New("etcd is gone")), "the server answers with 500"},
-		"anything else":                {errors.New("read tcp 127.0.0.1:5->127.0.0.1:6: reset"), "the connection fails"},
-		"a kubeconfig that is refused": {errForeign, errForeign.Error()},
-		"an unreadable kubeconfig":     {errUnreadable, errUnreadable.Error()},
-		"an answer that is too large":  {egress.ErrAnswerTooLarge, egress.ErrAnswerTooLarge.Error()},
+		"a name that is unknown: the name api.example.com cannot be resolved":                          {&net.DNSError{Name: "api.example.com", Server: "10.0.0.1:53", IsNotFound: true}, "the name api.example.com cannot be resolved"},
+		"another authority: the server's certificate is not signed by the authority in the kubeconfig": {x509.UnknownAuthorityError{}, "the server's certificate is not signed by the authority in the kubeconfig"},
+		"an expired certificate: the server's certificate has expired or is not yet valid":             {x509.CertificateInvalidError{Reason: x509.Expired, Detail: "at 12:00:01"}, "the server's certificate has expired or is not yet valid"},
+		"a certificate that is broken: the server's certificate is not valid":                          {x509.CertificateInvalidError{Reason: x509.NotAuthorizedToSign}, "the server's certificate is not valid"},
+		"another name: the server's certificate is for another name":                                   {x509.HostnameError{Certificate: &x509.Certificate{}, Host: "a"}, "the server's certificate is for another name"},
+		"a closed port: the connection is refused":                                                     {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "the connection is refused"},
+		"a timeout: no answer in time":                                                                 {&net.OpError{Op: "dial", Err: timeoutError{}}, "no answer in time"},
+		"unauthorized":                                                                                 {k8serrors.NewUnauthorized("token expired 12:00"), "the server refuses the credentials of the kubeconfig (401)"},
+		"forbidden":                                                                                    {k8serrors.NewForbidden(resource, "n", errors.New("no")), "the kubeconfig's user may not do this (403)"},
+		"an error of the server: the server answers with 500":                                          {k8serrors.NewInternalError(errors.New("etcd is gone")), "the server answers with 500"},
+		"anything else: the connection fails":                                                          {errors.New("read tcp 127.0.0.1:5->127.0.0.1:6: reset"), "the connection fails"},
+		"a kubeconfig that is refused: passed on":                                                      {errForeign, errForeign.Error()},
+		"an unreadable kubeconfig: passed on":                                                          {errUnreadable, errUnreadable.Error()},
+		"an answer that is too large: passed on":                                                       {egress.ErrAnswerTooLarge, egress.ErrAnswerTooLarge.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, err := range []error{row.err, fmt.Errorf("probe: %w", &url.Error{Op: "Get", URL: "https://127.0.0.1:4711/readyz", Err: row.err})} {
@@ -154,14 +154,14 @@ func TestDescribeErrorOfRealConnections(t *testing.T) {
 		server  string
 		want    string
 	}{
-		"a server that is ready":                      {handler: answer(http.StatusOK), trust: true},
-		"a server that is not ready":                  {handler: answer(http.StatusInternalServerError), trust: true, want: "the server answers with 500"},
-		"a server that refuses":                       {handler: answer(http.StatusUnauthorized), trust: true, want: "the server refuses the credentials of the kubeconfig (401)"},
-		"a server that redirects":                     {handler: answer(http.StatusFound), trust: true, want: "the server answers with a redirect (302), which is not followed"},
-		"a server with a foreign certificate":         {handler: answer(http.StatusOK), want: "the server's certificate is not signed by the authority in the kubeconfig"},
-		"a server that has gone":                      {handler: answer(http.StatusOK), closed: true, want: "the connection is refused"},
-		"a server under another name":                 {handler: answer(http.StatusOK), trust: true, server: "another.example", want: "the server's certificate is for another name"},
-		"a server that closes the connection at once": {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, trust: true, want: "the connection fails"},
+		"a server that is ready: no error":                                                                               {handler: answer(http.StatusOK), trust: true},
+		"a server that is not ready: the server answers with 500":                                                        {handler: answer(http.StatusInternalServerError), trust: true, want: "the server answers with 500"},
+		"a server that refuses: the server refuses the credentials of the kubeconfig (401)":                              {handler: answer(http.StatusUnauthorized), trust: true, want: "the server refuses the credentials of the kubeconfig (401)"},
+		"a server that redirects: the server answers with a redirect (302), which is not followed":                       {handler: answer(http.StatusFound), trust: true, want: "the server answers with a redirect (302), which is not followed"},
+		"a server with a foreign certificate: the server's certificate is not signed by the authority in the kubeconfig": {handler: answer(http.StatusOK), want: "the server's certificate is not signed by the authority in the kubeconfig"},
+		"a server that has gone: the connection is refused":                                                              {handler: answer(http.StatusOK), closed: true, want: "the connection is refused"},
+		"a server under another name: the server's certificate is for another name":                                      {handler: answer(http.StatusOK), trust: true, server: "another.example", want: "the server's certificate is for another name"},
+		"a server that closes the connection at once: the connection fails":                                              {handler: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, trust: true, want: "the connection fails"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewUnstartedServer(row.handler)

@@ -61,23 +61,23 @@ func TestOverridesAreDialled(t *testing.T) {
 		host, server string
 		want         string
 	}{
-		"no override":                  {kubeconfig: dead, want: "the connection is refused"},
-		"a URL":                        {kubeconfig: dead, override: overrideURL("https://127.0.0.1:"), host: "127.0.0.1"},
-		"a host and port":              {kubeconfig: dead, override: overrideURL("127.0.0.1:"), host: "127.0.0.1"},
-		"a URL of another certificate": {kubeconfig: dead, override: overrideURL("localhost:"), want: "the server's certificate is for another name"},
-		"a URL and a TLS name in the kubeconfig": {
+		"no override: the connection is refused": {kubeconfig: dead, want: "the connection is refused"},
+		"a URL: reached":                         {kubeconfig: dead, override: overrideURL("https://127.0.0.1:"), host: "127.0.0.1"},
+		"a host and port: reached":               {kubeconfig: dead, override: overrideURL("127.0.0.1:"), host: "127.0.0.1"},
+		"a URL of another certificate: the server's certificate is for another name": {kubeconfig: dead, override: overrideURL("localhost:"), want: "the server's certificate is for another name"},
+		"a URL and a TLS name in the kubeconfig: reached": {
 			kubeconfig: dead, override: overrideURL("localhost:"), edit: func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, host: "localhost", server: "example.com",
 		},
-		"an address": {kubeconfig: "https://example.com:PORT", override: overrideAddress("127.0.0.1"), host: "example.com", server: "example.com"},
-		"an address of another certificate": {
+		"an address: reached": {kubeconfig: "https://example.com:PORT", override: overrideAddress("127.0.0.1"), host: "example.com", server: "example.com"},
+		"an address of another certificate: the server's certificate is for another name": {
 			kubeconfig: "https://another.example:PORT", override: overrideAddress("127.0.0.1"), want: "the server's certificate is for another name",
 		},
-		"an address that is dead": {kubeconfig: "https://127.0.0.1:PORT", override: overrideAddress("127.0.0.9"), want: "the connection is refused"},
-		"an address and a proxy": {
+		"an address that is dead: the connection is refused": {kubeconfig: "https://127.0.0.1:PORT", override: overrideAddress("127.0.0.9"), want: "the connection is refused"},
+		"an address and a proxy: reached": {
 			kubeconfig: "https://example.com:PORT", override: overrideAddress("127.0.0.1"), dialer: Dialer{AllowInsecure: true},
 			edit: func(c *clientcmdapi.Cluster) { c.ProxyURL = dead }, host: "example.com", server: "example.com",
 		},
-		"a URL and an address": {
+		"a URL and an address: reached": {
 			kubeconfig: dead, host: "example.com", server: "example.com",
 			override: func(port string) hibernation.ServerOverride {
 				return hibernation.ServerOverride{URL: "example.com:" + port, Address: "127.0.0.1"}
@@ -131,16 +131,16 @@ func TestOverridesAreRefused(t *testing.T) {
 		edit     func(*clientcmdapi.Cluster)
 		want     error
 	}{
-		"a URL without a certificate authority":           {hibernation.ServerOverride{URL: s.URL}, none, errUnverifiedOverride},
-		"a host and port without a certificate authority": {hibernation.ServerOverride{URL: "127.0.0.1:" + s.port}, none, errUnverifiedOverride},
-		"a URL with a certificate authority":              {hibernation.ServerOverride{URL: s.URL}, authority, nil},
-		"a URL with a TLS server name":                    {hibernation.ServerOverride{URL: s.URL}, func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, nil},
-		"an address without a URL keeps the server name":  {hibernation.ServerOverride{Address: "127.0.0.1"}, none, nil},
-		"plain http":                                    {hibernation.ServerOverride{URL: "http://127.0.0.1:" + s.port}, authority, errInsecureOverride},
-		"a metadata service's URL":                      {hibernation.ServerOverride{URL: "https://169.254.169.254"}, authority, egress.ErrAddressDenied},
-		"a metadata service's address":                  {hibernation.ServerOverride{Address: "169.254.169.254"}, authority, egress.ErrAddressDenied},
-		"the IPv6 form of a metadata service's address": {hibernation.ServerOverride{Address: "::ffff:169.254.169.254"}, authority, egress.ErrAddressDenied},
-		"a URL with a metadata service's address":       {hibernation.ServerOverride{URL: s.URL, Address: "169.254.169.254"}, authority, egress.ErrAddressDenied},
+		"a URL without a certificate authority: refused":           {hibernation.ServerOverride{URL: s.URL}, none, errUnverifiedOverride},
+		"a host and port without a certificate authority: refused": {hibernation.ServerOverride{URL: "127.0.0.1:" + s.port}, none, errUnverifiedOverride},
+		"a URL with a certificate authority: accepted":             {hibernation.ServerOverride{URL: s.URL}, authority, nil},
+		"a URL with a TLS server name: accepted":                   {hibernation.ServerOverride{URL: s.URL}, func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, nil},
+		"an address without a URL keeps the server name: accepted": {hibernation.ServerOverride{Address: "127.0.0.1"}, none, nil},
+		"plain http: refused":                                      {hibernation.ServerOverride{URL: "http://127.0.0.1:" + s.port}, authority, errInsecureOverride},
+		"a metadata service's URL: refused":                        {hibernation.ServerOverride{URL: "https://169.254.169.254"}, authority, egress.ErrAddressDenied},
+		"a metadata service's address: refused":                    {hibernation.ServerOverride{Address: "169.254.169.254"}, authority, egress.ErrAddressDenied},
+		"the IPv6 form of a metadata service's address: refused":   {hibernation.ServerOverride{Address: "::ffff:169.254.169.254"}, authority, egress.ErrAddressDenied},
+		"a URL with a metadata service's address: refused":         {hibernation.ServerOverride{URL: s.URL, Address: "169.254.169.254"}, authority, egress.ErrAddressDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := (Dialer{}).Dial(kubeconfig(t, "https://127.0.0.1:1", func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo, _ *clientcmdapi.Config) { row.edit(c) }), row.override)
@@ -154,7 +154,7 @@ func TestOverridesAreRefused(t *testing.T) {
 			}
 		})
 	}
-	for name, override := range map[string]hibernation.ServerOverride{"not a URL": {URL: "not a URL"}, "not an address": {Address: "example.com"}} {
+	for name, override := range map[string]hibernation.ServerOverride{"not a URL: refused": {URL: "not a URL"}, "not an address: refused": {Address: "example.com"}} {
 		t.Run(name, func(t *testing.T) {
 			_, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, s.URL, nil), override)
 			if err == nil || DescribeError(err) != override.Check().Error() || !IsKubeconfigRefused(err) {

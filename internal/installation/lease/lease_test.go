@@ -24,16 +24,16 @@ func TestRead(t *testing.T) {
 		lease *coordinationv1.Lease
 		want  Acting
 	}{
-		"a Lease that was never held":                         {&coordinationv1.Lease{}, Acting{}},
-		"a Lease that was never renewed":                      {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(60))}}, Acting{}},
-		"a Lease that was just renewed":                       {held("a", 60, 59*time.Second), Acting{Installation: "a"}},
-		"a Lease that has just expired":                       {held("a", 60, time.Minute), Acting{}},
-		"a Lease that may have expired by the reader's clock": {held("a", 60, 6*time.Minute), Acting{}},
-		"a Lease that has expired by any clock":               {held("a", 60, 6*time.Minute+time.Second), Acting{EndedAt: now.Add(-5*time.Minute - time.Second)}},
-		"a Lease that was released":                           {held("", 60, time.Second), Acting{}},
-		"a Lease of a version that renews less often":         {held("a", 600, 5*time.Minute), Acting{Installation: "a"}},
-		"a holder whose clock is ahead":                       {held("a", 60, -time.Minute), Acting{Installation: "a"}},
-		"a Lease without controllers has no scope":            {annotate(held("a", 60, 0), torporv1alpha1.WatchNamespacesAnnotation, ""), Acting{Installation: "a"}},
+		"a Lease that was never held: no active installation is known":                         {&coordinationv1.Lease{}, Acting{}},
+		"a Lease that was never renewed: no active installation is known":                      {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(60))}}, Acting{}},
+		"a Lease that was just renewed: an installation acts":                                  {held("a", 60, 59*time.Second), Acting{Installation: "a"}},
+		"a Lease that has just expired: no active installation is known":                       {held("a", 60, time.Minute), Acting{}},
+		"a Lease that may have expired by the reader's clock: no active installation is known": {held("a", 60, 6*time.Minute), Acting{}},
+		"a Lease that has expired by any clock: the installation has ended":                    {held("a", 60, 6*time.Minute+time.Second), Acting{EndedAt: now.Add(-5*time.Minute - time.Second)}},
+		"a Lease that was released: no active installation is known":                           {held("", 60, time.Second), Acting{}},
+		"a Lease of a version that renews less often: an installation acts":                    {held("a", 600, 5*time.Minute), Acting{Installation: "a"}},
+		"a holder whose clock is ahead: an installation acts":                                  {held("a", 60, -time.Minute), Acting{Installation: "a"}},
+		"a Lease without controllers has no scope: an installation acts":                       {annotate(held("a", 60, 0), torporv1alpha1.WatchNamespacesAnnotation, ""), Acting{Installation: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,16 +89,16 @@ func TestReadScope(t *testing.T) {
 		annotations map[string]string
 		want        *Scope
 	}{
-		"a Lease of an earlier version":  {nil, nil},
-		"no list of namespaces":          {map[string]string{torporv1alpha1.ControllersAnnotation: "sync"}, nil},
-		"no list of controllers":         {map[string]string{torporv1alpha1.WatchNamespacesAnnotation: "a"}, nil},
-		"an empty list of controllers":   {known("", ""), nil},
-		"all namespaces":                 {known("sync,workloads", ""), &Scope{Controllers: []string{"sync", "workloads"}}},
-		"some namespaces":                {known("sync", "a,b"), &Scope{Controllers: []string{"sync"}, Namespaces: []string{"a", "b"}}},
-		"controllers of a later version": {known("sync,dreams", ""), &Scope{Controllers: []string{"sync", "dreams"}}},
-		"an invalid name in a list":      {known("sync", "a,,b"), nil},
-		"text of another project":        {known("sync", `["a"]`), nil},
-		"an overlong list":               {known("sync", strings.Repeat("a,", maxListBytes)+"a"), nil},
+		"a Lease of an earlier version: no scope": {nil, nil},
+		"no list of namespaces: no scope":         {map[string]string{torporv1alpha1.ControllersAnnotation: "sync"}, nil},
+		"no list of controllers: no scope":        {map[string]string{torporv1alpha1.WatchNamespacesAnnotation: "a"}, nil},
+		"an empty list of controllers: no scope":  {known("", ""), nil},
+		"all namespaces: a scope":                 {known("sync,workloads", ""), &Scope{Controllers: []string{"sync", "workloads"}}},
+		"some namespaces: a scope":                {known("sync", "a,b"), &Scope{Controllers: []string{"sync"}, Namespaces: []string{"a", "b"}}},
+		"controllers of a later version: a scope": {known("sync,dreams", ""), &Scope{Controllers: []string{"sync", "dreams"}}},
+		"an invalid name in a list: no scope":     {known("sync", "a,,b"), nil},
+		"text of another project: no scope":       {known("sync", `["a"]`), nil},
+		"an overlong list: no scope":              {known("sync", strings.Repeat("a,", maxListBytes)+"a"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,18 +146,18 @@ func TestDescribeSplit(t *testing.T) {
 		leading, waiting Scope
 		want             string
 	}{
-		"two replicas of one Deployment":               {scope("torpor", "sync"), scope("torpor", "sync"), ""},
-		"a rollout with other controllers":             {scope("torpor", "sync"), scope("torpor", "sync,workloads"), ""},
-		"two Deployments with the same scope":          {scope("one", "sync,workloads", "a", "b"), scope("two", "workloads,sync", "b", "a"), ""},
-		"an unknown Deployment of the leader":          {scope("", "sync"), scope("two", "workloads"), ""},
-		"an unknown Deployment of the waiting replica": {scope("one", "sync"), scope("", "workloads"), ""},
-		"other controllers": {
+		"two replicas of one Deployment: no problem":               {scope("torpor", "sync"), scope("torpor", "sync"), ""},
+		"a rollout with other controllers: no problem":             {scope("torpor", "sync"), scope("torpor", "sync,workloads"), ""},
+		"two Deployments with the same scope: no problem":          {scope("one", "sync,workloads", "a", "b"), scope("two", "workloads,sync", "b", "a"), ""},
+		"an unknown Deployment of the leader: no problem":          {scope("", "sync"), scope("two", "workloads"), ""},
+		"an unknown Deployment of the waiting replica: no problem": {scope("one", "sync"), scope("", "workloads"), ""},
+		"other controllers: reported as a split": {
 			scope("one", "sync"), scope("two", "workloads"), "one leads with the controllers sync in all namespaces, and that this replica of two waits with the controllers workloads in all namespaces and handles nothing",
 		},
-		"other namespaces": {
+		"other namespaces: reported as a split": {
 			scope("one", "sync", "a"), scope("two", "sync", "b", "c"), "one leads with the controllers sync in the namespaces a, and that this replica of two waits with the controllers sync in the namespaces b,c and handles nothing",
 		},
-		"all namespaces differ from some": {scope("one", "sync", "a"), scope("two", "sync"), "one leads with"},
+		"all namespaces differ from some: reported as a split": {scope("one", "sync", "a"), scope("two", "sync"), "one leads with"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
