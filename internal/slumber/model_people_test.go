@@ -202,7 +202,7 @@ func (m *modelMember) release(now time.Time) {
 	})
 	isKept := len(stopadapter.ReadSwitch(m.stored).Saved) > 0
 	if isKept != (m.isStopped(now) && !m.isChangePending && len(stopadapter.ReadSwitch(u).Saved) > 0) {
-		m.t.Fatalf("%s: expected to be kept if a person has stopped it, found %v", m, m.stored.GetAnnotations())
+		m.t.Fatalf("%s: expected to be kept if a user has stopped it, found %v", m, m.stored.GetAnnotations())
 	}
 	m.isChangePending = false
 }

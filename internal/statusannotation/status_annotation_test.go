@@ -42,9 +42,9 @@ func TestRestoreStatus(t *testing.T) {
 			&hivev1.HibernationRecord{RequestedBy: "alice", ResumedAt: at(9)},
 		},
 		"the annotation of an excepted key is left out": {nil, map[string]string{KeyOf("excepted"): remembered}, nil},
-		"an unrelated annotation":                       {nil, map[string]string{"example.com/a": remembered}, nil},
-		"a malformed annotation":                        {nil, map[string]string{KeyOf(key): `{"hibernation":`}, nil},
-		"an annotation that is too large":               {nil, map[string]string{KeyOf(key): remembered + strings.Repeat(" ", MaxSize)}, nil},
+		"an unrelated annotation: ignored":              {nil, map[string]string{"example.com/a": remembered}, nil},
+		"a malformed annotation: ignored":               {nil, map[string]string{KeyOf(key): `{"hibernation":`}, nil},
+		"an annotation that is too large: ignored":      {nil, map[string]string{KeyOf(key): remembered + strings.Repeat(" ", MaxSize)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}}

@@ -34,8 +34,8 @@ func TestWhatOfACheckMattersToAStop(t *testing.T) {
 		"a long stop makes CronJobs miss starts":          {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(30 * time.Hour)}, []string{torporv1alpha1.CronJobsMissStartsFinding}},
 		"a short stop does not make CronJobs miss starts": {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(29 * time.Hour)}, []string{}},
 		"a stop without an end counts as a day":           {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{}, []string{}},
-		"a stop that outlasts certificates":               {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{Until: in(100 * time.Hour)}, []string{torporv1alpha1.StopOutlastsCertificatesFinding}},
-		"certificates expire soon":                        {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(71 * time.Hour)))}, StopWindow{Until: in(time.Hour)}, []string{torporv1alpha1.WakeByNearFinding}},
+		"a stop that outlasts certificates has a finding": {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{Until: in(100 * time.Hour)}, []string{torporv1alpha1.StopOutlastsCertificatesFinding}},
+		"certificates that expire soon are a finding":     {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(71 * time.Hour)))}, StopWindow{Until: in(time.Hour)}, []string{torporv1alpha1.WakeByNearFinding}},
 		"the worst finding is first, whatever the order": {
 			hivev1.HibernationCheck{Unread: []string{"Nodes"}, Findings: []torporv1alpha1.StopFinding{
 				{Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/v"}}, {Code: torporv1alpha1.WebhookBlocksWakeUpFinding, Count: 1, Objects: []string{"w"}},
@@ -60,7 +60,7 @@ func TestHibernationPossible(t *testing.T) {
 		reason    string
 		says      string
 	}{
-		"no survey":                                       {nil, false, metav1.ConditionUnknown, hivev1.NotCheckedReason, "not been surveyed"},
+		"no survey: Unknown":                              {nil, false, metav1.ConditionUnknown, hivev1.NotCheckedReason, "not been surveyed"},
 		"nothing was found":                               {nil, true, metav1.ConditionTrue, hivev1.NothingFoundReason, "Nothing was found"},
 		"warnings leave it possible":                      {[]Finding{volumes}, true, metav1.ConditionTrue, torporv1alpha1.VolumesLocalFinding, "found on local disks n/a, n/b, n/c and 2 more;"},
 		"a blocking finding is the reason":                {[]Finding{webhooks, volumes}, true, metav1.ConditionFalse, torporv1alpha1.WebhookBlocksWakeUpFinding, ". VolumesLocal: Expected"},

@@ -143,7 +143,7 @@ func TestFindingsOfAList(t *testing.T) {
 		found items
 		want  *torporv1alpha1.StopFinding
 	}{
-		"a budget under which no Pod may go": {
+		"a budget that allows no disruption is a finding": {
 			items{"poddisruptionbudgets": {`{"metadata":{"name":"b","namespace":"n"},"status":{"expectedPods":3,"disruptionsAllowed":0}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.EvictionForbiddenFinding, Count: 1, Objects: []string{"n/b"}},
 		},
@@ -158,31 +158,31 @@ func TestFindingsOfAList(t *testing.T) {
 		"a CronJob that is suspended misses nothing":        {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","suspend":true}}`}}, nil},
 		"a CronJob with a deadline misses little":           {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","startingDeadlineSeconds":600}}`}}, nil},
 		"a CronJob with an invalid schedule misses nothing": {items{"cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"often"}}`, `{"metadata":{"name":"b"},"spec":{"schedule":"0 0 30 2 *"}}`}}, nil},
-		"a volume on a machine's disk": {
+		"a volume on a machine's disk is a finding": {
 			items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"local":{"path":"/d"},"claimRef":{"namespace":"n","name":"data"}},"status":{"phase":"Bound"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/data"}},
 		},
 		"an unclaimed volume is passed over":      {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"hostPath":{}},"status":{"phase":"Available"}}`}}, nil},
 		"a volume at the cloud outlives machines": {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"csi":{},"claimRef":{"name":"d"}},"status":{"phase":"Bound"}}`}}, nil},
-		"a volume that could not be detached": {
+		"a volume that could not be detached is a finding": {
 			items{"volumeattachments": {`{"metadata":{"name":"csi-1"},"status":{"detachError":{"message":"x"}}}`, `{"metadata":{"name":"csi-2"},"status":{"attached":true}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesNotDetachableFinding, Count: 1, Objects: []string{"csi-1"}},
 		},
-		"a namespace that is being deleted": {
+		"a namespace with pending finalizers is a finding": {
 			items{"namespaces": {`{"metadata":{"name":"old","deletionTimestamp":"2026-11-01T00:00:00Z"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.FinalizersPendingFinding, Count: 1, Objects: []string{"old"}},
 		},
-		"a young cluster of OpenShift": {
+		"a young cluster of OpenShift is a finding": {
 			items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T13:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.ClusterTooYoungFinding, Count: 1},
 		},
-		"a cluster of OpenShift that is a day old": {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T12:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}}, nil},
-		"a young cluster that is not OpenShift":    {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-24T11:00:00Z"}}`}}, nil},
-		"a control plane of two, which have both labels": {
+		"a cluster of OpenShift that is a day old is no finding": {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T12:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}}, nil},
+		"a young cluster that is not OpenShift is no finding":    {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-24T11:00:00Z"}}`}}, nil},
+		"a control plane of two nodes is a finding": {
 			items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.EtcdQuorumSmallFinding, Count: 2, Objects: []string{"m0", "m1"}},
 		},
-		"a control plane of three": {items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`, `{"metadata":{"name":"m2"}}`}}, nil},
+		"a control plane of three nodes is no finding": {items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`, `{"metadata":{"name":"m2"}}`}}, nil},
 		"invalid names are counted but not named": {
 			items{"volumeattachments": {`{"metadata":{"name":"a\u001b[2J"},"status":{"detachError":{}}}`, `{"metadata":{"name":"` + strings.Repeat("a", 600) + `"},"status":{"detachError":{}}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesNotDetachableFinding, Count: 2},

@@ -18,14 +18,14 @@ func TestFormatEnd(t *testing.T) {
 		want      string
 		isOverdue bool
 	}{
-		"no end":                     {nil, end.Time, "-", false},
-		"a future end":               {&end, end.Add(-time.Hour), "2026-11-20T22:00:00Z", false},
-		"an end that is now":         {&end, end.Time, "2026-11-20T22:00:00Z", false},
-		"the end of the grace":       {&end, end.Add(overdueGrace), "2026-11-20T22:00:00Z", false},
-		"a second after the grace":   {&end, end.Add(overdueGrace + time.Second), "2026-11-20T22:00:00Z (5m1s overdue)", true},
-		"two hours late":             {&end, end.Add(2 * time.Hour), "2026-11-20T22:00:00Z (120m overdue)", true},
-		"an end in another zone":     {new(metav1.NewTime(end.In(time.FixedZone("", 3600)))), end.Time, "2026-11-20T22:00:00Z", false},
-		"a clock that is far behind": {&end, time.Time{}, "2026-11-20T22:00:00Z", false},
+		"no end: not overdue":                     {nil, end.Time, "-", false},
+		"a future end: not overdue":               {&end, end.Add(-time.Hour), "2026-11-20T22:00:00Z", false},
+		"an end that is now: not overdue":         {&end, end.Time, "2026-11-20T22:00:00Z", false},
+		"the end of the grace: not overdue":       {&end, end.Add(overdueGrace), "2026-11-20T22:00:00Z", false},
+		"a second after the grace: overdue":       {&end, end.Add(overdueGrace + time.Second), "2026-11-20T22:00:00Z (5m1s overdue)", true},
+		"two hours late: overdue":                 {&end, end.Add(2 * time.Hour), "2026-11-20T22:00:00Z (120m overdue)", true},
+		"an end in another zone: not overdue":     {new(metav1.NewTime(end.In(time.FixedZone("", 3600)))), end.Time, "2026-11-20T22:00:00Z", false},
+		"a clock that is far behind: not overdue": {&end, time.Time{}, "2026-11-20T22:00:00Z", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

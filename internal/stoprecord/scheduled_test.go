@@ -44,18 +44,18 @@ func TestListScheduled(t *testing.T) {
 		annotations map[string]string
 		want        string
 	}{
-		"nothing":                              {nil, nil, ""},
-		"the status alone":                     {inStatus, nil, "nights:status"},
-		"an annotation alone":                  {nil, map[string]string{nights: encode(stopOf("nights", "annotation"))}, "nights:annotation"},
-		"status and annotation of one Slumber": {inStatus, map[string]string{nights: encode(stopOf("nights", "annotation"))}, "nights:status"},
-		"one of each of two Slumbers":          {inStatus, map[string]string{weekends: encode(stopOf("weekends", "annotation"))}, "nights:status weekends:annotation"},
-		"an annotation of another Slumber":     {nil, map[string]string{weekends: encode(stopOf("nights", "annotation"))}, ""},
-		"an annotation that is not JSON":       {nil, map[string]string{nights: "{"}, ""},
-		"an annotation that is too large":      {nil, map[string]string{nights: encode(stopOf("nights", strings.Repeat("x", 32<<10)))}, ""},
-		"an annotation of another kind":        {nil, map[string]string{"example.com/nights": encode(stopOf("nights", "annotation"))}, ""},
-		"more Slumbers than any object has":    {nil, many, strings.TrimSpace(strings.Repeat("%:annotation ", 20))},
-		"an annotation without any stops":      {nil, map[string]string{nights: `{"slumber": "nights"}`}, "nights:"},
-		"an annotation with unknown content":   {nil, map[string]string{nights: `{"slumber": "nights", "later": 1}`}, "nights:"},
+		"nothing": {nil, nil, ""},
+		"the status alone: the stop of the status":                     {inStatus, nil, "nights:status"},
+		"an annotation alone: the stop of the annotation":              {nil, map[string]string{nights: encode(stopOf("nights", "annotation"))}, "nights:annotation"},
+		"status and annotation of one Slumber: the stop of the status": {inStatus, map[string]string{nights: encode(stopOf("nights", "annotation"))}, "nights:status"},
+		"one of each of two Slumbers: both stops":                      {inStatus, map[string]string{weekends: encode(stopOf("weekends", "annotation"))}, "nights:status weekends:annotation"},
+		"an annotation of another Slumber: no stop":                    {nil, map[string]string{weekends: encode(stopOf("nights", "annotation"))}, ""},
+		"an annotation that is not JSON: no stop":                      {nil, map[string]string{nights: "{"}, ""},
+		"an annotation that is too large: no stop":                     {nil, map[string]string{nights: encode(stopOf("nights", strings.Repeat("x", 32<<10)))}, ""},
+		"an annotation of another kind: no stop":                       {nil, map[string]string{"example.com/nights": encode(stopOf("nights", "annotation"))}, ""},
+		"more Slumbers than any object has":                            {nil, many, strings.TrimSpace(strings.Repeat("%:annotation ", 20))},
+		"an annotation without any stops":                              {nil, map[string]string{nights: `{"slumber": "nights"}`}, "nights:"},
+		"an annotation with unknown content: a stop without content":   {nil, map[string]string{nights: `{"slumber": "nights", "later": 1}`}, "nights:"},
 	} {
 		var found []string
 		for _, stop := range stoprecord.ListScheduled(row.status, row.annotations) {
@@ -93,12 +93,12 @@ func TestScheduledStopsHold(t *testing.T) {
 		want        bool
 		end         time.Time
 	}{
-		"a stop without an end":      {stop: stopOf("nights", ""), now: now, want: true},
-		"a stop that expires later":  {stop: expiring, now: now, want: true, end: now.Add(time.Minute)},
-		"an expired stop":            {stop: expiring, now: now.Add(time.Minute)},
-		"an ended stop":              {stop: ended, now: now},
-		"a stop that is skipped now": {stop: expiring, annotations: skip, now: now},
-		"a stop after its skip":      {stop: stopOf("nights", ""), annotations: skip, now: now.Add(time.Minute), want: true},
+		"a stop without an end: holds":              {stop: stopOf("nights", ""), now: now, want: true},
+		"a stop that expires later: holds":          {stop: expiring, now: now, want: true, end: now.Add(time.Minute)},
+		"an expired stop: does not hold":            {stop: expiring, now: now.Add(time.Minute)},
+		"an ended stop: does not hold":              {stop: ended, now: now},
+		"a stop that is skipped now: does not hold": {stop: expiring, annotations: skip, now: now},
+		"a stop after its skip: holds":              {stop: stopOf("nights", ""), annotations: skip, now: now.Add(time.Minute), want: true},
 	} {
 		annotation, value, err := stoprecord.ScheduledAnnotation(row.stop, "nights")
 		if err != nil {

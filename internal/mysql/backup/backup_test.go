@@ -126,18 +126,18 @@ func TestPlanReplay(t *testing.T) {
 		reached  int
 		err      string
 	}{
-		"a point in the second segment":                    {dump: a + ":1-15", segments: chain, point: 25, want: []string{a + ":11-20", a + ":21-30"}, reached: 25},
-		"a point between two segments":                     {dump: a + ":1-15", segments: chain, point: 30, want: []string{a + ":11-20", a + ":21-30"}, reached: 30},
-		"segments in another order":                        {dump: a + ":1-15", segments: []backup.StoredSegment{chain[2], chain[0], chain[1]}, point: 35, want: []string{a + ":11-20", a + ":21-30", b + ":1-5"}, reached: 35},
-		"a failover is no gap":                             {dump: a + ":1-20", segments: chain, point: 38, want: []string{a + ":21-30", b + ":1-5"}, reached: 38},
-		"a dump at the end of a segment":                   {dump: a + ":1-20", segments: chain, point: 21, want: []string{a + ":21-30"}, reached: 21},
-		"no commits since, as the shipped state shows":     {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
-		"point is after the shipped state":                 {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},
-		"a gap is refused":                                 {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 35, err: "from the backup of 2026-11-20T12:00:00Z until 2026-11-20T12:00:19Z without a gap"},
-		"newest point stops at a gap":                      {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
-		"new primary with fewer transactions is a gap":     {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
-		"two shippers of the same transactions do no harm": {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
-		"nothing was shipped since long before the dump":   {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
+		"a point in the second segment: the segments up to the point are replayed": {dump: a + ":1-15", segments: chain, point: 25, want: []string{a + ":11-20", a + ":21-30"}, reached: 25},
+		"a point between two segments: the segments up to the point are replayed":  {dump: a + ":1-15", segments: chain, point: 30, want: []string{a + ":11-20", a + ":21-30"}, reached: 30},
+		"segments in another order: the segments up to the point are replayed":     {dump: a + ":1-15", segments: []backup.StoredSegment{chain[2], chain[0], chain[1]}, point: 35, want: []string{a + ":11-20", a + ":21-30", b + ":1-5"}, reached: 35},
+		"a failover is no gap": {dump: a + ":1-20", segments: chain, point: 38, want: []string{a + ":21-30", b + ":1-5"}, reached: 38},
+		"a dump at the end of a segment: the segments up to the point are replayed": {dump: a + ":1-20", segments: chain, point: 21, want: []string{a + ":21-30"}, reached: 21},
+		"no commits since, as the shipped state shows: nothing to replay":           {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
+		"point is after the shipped state: refused":                                 {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},
+		"a gap is refused":                                                  {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 35, err: "from the backup of 2026-11-20T12:00:00Z until 2026-11-20T12:00:19Z without a gap"},
+		"newest point stops at a gap":                                       {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
+		"new primary with fewer transactions is a gap":                      {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
+		"two shippers of the same transactions do no harm":                  {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
+		"nothing was shipped since long before the dump: nothing to replay": {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shipped := backup.ShippedState{Until: at(row.shipped), GTIDs: gtids(t, row.gtids)}
@@ -167,14 +167,14 @@ func TestChooseShipStart(t *testing.T) {
 		start             string
 		source, continued int
 	}{
-		"replica with everything":                                  {[]string{a + "60", a + "30"}, a + "60", 0, 0},
-		"primary, if the replica has purged some":                  {[]string{a + "40"}, a + "40", 1, 0},
-		"primary, if the replica lags":                             {[]string{a + "95"}, a + "95", 1, 0},
-		"newest backup, if later transactions were purged":         {[]string{a + "10", a + "70"}, a + "70", 0, 1},
-		"late replica, if all others have purged some":             {[]string{a + "17"}, a + "17", 2, 0},
-		"present state, if everything was purged":                  {[]string{a + "10", a + "5"}, a + "99", 1, -1},
-		"present state, if the primary lacks shipped transactions": {[]string{a + "100"}, a + "99", 1, -1},
-		"present state, if nothing was shipped":                    {nil, a + "99", 1, -1},
+		"a replica that has everything: shipping starts there":                         {[]string{a + "60", a + "30"}, a + "60", 0, 0},
+		"a replica that has purged some: shipping starts at the primary":               {[]string{a + "40"}, a + "40", 1, 0},
+		"a replica that lags: shipping starts at the primary":                          {[]string{a + "95"}, a + "95", 1, 0},
+		"purged later transactions: shipping starts at the newest backup":              {[]string{a + "10", a + "70"}, a + "70", 0, 1},
+		"only a late replica has everything: shipping starts there":                    {[]string{a + "17"}, a + "17", 2, 0},
+		"everything was purged: shipping starts at the present state":                  {[]string{a + "10", a + "5"}, a + "99", 1, -1},
+		"the primary lacks shipped transactions: shipping starts at the present state": {[]string{a + "100"}, a + "99", 1, -1},
+		"nothing was shipped: shipping starts at the present state":                    {nil, a + "99", 1, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var wanted []gtid.Set
@@ -194,10 +194,10 @@ func TestMissingBeforePoint(t *testing.T) {
 		point, began time.Time
 		want         time.Duration
 	}{
-		"nightly backup for a point in the afternoon": {point: noon().Add(11 * time.Hour), began: noon().Add(12 * time.Hour), want: 11 * time.Hour},
-		"a backup shortly before the point":           {point: noon().Add(5 * time.Minute), began: noon().Add(time.Hour)},
-		"newest backup, requested by a future point":  {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Minute)},
-		"old backup, requested by a future point":     {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Hour), want: time.Hour},
+		"nightly backup for a point in the afternoon: a gap is reported": {point: noon().Add(11 * time.Hour), began: noon().Add(12 * time.Hour), want: 11 * time.Hour},
+		"a backup shortly before the point: no gap":                      {point: noon().Add(5 * time.Minute), began: noon().Add(time.Hour)},
+		"newest backup, requested by a future point: no gap":             {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Minute)},
+		"old backup, requested by a future point: a gap is reported":     {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Hour), want: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := backup.MissingBeforePoint(noon(), row.point, row.began); found != row.want {
@@ -218,22 +218,22 @@ func TestChooseSource(t *testing.T) {
 		warning string
 		err     string
 	}{
-		"a replica rather than the primary":                {seen: []backup.SourceCandidate{primary, replica}, want: 1},
-		"the replica that lags least":                      {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
-		"a primary alone, without a warning":               {seen: []backup.SourceCandidate{primary}},
-		"the primary, if no replica is in sync":            {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
-		"the primary, if a replica is stopped":             {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
-		"an errant replica alone is not dumped":            {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
-		"the primary, if the replicas are busy":            {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}}, warning: "instance 1 is kept busy"},
-		"the other replica, if one is busy":                {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}, lags(1)}, want: 2},
-		"a primary alone that is busy is not dumped":       {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 is kept busy by a transaction"},
-		"two writable instances are refused":               {seen: []backup.SourceCandidate{primary, primary}, err: "expected one writable instance, found 0 and 1"},
-		"instances that do not answer are refused":         {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
-		"a replica of a copy":                              {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(1)}, want: 1},
-		"the primary of a copy, if no replica is in sync":  {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(time.Hour)}, warning: "the primary was dumped, because no replica was in sync: instance 1 lags behind"},
-		"the primary of a copy alone":                      {seen: []backup.SourceCandidate{{LeadsCopy: true}}},
-		"replicas without a primary are not called errant": {seen: []backup.SourceCandidate{{Replicating: true, HasNoPrimary: true}}, err: "instance 0 cannot be compared with the primary, because none was found"},
-		"instance that is down is not the primary":         {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
+		"a primary and a replica in sync: the replica is dumped":     {seen: []backup.SourceCandidate{primary, replica}, want: 1},
+		"two replicas: the one that lags least is dumped":            {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
+		"a primary alone: it is dumped without a warning":            {seen: []backup.SourceCandidate{primary}},
+		"no replica in sync: the primary is dumped with a warning":   {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
+		"a stopped replica: the primary is dumped with a warning":    {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
+		"an errant replica alone is not dumped":                      {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
+		"busy replicas: the primary is dumped with a warning":        {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}}, warning: "instance 1 is kept busy"},
+		"one busy replica: the other replica is dumped":              {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}, lags(1)}, want: 2},
+		"a primary alone that is busy is not dumped":                 {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 is kept busy by a transaction"},
+		"two writable instances are refused":                         {seen: []backup.SourceCandidate{primary, primary}, err: "expected one writable instance, found 0 and 1"},
+		"instances that do not answer are refused":                   {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
+		"the primary and a replica of a copy: the replica is dumped": {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(1)}, want: 1},
+		"a copy without a replica in sync: its primary is dumped":    {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(time.Hour)}, warning: "the primary was dumped, because no replica was in sync: instance 1 lags behind"},
+		"the primary of a copy alone: it is dumped":                  {seen: []backup.SourceCandidate{{LeadsCopy: true}}},
+		"replicas without a primary are not called errant":           {seen: []backup.SourceCandidate{{Replicating: true, HasNoPrimary: true}}, err: "instance 0 cannot be compared with the primary, because none was found"},
+		"instance that is down is not the primary":                   {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := backup.ChooseSource(row.seen, time.Minute)
@@ -254,12 +254,12 @@ func TestFindCopyPrimary(t *testing.T) {
 		sources []string
 		want    int
 	}{
-		"only follower of an external server":             {[]string{"b", "outside", "b"}, 1},
-		"only follower, while the others do not answer":   {[]string{"", "outside", ""}, 1},
-		"none, if two instances follow it":                {[]string{"outside", "outside", "a"}, -1},
-		"none, if a replica follows another instance":     {[]string{"c", "outside", ""}, -1},
-		"none, if no instance follows an external server": {[]string{"b", "", "b"}, -1},
-		"none, if no instance answers":                    {[]string{"", "", ""}, -1},
+		"one follower of the external server: it is the primary": {[]string{"b", "outside", "b"}, 1},
+		"one follower, others silent: it is the primary":         {[]string{"", "outside", ""}, 1},
+		"two followers of the external server: no primary":       {[]string{"outside", "outside", "a"}, -1},
+		"a replica that follows another instance: no primary":    {[]string{"c", "outside", ""}, -1},
+		"no follower of an external server: no primary":          {[]string{"b", "", "b"}, -1},
+		"no instance answers: no primary":                        {[]string{"", "", ""}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := backup.FindCopyPrimary(hosts, row.sources); found != row.want {
@@ -336,17 +336,17 @@ func TestBadInputIsRefused(t *testing.T) {
 		cluster func(*mocov1beta2.MySQLCluster)
 		err     string
 	}{
-		"a policy without bucket and volume": {image: "torpor", err: "expected bucketConfig, the bucket for the backups, or workVolume"},
-		"Google's protocol":                  {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
-		"Azure's protocol":                   {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
-		"ephemeral volume":                   {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found one that ends with the Pod"},
-		"a volume that cannot be parsed":     {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected it as in a Pod"},
-		"an environment that cannot be parsed": {
+		"a policy without bucket and volume: refused": {image: "torpor", err: "expected bucketConfig, the bucket for the backups, or workVolume"},
+		"Google's protocol: refused":                  {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "gcs"}}, err: "expected s3, found gcs, which Torpor does not support"},
+		"Azure's protocol: refused":                   {image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", BackendType: "azure"}}, err: "found azure"},
+		"ephemeral volume: refused":                   {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": {}}`))}, err: "found one that ends with the Pod"},
+		"a volume that cannot be parsed: refused":     {image: "torpor", job: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"emptyDir": 3}`))}, err: "jobConfig.workVolume: expected it as in a Pod"},
+		"an environment that cannot be parsed: refused": {
 			image: "torpor", job: mocov1beta2.JobConfig{BucketConfig: bucketed.BucketConfig, Env: []mocov1beta2.Kept{keptJSON(`{}`), keptJSON(`{"name": 1}`)}},
 			err: "jobConfig.env[1]: expected it as in a Pod",
 		},
-		"no image of Torpor": {job: bucketed, err: "start the manager with --image or TORPOR_IMAGE"},
-		"no image of MySQL": {
+		"no image of Torpor: refused": {job: bucketed, err: "start the manager with --image or TORPOR_IMAGE"},
+		"no image of MySQL: refused": {
 			image: "torpor", job: bucketed, err: "expected an image of the container mysqld",
 			cluster: func(c *mocov1beta2.MySQLCluster) {
 				c.Spec.PodTemplate.Spec.Raw = []byte(`{"containers": [{"name": "mysqld"}]}`)

@@ -475,14 +475,14 @@ func TestSettledClustersAreLookedAtInTime(t *testing.T) {
 		in   Observed
 		want time.Duration
 	}{
-		"a healthy cluster after a while":                                  {healthyCluster(maxDelay), healthyInterval},
-		"a cluster with a hidden replica soon":                             {healthyCluster(maxDelay, withInstance(1, unlabelled, laggingBy(31*time.Second))), degradedInterval},
-		"a cluster with a replica that is left alone after a while":        {healthyCluster(withInstance(1, unlabelled, stoppedInstance)), healthyInterval},
-		"a cluster with a replica close to the limit when it reaches that": {healthyCluster(maxDelay, withInstance(2, laggingBy(57*time.Second))), 3 * time.Second},
-		"a cluster with a lagging replica without a limit":                 {healthyCluster(withInstance(2, laggingBy(57*time.Second))), healthyInterval},
-		"a cluster with a slightly lagging replica":                        {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Second))), healthyInterval},
-		"a cluster with an unwatched replica soon":                         {healthyCluster(withInstance(1, unwatched)), degradedInterval},
-		"a cluster with a replica at the limit soon":                       {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Minute))), degradedInterval},
+		"a healthy cluster: polled after the healthy interval":                     {healthyCluster(maxDelay), healthyInterval},
+		"a hidden replica that lags: polled soon":                                  {healthyCluster(maxDelay, withInstance(1, unlabelled, laggingBy(31*time.Second))), degradedInterval},
+		"a replica that is left alone: polled after the healthy interval":          {healthyCluster(withInstance(1, unlabelled, stoppedInstance)), healthyInterval},
+		"a replica close to the lag limit: polled when it reaches the limit":       {healthyCluster(maxDelay, withInstance(2, laggingBy(57*time.Second))), 3 * time.Second},
+		"a lagging replica without a lag limit: polled after the healthy interval": {healthyCluster(withInstance(2, laggingBy(57*time.Second))), healthyInterval},
+		"a slightly lagging replica: polled after the healthy interval":            {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Second))), healthyInterval},
+		"an unwatched replica: polled soon":                                        {healthyCluster(withInstance(1, unwatched)), degradedInterval},
+		"a replica at the lag limit: polled soon":                                  {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Minute))), degradedInterval},
 	} {
 		if p := Decide(row.in); p.Rule != "settled" || p.After != row.want {
 			t.Errorf("%s: expected to settle for %s, found %q for %s", name, row.want, p.Rule, p.After)
@@ -495,14 +495,14 @@ func TestReplicasThatAreWatched(t *testing.T) {
 		in   Observed
 		want []int
 	}{
-		"replicas that apply, but not the primary":           {healthyCluster(), []int{1, 2}},
-		"a stopped SQL thread is not watched":                {healthyCluster(withInstance(1, sqlStopped)), []int{2}},
-		"a replica that does not receive is watched":         {healthyCluster(withInstance(1, ioStopped)), []int{1, 2}},
-		"an unreachable replica is not watched":              {healthyCluster(withInstance(1, doesNotAnswer), withInstance(1, func(s *Instance) { s.Reachable = false })), []int{2}},
-		"a replica that is left alone is not watched":        {healthyCluster(withInstance(2, stoppedInstance)), []int{1}},
-		"no replica is watched while a stop is requested":    {healthyCluster(stopAsked), nil},
-		"no replica is watched before a withdrawn stop ends": {healthyCluster(stopReached), nil},
-		"no replica is watched without a primary":            {healthyCluster(newCluster), nil},
+		"replicas that apply are watched, and the primary is not": {healthyCluster(), []int{1, 2}},
+		"a stopped SQL thread is not watched":                     {healthyCluster(withInstance(1, sqlStopped)), []int{2}},
+		"a replica that does not receive is watched":              {healthyCluster(withInstance(1, ioStopped)), []int{1, 2}},
+		"an unreachable replica is not watched":                   {healthyCluster(withInstance(1, doesNotAnswer), withInstance(1, func(s *Instance) { s.Reachable = false })), []int{2}},
+		"a replica that is left alone is not watched":             {healthyCluster(withInstance(2, stoppedInstance)), []int{1}},
+		"no replica is watched while a stop is requested":         {healthyCluster(stopAsked), nil},
+		"no replica is watched before a withdrawn stop ends":      {healthyCluster(stopReached), nil},
+		"no replica is watched without a primary":                 {healthyCluster(newCluster), nil},
 	} {
 		var got []int
 		for i := range row.in.Instances {
@@ -618,7 +618,7 @@ func TestConditions(t *testing.T) {
 		in   Observed
 		want reported
 	}{
-		"a healthy cluster": {healthyCluster(), reported{
+		"a healthy cluster: available and healthy": {healthyCluster(), reported{
 			up, "True Healthy: The primary, instance 0, is in service", "True Healthy: Every replica follows the primary, instance 0", active,
 		}},
 		"a stopped cluster is unknown and reports the observed state": {healthyCluster(stopAsked, stopReached), reported{
@@ -963,40 +963,40 @@ func TestFindStartRisks(t *testing.T) {
 		want []finding
 	}{
 		"a healthy cluster may be started": {healthyCluster(stopAsked, stopReached), nil},
-		"foreign transactions refuse": {healthyCluster(withInstance(2, executed("0:1-9,2:1-2"))), []finding{
+		"foreign transactions: the start is refused": {healthyCluster(withInstance(2, executed("0:1-9,2:1-2"))), []finding{
 			{Refuse, "instance 2 has " + uuid(2) + ":1-2, which the primary lacks; a start isolates it"},
 		}},
-		"numbers ahead of the primary refuse": {healthyCluster(withInstance(1, executed("0:1-9:12"))), []finding{
+		"GTIDs ahead of the primary: the start is refused": {healthyCluster(withInstance(1, executed("0:1-9:12"))), []finding{
 			{Refuse, "instance 1 has " + uuid(0) + ":12; the primary will give these numbers to other transactions, which this instance will skip"},
 		}},
-		"two writable instances refuse": {healthyCluster(withInstance(1, writable)), []finding{
+		"two writable instances: the start is refused": {healthyCluster(withInstance(1, writable)), []finding{
 			{Refuse, "instance 1 is writable in addition to the primary; a start makes it read-only"},
 		}},
-		"a primary that lacks transactions refuses": {healthyCluster(withInstance(0, readOnly, executed("0:1-8"))), []finding{
+		"a primary that lacks transactions: the start is refused": {healthyCluster(withInstance(0, readOnly, executed("0:1-8"))), []finding{
 			{Refuse, "instance 0, the primary, lacks transactions that replicas have; a start fails over"},
 		}},
-		"a primary that does not answer refuses": {healthyCluster(withInstance(0, podNotReady)), []finding{
+		"a primary that does not answer: the start is refused": {healthyCluster(withInstance(0, podNotReady)), []finding{
 			{Refuse, "instance 0, the primary, does not answer; a start fails over if it is down"},
 		}},
-		"a read-only primary warns": {healthyCluster(withInstance(0, readOnly)), []finding{
+		"a read-only primary: a warning": {healthyCluster(withInstance(0, readOnly)), []finding{
 			{Warn, "instance 0, the primary, is read-only; a start makes it writable"},
 		}},
-		"deleted binary logs refuse": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, executed("0:1-5"))), []finding{
+		"deleted binary logs: the start is refused": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, executed("0:1-5"))), []finding{
 			{Refuse, "instance 1 lacks " + parseTestSet("0:6-7").String() + ", which the primary has purged; it cannot follow, and a start does not change that"},
 		}},
-		"stopped threads warn, after refusals": {healthyCluster(withInstance(1, sqlFailed), withInstance(2, sqlStopped, executed("0:1-9,2:1"))), []finding{
+		"stopped threads: warnings, listed after refusals": {healthyCluster(withInstance(1, sqlFailed), withInstance(2, sqlStopped, executed("0:1-9,2:1"))), []finding{
 			{Refuse, "instance 2 has " + uuid(2) + ":1, which the primary lacks; a start isolates it"},
 			{Warn, "instance 1 stopped applying with error 1062; a start does not change that"},
 			{Warn, "instance 2 has its SQL thread stopped; a start starts it"},
 		}},
-		"an empty instance warns": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), []finding{
+		"an empty instance: a warning": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), []finding{
 			{Warn, "instance 1 is empty; a start makes it a copy of the primary"},
 		}},
-		"foreign transactions of an isolated instance warn": {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), []finding{
+		"foreign transactions of an isolated instance: a warning": {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), []finding{
 			{Warn, "instance 2 has " + uuid(2) + ":1, which the primary lacks; it is isolated already"},
 		}},
-		"an instance that does not answer warns": {healthyCluster(withInstance(1, podNotReady)), []finding{{Warn, "instance 1 does not answer and could not be checked"}}},
-		"a status without a primary warns":       {healthyCluster(func(o *Observed) { o.Primary = NoInstance }, withInstance(0, readOnly)), []finding{{Warn, "the status names no primary; a start chooses one"}}},
+		"an instance that does not answer: a warning": {healthyCluster(withInstance(1, podNotReady)), []finding{{Warn, "instance 1 does not answer and could not be checked"}}},
+		"a status without a primary: a warning":       {healthyCluster(func(o *Observed) { o.Primary = NoInstance }, withInstance(0, readOnly)), []finding{{Warn, "the status names no primary; a start chooses one"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []finding

@@ -23,17 +23,17 @@ func TestParseOutsideSource(t *testing.T) {
 		changes  map[string]string
 		problems []string
 	}{
-		"MOCO's keys":                     {map[string]string{"INIT_USER": "clone-init", "INIT_PASSWORD": "x", "INIT_AFTER_CLONE_SQL": "select 1;\nselect 2"}, nil},
-		"an empty host and an empty user": {map[string]string{"HOST": "", "USER": ""}, []string{"HOST: expected a value, found none", "USER: expected a value, found none"}},
-		"a port that is not a number":     {map[string]string{"PORT": "pass-of-donor"}, []string{"PORT: expected a number from 1 to 65535, found none"}},
-		"port 0":                          {map[string]string{"PORT": "0"}, []string{"PORT: expected a number from 1 to 65535, found none"}},
-		"a port that is too high":         {map[string]string{"PORT": "65536"}, []string{"PORT: expected a number from 1 to 65535, found none"}},
-		"the highest port":                {map[string]string{"PORT": "65535"}, nil},
-		"a line break after the host":     {map[string]string{"HOST": "db.example\n"}, []string{"HOST: expected one line, found a line break; write the Secret without one at the end"}},
-		"a user with a NUL":               {map[string]string{"USER": "do\x00nor"}, []string{"USER: expected text, found a NUL"}},
-		"a user that is not UTF-8":        {map[string]string{"USER": "do\xffnor"}, []string{"USER: expected UTF-8, found other bytes"}},
-		"a password that is too long":     {map[string]string{"PASSWORD": long}, []string{"PASSWORD: expected 32 characters at most, found 35"}},
-		"a Secret that is too large":      {map[string]string{"other": strings.Repeat("x", maxSourceSecret)}, []string{"expected 131072 bytes at most, found 131129"}},
+		"MOCO's keys: accepted":                    {map[string]string{"INIT_USER": "clone-init", "INIT_PASSWORD": "x", "INIT_AFTER_CLONE_SQL": "select 1;\nselect 2"}, nil},
+		"an empty host and an empty user: refused": {map[string]string{"HOST": "", "USER": ""}, []string{"HOST: expected a value, found none", "USER: expected a value, found none"}},
+		"a port that is not a number: refused":     {map[string]string{"PORT": "pass-of-donor"}, []string{"PORT: expected a number from 1 to 65535, found none"}},
+		"port 0: refused":                          {map[string]string{"PORT": "0"}, []string{"PORT: expected a number from 1 to 65535, found none"}},
+		"a port that is too high: refused":         {map[string]string{"PORT": "65536"}, []string{"PORT: expected a number from 1 to 65535, found none"}},
+		"the highest port: accepted":               {map[string]string{"PORT": "65535"}, nil},
+		"a line break after the host: refused":     {map[string]string{"HOST": "db.example\n"}, []string{"HOST: expected one line, found a line break; write the Secret without one at the end"}},
+		"a user with a NUL: refused":               {map[string]string{"USER": "do\x00nor"}, []string{"USER: expected text, found a NUL"}},
+		"a user that is not UTF-8: refused":        {map[string]string{"USER": "do\xffnor"}, []string{"USER: expected UTF-8, found other bytes"}},
+		"a password that is too long: refused":     {map[string]string{"PASSWORD": long}, []string{"PASSWORD: expected 32 characters at most, found 35"}},
+		"a Secret that is too large: refused":      {map[string]string{"other": strings.Repeat("x", maxSourceSecret)}, []string{"expected 131072 bytes at most, found 131129"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			source, problems := ParseOutsideSource(sourceSecret(row.changes))

@@ -116,8 +116,8 @@ func TestARefusalIsToldBesideAStaleMember(t *testing.T) {
 		refuses map[string]error
 		isStale bool
 	}{
-		"a stale member":               {map[string]error{"a": stale}, true},
-		"a refused and a stale member": {map[string]error{"a": stale, "b": refusal}, false},
+		"a stale member: the error is of a stale cache":          {map[string]error{"a": stale}, true},
+		"a refused and a stale member: the error is the refusal": {map[string]error{"a": stale, "b": refusal}, false},
 	} {
 		seen, plan := stopAll(stoppable.ListWorkloads()[0], "a", "b")
 		synctest.Test(t, func(t *testing.T) {
@@ -175,13 +175,13 @@ func TestWhatACrashLeavesIsWrittenAgain(t *testing.T) {
 		status, annotation *torporv1alpha1.ScheduledStop
 		isWritten          bool
 	}{
-		"nothing is stored":                    {nil, nil, true},
-		"the status alone":                     {&wanted, nil, true},
-		"the annotation alone":                 {nil, &wanted, false}, // As schemas of other projects leave it.
-		"the status and the annotation":        {&wanted, &wanted, false},
-		"the status, and an older annotation":  {&wanted, &another, true},
-		"the annotation, and an older status":  {&another, &wanted, true},
-		"an older annotation, without a field": {nil, &another, true},
+		"nothing is stored":                                   {nil, nil, true},
+		"the status alone: written again":                     {&wanted, nil, true},
+		"the annotation alone: nothing is written":            {nil, &wanted, false}, // As schemas of other projects leave it.
+		"the status and the annotation: nothing is written":   {&wanted, &wanted, false},
+		"the status, and an older annotation: written again":  {&wanted, &another, true},
+		"the annotation, and an older status: written again":  {&another, &wanted, true},
+		"an older annotation, without a field: written again": {nil, &another, true},
 	} {
 		cd := &hivev1.ClusterDeployment{}
 		if row.status != nil {

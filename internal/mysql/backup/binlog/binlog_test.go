@@ -32,12 +32,12 @@ func TestReadEvent(t *testing.T) {
 		text []byte
 		want error
 	}{
-		"a whole event":                          {whole, nil},
-		"nothing":                                {nil, io.EOF},
-		"a part of a header":                     {whole[:7], io.ErrUnexpectedEOF},
-		"a header alone":                         {whole[:19], io.ErrUnexpectedEOF},
-		"a part of a body":                       {whole[:50], io.ErrUnexpectedEOF},
-		"header that declares more than follows": {append(bytes.Clone(whole[:9]), 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0), io.ErrUnexpectedEOF},
+		"a whole event: read":                                    {whole, nil},
+		"nothing":                                                {nil, io.EOF},
+		"a part of a header: unexpected end":                     {whole[:7], io.ErrUnexpectedEOF},
+		"a header alone: unexpected end":                         {whole[:19], io.ErrUnexpectedEOF},
+		"a part of a body: unexpected end":                       {whole[:50], io.ErrUnexpectedEOF},
+		"header that declares more than follows: unexpected end": {append(bytes.Clone(whole[:9]), 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0), io.ErrUnexpectedEOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := binlog.ReadEvent(bytes.NewReader(tt.text))
@@ -62,11 +62,11 @@ func TestParseTransactionHead(t *testing.T) {
 		size int64
 		err  string
 	}{
-		"event of the primary":                     {"\x00" + uuid + number + clock + at + "\xc8", 200, ""},
-		"event of a replica":                       {"\x00" + uuid + number + clock + replicated + "\xfc\x00\x10", 4096, ""},
-		"transaction of many bytes":                {"\x00" + uuid + number + clock + at + "\xfe\x00\x00\x00\x00\x01\x00\x00\x00", 1 << 32, ""},
-		"event that is too short":                  {"\x00" + uuid, 0, "shorter"},
-		"transaction smaller than its first event": {"\x00" + uuid + number + clock + at + "\x07", 0, "fewer than its first event"},
+		"event of the primary: parsed":                      {"\x00" + uuid + number + clock + at + "\xc8", 200, ""},
+		"event of a replica: parsed":                        {"\x00" + uuid + number + clock + replicated + "\xfc\x00\x10", 4096, ""},
+		"transaction of many bytes: parsed":                 {"\x00" + uuid + number + clock + at + "\xfe\x00\x00\x00\x00\x01\x00\x00\x00", 1 << 32, ""},
+		"event that is too short: refused":                  {"\x00" + uuid, 0, "shorter"},
+		"transaction smaller than its first event: refused": {"\x00" + uuid + number + clock + at + "\x07", 0, "fewer than its first event"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			head, err := binlog.BinlogEvent{Raw: event(33, tt.body)}.ParseTransactionHead()

@@ -477,10 +477,10 @@ func TestAShipperThatDoesNotRun(t *testing.T) {
 		pods    [][]corev1.Pod
 		want    []string
 	}{
-		{"no Pod", shipper, [][]corev1.Pod{nil, nil, nil, nil}, []string{"", "", notRunning, notRunning}},
-		{"Pod that is not scheduled", shipper, [][]corev1.Pod{{pending}, {pending}, {pending}}, []string{"", "", notRunning}},
-		{"Pod that is replaced", shipper, [][]corev1.Pod{nil, {pending}, {running}, nil, nil}, []string{"", "", silent, silent, silent}},
-		{"Pod of a stopped cluster", asleep, [][]corev1.Pod{nil, nil, nil}, []string{"", "", ""}},
+		{"no Pod: reported as not running", shipper, [][]corev1.Pod{nil, nil, nil, nil}, []string{"", "", notRunning, notRunning}},
+		{"Pod that is not scheduled: reported as not running", shipper, [][]corev1.Pod{{pending}, {pending}, {pending}}, []string{"", "", notRunning}},
+		{"Pod that is replaced: reported as not answering", shipper, [][]corev1.Pod{nil, {pending}, {running}, nil, nil}, []string{"", "", silent, silent, silent}},
+		{"Pod of a stopped cluster: no problem", asleep, [][]corev1.Pod{nil, nil, nil}, []string{"", "", ""}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			now := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -520,14 +520,14 @@ func TestShippingPoller(t *testing.T) {
 		answer http.HandlerFunc
 		fails  bool
 	}{
-		"an answer": {func(w http.ResponseWriter, _ *http.Request) {
+		"an answer: read": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `{"until": "2026-11-20T12:00:00Z"}`)
 		}, false},
-		"an answer that never ends": {endless, true},
-		"answer that redirects to another host": {func(w http.ResponseWriter, r *http.Request) {
+		"an answer that never ends: an error": {endless, true},
+		"answer that redirects to another host: an error": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
 		}, true},
-		"answer that is not a report": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, true},
+		"answer that is not a report: an error": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(tt.answer)
