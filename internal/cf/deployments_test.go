@@ -499,9 +499,9 @@ func TestDeploymentThatCannotProceedSaysWhy(t *testing.T) {
 		memory int64
 		why    string
 	}{
-		"quota without room":                 {"1", 16, "exceeded quota"},
-		"instances too large for every node": {"9", korifiv1alpha1.MaxMegabytes, "Insufficient memory"},
-		"limit range below the memory":       {"9", 2048, "maximum memory usage"},
+		"quota without room: the deployment reports it":                 {"1", 16, "exceeded quota"},
+		"instances too large for every node: the deployment reports it": {"9", korifiv1alpha1.MaxMegabytes, "Insufficient memory"},
+		"limit range below the memory: the deployment reports it":       {"9", 2048, "maximum memory usage"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := *shared.Get(t)

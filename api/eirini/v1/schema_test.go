@@ -36,29 +36,29 @@ type change struct {
 
 func (s *served) testRefusedAtCreation(t *testing.T) {
 	for name, row := range map[string]change{
-		"the smallest":                        {func(*eiriniv1.LRPSpec) {}, ""},
-		"no GUID":                             {func(l *eiriniv1.LRPSpec) { l.GUID = "" }, "spec.GUID in body should match"},
-		"a GUID that is no label":             {func(l *eiriniv1.LRPSpec) { l.GUID = "a b" }, "spec.GUID in body should match"},
-		"a GUID of 64 characters":             {func(l *eiriniv1.LRPSpec) { l.GUID = strings.Repeat("x", 64) }, "spec.GUID in body should match"},
-		"a version":                           {func(l *eiriniv1.LRPSpec) { l.Version = "7" }, ""},
-		"a version that is no label":          {func(l *eiriniv1.LRPSpec) { l.Version = "bad value!" }, "spec.version in body should match"},
-		"no image":                            {func(l *eiriniv1.LRPSpec) { l.Image = "" }, "spec.image in body should be at least 1 chars long"},
-		"no disk":                             {func(l *eiriniv1.LRPSpec) { l.DiskMB = 0 }, "spec.diskMB in body should be greater than or equal to 1"},
-		"no instances":                        {func(l *eiriniv1.LRPSpec) { l.Instances = 0 }, ""},
-		"-1 instances":                        {func(l *eiriniv1.LRPSpec) { l.Instances = -1 }, "spec.instances in body should be greater than or equal to 0"},
-		"-1 MiB":                              {func(l *eiriniv1.LRPSpec) { l.MemoryMB = -1 }, "spec.memoryMB in body should be greater than or equal to 0"},
-		"the largest weight":                  {func(l *eiriniv1.LRPSpec) { l.CPUWeight = 255 }, ""},
-		"a health check of a kind of its own": {func(l *eiriniv1.LRPSpec) { l.Health.Type = "grpc" }, "spec.health.type: Unsupported value"},
-		"a health check of no port":           {func(l *eiriniv1.LRPSpec) { l.Health.Port = 65536 }, "spec.health.port in body should be less than or equal to 65535"},
-		"a health check of a negative port":   {func(l *eiriniv1.LRPSpec) { l.Health.Port = -1 }, "spec.health.port in body should be greater than or equal to 0"},
-		"a start in -1 ms":                    {func(l *eiriniv1.LRPSpec) { l.Health.TimeoutMs = -1 }, "spec.health.timeoutMs in body should be greater than or equal to 0"},
-		"a check in -1 ms":                    {func(l *eiriniv1.LRPSpec) { l.Health.InvocationTimeoutMs = -1 }, "spec.health.invocationTimeoutMs in body should be greater than or equal to 0"},
-		"two values of one variable": {func(l *eiriniv1.LRPSpec) {
+		"the smallest LRP: accepted":                  {func(*eiriniv1.LRPSpec) {}, ""},
+		"no GUID: rejected":                           {func(l *eiriniv1.LRPSpec) { l.GUID = "" }, "spec.GUID in body should match"},
+		"a GUID that is no label: rejected":           {func(l *eiriniv1.LRPSpec) { l.GUID = "a b" }, "spec.GUID in body should match"},
+		"a GUID of 64 characters: rejected":           {func(l *eiriniv1.LRPSpec) { l.GUID = strings.Repeat("x", 64) }, "spec.GUID in body should match"},
+		"a version: accepted":                         {func(l *eiriniv1.LRPSpec) { l.Version = "7" }, ""},
+		"a version that is no label: rejected":        {func(l *eiriniv1.LRPSpec) { l.Version = "bad value!" }, "spec.version in body should match"},
+		"no image: rejected":                          {func(l *eiriniv1.LRPSpec) { l.Image = "" }, "spec.image in body should be at least 1 chars long"},
+		"no disk: rejected":                           {func(l *eiriniv1.LRPSpec) { l.DiskMB = 0 }, "spec.diskMB in body should be greater than or equal to 1"},
+		"no instances: accepted":                      {func(l *eiriniv1.LRPSpec) { l.Instances = 0 }, ""},
+		"-1 instances: rejected":                      {func(l *eiriniv1.LRPSpec) { l.Instances = -1 }, "spec.instances in body should be greater than or equal to 0"},
+		"-1 MiB of memory: rejected":                  {func(l *eiriniv1.LRPSpec) { l.MemoryMB = -1 }, "spec.memoryMB in body should be greater than or equal to 0"},
+		"the largest CPU weight: accepted":            {func(l *eiriniv1.LRPSpec) { l.CPUWeight = 255 }, ""},
+		"an unknown type of health check: rejected":   {func(l *eiriniv1.LRPSpec) { l.Health.Type = "grpc" }, "spec.health.type: Unsupported value"},
+		"a health check of port 65536: rejected":      {func(l *eiriniv1.LRPSpec) { l.Health.Port = 65536 }, "spec.health.port in body should be less than or equal to 65535"},
+		"a health check of a negative port: rejected": {func(l *eiriniv1.LRPSpec) { l.Health.Port = -1 }, "spec.health.port in body should be greater than or equal to 0"},
+		"a start timeout of -1 ms: rejected":          {func(l *eiriniv1.LRPSpec) { l.Health.TimeoutMs = -1 }, "spec.health.timeoutMs in body should be greater than or equal to 0"},
+		"a check timeout of -1 ms: rejected":          {func(l *eiriniv1.LRPSpec) { l.Health.InvocationTimeoutMs = -1 }, "spec.health.invocationTimeoutMs in body should be greater than or equal to 0"},
+		"two values of one variable: rejected": {func(l *eiriniv1.LRPSpec) {
 			l.Environment = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}}
 		}, "spec.environment[1]: Duplicate value"},
-		"too many instances":    {func(l *eiriniv1.LRPSpec) { l.Instances = 10001 }, "spec.instances in body should be less than or equal to 10000"},
-		"memory that overflows": {func(l *eiriniv1.LRPSpec) { l.MemoryMB = 1 << 44 }, "spec.memoryMB in body should be less than or equal to 1048576"},
-		"a disk that overflows": {func(l *eiriniv1.LRPSpec) { l.DiskMB = 1 << 44 }, "spec.diskMB in body should be less than or equal to 1048576"},
+		"too many instances: rejected":    {func(l *eiriniv1.LRPSpec) { l.Instances = 10001 }, "spec.instances in body should be less than or equal to 10000"},
+		"memory that overflows: rejected": {func(l *eiriniv1.LRPSpec) { l.MemoryMB = 1 << 44 }, "spec.memoryMB in body should be less than or equal to 1048576"},
+		"a disk that overflows: rejected": {func(l *eiriniv1.LRPSpec) { l.DiskMB = 1 << 44 }, "spec.diskMB in body should be less than or equal to 1048576"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lrp := smallest()
@@ -71,12 +71,12 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 func (s *served) testRefusedLater(t *testing.T) {
 	stays := "expected it to stay, because an LRP is one revision; found it changed; "
 	for name, row := range map[string]change{
-		"scaled":            {func(l *eiriniv1.LRPSpec) { l.Instances = 3 }, ""},
-		"another image":     {func(l *eiriniv1.LRPSpec) { l.Image = "example.com/app:2" }, "spec.image: Invalid value: " + stays + "restart or deploy the app"},
-		"another version":   {func(l *eiriniv1.LRPSpec) { l.Version = "2" }, "spec.version: Invalid value: " + stays + "make a new LRP"},
-		"no version":        {func(l *eiriniv1.LRPSpec) { l.Version = "" }, "spec.version: Invalid value: " + stays + "make a new LRP"},
-		"another GUID":      {func(l *eiriniv1.LRPSpec) { l.GUID = "other" }, "spec.GUID: Invalid value: expected it to stay, because Pods are selected by it; found it changed; make a new LRP"},
-		"other environment": {func(l *eiriniv1.LRPSpec) { l.Env = map[string]string{"A": "1"} }, ""},
+		"scaled":                        {func(l *eiriniv1.LRPSpec) { l.Instances = 3 }, ""},
+		"another image: rejected":       {func(l *eiriniv1.LRPSpec) { l.Image = "example.com/app:2" }, "spec.image: Invalid value: " + stays + "restart or deploy the app"},
+		"another version: rejected":     {func(l *eiriniv1.LRPSpec) { l.Version = "2" }, "spec.version: Invalid value: " + stays + "make a new LRP"},
+		"no version: rejected":          {func(l *eiriniv1.LRPSpec) { l.Version = "" }, "spec.version: Invalid value: " + stays + "make a new LRP"},
+		"another GUID: rejected":        {func(l *eiriniv1.LRPSpec) { l.GUID = "other" }, "spec.GUID: Invalid value: expected it to stay, because Pods are selected by it; found it changed; make a new LRP"},
+		"another environment: accepted": {func(l *eiriniv1.LRPSpec) { l.Env = map[string]string{"A": "1"} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lrp := smallest()

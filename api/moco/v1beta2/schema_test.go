@@ -262,85 +262,85 @@ type schemaCase struct {
 func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 	const pods = "spec.podTemplate.spec."
 	rows := map[string]schemaCase{
-		"a name of 40 characters": {"metadata.name", strings.Repeat("x", 40), ""},
+		"a name of 40 characters: accepted": {"metadata.name", strings.Repeat("x", 40), ""},
 		"a name of 41 characters": {
 			"metadata.name", strings.Repeat("x", 41),
 			"metadata.name: expected at most 40 characters, because names of other objects are made from it; found 41; choose a shorter one",
 		},
-		"a name with a dot": {"metadata.name", "a.b", "metadata.name: expected no dot, because Services are named after it and cannot have one; found one; choose another name"},
+		"a name with a dot: rejected": {"metadata.name", "a.b", "metadata.name: expected no dot, because Services are named after it and cannot have one; found one; choose another name"},
 
-		"no spec":                   {"spec", nil, "spec: Required value"},
-		"no template of Pods":       {"spec.podTemplate", nil, "spec.podTemplate: Required value"},
-		"no spec of Pods":           {"spec.podTemplate.spec", nil, "spec.podTemplate.spec: Required value"},
-		"no containers":             {pods + "containers", nil, "spec.podTemplate.spec.containers: Required value"},
-		"no claims":                 {"spec.volumeClaimTemplates", nil, "spec.volumeClaimTemplates: Required value"},
-		"an empty list of claims":   {"spec.volumeClaimTemplates", []any{}, "spec.volumeClaimTemplates in body should have at least 1 items"},
-		"claims without mysql-data": {"spec.volumeClaimTemplates", []any{claim("more", "1Gi")}, "spec.volumeClaimTemplates: Invalid value: expected a claim called mysql-data, which holds the data; found none; add it"},
-		"a second claim":            {"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Gi"), claim("more", "1Gi")}, ""},
-		"a claim without size": {
+		"no spec: rejected":                   {"spec", nil, "spec: Required value"},
+		"no template of Pods: rejected":       {"spec.podTemplate", nil, "spec.podTemplate: Required value"},
+		"no spec of Pods: rejected":           {"spec.podTemplate.spec", nil, "spec.podTemplate.spec: Required value"},
+		"no containers: rejected":             {pods + "containers", nil, "spec.podTemplate.spec.containers: Required value"},
+		"no claims: rejected":                 {"spec.volumeClaimTemplates", nil, "spec.volumeClaimTemplates: Required value"},
+		"an empty list of claims: rejected":   {"spec.volumeClaimTemplates", []any{}, "spec.volumeClaimTemplates in body should have at least 1 items"},
+		"claims without mysql-data: rejected": {"spec.volumeClaimTemplates", []any{claim("more", "1Gi")}, "spec.volumeClaimTemplates: Invalid value: expected a claim called mysql-data, which holds the data; found none; add it"},
+		"a second claim: accepted":            {"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Gi"), claim("more", "1Gi")}, ""},
+		"a claim without size: rejected": {
 			"spec.volumeClaimTemplates",
 			[]any{claim("mysql-data", "1Gi"), map[string]any{"metadata": map[string]any{"name": "more"}, "spec": map[string]any{}}},
 			"spec.volumeClaimTemplates[1].spec: Invalid value: expected resources.requests.storage; found none; say how large the volume is",
 		},
-		"a claim without a name": {
+		"a claim without a name: rejected": {
 			"spec.volumeClaimTemplates",
 			[]any{claim("mysql-data", "1Gi"), claim("", "1Gi")},
 			"spec.volumeClaimTemplates[1].metadata: Invalid value: expected a name; found none; name the claim, mysql-data for the data",
 		},
 
-		"one instance":    {"spec.replicas", int64(1), ""},
-		"three instances": {"spec.replicas", int64(3), ""},
-		"no instance":     {"spec.replicas", int64(0), "spec.replicas: Invalid value: 0: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
-		"two instances":   {"spec.replicas", int64(2), "spec.replicas: Invalid value: 2: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
-		"103 instances":   {"spec.replicas", int64(103), "spec.replicas: Invalid value: 103: spec.replicas in body should be less than or equal to 101"},
-		"-1 instances":    {"spec.replicas", int64(-1), "spec.replicas: Invalid value: -1: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
+		"one instance: accepted":    {"spec.replicas", int64(1), ""},
+		"three instances: accepted": {"spec.replicas", int64(3), ""},
+		"no instance: rejected":     {"spec.replicas", int64(0), "spec.replicas: Invalid value: 0: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
+		"two instances: rejected":   {"spec.replicas", int64(2), "spec.replicas: Invalid value: 2: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
+		"103 instances: rejected":   {"spec.replicas", int64(103), "spec.replicas: Invalid value: 103: spec.replicas in body should be less than or equal to 101"},
+		"-1 instances: rejected":    {"spec.replicas", int64(-1), "spec.replicas: Invalid value: -1: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
 
-		"a base of server ids":              {"spec.serverIDBase", int64(7), ""},
-		"a base of server ids to be chosen": {"spec.serverIDBase", int64(0), ""},
-		"a negative base of server ids":     {"spec.serverIDBase", int64(-7), "spec.serverIDBase: Invalid value: -7: expected a positive number; leave it out to have one chosen"},
-		"a negative lag":                    {"spec.maxDelaySeconds", int64(-1), "spec.maxDelaySeconds in body should be greater than or equal to 0"},
-		"a negative lag for Pods":           {"spec.maxDelaySecondsForPodDeletion", int64(-1), "spec.maxDelaySecondsForPodDeletion in body should be greater than or equal to 0"},
-		"a negative time to start":          {"spec.startupWaitSeconds", int64(-1), "spec.startupWaitSeconds in body should be greater than or equal to 0"},
-		"a negative size of logs":           {"spec.logRotationSize", int64(-1), "spec.logRotationSize in body should be greater than or equal to 0"},
-		"offline":                           {"spec.offline", true, ""},
-		"offline as text":                   {"spec.offline", "yes", "spec.offline: Invalid value"},
+		"a base of server ids: accepted":              {"spec.serverIDBase", int64(7), ""},
+		"a base of server ids to be chosen: accepted": {"spec.serverIDBase", int64(0), ""},
+		"a negative base of server ids: rejected":     {"spec.serverIDBase", int64(-7), "spec.serverIDBase: Invalid value: -7: expected a positive number; leave it out to have one chosen"},
+		"a negative lag: rejected":                    {"spec.maxDelaySeconds", int64(-1), "spec.maxDelaySeconds in body should be greater than or equal to 0"},
+		"a negative lag for Pods: rejected":           {"spec.maxDelaySecondsForPodDeletion", int64(-1), "spec.maxDelaySecondsForPodDeletion in body should be greater than or equal to 0"},
+		"a negative time to start: rejected":          {"spec.startupWaitSeconds", int64(-1), "spec.startupWaitSeconds in body should be greater than or equal to 0"},
+		"a negative size of logs: rejected":           {"spec.logRotationSize", int64(-1), "spec.logRotationSize in body should be greater than or equal to 0"},
+		"offline":                                     {"spec.offline", true, ""},
+		"offline as a string: rejected":               {"spec.offline", "yes", "spec.offline: Invalid value"},
 
-		"no mysqld": {
+		"no container mysqld: rejected": {
 			pods + "containers",
 			[]any{container("a"), container("b")},
 			`spec.podTemplate.spec.containers: Invalid value: expected a container called mysqld, which runs the MySQL server; found only ["a", "b"]; add it`,
 		},
-		"an empty list of containers":    {pods + "containers", []any{}, "found only []; add it"},
-		"a container without a name":     {pods + "containers", []any{container("mysqld"), map[string]any{"image": "x"}}, "containers[1].name: Required value"},
-		"a container with an empty name": {pods + "containers", []any{container("mysqld"), container("")}, "containers[1].name in body should be at least 1 chars long"},
-		"two containers of one name":     {pods + "containers", []any{container("mysqld"), container("mysqld")}, "containers[1]: Duplicate value"},
-		"a container called agent":       {pods + "containers", []any{container("mysqld"), container("agent")}, "spec.podTemplate.spec.containers: Invalid value: expected no container called agent, because the name is reserved; found one; rename it"},
+		"an empty list of containers: rejected":    {pods + "containers", []any{}, "found only []; add it"},
+		"a container without a name: rejected":     {pods + "containers", []any{container("mysqld"), map[string]any{"image": "x"}}, "containers[1].name: Required value"},
+		"a container with an empty name: rejected": {pods + "containers", []any{container("mysqld"), container("")}, "containers[1].name in body should be at least 1 chars long"},
+		"two containers of one name: rejected":     {pods + "containers", []any{container("mysqld"), container("mysqld")}, "containers[1]: Duplicate value"},
+		"a container called agent: rejected":       {pods + "containers", []any{container("mysqld"), container("agent")}, "spec.podTemplate.spec.containers: Invalid value: expected no container called agent, because the name is reserved; found one; rename it"},
 		"a container called slow-log": {
 			pods + "containers",
 			[]any{container("mysqld"), container("slow-log")},
 			"spec.podTemplate.spec.containers: Invalid value: expected no container called slow-log, because the name is reserved; found one; rename it or set spec.disableSlowQueryLogContainer",
 		},
-		"a container called mysqld-exporter without collectors": {pods + "containers", []any{container("mysqld"), container("mysqld-exporter")}, ""},
-		"an init container without a name":                      {pods + "initContainers", []any{map[string]any{"image": "x"}}, "initContainers[0].name: Required value"},
-		"an init container":                                     {pods + "initContainers", []any{container("before")}, ""},
-		"an init container called moco-init":                    {pods + "initContainers", []any{container("moco-init")}, "spec.podTemplate.spec.initContainers: Invalid value: expected no init container called moco-init, because the name is reserved; found one; rename it"},
-		"a port":                                                {pods + "containers", []any{container("mysqld", port("x", 12345))}, ""},
-		"a port without a name":                                 {pods + "containers", []any{container("mysqld", map[string]any{"containerPort": int64(12345)})}, ""},
-		"a reserved port of another container":                  {pods + "containers", []any{container("mysqld"), container("proxy", port("mysql", 3306))}, ""},
-		"a volume":                                              {pods + "volumes", []any{map[string]any{"name": "scratch"}}, ""},
-		"a volume without a name":                               {pods + "volumes", []any{map[string]any{"emptyDir": map[string]any{}}}, "volumes[0].name: Required value"},
-		"reserved volumes": {
+		"a container called mysqld-exporter without collectors: accepted": {pods + "containers", []any{container("mysqld"), container("mysqld-exporter")}, ""},
+		"an init container without a name: rejected":                      {pods + "initContainers", []any{map[string]any{"image": "x"}}, "initContainers[0].name: Required value"},
+		"an init container: accepted":                                     {pods + "initContainers", []any{container("before")}, ""},
+		"an init container called moco-init: rejected":                    {pods + "initContainers", []any{container("moco-init")}, "spec.podTemplate.spec.initContainers: Invalid value: expected no init container called moco-init, because the name is reserved; found one; rename it"},
+		"a port: accepted":                                                {pods + "containers", []any{container("mysqld", port("x", 12345))}, ""},
+		"a port without a name: accepted":                                 {pods + "containers", []any{container("mysqld", map[string]any{"containerPort": int64(12345)})}, ""},
+		"a reserved port of another container: accepted":                  {pods + "containers", []any{container("mysqld"), container("proxy", port("mysql", 3306))}, ""},
+		"a volume: accepted":                                              {pods + "volumes", []any{map[string]any{"name": "scratch"}}, ""},
+		"a volume without a name: rejected":                               {pods + "volumes", []any{map[string]any{"emptyDir": map[string]any{}}}, "volumes[0].name: Required value"},
+		"reserved volumes: rejected": {
 			pods + "volumes",
 			[]any{map[string]any{"name": "run"}, map[string]any{"name": "mine"}, map[string]any{"name": "tmp"}},
 			`spec.podTemplate.spec.volumes: Invalid value: expected volumes with names of their own; found the reserved names ["run", "tmp"]; rename them`,
 		},
-		"an unknown container to overwrite": {
+		"an unknown container to overwrite: rejected": {
 			"spec.podTemplate.overwriteContainers",
 			[]any{map[string]any{"name": "mysqld"}},
 			`spec.podTemplate.overwriteContainers[0].name: Unsupported value: "mysqld": supported values: "agent", "copy-moco-init", "moco-init", "slow-log", "mysqld-exporter"`,
 		},
-		"to be restored without a source": {"spec.restore", map[string]any{"jobConfig": map[string]any{}}, "spec.restore.sourceName: Required value"},
-		"to be restored at no time":       {"spec.restore.restorePoint", "yesterday", "spec.restore.restorePoint in body must be of type date-time"},
+		"a restore without a source: rejected":     {"spec.restore", map[string]any{"jobConfig": map[string]any{}}, "spec.restore.sourceName: Required value"},
+		"a restore without a valid time: rejected": {"spec.restore.restorePoint", "yesterday", "spec.restore.restorePoint in body must be of type date-time"},
 	}
 	for _, name := range []string{"tmp", "run", "var-log", "mysql-conf", "mysql-conf-d", "my-cnf-secret", "slow-fluent-bit-config"} {
 		rows["a volume called "+name] = schemaCase{pods + "volumes", []any{map[string]any{"name": name}}, fmt.Sprintf("found the reserved names [%q]; rename them", name)}
@@ -371,29 +371,29 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		},
 	})
 	s.expectRefusals(t, testenv.WithField(minimalCluster(), true, "spec", "disableSlowQueryLogContainer"), map[string]schemaCase{
-		"a container called slow-log where it is free": {pods + "containers", []any{container("mysqld"), container("slow-log")}, ""},
+		"a container called slow-log where it is free: accepted": {pods + "containers", []any{container("mysqld"), container("slow-log")}, ""},
 	})
 }
 
 func (s *schemaServer) testRefusedPolicies(t *testing.T) {
 	const job = "spec.jobConfig."
 	rows := map[string]schemaCase{
-		"no schedule":                  {"spec.schedule", nil, "spec.schedule: Required value"},
-		"an empty schedule":            {"spec.schedule", "", "spec.schedule in body should be at least 1 chars long"},
-		"no configuration of Jobs":     {"spec.jobConfig", nil, "spec.jobConfig: Required value"},
-		"an unknown concurrency":       {"spec.concurrencyPolicy", "Maybe", `spec.concurrencyPolicy: Unsupported value: "Maybe": supported values: "Allow", "Forbid", "Replace"`},
-		"a negative backoff":           {"spec.backoffLimit", int64(-1), "spec.backoffLimit in body should be greater than or equal to 0"},
-		"a negative history":           {"spec.successfulJobsHistoryLimit", int64(-1), "spec.successfulJobsHistoryLimit in body should be greater than or equal to 0"},
-		"a negative history of failed": {"spec.failedJobsHistoryLimit", int64(-1), "spec.failedJobsHistoryLimit in body should be greater than or equal to 0"},
-		"no threads":                   {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
-		"an empty service account":     {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
-		"a bucket without a name":      {job + "bucketConfig.region", "x", "spec.jobConfig.bucketConfig.bucketName: Required value"},
-		"a bucket with an empty name":  {job + "bucketConfig.bucketName", "", "spec.jobConfig.bucketConfig.bucketName in body should be at least 1 chars long"},
-		"a storage that is no URL":     {job + "bucketConfig", map[string]any{"bucketName": "b", "endpointURL": "ftp://x"}, "spec.jobConfig.bucketConfig.endpointURL in body should match"},
-		"an unknown storage":           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "tape"}, `spec.jobConfig.bucketConfig.backendType: Unsupported value: "tape": supported values: "s3", "gcs", "azure"`},
-		"a storage at azure":           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "azure"}, ""},
-		"memory that is no quantity":   {job + "memory", "lots", "spec.jobConfig.memory"},
-		"a work volume that is text":   {job + "workVolume", "x", "spec.jobConfig.workVolume: Invalid value"},
+		"no schedule: rejected":                  {"spec.schedule", nil, "spec.schedule: Required value"},
+		"an empty schedule: rejected":            {"spec.schedule", "", "spec.schedule in body should be at least 1 chars long"},
+		"no configuration of Jobs: rejected":     {"spec.jobConfig", nil, "spec.jobConfig: Required value"},
+		"an unknown concurrency: rejected":       {"spec.concurrencyPolicy", "Maybe", `spec.concurrencyPolicy: Unsupported value: "Maybe": supported values: "Allow", "Forbid", "Replace"`},
+		"a negative backoff: rejected":           {"spec.backoffLimit", int64(-1), "spec.backoffLimit in body should be greater than or equal to 0"},
+		"a negative history: rejected":           {"spec.successfulJobsHistoryLimit", int64(-1), "spec.successfulJobsHistoryLimit in body should be greater than or equal to 0"},
+		"a negative history of failed: rejected": {"spec.failedJobsHistoryLimit", int64(-1), "spec.failedJobsHistoryLimit in body should be greater than or equal to 0"},
+		"no threads: rejected":                   {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
+		"an empty service account: rejected":     {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
+		"a bucket without a name: rejected":      {job + "bucketConfig.region", "x", "spec.jobConfig.bucketConfig.bucketName: Required value"},
+		"a bucket with an empty name: rejected":  {job + "bucketConfig.bucketName", "", "spec.jobConfig.bucketConfig.bucketName in body should be at least 1 chars long"},
+		"a storage that is no URL: rejected":     {job + "bucketConfig", map[string]any{"bucketName": "b", "endpointURL": "ftp://x"}, "spec.jobConfig.bucketConfig.endpointURL in body should match"},
+		"an unknown storage: rejected":           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "tape"}, `spec.jobConfig.bucketConfig.backendType: Unsupported value: "tape": supported values: "s3", "gcs", "azure"`},
+		"a storage at azure: accepted":           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "azure"}, ""},
+		"memory that is no quantity: rejected":   {job + "memory", "lots", "spec.jobConfig.memory"},
+		"a work volume that is text: rejected":   {job + "workVolume", "x", "spec.jobConfig.workVolume: Invalid value"},
 	}
 	addSchedules(rows, "spec.schedule")
 	s.expectRefusals(t, minimalPolicy(), rows)
@@ -425,22 +425,22 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		old *unstructured.Unstructured
 		schemaCase
 	}{
-		"more instances":  {three, schemaCase{"spec.replicas", int64(5), ""}},
-		"fewer instances": {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline"}},
-		"no number of instances where there were three": {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
-		"to go offline":                      {three, schemaCase{"spec.offline", true, ""}},
-		"less storage":                       {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
-		"a source that is added":             {minimalCluster(), schemaCase{secret, "donor", stays}},
-		"a source that is changed":           {following, schemaCase{secret, "other", stays}},
-		"a source that is removed":           {following, schemaCase{secret, nil, ""}},
-		"a source that is kept":              {following, schemaCase{"spec.offline", true, ""}},
-		"a restore that is added":            {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
-		"a restore that is removed":          {born, schemaCase{"spec.restore", nil, restored}},
-		"a restore of another time":          {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
-		"a restore by other threads":         {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
-		"a restore with another environment": {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
-		"a restore with another volume":      {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
-		"a restore that is kept":             {born, schemaCase{"spec.offline", true, ""}},
+		"more instances":            {three, schemaCase{"spec.replicas", int64(5), ""}},
+		"fewer instances: rejected": {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline"}},
+		"no number of instances where there were three: rejected": {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
+		"to go offline":                                {three, schemaCase{"spec.offline", true, ""}},
+		"less storage: rejected":                       {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
+		"a source that is added: rejected":             {minimalCluster(), schemaCase{secret, "donor", stays}},
+		"a source that is changed: rejected":           {following, schemaCase{secret, "other", stays}},
+		"a source that is removed":                     {following, schemaCase{secret, nil, ""}},
+		"a source that is kept":                        {following, schemaCase{"spec.offline", true, ""}},
+		"a restore that is added":                      {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
+		"a restore that is removed":                    {born, schemaCase{"spec.restore", nil, restored}},
+		"a restore of another time: rejected":          {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
+		"a restore by other threads":                   {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
+		"a restore with another environment: rejected": {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
+		"a restore with another volume":                {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
+		"a restore that is kept":                       {born, schemaCase{"spec.offline", true, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			created := row.old.DeepCopy()
@@ -465,12 +465,12 @@ func (s *schemaServer) testRestoredUsers(t *testing.T) {
 		users any
 		names []string
 	}{
-		"upstream's string": {"test_user2@%, other", []string{"test_user2@%", "other"}},
-		"a list":            {[]any{"test_user2@%", "with, comma"}, []string{"test_user2@%", "with, comma"}},
-		"an empty string":   {"", nil},
-		"an empty list":     {[]any{}, nil},
-		"nothing":           {nil, nil},
-		"a number as users": {int64(7), nil},
+		"upstream's string with commas: two users": {"test_user2@%, other", []string{"test_user2@%", "other"}},
+		"a list with a comma in a name: two users": {[]any{"test_user2@%", "with, comma"}, []string{"test_user2@%", "with, comma"}},
+		"an empty string: no users":                {"", nil},
+		"an empty list: no users":                  {[]any{}, nil},
+		"nothing":                                  {nil, nil},
+		"a number: no users":                       {int64(7), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			restore := minimalRestore()
@@ -687,8 +687,8 @@ func TestUnsupported(t *testing.T) {
 		spec mocov1beta2.MySQLClusterSpec
 		want []string
 	}{
-		"nothing is set": {},
-		"all that Torpor acts on": {
+		"nothing is set: no unsupported field": {},
+		"all fields that Torpor supports: no unsupported field": {
 			spec: mocov1beta2.MySQLClusterSpec{
 				Replicas: 3, MySQLConfigMapName: new("mycnf"), ServerIDBase: 1, MaxDelaySeconds: new(60), StartupWaitSeconds: 3600, Offline: true, LogRotationSize: 1, InitializeTimezoneData: true,
 				PodTemplate: mocov1beta2.PodTemplate{
@@ -701,23 +701,23 @@ func TestUnsupported(t *testing.T) {
 				BackupPolicyName: new("daily"), Restore: &mocov1beta2.Restore{}, Collectors: []string{"engine_innodb_status"},
 			},
 		},
-		"a wish that is always fulfilled": {spec: mocov1beta2.MySQLClusterSpec{DisableSlowQueryLogContainer: true}},
-		"empty names": {
+		"slow query log container disabled: no unsupported field": {spec: mocov1beta2.MySQLClusterSpec{DisableSlowQueryLogContainer: true}},
+		"empty names: no unsupported field": {
 			spec: mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new(""), BackupPolicyName: new(""), SlowQueryLogConfigTmpl: new("")},
 		},
-		"the agent":           {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
-		"log rotation":        {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
-		"a source outside":    {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, nil},
-		"the slow query log":  {mocov1beta2.MySQLClusterSpec{SlowQueryLogConfigTmpl: new("x")}, []string{"spec.slowQueryLogConfigTmpl"}},
-		"the name of the Pod": {mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{ObjectMeta: namedMeta()}}, []string{"spec.podTemplate.metadata.name"}},
-		"names of Services, sorted": {
+		"agentUseLocalhost: reported as unsupported":        {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
+		"logRotationSchedule: reported as unsupported":      {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
+		"replication source Secret: no unsupported field":   {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, nil},
+		"slowQueryLogConfigTmpl: reported as unsupported":   {mocov1beta2.MySQLClusterSpec{SlowQueryLogConfigTmpl: new("x")}, []string{"spec.slowQueryLogConfigTmpl"}},
+		"name of the Pod template: reported as unsupported": {mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{ObjectMeta: namedMeta()}}, []string{"spec.podTemplate.metadata.name"}},
+		"names of the Service templates: reported as unsupported, sorted": {
 			mocov1beta2.MySQLClusterSpec{
 				ReplicaServiceTemplate: &mocov1beta2.ServiceTemplate{ObjectMeta: namedMeta()},
 				PrimaryServiceTemplate: &mocov1beta2.ServiceTemplate{ObjectMeta: namedMeta()},
 			},
 			[]string{"spec.primaryServiceTemplate.metadata.name", "spec.replicaServiceTemplate.metadata.name"},
 		},
-		"containers that are not added": {
+		"overwriteContainers for containers that Torpor does not add: reported as unsupported": {
 			mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{OverwriteContainers: []mocov1beta2.OverwriteContainer{
 				{Name: "agent"}, {Name: "moco-init"}, {Name: "mysqld-exporter"},
 			}}},

@@ -39,17 +39,17 @@ func newDeployment(namespace string) *torporv1alpha1.CFDeployment {
 
 func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 	for name, row := range map[string]schemaCase{
-		"the smallest":             {func(*torporv1alpha1.CFDeploymentSpec) {}, ""},
-		"no app":                   {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "" }, "spec.appRef.name in body should be at least 1 chars long"},
-		"another strategy":         {func(d *torporv1alpha1.CFDeploymentSpec) { d.Strategy = "blue-green" }, `spec.strategy: Unsupported value: "blue-green": supported values: "rolling", "canary"`},
-		"-1 in flight":             {func(d *torporv1alpha1.CFDeploymentSpec) { d.MaxInFlight = -1 }, "spec.maxInFlight in body should be greater than or equal to 1"},
-		"a step of 0 %":            {withSteps(0), "spec.steps[0].instanceWeight in body should be greater than or equal to 1"},
-		"a step of 101 %":          {withSteps(50, 101), "spec.steps[1].instanceWeight in body should be less than or equal to 100"},
-		"steps":                    {withSteps(1, 50, 100), ""},
-		"21 steps":                 {withSteps(make([]int32, 21)...), "spec.steps: Too many: 21: must have at most 20 items"},
-		"-1 steps continued":       {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = -1 }, "spec.continuedSteps in body should be greater than or equal to 0"},
-		"a droplet of no name":     {func(d *torporv1alpha1.CFDeploymentSpec) { d.DropletRef = &torporv1alpha1.AppReference{} }, "spec.dropletRef.name in body should be at least 1 chars long"},
-		"cancelled from the start": {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = true }, ""},
+		"the smallest deployment: accepted":            {func(*torporv1alpha1.CFDeploymentSpec) {}, ""},
+		"no app: rejected":                             {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "" }, "spec.appRef.name in body should be at least 1 chars long"},
+		"another strategy: rejected":                   {func(d *torporv1alpha1.CFDeploymentSpec) { d.Strategy = "blue-green" }, `spec.strategy: Unsupported value: "blue-green": supported values: "rolling", "canary"`},
+		"maxInFlight -1: rejected":                     {func(d *torporv1alpha1.CFDeploymentSpec) { d.MaxInFlight = -1 }, "spec.maxInFlight in body should be greater than or equal to 1"},
+		"a step of 0 %: rejected":                      {withSteps(0), "spec.steps[0].instanceWeight in body should be greater than or equal to 1"},
+		"a step of 101 %: rejected":                    {withSteps(50, 101), "spec.steps[1].instanceWeight in body should be less than or equal to 100"},
+		"steps":                                        {withSteps(1, 50, 100), ""},
+		"21 steps: rejected":                           {withSteps(make([]int32, 21)...), "spec.steps: Too many: 21: must have at most 20 items"},
+		"-1 continued steps: rejected":                 {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = -1 }, "spec.continuedSteps in body should be greater than or equal to 0"},
+		"a droplet reference without a name: rejected": {func(d *torporv1alpha1.CFDeploymentSpec) { d.DropletRef = &torporv1alpha1.AppReference{} }, "spec.dropletRef.name in body should be at least 1 chars long"},
+		"cancelled from the start: accepted":           {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = true }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment("default")
@@ -69,9 +69,9 @@ func withSteps(weights ...int32) func(*torporv1alpha1.CFDeploymentSpec) {
 
 func (s *schemaServer) testRefusedLater(t *testing.T) {
 	for name, row := range map[string]schemaCase{
-		"a continued step":   {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = 1 }, ""},
-		"another app":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment"},
-		"a withdrawn cancel": {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment"},
+		"a continued step: accepted":   {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = 1 }, ""},
+		"another app: rejected":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment"},
+		"a withdrawn cancel: rejected": {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment(s.CreateNamespace(t))

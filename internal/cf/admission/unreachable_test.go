@@ -34,17 +34,17 @@ func TestWithoutItsServiceOnlyChangesOfARevisionAreRefused(t *testing.T) {
 		patch    string
 		accepted bool
 	}{
-		"a label":                                {`{"metadata":{"labels":{"a":"b"}}}`, true},
-		"an annotation of others":                {annotate("example.com/team", "till"), true},
-		"the removal of an annotation of others": {`{"metadata":{"annotations":{"example.com/team":null}}}`, true},
-		"a finalizer":                            {`{"metadata":{"finalizers":["example.com/mine","` + korifiv1alpha1.AppFinalizer + `"]}}`, true},
-		"nothing":                                {`{}`, true},
-		"the spec":                               {`{"spec":{"displayName":"other"}}`, false},
-		"a request to restart":                   {annotate(torporv1alpha1.RestartRequestAnnotation, "r1"), false},
-		"the revision":                           {annotate(korifiv1alpha1.RevisionAnnotation, "4"), false},
-		"the last stop":                          {annotate(korifiv1alpha1.LastStopRevisionAnnotation, "3"), false},
-		"the removal of the revision":            {`{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":null}}}`, false},
-		"the removal of all annotations":         {`{"metadata":{"annotations":null}}`, false},
+		"a change of a label is allowed":                    {`{"metadata":{"labels":{"a":"b"}}}`, true},
+		"a change of an annotation of others is allowed":    {annotate("example.com/team", "till"), true},
+		"the removal of an annotation of others is allowed": {`{"metadata":{"annotations":{"example.com/team":null}}}`, true},
+		"a change of a finalizer is allowed":                {`{"metadata":{"finalizers":["example.com/mine","` + korifiv1alpha1.AppFinalizer + `"]}}`, true},
+		"nothing":                                           {`{}`, true},
+		"a change of the spec is refused":                   {`{"spec":{"displayName":"other"}}`, false},
+		"a request to restart is refused":                   {annotate(torporv1alpha1.RestartRequestAnnotation, "r1"), false},
+		"a change of the revision is refused":               {annotate(korifiv1alpha1.RevisionAnnotation, "4"), false},
+		"a change of the last stop is refused":              {annotate(korifiv1alpha1.LastStopRevisionAnnotation, "3"), false},
+		"the removal of the revision is refused":            {`{"metadata":{"annotations":{"korifi.cloudfoundry.org/app-rev":null}}}`, false},
+		"the removal of all annotations is refused":         {`{"metadata":{"annotations":null}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := s.patched(t.Context(), a, row.patch); (err == nil) != row.accepted {

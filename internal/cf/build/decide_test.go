@@ -22,7 +22,7 @@ func TestDropletIsWhatTheRegistrySays(t *testing.T) {
 			Registry: korifiv1alpha1.Registry{Image: image, ImagePullSecrets: secrets}, Ports: ports, ProcessTypes: []korifiv1alpha1.ProcessType{{Type: korifiv1alpha1.WebProcess}},
 		}
 	}
-	staged := decision.True(korifiv1alpha1.StagedReason, "the droplet is there")
+	staged := decision.True(korifiv1alpha1.StagedReason, "the droplet exists")
 	missing := decision.False(korifiv1alpha1.ImageMissingReason, "expected an image, found none")
 	byOthers := dropletOf("registry.example/built")
 	for name, row := range map[string]struct {

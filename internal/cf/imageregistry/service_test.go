@@ -228,19 +228,19 @@ func TestRegistryThatGivesNoImageLeavesTheTag(t *testing.T) {
 		front func(http.Handler) http.HandlerFunc
 		want  string
 	}{
-		"a registry that refuses all callers":       {fail(http.StatusUnauthorized, internal), korifiv1alpha1.RegistryRefusedReason},
-		"a registry that forbids the image":         {fail(http.StatusForbidden, internal), korifiv1alpha1.RegistryRefusedReason},
-		"a registry that limits requests":           {fail(http.StatusTooManyRequests, internal), korifiv1alpha1.RegistryRefusedReason},
-		"a broken registry":                         {fail(http.StatusBadGateway, internal), korifiv1alpha1.RegistryRefusedReason},
-		"another server without this page":          {fail(http.StatusNotFound, internal), korifiv1alpha1.RegistryRefusedReason},
-		"another server that returns 200":           {fail(http.StatusOK, internal), korifiv1alpha1.ImageUnreadableReason},
-		"a redirect to another address":             {redirect("https://" + trap + "/"), korifiv1alpha1.ImageUnreadableReason},
-		"a redirect to a metadata service":          {redirect("http://169.254.169.254/latest/meta-data/"), korifiv1alpha1.ImageUnreadableReason},
-		"a redirect to another address by its name": {redirect("http://localhost:" + portOf(t, trap) + "/"), korifiv1alpha1.RegistryNotAllowedReason},
-		"an endless redirect":                       {redirect("/v2/shop/manifests/1"), korifiv1alpha1.ImageUnreadableReason},
-		"a token from another address":              {tokenFrom("https://" + trap + "/token"), korifiv1alpha1.ImageUnreadableReason},
-		"a token from a metadata service":           {tokenFrom("http://169.254.169.254/token"), korifiv1alpha1.ImageUnreadableReason},
-		"a token over http":                         {tokenFrom("http://registry.example/token"), korifiv1alpha1.RegistryNotAllowedReason},
+		"a registry that refuses all callers: RegistryRefused":          {fail(http.StatusUnauthorized, internal), korifiv1alpha1.RegistryRefusedReason},
+		"a registry that forbids the image: RegistryRefused":            {fail(http.StatusForbidden, internal), korifiv1alpha1.RegistryRefusedReason},
+		"a registry that limits requests: RegistryRefused":              {fail(http.StatusTooManyRequests, internal), korifiv1alpha1.RegistryRefusedReason},
+		"a broken registry: RegistryRefused":                            {fail(http.StatusBadGateway, internal), korifiv1alpha1.RegistryRefusedReason},
+		"another server without this page: RegistryRefused":             {fail(http.StatusNotFound, internal), korifiv1alpha1.RegistryRefusedReason},
+		"another server that returns 200: ImageUnreadable":              {fail(http.StatusOK, internal), korifiv1alpha1.ImageUnreadableReason},
+		"a redirect to another address: ImageUnreadable":                {redirect("https://" + trap + "/"), korifiv1alpha1.ImageUnreadableReason},
+		"a redirect to a metadata service: ImageUnreadable":             {redirect("http://169.254.169.254/latest/meta-data/"), korifiv1alpha1.ImageUnreadableReason},
+		"a redirect to another address by its name: RegistryNotAllowed": {redirect("http://localhost:" + portOf(t, trap) + "/"), korifiv1alpha1.RegistryNotAllowedReason},
+		"an endless redirect: ImageUnreadable":                          {redirect("/v2/shop/manifests/1"), korifiv1alpha1.ImageUnreadableReason},
+		"a token from another address: ImageUnreadable":                 {tokenFrom("https://" + trap + "/token"), korifiv1alpha1.ImageUnreadableReason},
+		"a token from a metadata service: ImageUnreadable":              {tokenFrom("http://169.254.169.254/token"), korifiv1alpha1.ImageUnreadableReason},
+		"a token over http: RegistryNotAllowed":                         {tokenFrom("http://registry.example/token"), korifiv1alpha1.RegistryNotAllowedReason},
 	} {
 		t.Run(what, func(t *testing.T) {
 			host := newRegistry(t, row.front)
@@ -561,15 +561,15 @@ func TestPolicySaysWhoIsAsked(t *testing.T) {
 		url  string
 		want error
 	}{
-		"all public addresses, not this machine":        {[]string{"*"}, "https://" + trap, errNotPublic},
-		"all public addresses, not a private network":   {[]string{"*"}, "https://10.0.0.9", errNotPublic},
-		"all public addresses, not this machine's name": {[]string{"*"}, "https://localhost:" + port, errNotPublic},
-		"all public addresses, not without TLS":         {[]string{"*"}, "http://registry.example", errPlainHTTP},
-		"all public addresses, not a metadata service":  {[]string{"*"}, "https://169.254.169.254", errNotPublic},
-		"a listed name, not without TLS":                {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
-		"another name than the listed one":              {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
-		"another network than the listed one":           {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
-		"another protocol":                              {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
+		"all public addresses allowed: this machine is refused":         {[]string{"*"}, "https://" + trap, errNotPublic},
+		"all public addresses allowed: a private network is refused":    {[]string{"*"}, "https://10.0.0.9", errNotPublic},
+		"all public addresses allowed: this machine's name is refused":  {[]string{"*"}, "https://localhost:" + port, errNotPublic},
+		"all public addresses allowed: a server without TLS is refused": {[]string{"*"}, "http://registry.example", errPlainHTTP},
+		"all public addresses allowed: a metadata service is refused":   {[]string{"*"}, "https://169.254.169.254", errNotPublic},
+		"a listed name without TLS: refused":                            {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
+		"another name than the listed one: refused":                     {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
+		"another network than the listed one: refused":                  {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
+		"another protocol: refused":                                     {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
 	} {
 		p, err := ParsePolicy(row.list)
 		if err != nil {

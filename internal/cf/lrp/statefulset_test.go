@@ -70,9 +70,9 @@ func TestInstancesThatListenServeOnBeforeTheyEnd(t *testing.T) {
 		delay       time.Duration
 		sleep, term int64
 	}{
-		"a process that listens":         {newLRP(7), 3 * time.Second, 3, 13},
-		"a process that listens nowhere": {silent, 3 * time.Second, 0, 10},
-		"without a stop delay":           {newLRP(7), 0, 0, 10},
+		"a process that listens serves on before it ends": {newLRP(7), 3 * time.Second, 3, 13},
+		"a process without a port ends at once":           {silent, 3 * time.Second, 0, 10},
+		"a process without a stop delay ends at once":     {newLRP(7), 0, 0, 10},
 	} {
 		pod := BuildPodSpec(row.lrp, PodOptions{StopDelay: row.delay})
 		var sleep int64

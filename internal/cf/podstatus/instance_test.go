@@ -33,23 +33,23 @@ func TestOf(t *testing.T) {
 		state   korifiv1alpha1.InstanceState
 		details string
 	}{
-		"new":              {corev1.PodStatus{}, korifiv1alpha1.DownInstance, ""},
-		"no place":         {corev1.PodStatus{Conditions: []corev1.PodCondition{is(corev1.PodScheduled, corev1.ConditionFalse)}}, korifiv1alpha1.DownInstance, "no node fits"},
-		"on its way":       {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}}, korifiv1alpha1.StartingInstance, ""},
-		"not pulled":       {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ErrImagePull", nil)}, korifiv1alpha1.StartingInstance, "ErrImagePull: why"},
-		"not pulled again": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ImagePullBackOff", nil)}, korifiv1alpha1.CrashedInstance, "ImagePullBackOff: why"},
-		"runs as root":     {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("CreateContainerConfigError", nil)}, korifiv1alpha1.CrashedInstance, "CreateContainerConfigError: why"},
+		"new":                         {corev1.PodStatus{}, korifiv1alpha1.DownInstance, ""},
+		"Pod that fits no node: DOWN": {corev1.PodStatus{Conditions: []corev1.PodCondition{is(corev1.PodScheduled, corev1.ConditionFalse)}}, korifiv1alpha1.DownInstance, "no node fits"},
+		"scheduled Pod: STARTING":     {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}}, korifiv1alpha1.StartingInstance, ""},
+		"image that cannot be pulled at first: STARTING": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ErrImagePull", nil)}, korifiv1alpha1.StartingInstance, "ErrImagePull: why"},
+		"image that cannot be pulled again: CRASHED":     {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("ImagePullBackOff", nil)}, korifiv1alpha1.CrashedInstance, "ImagePullBackOff: why"},
+		"image that runs as root: CRASHED":               {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits("CreateContainerConfigError", nil)}, korifiv1alpha1.CrashedInstance, "CreateContainerConfigError: why"},
 		"starts again": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
 			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 7, Reason: "Error"}},
 		}}}, korifiv1alpha1.StartingInstance, "started again: exited with status 7 (Error)"},
-		"ended well": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
+		"container that ended with status 0: CRASHED": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: []corev1.ContainerStatus{{
 			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}},
 		}}}, korifiv1alpha1.CrashedInstance, "exited with status 0 (Completed)"},
-		"ready":                   {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled, is(corev1.PodReady, corev1.ConditionTrue)}}, korifiv1alpha1.RunningInstance, ""},
-		"crash loop":              {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, nil)}, korifiv1alpha1.CrashedInstance, crashLoop},
-		"reason of the last exit": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
-		"evicted":                 {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, korifiv1alpha1.CrashedInstance, "Evicted"},
+		"ready":                              {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled, is(corev1.PodReady, corev1.ConditionTrue)}}, korifiv1alpha1.RunningInstance, ""},
+		"container in a crash loop: CRASHED": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, nil)}, korifiv1alpha1.CrashedInstance, crashLoop},
+		"container in a crash loop with a last exit: CRASHED, with the reason of the exit": {corev1.PodStatus{Conditions: []corev1.PodCondition{scheduled}, ContainerStatuses: waits(crashLoop, &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})}, korifiv1alpha1.CrashedInstance, "exited with status 137 (OOMKilled)"},
+		"evicted": {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}, korifiv1alpha1.CrashedInstance, "Evicted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,10 +72,10 @@ func TestUnhealthy(t *testing.T) {
 		lived time.Duration
 		want  string
 	}{
-		"crash before the limit":     {30 * time.Second, ""},
-		"end at the limit":           {time.Minute, hint},
-		"slow end after the limit":   {70 * time.Second, hint},
-		"crash long after the limit": {time.Hour, ""},
+		"crash before the limit: no hint":                      {30 * time.Second, ""},
+		"end at the limit: a hint at the health check":         {time.Minute, hint},
+		"slow end after the limit: a hint at the health check": {70 * time.Second, hint},
+		"crash long after the limit: no hint":                  {time.Hour, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,17 +40,17 @@ func TestOnlyAddressesOfTheSpacesOwnAreServed(t *testing.T) {
 		change func(*Observed)
 		reason string
 	}{
-		"as it should be":                  {func(*Observed) {}, korifiv1alpha1.AddressPublishedReason},
-		"no host is the domain of all":     {func(o *Observed) { o.Route.Spec.Host = "" }, korifiv1alpha1.AddressInvalidReason},
-		"a wildcard":                       {func(o *Observed) { o.Route.Spec.Host = "*" }, korifiv1alpha1.AddressInvalidReason},
-		"a dot is another domain":          {func(o *Observed) { o.Route.Spec.Host = "a.b" }, korifiv1alpha1.AddressInvalidReason},
-		"a path that begins without slash": {func(o *Observed) { o.Route.Spec.Path = "cart" }, korifiv1alpha1.AddressInvalidReason},
-		"a path with a query":              {func(o *Observed) { o.Route.Spec.Path = "/cart?x" }, korifiv1alpha1.AddressInvalidReason},
-		"another protocol":                 {func(o *Observed) { o.Route.Spec.Protocol = "tcp" }, korifiv1alpha1.AddressInvalidReason},
-		"no domain":                        {func(o *Observed) { o.Domain = nil }, korifiv1alpha1.DomainMissingReason},
-		"an older route":                   {func(o *Observed) { o.Holder = "other/route" }, korifiv1alpha1.AddressTakenReason},
-		"no destination":                   {func(o *Observed) { o.Route.Spec.Destinations = nil }, korifiv1alpha1.AddressReservedReason},
-		"no app is there":                  {func(o *Observed) { o.Apps = nil }, korifiv1alpha1.AddressReservedReason},
+		"a valid route: AddressPublished":                  {func(*Observed) {}, korifiv1alpha1.AddressPublishedReason},
+		"a route without a host: AddressInvalid":           {func(o *Observed) { o.Route.Spec.Host = "" }, korifiv1alpha1.AddressInvalidReason},
+		"a wildcard: AddressInvalid":                       {func(o *Observed) { o.Route.Spec.Host = "*" }, korifiv1alpha1.AddressInvalidReason},
+		"a host with a dot: AddressInvalid":                {func(o *Observed) { o.Route.Spec.Host = "a.b" }, korifiv1alpha1.AddressInvalidReason},
+		"a path that begins without slash: AddressInvalid": {func(o *Observed) { o.Route.Spec.Path = "cart" }, korifiv1alpha1.AddressInvalidReason},
+		"a path with a query: AddressInvalid":              {func(o *Observed) { o.Route.Spec.Path = "/cart?x" }, korifiv1alpha1.AddressInvalidReason},
+		"another protocol: AddressInvalid":                 {func(o *Observed) { o.Route.Spec.Protocol = "tcp" }, korifiv1alpha1.AddressInvalidReason},
+		"no domain: DomainMissing":                         {func(o *Observed) { o.Domain = nil }, korifiv1alpha1.DomainMissingReason},
+		"an address of an older route: AddressTaken":       {func(o *Observed) { o.Holder = "other/route" }, korifiv1alpha1.AddressTakenReason},
+		"no destination: AddressReserved":                  {func(o *Observed) { o.Route.Spec.Destinations = nil }, korifiv1alpha1.AddressReservedReason},
+		"a destination without its app: AddressReserved":   {func(o *Observed) { o.Apps = nil }, korifiv1alpha1.AddressReservedReason},
 	} {
 		plan := Decide(observe(c.change))
 		served := c.reason == korifiv1alpha1.AddressPublishedReason
@@ -71,9 +71,9 @@ func TestRequestsGoWhereInstancesAre(t *testing.T) {
 		change      func(*Observed)
 		blue, green int32
 	}{
-		"by instances":                   {func(*Observed) {}, 3, 1},
-		"none to a stopped app":          {stop("green"), 3, 0},
-		"stopped apps have equal shares": {func(o *Observed) { stop("blue")(o); stop("green")(o) }, 1, 1},
+		"three instances and one: weights 3 and 1": {func(*Observed) {}, 3, 1},
+		"a stopped app: weight 0":                  {stop("green"), 3, 0},
+		"stopped apps have equal shares":           {func(o *Observed) { stop("blue")(o); stop("green")(o) }, 1, 1},
 	} {
 		plan := Decide(observe(c.change))
 		refs := plan.HTTPRoute.Spec.Rules[0].BackendRefs
@@ -122,19 +122,19 @@ func TestReadyIsWhatTheGatewaySays(t *testing.T) {
 		change func(*Observed)
 		reason string
 	}{
-		"two conditions hold":   {says("apps", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressServedReason},
-		"another gateway's":     {says("others", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
-		"one of two conditions": {says("apps", metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
-		"refused":               {says("apps", metav1.ConditionFalse), korifiv1alpha1.GatewayRefusedReason},
-		"about an earlier object": {func(o *Observed) {
+		"two conditions hold: AddressServed":              {says("apps", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressServedReason},
+		"conditions of another Gateway: AddressPublished": {says("others", metav1.ConditionTrue, metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
+		"one of two conditions: AddressPublished":         {says("apps", metav1.ConditionTrue), korifiv1alpha1.AddressPublishedReason},
+		"refused": {says("apps", metav1.ConditionFalse), korifiv1alpha1.GatewayRefusedReason},
+		"conditions of an earlier generation: AddressPublished": {func(o *Observed) {
 			says("apps", metav1.ConditionTrue, metav1.ConditionTrue)(o)
 			o.HTTPRoute.Generation = 3
 		}, korifiv1alpha1.AddressPublishedReason},
-		"an Ingress with address": {func(o *Observed) {
+		"an Ingress with address: AddressServed": {func(o *Observed) {
 			o.Publisher = Publisher{}
 			o.Ingress = &networkingv1.Ingress{Status: networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{Ingress: []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}}}}
 		}, korifiv1alpha1.AddressServedReason},
-		"an Ingress without": {func(o *Observed) { o.Publisher = Publisher{} }, korifiv1alpha1.AddressPublishedReason},
+		"an Ingress without an address: AddressPublished": {func(o *Observed) { o.Publisher = Publisher{} }, korifiv1alpha1.AddressPublishedReason},
 	} {
 		if plan := Decide(observe(c.change)); plan.Ready.Reason != c.reason {
 			t.Errorf("%s: expected %s, found %+v", name, c.reason, plan.Ready)

@@ -72,9 +72,9 @@ func TestDecide(t *testing.T) {
 		"a canceled task loses its Job":                        {observe(canceled, hasJob(), active), DeleteJob, "end it", ""},
 		"a canceled task without a Job is over":                {observe(canceled, unnumbered), DoNothing, "failed", korifiv1alpha1.TaskCanceledCondition},
 		"a task that succeeds while it is canceled succeeds":   {observe(canceled, hasJob(batchv1.JobComplete)), DoNothing, "succeeded", korifiv1alpha1.TaskSucceededCondition},
-		"a task that is over is kept":                          {observe(was(korifiv1alpha1.TaskFailedCondition, time.Hour)), DoNothing, "it is over", ""},
-		"a task that ended long ago is deleted":                {observe(was(korifiv1alpha1.TaskSucceededCondition, retention)), DeleteTask, "it ended long ago", ""},
-		"a task that is being deleted is left alone":           {observe(func(o *Observed) { o.Task.DeletionTimestamp = new(metav1.NewTime(now)) }), DoNothing, "it is being deleted", ""},
+		"a task that is over is kept":                          {observe(was(korifiv1alpha1.TaskFailedCondition, time.Hour)), DoNothing, "ended", ""},
+		"a task that ended long ago is deleted":                {observe(was(korifiv1alpha1.TaskSucceededCondition, retention)), DeleteTask, "ended long ago", ""},
+		"a task that is being deleted is left alone":           {observe(func(o *Observed) { o.Task.DeletionTimestamp = new(metav1.NewTime(now)) }), DoNothing, "being deleted", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.o)

@@ -37,13 +37,13 @@ func TestAnswersOfBuilders(t *testing.T) {
 		tokenFile string
 		want      int
 	}{
-		"a builder that accepts the code":    {status: http.StatusNoContent},
-		"a builder that rejects the code":    {status: http.StatusUnprocessableEntity, want: http.StatusUnprocessableEntity},
-		"a builder without this address":     {status: http.StatusNotFound, want: http.StatusServiceUnavailable},
-		"a builder that fails":               {status: http.StatusInternalServerError, want: http.StatusServiceUnavailable},
-		"a builder that redirects":           {status: http.StatusTemporaryRedirect, want: http.StatusServiceUnavailable},
-		"an unreadable token":                {status: http.StatusOK, tokenFile: filepath.Join(t.TempDir(), "none"), want: http.StatusServiceUnavailable},
-		"a builder that does not speak HTTP": {want: http.StatusServiceUnavailable},
+		"a builder that accepts the code: accepted":              {status: http.StatusNoContent},
+		"a builder that rejects the code: UnprocessableEntity":   {status: http.StatusUnprocessableEntity, want: http.StatusUnprocessableEntity},
+		"a builder without this address: ServiceUnavailable":     {status: http.StatusNotFound, want: http.StatusServiceUnavailable},
+		"a builder that fails: ServiceUnavailable":               {status: http.StatusInternalServerError, want: http.StatusServiceUnavailable},
+		"a builder that redirects: ServiceUnavailable":           {status: http.StatusTemporaryRedirect, want: http.StatusServiceUnavailable},
+		"an unreadable token: ServiceUnavailable":                {status: http.StatusOK, tokenFile: filepath.Join(t.TempDir(), "none"), want: http.StatusServiceUnavailable},
+		"a builder that does not speak HTTP: ServiceUnavailable": {want: http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

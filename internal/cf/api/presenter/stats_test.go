@@ -106,11 +106,11 @@ func TestAnAppThatSleepsSaysSo(t *testing.T) {
 		details  string
 		settled  bool
 	}{
-		"a stopped app":                              {korifiv1alpha1.StoppedReason, since, "", "the Slumber nights stops the app; asked for by ", true},
-		"an app whose instances end":                 {korifiv1alpha1.StoppingReason, since, "", "the Slumber nights stops the app; asked for by ", true},
-		"an app after the end of the Slumber's stop": {korifiv1alpha1.StoppedReason, since.Add(time.Hour), "", "", false},
-		"an app with a temporary start":              {korifiv1alpha1.StoppedReason, since, "1970-01-01T01:00:00Z", "", false},
-		"an app whose process is starting":           {korifiv1alpha1.StartingReason, since, "", "", false},
+		"a stopped app: the Slumber is named":                    {korifiv1alpha1.StoppedReason, since, "", "the Slumber nights stops the app; asked for by ", true},
+		"an app whose instances end: the Slumber is named":       {korifiv1alpha1.StoppingReason, since, "", "the Slumber nights stops the app; asked for by ", true},
+		"an app after the end of the Slumber's stop: no details": {korifiv1alpha1.StoppedReason, since.Add(time.Hour), "", "", false},
+		"an app with a temporary start: no details":              {korifiv1alpha1.StoppedReason, since, "1970-01-01T01:00:00Z", "", false},
+		"an app whose process is starting: no details":           {korifiv1alpha1.StartingReason, since, "", "", false},
 	} {
 		app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{torporv1alpha1.SkipUntilAnnotation: test.annotate}}}
 		app.Spec.DesiredState = korifiv1alpha1.StartedState

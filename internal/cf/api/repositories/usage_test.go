@@ -29,14 +29,14 @@ func TestUsageIsNotAskedForInVain(t *testing.T) {
 		answer http.HandlerFunc
 		want   int32
 	}{
-		"an API that is not served":           {refuse(http.StatusNotFound), 2},
-		"an API whose server is down":         {refuse(http.StatusServiceUnavailable), 2},
-		"an API whose server hangs":           {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 2},
-		"a caller without the right":          {refuse(http.StatusForbidden), 3},
-		"a caller with too many requests":     {refuse(http.StatusTooManyRequests), 3},
-		"an unreadable response":              {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[")) }, 3},
-		"an instance without an index":        {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{}`) }, 3},
-		"a Pod without the container of apps": {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{"apps.kubernetes.io/pod-index":"0"}`) }, 3},
+		"an API that is not served: asked 2 times":           {refuse(http.StatusNotFound), 2},
+		"an API whose server is down: asked 2 times":         {refuse(http.StatusServiceUnavailable), 2},
+		"an API whose server hangs: asked 2 times":           {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 2},
+		"a caller without the right: asked 3 times":          {refuse(http.StatusForbidden), 3},
+		"a caller with too many requests: asked 3 times":     {refuse(http.StatusTooManyRequests), 3},
+		"an unreadable response: asked 3 times":              {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[")) }, 3},
+		"an instance without an index: asked 3 times":        {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{}`) }, 3},
+		"a Pod without the container of apps: asked 3 times": {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{"apps.kubernetes.io/pod-index":"0"}`) }, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
