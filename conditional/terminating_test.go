@@ -29,7 +29,7 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 		verdicts    []detect.Verdict
 		waits, stop Status
 	}{
-		"no CRD is being deleted": {
+		"no CRD is being deleted: the reason stays": {
 			[]detect.Verdict{there, there},
 			Status{State: True, Reason: "Served", Identity: "a,a"},
 			Status{State: True, Reason: "Served", Identity: "a,a"},

@@ -109,12 +109,12 @@ func TestSlope(t *testing.T) {
 		x, y []float64
 		want float64
 	}{
-		"nothing was measured":           {nil, nil, 0},
-		"one point has no slope":         {[]float64{1}, []float64{5}, 0},
-		"points above each other":        {[]float64{1, 1}, []float64{5, 9}, 0},
-		"a line":                         {[]float64{0, 10, 20}, []float64{100, 130, 160}, 3},
-		"noise on both sides of a level": {[]float64{0, 1, 2, 3}, []float64{10, 14, 14, 10}, 0},
-		"a fall":                         {[]float64{0, 100}, []float64{50, 0}, -0.5},
+		"nothing was measured: slope 0":           {nil, nil, 0},
+		"one point has no slope: slope 0":         {[]float64{1}, []float64{5}, 0},
+		"points above each other: slope 0":        {[]float64{1, 1}, []float64{5, 9}, 0},
+		"a line: slope 3":                         {[]float64{0, 10, 20}, []float64{100, 130, 160}, 3},
+		"noise on both sides of a level: slope 0": {[]float64{0, 1, 2, 3}, []float64{10, 14, 14, 10}, 0},
+		"a fall: slope -0.5":                      {[]float64{0, 100}, []float64{50, 0}, -0.5},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

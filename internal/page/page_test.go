@@ -219,11 +219,11 @@ func TestOnlyABadTokenEndsThePage(t *testing.T) {
 		want bool
 	}{
 		"none":                            {nil, false},
-		"no token":                        {fmt.Errorf("read the request: %w", errNotLoggedIn), true},
-		"an expired token":                {k8serrors.NewUnauthorized("expired"), true},
-		"an API server that is down":      {errors.New("connection refused"), false},
-		"an API server that is busy":      {k8serrors.NewTooManyRequests("later", 1), false},
-		"an API server without an answer": {k8serrors.NewInternalError(context.DeadlineExceeded), false},
+		"no token: the page ends":         {fmt.Errorf("read the request: %w", errNotLoggedIn), true},
+		"an expired token: the page ends": {k8serrors.NewUnauthorized("expired"), true},
+		"an API server that is down: the page stays":      {errors.New("connection refused"), false},
+		"an API server that is busy: the page stays":      {k8serrors.NewTooManyRequests("later", 1), false},
+		"an API server without an answer: the page stays": {k8serrors.NewInternalError(context.DeadlineExceeded), false},
 	} {
 		if found := isLoggedOut(row.err); found != row.want {
 			t.Errorf("%s: found that it ends the page: %t", name, found)

@@ -58,12 +58,12 @@ func expect(t *testing.T, p *Pool, informers, leases int) {
 
 func TestLeasesShareWhatIsTheSame(t *testing.T) {
 	variants := map[string]func(*InformerKind){
-		"another form":    func(k *InformerKind) { k.Form = Metadata },
-		"another plural":  func(k *InformerKind) { k.Plural = "widgetz" },
-		"another scope":   func(k *InformerKind) { k.Namespaced = false },
-		"another CRD":     func(k *InformerKind) { k.UID = "2" },
-		"another version": func(k *InformerKind) { k.GVK.Version = "v2" },
-		"a typed built-in kind": func(k *InformerKind) {
+		"another form: another informer":    func(k *InformerKind) { k.Form = Metadata },
+		"another plural: another informer":  func(k *InformerKind) { k.Plural = "widgetz" },
+		"another scope: another informer":   func(k *InformerKind) { k.Namespaced = false },
+		"another CRD: another informer":     func(k *InformerKind) { k.UID = "2" },
+		"another version: another informer": func(k *InformerKind) { k.GVK.Version = "v2" },
+		"a typed built-in kind: another informer": func(k *InformerKind) {
 			*k = InformerKind{GVK: corev1.SchemeGroupVersion.WithKind("Pod"), Plural: "pods", Namespaced: true}
 		},
 	}

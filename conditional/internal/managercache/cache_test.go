@@ -114,13 +114,13 @@ func TestWhatKindsThatMoveChange(t *testing.T) {
 		verdicts []detect.Verdict
 		want     done
 	}{
-		"nothing, when it is there":                      {[]detect.Verdict{unclear, here, here}, done{}},
-		"nothing, when that is not known for a while":    {[]detect.Verdict{here, unclear, here}, done{}},
-		"informers and mapper, when it goes":             {[]detect.Verdict{here, absent, absent}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
-		"no more, when it comes back":                    {[]detect.Verdict{here, absent, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
-		"informers and mapper, when it is replaced":      {[]detect.Verdict{here, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
-		"the client too, when it comes in another scope": {[]detect.Verdict{here, absent, wide}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
-		"the client too, when it has another plural":     {[]detect.Verdict{here, other}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
+		"a served kind changes nothing":                            {[]detect.Verdict{unclear, here, here}, done{}},
+		"a doubt for a while changes nothing":                      {[]detect.Verdict{here, unclear, here}, done{}},
+		"a kind that goes removes informers and resets the mapper": {[]detect.Verdict{here, absent, absent}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind that comes back changes nothing more":              {[]detect.Verdict{here, absent, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"a replaced kind removes informers and resets the mapper":  {[]detect.Verdict{here, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind with another scope resets the client, too":         {[]detect.Verdict{here, absent, wide}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
+		"a kind with another plural resets the client, too":        {[]detect.Verdict{here, other}, done{1, 1, []informers.ObjectForm{informers.Typed}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestTablesFitIntoTheTerminal(t *testing.T) {
 		rows     [][]string
 		want     string
 	}{
-		"a terminal of 80 columns": {80, statusHeadings(), statusRows(), `
+		"a terminal of 80 columns: the table fits": {80, statusHeadings(), statusRows(), `
 NAME                      PART       STATE         SINCE   BY
 clusterdeployment/fleet   machines   Hibernating   26h     alice@example.com
   reason no budget until Monday; until 2026-11-27T06:00:00Z (2h overdue)
@@ -55,7 +55,7 @@ cfapp/shop                app        stopped       3h      carol@example.com
   next kubectl torpor start -n default cfapp/5a3c
 cfapp/cart                app        running       -       -
 `},
-		"a terminal of 40 columns": {40, statusHeadings(), statusRows(), `
+		"a terminal of 40 columns: the table is folded": {40, statusHeadings(), statusRows(), `
 NAME                      PART
 clusterdeployment/fleet   machines
   state Hibernating; since 26h
@@ -73,22 +73,22 @@ cfapp/shop                app
 cfapp/cart                app
   state running
 `},
-		"no terminal": {0, statusHeadings()[:5], [][]string{statusRows()[0][:5]}, `
+		"no terminal: rows are not folded": {0, statusHeadings()[:5], [][]string{statusRows()[0][:5]}, `
 NAME                      PART       STATE         SINCE   BY
 clusterdeployment/fleet   machines   Hibernating   26h     alice@example.com
 `},
-		"a name that is wider than the terminal": {12, []string{"NAME", "STATE"}, [][]string{{"cfapp/a-very-long-name", "running"}}, `
+		"a name that is wider than the terminal is kept whole": {12, []string{"NAME", "STATE"}, [][]string{{"cfapp/a-very-long-name", "running"}}, `
 NAME
 cfapp/a-very
 -long-name
   state
   running
 `},
-		"characters of two columns": {22, []string{"NAME", "REASON", "BY"}, [][]string{{"a", "月曜日まで", "b"}, {"b", "e\u0301", "c"}}, `
+		"characters of two columns are counted twice": {22, []string{"NAME", "REASON", "BY"}, [][]string{{"a", "月曜日まで", "b"}, {"b", "e\u0301", "c"}}, `
 NAME   REASON       BY
 a      月曜日まで   b
 ` + "b      e\u0301            c\n"},
-		"no rows": {80, []string{"NAME", "STATE"}, nil, `
+		"no rows: only the heading": {80, []string{"NAME", "STATE"}, nil, `
 NAME   STATE
 `},
 	} {

@@ -62,8 +62,8 @@ func TestHubIsLookedAt(t *testing.T) {
 		by   time.Duration
 		want preflight.CheckState
 	}{
-		"a clock that is half a minute late": {-30 * time.Second, preflight.Warned},
-		"a clock that is an hour early":      {time.Hour, preflight.Failed},
+		"a clock that is half a minute late: a warning": {-30 * time.Second, preflight.Warned},
+		"a clock that is an hour early: a failure":      {time.Hour, preflight.Failed},
 	} {
 		cfg := rest.CopyConfig(env.Config)
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return shiftedClock{next, row.by} })

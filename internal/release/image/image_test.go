@@ -257,13 +257,13 @@ func TestProgramsThatCouldNotRunAreRefused(t *testing.T) {
 		programs []string
 		want     string
 	}{
-		"no program":                         {nil, "expected a program for each platform"},
-		"two programs for one platform":      {[]string{arm64, arm64}, "a second one for linux/arm64"},
-		"a file that is not a Go program":    {[]string{writeProgram(t, []byte("#!/bin/sh\n"))}, "expected a program of Go"},
-		"code for another processor":         {[]string{writeProgram(t, rename(code, elf.EM_RISCV, "", ""))}, "expected code for EM_X86_64, found EM_RISCV"},
-		"another operating system":           {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "GOOS=linux", "GOOS=minix"))}, "expected a program for linux"},
-		"paths of the machine that built it": {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "-trimpath=true", "-trimpath=nope"))}, "without the paths"},
-		"no authorities":                     {[]string{writeProgram(t, bytes.ReplaceAll(code, []byte("dep\t"+authorities+"\t"), []byte("dep\tgolang.org/x/crypto/x509roots/missing_\t")))}, "public authorities"},
+		"no program: refused":                         {nil, "expected a program for each platform"},
+		"two programs for one platform: refused":      {[]string{arm64, arm64}, "a second one for linux/arm64"},
+		"a file that is not a Go program: refused":    {[]string{writeProgram(t, []byte("#!/bin/sh\n"))}, "expected a program of Go"},
+		"code for another processor: refused":         {[]string{writeProgram(t, rename(code, elf.EM_RISCV, "", ""))}, "expected code for EM_X86_64, found EM_RISCV"},
+		"another operating system: refused":           {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "GOOS=linux", "GOOS=minix"))}, "expected a program for linux"},
+		"paths of the machine that built it: refused": {[]string{writeProgram(t, rename(code, elf.EM_X86_64, "-trimpath=true", "-trimpath=nope"))}, "without the paths"},
+		"no authorities: refused":                     {[]string{writeProgram(t, bytes.ReplaceAll(code, []byte("dep\t"+authorities+"\t"), []byte("dep\tgolang.org/x/crypto/x509roots/missing_\t")))}, "public authorities"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Build(row.programs...); err == nil || !strings.Contains(err.Error(), row.want) {

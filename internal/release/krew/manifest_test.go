@@ -110,22 +110,22 @@ func TestWhatKrewRefusesIsRefused(t *testing.T) {
 		change func(*PluginManifest)
 		want   string
 	}{
-		"another kind of object":              {func(m *PluginManifest) { m.Kind = "Receipt" }, "expected apiVersion krew.googlecontainertools.github.com/v1alpha2 and kind Plugin"},
-		"a name that differs from the file's": {func(m *PluginManifest) { m.Metadata.Name = "other" }, "expected the name of the file"},
-		"no short description":                {func(m *PluginManifest) { m.Spec.ShortDescription = "" }, "short description"},
-		"a short description of two lines":    {func(m *PluginManifest) { m.Spec.ShortDescription = "a\nb" }, "short description"},
-		"a version without v":                 {func(m *PluginManifest) { m.Spec.Version = "1.2.3" }, "expected a version"},
-		"an invalid version":                  {func(m *PluginManifest) { m.Spec.Version = "vlatest" }, "expected a version"},
-		"no platform":                         {func(m *PluginManifest) { m.Spec.Platforms = nil }, "expected a platform"},
-		"an invalid sum":                      {func(m *PluginManifest) { m.Spec.Platforms[0].SHA256 = "x" }, "platform 0: expected the SHA-256"},
-		"an address without TLS":              {func(m *PluginManifest) { m.Spec.Platforms[0].URI = "http://example.com/a" }, "platform 0: expected an https address"},
-		"no program":                          {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
-		"a program outside of the archive":    {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "../../bin/sh" }, "platform 0: expected the program"},
-		"a file without a destination":        {func(m *PluginManifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected where a file is"},
-		"a label unknown to krew": {func(m *PluginManifest) {
+		"another kind of object: refused":              {func(m *PluginManifest) { m.Kind = "Receipt" }, "expected apiVersion krew.googlecontainertools.github.com/v1alpha2 and kind Plugin"},
+		"a name that differs from the file's: refused": {func(m *PluginManifest) { m.Metadata.Name = "other" }, "expected the name of the file"},
+		"no short description: refused":                {func(m *PluginManifest) { m.Spec.ShortDescription = "" }, "short description"},
+		"a short description of two lines: refused":    {func(m *PluginManifest) { m.Spec.ShortDescription = "a\nb" }, "short description"},
+		"a version without v: refused":                 {func(m *PluginManifest) { m.Spec.Version = "1.2.3" }, "expected a version"},
+		"an invalid version: refused":                  {func(m *PluginManifest) { m.Spec.Version = "vlatest" }, "expected a version"},
+		"no platform: refused":                         {func(m *PluginManifest) { m.Spec.Platforms = nil }, "expected a platform"},
+		"an invalid sum: refused":                      {func(m *PluginManifest) { m.Spec.Platforms[0].SHA256 = "x" }, "platform 0: expected the SHA-256"},
+		"an address without TLS: refused":              {func(m *PluginManifest) { m.Spec.Platforms[0].URI = "http://example.com/a" }, "platform 0: expected an https address"},
+		"no program: refused":                          {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
+		"a program outside of the archive: refused":    {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "../../bin/sh" }, "platform 0: expected the program"},
+		"a file without a destination: refused":        {func(m *PluginManifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected where a file is"},
+		"a label unknown to krew: refused": {func(m *PluginManifest) {
 			m.Spec.Platforms[0].Selector.MatchLabels = map[string]string{"os": "linux", "cpu": "arm64"}
 		}, "platform 0: expected the labels os and arch"},
-		"two platforms for the same machines": {func(m *PluginManifest) { m.Spec.Platforms[1] = m.Spec.Platforms[0] }, "platform 1: expected one platform for linux/amd64"},
+		"two platforms for the same machines: refused": {func(m *PluginManifest) { m.Spec.Platforms[1] = m.Spec.Platforms[0] }, "platform 1: expected one platform for linux/amd64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := packagePlugin(t, t.TempDir(), ListPlugins()[0])

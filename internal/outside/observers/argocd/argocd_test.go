@@ -55,12 +55,12 @@ type actions struct {
 func TestActionsStopAndStart(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
-		"a cluster that runs":       {"hibernate", "resume"},
-		"an app that runs":          {"stop", "start"},
-		"a database that works":     {"stop-clustering", "start-clustering"},
-		"a cluster that sleeps":     {"resume", "hibernate"},
-		"an app that is stopped":    {"start", "stop"},
-		"a schedule that is asleep": {"suspend", "unsuspend"},
+		"a cluster that runs: hibernate is offered":         {"hibernate", "resume"},
+		"an app that runs: stop is offered":                 {"stop", "start"},
+		"a database that works: stop-clustering is offered": {"stop-clustering", "start-clustering"},
+		"a cluster that sleeps: resume is offered":          {"resume", "hibernate"},
+		"an app that is stopped: start is offered":          {"start", "stop"},
+		"a schedule that is asleep: suspend is offered":     {"suspend", "unsuspend"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
