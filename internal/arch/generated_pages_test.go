@@ -275,13 +275,15 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition) string {
 	for _, part := range []string{"spec", "status"} {
 		if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok && len(schema.Properties) > 0 {
 			fmt.Fprintf(&page, "\n### %s\n\n| field | type | meaning |\n|---|---|---|\n", part)
-			describeFields(&page, part, schema, 1)
+			describeFields(&page, map[string]string{}, part, schema, 1)
 		}
 	}
 	return page.String()
 }
 
-func describeFields(page *strings.Builder, path string, schema apiextensionsv1.JSONSchemaProps, depth int) {
+// describeFields writes a row for each field. Fields that have the same fields below them as an earlier one refer to it;
+// described holds the paths of those by the names and texts of the fields.
+func describeFields(page *strings.Builder, described map[string]string, path string, schema apiextensionsv1.JSONSchemaProps, depth int) {
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		field := schema.Properties[name]
 		kind, inner, at := field.Type, field, path+"."+name
@@ -293,16 +295,33 @@ func describeFields(page *strings.Builder, path string, schema apiextensionsv1.J
 		if slices.Contains(schema.Required, name) {
 			required = ", required"
 		}
-		fmt.Fprintf(page, "| `%s` | %s%s | %s |\n", at, cmp.Or(kind, "any"), required, cellText(field.Description))
-		if depth < specDepth && !isEmbeddedKind(name) {
-			describeFields(page, at, inner, depth+1)
+		goesOn, meaning := depth < specDepth && !isEmbeddedKind(name), cellText(field.Description)
+		key := identifyFields(inner)
+		if first := described[key]; goesOn && first != "" {
+			goesOn, meaning = false, strings.TrimSpace(meaning+" Its fields are those of `"+first+"`.")
+		}
+		fmt.Fprintf(page, "| `%s` | %s%s | %s |\n", at, cmp.Or(kind, "any"), required, meaning)
+		if goesOn {
+			if len(inner.Properties) > 1 {
+				described[key] = at
+			}
+			describeFields(page, described, at, inner, depth+1)
 		}
 	}
 }
 
+// identifyFields returns the names and texts of the fields of an object.
+func identifyFields(schema apiextensionsv1.JSONSchemaProps) string {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		fmt.Fprintf(&text, "%s: %s\n", name, schema.Properties[name].Description)
+	}
+	return text.String()
+}
+
 // isEmbeddedKind reports whether a field has the fields of a kind that Kubernetes documents.
 func isEmbeddedKind(field string) bool {
-	return slices.Contains([]string{"podTemplate", "volumeClaimTemplates", "workVolume", "env", "envFrom", "conditions", "affinity", "sidecars"}, field)
+	return slices.Contains([]string{"podTemplate", "primaryServiceTemplate", "replicaServiceTemplate", "volumeClaimTemplates", "workVolume", "env", "envFrom", "conditions", "affinity", "sidecars"}, field)
 }
 
 func cellText(text string) string {
