@@ -57,17 +57,17 @@ func TestClientRequests(t *testing.T) {
 			a.Spec.Groups = []string{mcoGroup, authed}
 		}, accepted()},
 		"three groups on a control-plane machine: approved": {ofNode("m1"), accepted()},
-		"two groups on a worker: not approved":              {withGroups(mcoGroup, authed), left("groups", `expected the groups "system:authenticated", "system:serviceaccounts", "`+mcoGroup+`", found`)},
+		"two groups on a worker: not approved":              {withGroups(mcoGroup, authed), left("groups", `expected a requester in the groups "system:authenticated", "system:serviceaccounts", "`+mcoGroup+`", found`)},
 		"two groups without a machine of the name: not approved": {func(a *testRequest) {
 			a.renameNode("orphan")
 			a.Spec.Groups = []string{mcoGroup, authed}
-		}, left("groups", "expected the groups")},
+		}, left("groups", "expected a requester in the groups")},
 		"the other two groups on a control-plane machine: not approved": {func(a *testRequest) {
 			a.renameNode("m1")
 			a.Spec.Groups = []string{allSAs, authed}
-		}, left("groups", "expected the groups")},
+		}, left("groups", "expected a requester in the groups")},
 		"an extra group: not approved":    {withMoreGroups("system:masters"), left("groups", `"system:masters"`)},
-		"a group twice: not approved":     {withMoreGroups(authed), left("groups", "expected the groups")},
+		"a group twice: not approved":     {withMoreGroups(authed), left("groups", "expected a requester in the groups")},
 		"no groups: not approved":         {func(a *testRequest) { a.Spec.Groups = nil }, left("groups", "found none")},
 		"a DNS name: not approved":        {withDNSNames("n1"), left("extensions", `found "subjectAltName"`)},
 		"an IP address: not approved":     {withIPs("10.0.0.1"), left("extensions", `found "subjectAltName"`)},
@@ -103,7 +103,7 @@ func TestClientRequests(t *testing.T) {
 		"RSA with 8193 bits: not approved":                    {rawRequest{spki: rsaOf(8193)}.applyTo, left("key", "found RSA with 8193 bits")},
 		"a key that cannot sign: not approved":                {rawRequest{spki: exchangeKey()}.applyTo, left("key", "found another algorithm")},
 		"a signature over SHA-1: not approved":                {func(a *testRequest) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 }, left("signature", "found ECDSA-SHA1")},
-		"the machine is deleted":                              {ofNode("leaving"), left("deleting", `expected the machine of node "leaving" to stay`)},
+		"the machine is deleted":                              {ofNode("leaving"), left("deleting", `expected a machine of node "leaving" that is not being deleted`)},
 		"the node was created again":                          {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
 		"the node has no UID":                                 {func(a *testRequest) { a.inv.Nodes[0].UID = "" }, left("node-uid", `found ""`)},
 		"no UID was recorded":                                 {func(a *testRequest) { a.machine().NodeUID = types.UID("") }, accepted()},
@@ -123,8 +123,8 @@ func TestTokenRequests(t *testing.T) {
 		"one more bootstrap group: approved":                                     {withMoreGroups("system:bootstrappers:workers"), accepted()},
 		"an extra group that is not a bootstrap group: not approved":             {withMoreGroups("system:masters"), left("groups", `found "system:authenticated", "system:bootstrappers", "system:masters"`)},
 		"a bootstrap group without a name: not approved":                         {withMoreGroups("system:bootstrappers:"), left("groups", `"system:bootstrappers:"`)},
-		"a bootstrap group without the group of all bootstrappers: not approved": {withGroups("system:bootstrappers:workers", authed), left("groups", "expected the groups")},
-		"the group of the authenticated is missing":                              {func(a *testRequest) { a.Spec.Groups = a.Spec.Groups[:1] }, left("groups", "expected the groups")},
+		"a bootstrap group without the group of all bootstrappers: not approved": {withGroups("system:bootstrappers:workers", authed), left("groups", "expected a requester in the groups")},
+		"the group of the authenticated is missing":                              {func(a *testRequest) { a.Spec.Groups = a.Spec.Groups[:1] }, left("groups", "expected a requester in the groups")},
 		"a token id that is too short: not approved":                             {withUser("system:bootstrap:abcde"), left("user", `"system:bootstrap:<token id>"`)},
 		"a token id that is too long: not approved":                              {func(a *testRequest) { a.Spec.Username += "g" }, left("user", "expected the user")},
 		"a token id with a bad letter inside: not approved":                      {withUser("system:bootstrap:ab:def"), left("user", "expected the user")},
@@ -133,6 +133,6 @@ func TestTokenRequests(t *testing.T) {
 		"a token user of a control-plane machine needs the same groups": {func(a *testRequest) {
 			a.renameNode("m1")
 			a.Spec.Groups = []string{authed}
-		}, left("groups", "expected the groups")},
+		}, left("groups", "expected a requester in the groups")},
 	})
 }
