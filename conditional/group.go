@@ -32,7 +32,7 @@ type Group struct {
 	server    *process.SharedState
 	release   func() // frees the name and the server state
 
-	loop         groupLoop                     // used by the goroutine that is awake
+	loop         groupLoop                     // used only by the goroutine that runs the group's loop
 	currentScope atomic.Pointer[scope.Manager] // nil while the group is dormant
 
 	watchesMu sync.Mutex

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package buildinfo says what a program was built from: to people, to servers that it asks, and in its metrics.
+// Package buildinfo reports the version that a program was built from: to users, in the User-Agent of its requests,
+// and as a metric.
 package buildinfo
 
 import (
@@ -11,16 +12,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// BuildVersion is what a program was built from.
+// BuildVersion is the version that a program was built from.
 type BuildVersion struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
-	// Date is that of the commit.
+	// Date is the date of the commit.
 	Date string `json:"date"`
 	Go   string `json:"go"`
 }
 
-// ReadVersion returns what this program was built from. What is not known, for example outside of a repository, is "unknown".
+// ReadVersion returns the version that this program was built from. Unknown parts, for example outside of a
+// repository, are "unknown".
 func ReadVersion() BuildVersion {
 	v := BuildVersion{Version: "unknown", Commit: "unknown", Date: "unknown", Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
@@ -39,10 +41,11 @@ func ReadVersion() BuildVersion {
 	return v
 }
 
-// UserAgent is how a program names itself to the servers that it asks. Kubernetes takes what is before the slash for a field manager.
+// UserAgent returns the User-Agent of a program's requests. Kubernetes uses the part before the slash as the field
+// manager.
 func UserAgent(program string) string { return program + "/" + ReadVersion().Version }
 
-// NewMetric returns a gauge that is 1, with what the program was built from as labels.
+// NewMetric returns a gauge with the value 1 and the version as labels.
 func NewMetric() prometheus.Collector {
 	v := ReadVersion()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bulk changes many objects of a cluster for an admin, and says what it changes, a line each.
+// Package bulk changes many objects of a cluster for an administrator, and prints a line for each change.
 package bulk
 
 import (
@@ -24,7 +24,7 @@ const PageSize = 500
 // Editor changes objects directly, as an admin.
 type Editor struct {
 	Client client.Client
-	// DryRun only says what would be done.
+	// DryRun prints the changes without making them.
 	DryRun bool
 	// Out gets a line for each object.
 	Out io.Writer
@@ -64,7 +64,8 @@ func (e Editor) HasObject(ctx context.Context, key types.NamespacedName, obj cli
 	return true, nil
 }
 
-// DeleteObject deletes the object that was read, not one made under its name since, and what it owns in the background.
+// DeleteObject deletes the object that was read, and its dependents in the background. It does not delete a newer
+// object of the same name.
 func (e Editor) DeleteObject(ctx context.Context, obj client.Object, why string) error {
 	if e.DryRun {
 		e.Print("would delete", obj, why)
@@ -90,7 +91,7 @@ func (e Editor) PatchMetadata(ctx context.Context, obj *metav1.PartialObjectMeta
 	return nil
 }
 
-// Print says what was done with an object, and why or how unless that is empty.
+// Print prints a change of an object, and its reason or its details unless they are empty.
 func (e Editor) Print(done string, obj client.Object, why string) {
 	kind := obj.GetObjectKind().GroupVersionKind().Kind
 	if gvk, err := e.Client.GroupVersionKindFor(obj); kind == "" && err == nil {

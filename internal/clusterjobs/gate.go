@@ -23,7 +23,7 @@ import (
 // Gate decides whether, how and after which resume a cluster is dialled. Gates are comparable.
 type Gate struct {
 	MayDial, IsPaused, IsDeleted bool
-	// Server is the one to dial.
+	// Server identifies the API server to dial.
 	Server Server
 	// resume is when the last resume began, in seconds; 0 for none.
 	resume int64

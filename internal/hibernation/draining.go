@@ -45,7 +45,7 @@ type ObservedPod struct {
 
 // WorkerPods are the pods of the workers of a cluster that is being drained.
 type WorkerPods struct {
-	// IsRead is whether they were read, and HasMore whether there are more than were read.
+	// IsRead is true if the pods were read, and HasMore if there are more pods than were read.
 	IsRead, HasMore bool
 	// IsForbidden is whether the cluster has permanently refused to list them.
 	IsForbidden bool

@@ -177,7 +177,7 @@ func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 		if o.Record.PowerStateBefore == nil || o.isTimedOut() {
 			return o.Record
 		}
-		record := o.Record.DeepCopy() // The requester now wants what only the timer wanted.
+		record := o.Record.DeepCopy() // The hibernation began because of spec.hibernateAfter, and now spec.powerState requests it, too.
 		record.PowerStateBefore, record.RequestedBy = nil, o.RequestedBy
 		return record
 	}

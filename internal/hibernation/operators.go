@@ -14,7 +14,8 @@ import (
 // ObservedOperator is a ClusterOperator of an OpenShift cluster.
 type ObservedOperator struct {
 	Name string
-	// Problem is what is wrong by its conditions, in a word or two; empty if nothing is.
+	// Problem describes in a word or two what the conditions of the operator report as wrong; empty if there is no
+	// problem.
 	Problem string
 	// LastSeen is the newest sign of life by the hub's time: a change of the operator's conditions, or the
 	// renewal of its lease. Conditions do not change while a cluster hibernates, so they alone are no sign of

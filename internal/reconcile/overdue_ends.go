@@ -211,7 +211,7 @@ func (e *EndTracker[T]) hasOverdue(obj T) bool {
 	return e != nil && e.isOverdue != nil && obj.GetDeletionTimestamp().IsZero() && e.isOverdue(obj)
 }
 
-// forget removes an object: its stop has ended, it is gone, or it waits for something that takes longer.
+// forget removes an object whose stop has ended, that is gone, or that waits for a longer operation.
 func (e *EndTracker[T]) forget(name types.NamespacedName) {
 	if e != nil && e.isOverdue != nil {
 		e.all.note(overdueEnd{e.controller, name}, false)

@@ -156,7 +156,7 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// A pass on an outdated version would observe in vain and lose the race for the write.
+	// A pass on an outdated version would lose the race for the write.
 	if wait := p.versions.awaitNewer(req, obj.GetResourceVersion(), p.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
@@ -260,7 +260,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	switch {
 	case k8serrors.IsConflict(err):
 		return p.loseRace(req, obj.before, err)
-	case k8serrors.IsNotFound(err): // The object is gone, or an API server does not serve its kind for a moment.
+	case k8serrors.IsNotFound(err): // The object is gone, or the API server briefly does not serve its kind.
 		return ctrl.Result{RequeueAfter: goneRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("save status: %w", err)

@@ -284,7 +284,7 @@ func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now time.
 	case now.Before(m.SkippedUntil):
 		return MemberWish{Verb: Start, StartedBy: by}
 	case p.isWaking:
-		return MemberWish{Verb: Keep} // It sleeps until its turn; its stop expires late enough for that.
+		return MemberWish{Verb: Keep} // The member stays stopped until its wave is started; its stop expires late enough for that.
 	case p.isLeftFromEarlierWindow(wave):
 		return MemberWish{Verb: Keep} // Its last stop may have expired.
 	default:

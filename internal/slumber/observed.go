@@ -43,7 +43,7 @@ type Member struct {
 	stoppable.State
 	// SkippedUntil is the time until which the Slumber does not stop the object; zero if it is not skipped.
 	SkippedUntil time.Time
-	// SkippedBy is the user who asked for that; empty if no admission policy recorded it.
+	// SkippedBy is the user who requested the skip; empty if no admission policy recorded the user.
 	SkippedBy string
 	// IsStopped is true while the object records an open stop of the Slumber. IsExpired is true if that stop has
 	// lasted longer than intended; an expired stop keeps nothing asleep.

@@ -22,7 +22,7 @@ const (
 // UTC, which has no gaps.
 type wallClock struct{ zone *time.Location }
 
-// read returns what the clocks show.
+// read returns the local date and time of a moment.
 func (w wallClock) read(at time.Time) time.Time {
 	local := at.In(w.zone)
 	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)

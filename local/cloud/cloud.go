@@ -107,7 +107,7 @@ type Cloud struct {
 	limiters map[string]*rate.Limiter
 	// looks are the times at which instances change next, the earliest one first. Some entries may be outdated.
 	looks dueLooks
-	// listed records when an instance was first described in its current described state.
+	// listed records the time at which DescribeInstances first returned an instance in its current state.
 	listed map[string]listedState
 	// past holds the earlier states of instances for as long as reads lag behind.
 	past map[string][]pastInstance

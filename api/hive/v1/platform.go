@@ -43,8 +43,7 @@ type ClusterPlatformMetadata struct {
 	Azure *AzureClusterMetadata `json:"azure,omitempty"`
 }
 
-// PlatformSettings is what Torpor needs of every platform. It is the same for all of them and no part of the API.
-//
+// PlatformSettings holds the settings that every platform has, independent of its fields. It is not part of the API.
 // +kubebuilder:object:generate=false
 type PlatformSettings struct {
 	// Name is the platform's field under spec.platform; empty where Torpor has no field for the platform.
@@ -54,9 +53,9 @@ type PlatformSettings struct {
 	// IsCloudNamedBySecret says that Cloud is a name of the credentials Secret only: another Secret may have another one for the same
 	// cloud.
 	IsCloudNamedBySecret bool
-	// Region is where the machines are looked for; empty where one answer is for all regions.
+	// Region is the region whose machines are listed; empty if one listing covers all regions.
 	Region string
-	// Machines is what the machines are found by: the infraID that they are tagged or named with, or the group that they are in.
+	// Machines identifies the machines: the infraID in their tags or names, or the group that contains them.
 	Machines string
 	// CredentialsSecretName names the Secret of the account, in the namespace of the ClusterDeployment; empty where the manager's own
 	// access counts.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the API korifi.cloudfoundry.org/v1alpha1: CFApp, an app that somebody wants started or stopped, its
-// CFProcesses, the CFBuild and CFPackage that its image comes from, the CFOrg and CFSpace it lives in, the CFRoute and CFDomain
-// of its address, CFTasks, and services that are bound to apps. Paths and
-// enums follow upstream Korifi, so that its objects apply here; what Torpor adds is optional.
-//
+// Package v1alpha1 is the API korifi.cloudfoundry.org/v1alpha1: CFApp, which is an app that is started or stopped;
+// its CFProcesses, CFBuilds and CFPackages; the CFOrgs and CFSpaces that contain apps; the CFRoutes and CFDomains of
+// addresses; CFTasks; and services that are bound to apps. Paths and enums follow upstream Korifi, so that its
+// objects apply here. Torpor's own fields are optional.
 // +kubebuilder:object:generate=true
 // +groupName=korifi.cloudfoundry.org
 package v1alpha1

@@ -217,8 +217,9 @@ type Restore struct {
 	Users *RestoredUsers `json:"users,omitempty"`
 }
 
-// RestoredUsers are users as they were written. Any value can be read and is written back as it is: an object that cannot
-// be read would keep its controllers from every other one, and one that is written in another form would have changed.
+// RestoredUsers holds the value of spec.restore.users in the form in which it was written. Decoding accepts any
+// value, because one object that cannot be decoded would stop the controllers for all objects. Encoding writes the
+// value unchanged, because spec.restore is immutable.
 type RestoredUsers struct {
 	// Raw is the JSON.
 	Raw []byte `json:"-"`

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1beta2 is the API moco.cybozu.com/v1beta2: MySQLCluster, some MySQL servers of which one is the primary,
-// and BackupPolicy, when and how they are backed up. Names, paths, defaults and columns follow upstream MOCO, so that
-// its manifests apply here; what upstream's webhooks refuse is refused by the schema.
-//
+// Package v1beta2 is the API moco.cybozu.com/v1beta2: MySQLCluster, which is a primary MySQL server and its replicas,
+// and BackupPolicy, which defines when and how clusters are backed up. Names, paths, defaults and columns follow
+// upstream MOCO, so that its manifests apply here. The schema refuses what upstream's webhooks refuse.
 // +kubebuilder:object:generate=true
 // +groupName=moco.cybozu.com
 package v1beta2

@@ -111,7 +111,7 @@ func (s *restServer) probeWatch(ctx context.Context, gvr schema.GroupVersionReso
 	body, err := s.client.Get().AbsPath(apiPath(gvr.GroupVersion()), gvr.Resource).Param("watch", "true").Param("fieldSelector", "metadata.name=-").MaxRetries(0).Stream(ctx)
 	switch {
 	case err == nil:
-		_ = body.Close() // It was only read: an error loses nothing.
+		_ = body.Close() // The response was only read, so an error of Close loses nothing.
 		return true, nil
 	case k8serrors.IsForbidden(err) || k8serrors.IsBadRequest(err):
 		// The storage answers. A forbidden watch is reported by the informer; not every server knows the selector.

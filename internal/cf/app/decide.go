@@ -38,12 +38,12 @@ type Observed struct {
 	Scheduled *torporv1alpha1.ScheduledStop
 }
 
-// shouldRun reports whether the app is to be started: its spec asks for that, and no Slumber stops it.
+// shouldRun reports whether the app is to be started: its spec requests that, and no Slumber stops it.
 func (o Observed) shouldRun() bool {
 	return o.App.Spec.DesiredState == korifiv1alpha1.StartedState && o.Scheduled == nil
 }
 
-// Plan is what the app lacks, and what it no longer needs.
+// Plan holds the processes that the app lacks, and the objects that it no longer needs.
 type Plan struct {
 	Create          []*korifiv1alpha1.CFProcess
 	ExpiredBuilds   []*korifiv1alpha1.CFBuild

@@ -109,8 +109,8 @@ func summarizeProcesses(o Observed, unreadable string) (ready, draining decision
 	return ready, draining
 }
 
-// processReady returns the condition Ready of a process if it describes what the app wants now. A condition
-// of an earlier generation or revision may report success for an earlier wish.
+// processReady returns the condition Ready of a process if it describes the requested state of the app. A condition
+// of an earlier generation or revision may report success for an earlier request.
 func processReady(p *korifiv1alpha1.CFProcess, current int64, want string) decision.Condition {
 	own := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := own != nil && p.Status.ObservedGeneration == p.Generation && p.Status.ObservedRevision == current

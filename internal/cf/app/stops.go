@@ -41,13 +41,13 @@ func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 	return asked
 }
 
-// endsStop reports whether the app is to be started because the end of its stop has come. The end is recorded
-// first: a manager that dies after the start still knows the reason.
+// endsStop reports whether the app is to be started because its stop has reached its end. The end is recorded first,
+// so that a manager that restarts after that still knows the reason.
 func endsStop(o Observed) bool {
 	return o.Stops.HasExpired() && o.Stops.IsEndSavedIn(o.App.Status.Stops)
 }
 
-// scheduledNote names the Slumber that stops an app whose spec asks for a start, with reason and end.
+// scheduledNote names the Slumber that stops an app although its spec requests a start, with reason and end.
 func scheduledNote(o Observed) string {
 	if o.Scheduled == nil || o.App.Spec.DesiredState != korifiv1alpha1.StartedState {
 		return ""

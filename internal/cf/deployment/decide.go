@@ -58,7 +58,7 @@ type Plan struct {
 	Revision int64
 	// Droplet is the droplet of the revision that CancelRevision brings back.
 	Droplet string
-	// LookAgain asks for another pass soon, because no event would trigger one.
+	// LookAgain requests another pass soon, because no event would trigger one.
 	LookAgain bool
 	// Expired are the deployments that DeleteExpired deletes.
 	Expired []torporv1alpha1.CFDeployment
@@ -183,7 +183,7 @@ func planProgress(o Observed, current int64, cancelled bool) Plan {
 	ready := meta.FindStatusCondition(o.App.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := ready != nil && o.App.Status.ObservedRevision == current && o.App.Status.ObservedGeneration == o.App.Generation
 	through := fresh && ready.Status == metav1.ConditionTrue && ready.Reason == korifiv1alpha1.RunningReason
-	// The spec asks for a start, so a Slumber stops the app: it is Ready without a running instance.
+	// The spec requests a start, and a Slumber stops the app: it is Ready without a running instance.
 	stopped := fresh && (ready.Reason == korifiv1alpha1.StoppedReason || ready.Reason == korifiv1alpha1.StoppingReason)
 	switch {
 	case cancelled && through:

@@ -78,7 +78,7 @@ func describeCrash(pod *corev1.Pod) string {
 			return describeExit(pod, c.LastTerminationState.Terminated)
 		case w != nil && isStartFailure(w.Reason):
 			return describeReason(w)
-		case c.State.Terminated != nil: // An instance that ended with status 0 was to keep running, too.
+		case c.State.Terminated != nil: // Processes of apps should not end. An instance that ended with status 0 has crashed, too.
 			return describeExit(pod, c.State.Terminated)
 		}
 	}

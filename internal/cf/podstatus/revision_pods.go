@@ -17,7 +17,7 @@ type RevisionPods struct {
 	// Alive Pods are not terminating. Of these, Ready are ready, and Crashed have ended and are not restarted
 	// soon.
 	Alive, Ready, Crashed int32
-	// Draining Pods are terminating; Since is when the deletion of the first of them was requested.
+	// Draining Pods are terminating. Since is the time at which the first of their deletions was requested.
 	Draining int32
 	Since    time.Time
 	// EndsBy is the deadline of the first of them, and NodeOfEnd the node that has to end it. If several have

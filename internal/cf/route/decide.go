@@ -63,8 +63,7 @@ type Observed struct {
 	Ingress   *networkingv1.Ingress
 }
 
-// Plan is the wanted set of the route's objects. A pass may write several of them; each write can be
-// repeated.
+// Plan is the desired set of the route's objects. A pass may write several of them; each write can be repeated.
 type Plan struct {
 	// Services get the requests of one destination each; other Services of the route are deleted.
 	Services []*corev1.Service

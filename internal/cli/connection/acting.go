@@ -27,7 +27,8 @@ func AddLease(known *runtime.Scheme, mapper *meta.DefaultRESTMapper) error {
 	return nil
 }
 
-// ReadActing returns which manager acts, as far as the caller may read that. Nothing is known where there is no answer.
+// ReadActing returns the manager that acts, if the caller may read the Lease. Without an answer, it returns the zero
+// value, which means unknown.
 func ReadActing(ctx context.Context, kube client.Reader, now time.Time) lease.Acting {
 	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()

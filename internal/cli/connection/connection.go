@@ -23,7 +23,8 @@ const callTimeout = 30 * time.Second
 // Loader returns the configuration of the client and the namespace that the command is about.
 type Loader func() (*rest.Config, string, error)
 
-// AddFlags adds kubectl's flags and returns what connects as they say. The API server's warnings are printed once each.
+// AddFlags adds kubectl's flags, and returns a function that connects according to them. Each warning of the API
+// server is printed once.
 func AddFlags(flags *pflag.FlagSet, program string, warnings io.Writer) Loader {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig; empty uses KUBECONFIG, then ~/.kube/config")
@@ -50,7 +51,7 @@ func AddFlags(flags *pflag.FlagSet, program string, warnings io.Writer) Loader {
 	}
 }
 
-// IsKindNotServed distinguishes a kind that is not there from an object that is not there.
+// IsKindNotServed distinguishes a missing kind from a missing object.
 func IsKindNotServed(err error) bool {
 	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

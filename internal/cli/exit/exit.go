@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// Code is what a program returns.
+// Code is the exit code of a program.
 type Code int
 
 // The exit codes of every plugin.
@@ -41,7 +41,7 @@ func WrongUsage(format string, args ...any) error {
 	return Error{Usage, fmt.Errorf(format, args...)}
 }
 
-// SplitErrors takes apart what errors.Join has joined last.
+// SplitErrors returns the errors that the last errors.Join has joined.
 func SplitErrors(err error) []error {
 	if err == nil {
 		return nil
@@ -52,8 +52,8 @@ func SplitErrors(err error) []error {
 	return []error{err}
 }
 
-// CodeOf is the exit code of an error, Failed if it has none of its own. Of several errors the one counts that people have
-// to look at first.
+// CodeOf returns the exit code of an error, or Failed if it has none. Of several errors, the one that needs attention
+// first counts.
 func CodeOf(err error) Code {
 	var found []Code
 	for _, each := range SplitErrors(err) {

@@ -32,7 +32,8 @@ func newPendingShutdowns(c clock.PassiveClock) *pendingShutdowns {
 	return &pendingShutdowns{clock: c, known: lru.New(maxRemembered)}
 }
 
-// shutdownKey identifies a domain of one daemon. The owner of another daemon chooses the UUIDs there.
+// shutdownKey identifies a domain of one daemon. A UUID alone is not enough, because the owner of another daemon
+// could choose the same one.
 type shutdownKey struct {
 	place string
 	uuid  [uuidBytes]byte

@@ -13,7 +13,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// goesOnWithin is the longest interval of a pass that continues what the last one has saved.
+// goesOnWithin is the longest interval after which a pass counts as the continuation of the previous one, whose
+// report has just been saved.
 const goesOnWithin = time.Second
 
 // begunFirst gives passes that continue priority over passes that begin. A cluster that has begun continues

@@ -82,9 +82,8 @@ func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condi
 	}
 }
 
-// rememberDelay is how long only the status holds the start or the end of a resume, and of the stop before it.
-// While a fleet resumes, each saved write per cluster counts. Passes that wait for machines, and those of the
-// aftercare, run after this delay.
+// rememberDelay is the time for which only the status holds the start or the end of a resume, and of the stop before
+// it. The annotation is written after it. While a fleet resumes, each saved write per cluster counts.
 const rememberDelay = time.Minute
 
 func isResumeRecent(r *hivev1.HibernationRecord, now time.Time) bool {

@@ -175,7 +175,7 @@ func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Tim
 	}
 	for _, p := range inTurn(j.toDrain.Evict, j.lastEvicted) {
 		if ctx.Err() != nil {
-			return // The rest is tried in the next poll.
+			return // The remaining pods are evicted after the next poll.
 		}
 		err := client.evictPod(ctx, p)
 		j.lastEvicted = NameOfPod(p)

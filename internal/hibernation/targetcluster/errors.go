@@ -25,7 +25,7 @@ func IsTooCostly(err error) bool {
 		errors.Is(err, errTooMuchToKeep)
 }
 
-// IsLasting reports whether an error does not come from a server that is merely starting.
+// IsLasting reports whether an error has another cause than a server that is still starting.
 func IsLasting(err error) bool {
 	if _, ok := errors.AsType[*KubeconfigError](err); ok {
 		return true

@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// These name the Lease of the active installation; its holder is the namespace of that installation.
+// The name and the namespace of the Lease of the active installation. Its holder is the namespace of that
+// installation.
 const (
 	Namespace = metav1.NamespaceSystem
 	Name      = "torpor"

@@ -127,7 +127,7 @@ func derive(o Observed) *derivedFacts {
 	d := &derivedFacts{Observed: o}
 	n := max(o.Replicas, 0)
 	d.requiredAcks = n / 2
-	if d.guaranteedAcks = d.requiredAcks; d.GuaranteedAcks != nil && !d.staysReadOnly() { // The external server has what a copy loses.
+	if d.guaranteedAcks = d.requiredAcks; d.GuaranteedAcks != nil && !d.staysReadOnly() { // The external server still has the transactions that a copy loses.
 		d.guaranteedAcks = min(d.requiredAcks, *d.GuaranteedAcks)
 	}
 	d.quorum = n - d.guaranteedAcks
@@ -164,7 +164,7 @@ func (d *derivedFacts) newInstance(index int, observed Instance) *instanceFacts 
 	i.MayActNow = i.MayAct && !i.Pending
 	i.IsWritable = i.Reachable && !i.ReadOnly
 	i.IsReadOnly = i.Reachable && i.SuperReadOnly && !i.Pending
-	// CLONE needs a server that administrators can write to, and drops what they write.
+	// CLONE needs a server that administrators can write to, and discards their writes.
 	isBeingCloned := i.Clone == Cloning && i.ReadOnly
 	i.IsUnexpectedlyWritable = !i.IsPrimary && i.Reachable && !i.SuperReadOnly && !isBeingCloned
 	i.IsStalled = i.Reachable && hasLasted(i.Past.StalledSince, stallTimeout, d.Now)

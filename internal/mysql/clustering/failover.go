@@ -287,7 +287,7 @@ func findFirstPrimary(d *derivedFacts) *instanceFacts {
 	for _, suits := range []func(*instanceFacts) bool{servesClients, func(i *instanceFacts) bool { return i.IsWritable && hasEverything(i) }} {
 		if found := d.findOldestSeries(suits); found != nil {
 			if d.count(suits) > 1 {
-				return nil // Each of them may have acknowledged transactions that the others lack.
+				return nil // Each of these instances may have acknowledged transactions that the others lack.
 			}
 			return found
 		}

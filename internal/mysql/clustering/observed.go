@@ -38,7 +38,7 @@ type Observed struct {
 	StopAsked, StartForced bool
 	// ReclonesErrant means that errant replicas are to be re-cloned.
 	ReclonesErrant bool
-	// HasLeftovers means that annotations of a finished stop are still there. The next stop would take them over.
+	// HasLeftovers means that annotations of a finished stop remain. The next stop would use them.
 	HasLeftovers bool
 
 	// Rotation is the requested rotation of the accounts' passwords, and its progress.
@@ -297,7 +297,7 @@ const (
 	// recheckInterval is the first interval for a primary from which replicas still receive. They may not have
 	// noticed its end yet.
 	recheckInterval = 20 * time.Millisecond
-	// The others are for a cluster that needs no action.
+	// The intervals below are for a cluster that needs no action.
 	degradedInterval = time.Second
 	healthyInterval  = 10 * time.Second
 	stoppedInterval  = 30 * time.Second

@@ -70,7 +70,7 @@ func listUnfinishedOfPrimary(d *derivedFacts) []string {
 	case p.Pending:
 		return list("still runs a statement")
 	case d.Source.isOutstanding(), d.Restore.isOutstanding(), d.primaryMayHaveLostData:
-		return nil // The primary would stay read-only without a stop too.
+		return nil // The primary would be read-only without a stop, too.
 	case !d.primaryIsConfigured:
 		return list("is not configured")
 	case (p.ReadOnly || p.SuperReadOnly) && !d.staysReadOnly():
@@ -86,7 +86,7 @@ func hasStopEnded(d *derivedFacts) bool {
 	return isStopWithdrawn(d) || d.Stop != nil && d.IsStopOverdue && !d.IsOtherStopOverdue
 }
 
-// isStartRefused reports whether a start would do harm that the requester of the stop has to know about first.
+// isStartRefused reports whether a start would do harm that the requester has to learn of first.
 func isStartRefused(d *derivedFacts) bool {
 	return hasStopEnded(d) && !d.StartForced && len(listRefusals(d)) > 0
 }

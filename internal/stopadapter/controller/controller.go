@@ -203,7 +203,7 @@ func isSelectedAnew(before, after client.Object) bool {
 	return !maps.Equal(before.GetLabels(), after.GetLabels()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 }
 
-// observe reads the whole object, and what else decides about it.
+// observe reads the whole object, and the other objects that the decision depends on.
 func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMetadata) (stopadapter.ObservedSwitch, error) {
 	if !stopadapter.HasSwitch(cached) {
 		return stopadapter.ObservedSwitch{}, nil
@@ -211,7 +211,7 @@ func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMet
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(c.Kind.GVK)
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(cached), obj); k8serrors.IsNotFound(err) {
-		return stopadapter.ObservedSwitch{}, nil // The cache is about to see that.
+		return stopadapter.ObservedSwitch{}, nil // A later event of the cache will report the missing object.
 	} else if err != nil {
 		return stopadapter.ObservedSwitch{}, fmt.Errorf("read the object: %w", err)
 	}
@@ -297,7 +297,7 @@ func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructu
 	return &reconcile.RefusedError{Class: newRefusal, Message: why, Err: refusal}
 }
 
-// report writes no status: the annotations record what became of the object.
+// report writes no status: the annotations of the object record the result.
 func report(_ *metav1.PartialObjectMetadata, _ stopadapter.ObservedSwitch, plan stopadapter.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	switch {
 	case refused == nil:

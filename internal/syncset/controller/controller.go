@@ -135,7 +135,7 @@ func (r *creatingReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return r.pass.Reconcile(ctx, req) // This also removes its state from memory.
 	}
 	if other := r.Guard.FindOther(ctx, &cd, r.Clock.Now()); other != "" {
-		return ctrl.Result{RequeueAfter: reconcile.OtherWriterInterval}, nil // The other writer creates its ClusterSync.
+		return ctrl.Result{RequeueAfter: reconcile.OtherWriterInterval}, nil // Another manager, which writes the object, creates its ClusterSync.
 	}
 	cs := &hiveinternalv1alpha1.ClusterSync{ObjectMeta: metav1.ObjectMeta{
 		Namespace: req.Namespace, Name: req.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&cd, hivev1.ClusterDeploymentKind())},

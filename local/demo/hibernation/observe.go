@@ -74,7 +74,7 @@ func (d *clusterDemo) countCloudCalls() float64 {
 	d.askCloud("calls", &calls)
 	sum := 0.0
 	for name, n := range calls {
-		if !strings.HasSuffix(name, ".errors") { // Failed calls are in the other figure as well.
+		if !strings.HasSuffix(name, ".errors") { // Failed calls are included in the other figure.
 			sum += n
 		}
 	}

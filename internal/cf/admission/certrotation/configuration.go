@@ -155,7 +155,7 @@ func (r *Rotator) judge(of configuration, config *admissionregistrationv1.Webhoo
 			of.kind, of.name, r.Namespace, r.Service, cmp.Or(targetHost(config), "no address"))
 	}
 	if len(config.CABundle) == 0 && r.Files != nil {
-		return nil // The API server trusts the authorities of its machine, which cannot be checked from here.
+		return nil // Without a caBundle, the API server trusts the certificate authorities of its machine, which this program cannot check.
 	}
 	options := x509.VerifyOptions{DNSName: targetHost(config), Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: r.Clock.Now()}
 	options.Roots.AppendCertsFromPEM(config.CABundle)

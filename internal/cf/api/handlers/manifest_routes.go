@@ -29,7 +29,7 @@ const (
 // notInHosts matches the characters of an app's name that are not allowed in a host.
 var notInHosts = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// applyRoutes maps the routes of a manifest to an app. It returns a warning if the manifest asks for a default route
+// applyRoutes maps the routes of a manifest to an app. It returns a warning if the manifest requests a default route
 // and no domain exists.
 func (r *Request) applyRoutes(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestApp) (warning string, err error) {
 	has, err := r.routesOfApp(ctx, app)

@@ -116,7 +116,7 @@ func (r *Request) guid() string { return r.HTTP.PathValue("guid") }
 
 func (r *Request) query() url.Values { return r.HTTP.URL.Query() }
 
-// isReversed reports whether the query asks for descending order.
+// isReversed reports whether the query requests descending order.
 func (r *Request) isReversed() bool { return strings.HasPrefix(r.query().Get("order_by"), "-") }
 
 // resourceList is a list before the request's query is applied to it.

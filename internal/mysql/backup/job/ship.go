@@ -124,7 +124,7 @@ func RunShipping(ctx context.Context, o ShipOptions) error {
 // clearSpool removes the files of a shipper that was killed.
 func (s *shipper) clearSpool() error {
 	if s.Spool == "" {
-		return nil // The system's temporary folder, which other processes use too.
+		return nil // Other processes use the temporary folder of the system, too.
 	}
 	for _, pattern := range []string{streamFolder, segmentFile} {
 		left, err := filepath.Glob(filepath.Join(s.Spool, pattern))

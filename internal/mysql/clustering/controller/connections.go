@@ -195,7 +195,7 @@ func (c *clusterConns) requestLook() {
 	case c.manager.lost <- event.GenericEvent{Object: &mocov1beta2.MySQLCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.name.Namespace, Name: c.name.Name},
 	}}:
-	default: // So many clusters are waiting that the regular pass comes first.
+	default: // The queue of waiting clusters is full, so the regular pass comes first.
 	}
 }
 

@@ -149,9 +149,8 @@ func primaryOrHealthChanged() predicate.Predicate {
 	}}
 }
 
-// isStopOverdue reports whether a stop of reconciliation should have ended. All stops that became overdue during an
-// outage end before the first cluster applies its pending objects, which are fifteen for each cluster.
-// what was held up, which is fifteen objects for each.
+// isStopOverdue reports whether a stop of reconciliation should have ended. After an outage, all overdue stops end
+// before the first cluster applies its pending objects, which are fifteen for each cluster.
 func (c Controller) isStopOverdue(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ReconciliationStopped() && stops.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
 }
