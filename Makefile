@@ -10,12 +10,12 @@ GO_TEST := .ci/with-parts go test -v -count=1 -timeout=60m
 BENCH_DIR := $(CURDIR)/.cache/bench
 GO_BENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST)
 MAKEFLAGS += --no-print-directory
-.PHONY: help local node-parts torpor kubectl-moco kubectl-torpor mysql nova libvirt guest engine bmc s3 helm release \
-	image plugins bundle chart demo demo-hibernate demo-record demo-cf demo-mysql up down pods-up pods-down \
-	unit test test-full test-loaded test-run test-foreign test-hostile test-release test-tutorials test-outside \
-	e2e e2e-pods run-e2e-pods e2e-clouds e2e-machines bench bench-hibernate bench-fleet bench-conditional bench-mysql \
-	bench-restart bench-sync bench-record bench-page soak soak-mysql soak-conditional \
-	generate fmt lint tidy subjects verify
+.PHONY: help local node-parts torpor kubectl-moco kubectl-torpor mysql nova libvirt guest engine bmc s3 helm \
+	release image plugins bundle chart demo demo-workloads demo-hibernate demo-record demo-cf demo-mysql up down \
+	pods-up pods-down unit test test-full test-loaded test-run test-foreign test-hostile test-release \
+	test-tutorials test-outside e2e e2e-pods run-e2e-pods e2e-clouds e2e-machines bench bench-hibernate \
+	bench-fleet bench-conditional bench-mysql bench-restart bench-sync bench-record bench-page soak soak-mysql \
+	soak-conditional generate fmt lint tidy subjects verify
 
 help: ## List the targets
 	@awk -F': .*## |: ## ' '/^[a-z0-9 -]+:.* ## / {printf "  %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,8 +43,10 @@ image plugins bundle chart: ## Build a part of a release into .cache/release, wi
 
 ##@ Demos
 
-demo: ## See it work: NAME=hibernate (default), record, cf or mysql (as root on Debian, or DEMO=--kubeconfig=F)
-	@$(MAKE) demo-$(or $(NAME),hibernate)
+demo: ## See it work: NAME=hibernate (default), record, cf or mysql; DEMO=--kubeconfig=F uses a cluster that you have
+	@$(MAKE) demo-$(or $(NAME),$(if $(DEMO),workloads,hibernate))
+demo-workloads: torpor kubectl-torpor
+	@.ci/demo-workloads $(DEMO)
 demo-hibernate demo-record demo-cf: local torpor kubectl-torpor
 	@$(BIN)/local $@ --dir .cache/$@
 demo-mysql: kubectl-moco torpor $(if $(filter --kubeconfig%,$(DEMO)),local,node-parts mysql)
