@@ -17,10 +17,10 @@ import (
 )
 
 // DeleteInstance deletes the Pod of one instance of a process's running revision, as the caller. A new Pod replaces it.
-func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, index string) error {
+func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, index string) error {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
-		korifiv1alpha1.ProcessGUIDLabel: process.Name, korifiv1alpha1.VersionLabel: revision.FormatRevision(cfprocess.ReadTargetRevision(app, process)), appsv1.PodIndexLabel: index,
+		korifiv1alpha1.ProcessGUIDLabel: p.Name, korifiv1alpha1.VersionLabel: revision.FormatRevision(cfprocess.ReadTargetRevision(app, p)), appsv1.PodIndexLabel: index,
 	}); err != nil {
 		return apierrors.FromError(err, InstanceResourceType)
 	}
