@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/torpor-dev/torpor/internal/release/bundle"
-	"github.com/torpor-dev/torpor/internal/release/image"
+	releaseimage "github.com/torpor-dev/torpor/internal/release/image"
 	"github.com/torpor-dev/torpor/internal/release/krew"
 )
 
@@ -50,7 +50,7 @@ func imageCommand() *cobra.Command {
   release image --dir .cache/release --archive torpor.tar --name torpor:dev`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if to.archive != "" {
-				if err := image.ValidateName(to.name); err != nil {
+				if err := releaseimage.ValidateName(to.name); err != nil {
 					return err
 				}
 			}
@@ -78,7 +78,7 @@ func imageCommand() *cobra.Command {
 type imageTarget struct{ folder, push, archive, name string }
 
 func writeImage(ctx context.Context, out io.Writer, programs []string, to imageTarget) error {
-	r, err := image.Build(programs...)
+	r, err := releaseimage.Build(programs...)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func writeImage(ctx context.Context, out io.Writer, programs []string, to imageT
 	}
 	fmt.Fprintf(out, "%s is the image, as an OCI layout: %s\n", digest, layout)
 	if to.archive != "" {
-		if err := image.WriteArchive(layout, to.archive); err != nil {
+		if err := releaseimage.WriteArchive(layout, to.archive); err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "%s is the archive of %s; load it into a node with ctr -n k8s.io images import\n", to.archive, to.name)

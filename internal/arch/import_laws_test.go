@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/stops", "internal/slumber", "internal/stopadapter", "internal/stoppable", "internal/foreignswitch", "internal/installation/lease",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/slumber", "internal/stopadapter", "internal/stoppable", "internal/foreignswitch", "internal/installation/lease",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -96,8 +96,8 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/statusannotation"),
 		pureLaw("internal/install"),
 		pureLaw("internal/stoprecord"),
-		pureLaw("internal/stoprecord/notes").alsoReaching("internal/stoprecord", "internal/mysql/stops", "internal/stopadapter"),
-		controllerLaw("internal/stoprecord/recordwebhook").alsoReaching("internal/stoprecord/notes", "internal/mysql/stops", "internal/stopadapter"),
+		pureLaw("internal/stoprecord/notes").alsoReaching("internal/stoprecord", "internal/mysql/switches", "internal/stopadapter"),
+		controllerLaw("internal/stoprecord/recordwebhook").alsoReaching("internal/stoprecord/notes", "internal/mysql/switches", "internal/stopadapter"),
 		pureLaw("internal/stopmetrics").alsoReaching("internal/stoprecord"),
 		pureLaw("internal/stopcheck").alsoReaching("internal/stoprecord"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
@@ -156,24 +156,24 @@ func slumberLaws() []importLaw {
 func mysqlLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/mysql/gtid"),
-		pureLaw("internal/mysql/stops").alsoReaching("internal/stoprecord"),
+		pureLaw("internal/mysql/switches").alsoReaching("internal/stoprecord"),
 		pureLaw("internal/mysql/clustering").alsoReaching("internal/mysql/gtid"),
-		pureLaw("internal/mysql/accounts"),
+		pureLaw("internal/mysql/users"),
 		pureLaw("internal/mysql/certificates"),
-		pureLaw("internal/mysql/provisioning").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates"),
-		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
+		pureLaw("internal/mysql/provisioning").alsoReaching("internal/mysql/users", "internal/mysql/certificates"),
+		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
 		pureLaw("internal/mysql/backup/binlog").alsoReaching("internal/mysql/gtid"),
 		controllerLaw("internal/mysql/sqlclient"),
-		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient", "internal/mysql/stops"),
-		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/provisioning", "internal/mysql/stops"),
-		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/gtid", "internal/mysql/stops"),
+		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient", "internal/mysql/switches"),
+		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/provisioning", "internal/mysql/switches"),
+		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/gtid", "internal/mysql/switches"),
 		{
 			packages: "internal/mysql/backup/bucket", reason: "a place for objects knows nothing of what they are",
 			mayReach: []string{"internal/buildinfo"}, mayNotReach: kubernetesClients(),
 		},
 		{
 			packages: "internal/mysql/backup/job", reason: "what runs in the Pods of Jobs needs nothing of Kubernetes",
-			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/backup/bucket", "internal/mysql/gtid"),
+			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/backup/bucket", "internal/mysql/gtid"),
 			mayNotReach: kubernetesClients(),
 		},
 	}
@@ -261,7 +261,7 @@ func testToolLaws() []importLaw {
 	return []importLaw{
 		{
 			packages: "internal/testenv/...", reason: "what tests share must not pull a feature into another feature's tests",
-			mayReach: append(publicNames(), "internal/testenv/...", "internal/mysql/accounts", "internal/mysql/certificates"),
+			mayReach: append(publicNames(), "internal/testenv/...", "internal/mysql/users", "internal/mysql/certificates"),
 		},
 		{
 			packages: "internal/e2e/...", reason: "stories from outside are tests only: what they share lives in testenv",

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	admission "github.com/torpor-dev/torpor/internal/cf/admission"
+	"github.com/torpor-dev/torpor/internal/cf/admission"
 	"github.com/torpor-dev/torpor/internal/cf/admission/certrotation"
 	"github.com/torpor-dev/torpor/internal/installation"
 	"github.com/torpor-dev/torpor/internal/stoprecord/recordwebhook"

@@ -37,18 +37,18 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/conditional"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
-	app "github.com/torpor-dev/torpor/internal/cf/app/controller"
-	build "github.com/torpor-dev/torpor/internal/cf/build/controller"
-	deployment "github.com/torpor-dev/torpor/internal/cf/deployment/controller"
+	appcontroller "github.com/torpor-dev/torpor/internal/cf/app/controller"
+	buildcontroller "github.com/torpor-dev/torpor/internal/cf/build/controller"
+	deploymentcontroller "github.com/torpor-dev/torpor/internal/cf/deployment/controller"
 	"github.com/torpor-dev/torpor/internal/cf/imageregistry"
-	cflrp "github.com/torpor-dev/torpor/internal/cf/lrp"
-	lrp "github.com/torpor-dev/torpor/internal/cf/lrp/controller"
-	orgspace "github.com/torpor-dev/torpor/internal/cf/orgspace/controller"
+	"github.com/torpor-dev/torpor/internal/cf/lrp"
+	lrpcontroller "github.com/torpor-dev/torpor/internal/cf/lrp/controller"
+	orgspacecontroller "github.com/torpor-dev/torpor/internal/cf/orgspace/controller"
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
-	process "github.com/torpor-dev/torpor/internal/cf/process/controller"
-	cfroute "github.com/torpor-dev/torpor/internal/cf/route"
-	route "github.com/torpor-dev/torpor/internal/cf/route/controller"
-	task "github.com/torpor-dev/torpor/internal/cf/task/controller"
+	processcontroller "github.com/torpor-dev/torpor/internal/cf/process/controller"
+	"github.com/torpor-dev/torpor/internal/cf/route"
+	routecontroller "github.com/torpor-dev/torpor/internal/cf/route/controller"
+	taskcontroller "github.com/torpor-dev/torpor/internal/cf/task/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/cloud/azure"
 	"github.com/torpor-dev/torpor/internal/cloud/baremetal"
@@ -59,19 +59,19 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/openstack"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
-	foreignswitch "github.com/torpor-dev/torpor/internal/foreignswitch/controller"
-	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
+	foreignswitchcontroller "github.com/torpor-dev/torpor/internal/foreignswitch/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
-	machinepool "github.com/torpor-dev/torpor/internal/machinepool/controller"
-	backup "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
-	mysql "github.com/torpor-dev/torpor/internal/mysql/clustering"
-	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
-	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
+	machinepoolcontroller "github.com/torpor-dev/torpor/internal/machinepool/controller"
+	backupcontroller "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
+	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	slumber "github.com/torpor-dev/torpor/internal/slumber/controller"
-	stopadapter "github.com/torpor-dev/torpor/internal/stopadapter/controller"
+	slumbercontroller "github.com/torpor-dev/torpor/internal/slumber/controller"
+	stopadaptercontroller "github.com/torpor-dev/torpor/internal/stopadapter/controller"
 	"github.com/torpor-dev/torpor/internal/stoppable"
-	syncset "github.com/torpor-dev/torpor/internal/syncset/controller"
+	syncsetcontroller "github.com/torpor-dev/torpor/internal/syncset/controller"
 )
 
 const (
@@ -140,7 +140,7 @@ type Options struct {
 	// ExporterImage contains mysqld_exporter, for MySQLClusters with collectors.
 	ExporterImage string
 	// FailoverWaits are the times for which the primary of a MySQLCluster may not answer.
-	FailoverWaits mysql.FailoverWaits
+	FailoverWaits clustering.FailoverWaits
 	// IsolateSpaces creates a NetworkPolicy for each space that allows traffic only from the same space.
 	IsolateSpaces bool
 	// ImageRegistries lists the registries that are queried about images, in the form of imageregistry.ParsePolicy;
@@ -169,7 +169,7 @@ type Options struct {
 	// workloadIdentities are the parsed AzureWorkloadIdentities.
 	workloadIdentities []azure.WorkloadIdentity
 	// publisher is the parsed RouteGateway and RouteIngressClass.
-	publisher cfroute.Publisher
+	publisher route.Publisher
 	// podCache holds the Pods of apps. Several features share it.
 	podCache *podcache.Cache
 	// outer is the manager that runs the controllers of StopAdapters.
@@ -235,17 +235,17 @@ type feature struct {
 // listFeatures returns all features of Torpor, a row for each.
 func listFeatures(o Options) []feature {
 	now := clock.RealClock{}
-	hibernationController := hibernation.Controller{
+	hibernationController := hibernationcontroller.Controller{
 		Guard: o.guards["hibernation"], Actuators: actuators(o), Dialer: targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: o.endpoints},
-		Clock: now, Metrics: hibernation.NewMetrics(), Ends: o.ends,
+		Clock: now, Metrics: hibernationcontroller.NewMetrics(), Ends: o.ends,
 	}
-	syncController := syncset.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: syncset.NewMetrics()}
-	poolController := machinepool.Controller{Guard: o.guards["machinepools"], Dialer: hibernationController.Dialer, Clock: now, Metrics: machinepool.NewMetrics()}
-	members, switchMetrics, adapterMetrics := &slumber.MemberKinds{}, stopadapter.NewMetrics(), stopadapter.NewMetrics()
-	slumberController := slumber.Controller{Clock: now, Metrics: slumber.NewMetrics(), Members: members, Ends: o.ends}
-	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics(), Ends: o.ends, Waits: o.FailoverWaits}
-	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backup.NewMetrics()}
-	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics(), Ends: o.ends}, process.Controller{Guard: o.guards["restart"], PodCache: o.podCache, Clock: now, Metrics: process.NewMetrics(), Ends: o.ends}
+	syncController := syncsetcontroller.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: syncsetcontroller.NewMetrics()}
+	poolController := machinepoolcontroller.Controller{Guard: o.guards["machinepools"], Dialer: hibernationController.Dialer, Clock: now, Metrics: machinepoolcontroller.NewMetrics()}
+	members, switchMetrics, adapterMetrics := &slumbercontroller.MemberKinds{}, stopadaptercontroller.NewMetrics(), stopadaptercontroller.NewMetrics()
+	slumberController := slumbercontroller.Controller{Clock: now, Metrics: slumbercontroller.NewMetrics(), Members: members, Ends: o.ends}
+	clusteringController := clusteringcontroller.Controller{Guard: o.guards["clustering"], HostOf: clusteringcontroller.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clusteringcontroller.NewMetrics(), Ends: o.ends, Waits: o.FailoverWaits}
+	backupController := backupcontroller.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backupcontroller.NewMetrics()}
+	appController, processController := appcontroller.Controller{Guard: o.guards["restart"], Clock: now, Metrics: appcontroller.NewMetrics(), Ends: o.ends}, processcontroller.Controller{Guard: o.guards["restart"], PodCache: o.podCache, Clock: now, Metrics: processcontroller.NewMetrics(), Ends: o.ends}
 	return []feature{
 		{"hibernation", kinds(hivev1.ClusterDeploymentKind()), collectors(hibernationController.Metrics), hibernationController.SetupWithManager},
 		{
@@ -253,11 +253,11 @@ func listFeatures(o Options) []feature {
 			collectors(syncController.Metrics), syncController.SetupWithManager,
 		},
 		{"machinepools", kinds(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
-		{"slumber", kinds(torporv1alpha1.SlumberKind()).with(slumber.ListOptionalKinds()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
+		{"slumber", kinds(torporv1alpha1.SlumberKind()).with(slumbercontroller.ListOptionalKinds()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
 		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(o, now, members, switchMetrics)},
-		{"adapters", kinds(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), foreignswitch.Controller{Clock: now, Manager: o.outer, Observer: members, Metrics: adapterMetrics, Ends: o.ends, WatchNamespaces: o.WatchNamespaces}.SetupWithManager},
+		{"adapters", kinds(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), foreignswitchcontroller.Controller{Clock: now, Manager: o.outer, Observer: members, Metrics: adapterMetrics, Ends: o.ends, WatchNamespaces: o.WatchNamespaces}.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
-		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, Ends: o.ends, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
+		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioningcontroller.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, Ends: o.ends, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
 		{
 			"restart", kinds(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(), torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()),
@@ -265,15 +265,15 @@ func listFeatures(o Options) []feature {
 		},
 		{
 			"spaces", kinds(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
-			nil, setupAll(orgspace.Controller{Guard: o.guards["spaces"], Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, build.Controller{Guard: o.guards["spaces"], Clock: now, Registries: o.registries}.SetupWithManager),
+			nil, setupAll(orgspacecontroller.Controller{Guard: o.guards["spaces"], Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, buildcontroller.Controller{Guard: o.guards["spaces"], Clock: now, Registries: o.registries}.SetupWithManager),
 		},
-		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Guard: o.guards["restart"], Clock: now}.SetupWithManager},
-		{"routes", routeKinds(o.publisher), nil, route.Controller{Guard: o.guards["routes"], Publisher: o.publisher, WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
+		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deploymentcontroller.Controller{Guard: o.guards["restart"], Clock: now}.SetupWithManager},
+		{"routes", routeKinds(o.publisher), nil, routecontroller.Controller{Guard: o.guards["routes"], Publisher: o.publisher, WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
 		{
 			"tasks", kinds(korifiv1alpha1.CFTaskKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind()),
-			nil, task.Controller{Guard: o.guards["tasks"], Pods: o.podOptions(), WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager,
+			nil, taskcontroller.Controller{Guard: o.guards["tasks"], Pods: o.podOptions(), WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager,
 		},
-		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Guard: o.guards["lrp"], Pods: o.podOptions(), PodCache: o.podCache, Clock: now}.SetupWithManager},
+		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrpcontroller.Controller{Guard: o.guards["lrp"], Pods: o.podOptions(), PodCache: o.podCache, Clock: now}.SetupWithManager},
 	}
 }
 
@@ -286,17 +286,17 @@ func workloadKinds() (all featureKinds) {
 }
 
 // switchWorkloads sets up a controller for each workload kind.
-func switchWorkloads(o Options, now clock.PassiveClock, members *slumber.MemberKinds, metrics *stopadapter.Metrics) conditional.SetupFunc {
+func switchWorkloads(o Options, now clock.PassiveClock, members *slumbercontroller.MemberKinds, metrics *stopadaptercontroller.Metrics) conditional.SetupFunc {
 	var setups []conditional.SetupFunc
 	for _, kind := range stoppable.ListWorkloads() {
-		setups = append(setups, stopadapter.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics, Ends: o.ends}.SetupWithManager)
+		setups = append(setups, stopadaptercontroller.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics, Ends: o.ends}.SetupWithManager)
 	}
 	return setupAll(setups...)
 }
 
 // podOptions returns the options for the Pods of all instances.
-func (o *Options) podOptions() cflrp.PodOptions {
-	options := cflrp.PodOptions{PullPolicy: corev1.PullAlways, StopDelay: o.InstanceStopDelay}
+func (o *Options) podOptions() lrp.PodOptions {
+	options := lrp.PodOptions{PullPolicy: corev1.PullAlways, StopDelay: o.InstanceStopDelay}
 	if o.TrustNodeImages {
 		options.PullPolicy = corev1.PullIfNotPresent
 	}
@@ -304,7 +304,7 @@ func (o *Options) podOptions() cflrp.PodOptions {
 }
 
 // routeKinds returns the kinds of the feature, including the kind that routes become if clusters may lack it.
-func routeKinds(publisher cfroute.Publisher) featureKinds {
+func routeKinds(publisher route.Publisher) featureKinds {
 	all := kinds(korifiv1alpha1.CFRouteKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind())
 	if publisher.UsesGateway() {
 		all.required = append(all.required, schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Kind: "HTTPRoute"})
@@ -329,7 +329,7 @@ func watchedNamespaces(list []string) map[string]cache.Config {
 func trimWrittenFields(o any) (any, error) {
 	switch o := o.(type) {
 	case *metav1.PartialObjectMetadata:
-		stopadapter.TrimMetadata(o)
+		stopadaptercontroller.TrimMetadata(o)
 		reconcile.ShareTexts(o)
 	case *korifiv1alpha1.CFApp, *korifiv1alpha1.CFProcess, *korifiv1alpha1.CFBuild, *korifiv1alpha1.CFPackage, *torporv1alpha1.CFDeployment, *eiriniv1.LRP:
 		if object, ok := o.(client.Object); ok {
@@ -436,7 +436,7 @@ func (o *Options) parse(reader client.Reader) (err error) {
 		// Images that were loaded into nodes have a name and no digest, and may not exist in a registry.
 		o.registries = imageregistry.Policy{}
 	}
-	if o.publisher, err = cfroute.ParsePublisher(o.RouteGateway, o.RouteIngressClass); err != nil {
+	if o.publisher, err = route.ParsePublisher(o.RouteGateway, o.RouteIngressClass); err != nil {
 		return err
 	}
 	if o.guards, err = newWriterGuards(reader, o.TakeOver); err != nil {

@@ -21,7 +21,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
-	foreignswitch "github.com/torpor-dev/torpor/internal/foreignswitch/controller"
+	foreignswitchcontroller "github.com/torpor-dev/torpor/internal/foreignswitch/controller"
 	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -43,7 +43,7 @@ func (e *pageEnv) startStopAdapters(t *testing.T) {
 	limited := *e.Environment
 	limited.Config = e.ImpersonateUser("system:serviceaccount:" + metav1.NamespaceDefault + ":torpor-manager")
 	stop := testenv.StartManager(t, &limited, func(mgr manager.Manager) error {
-		return foreignswitch.Controller{Clock: clock.RealClock{}, Manager: mgr}.SetupWithManager(mgr)
+		return foreignswitchcontroller.Controller{Clock: clock.RealClock{}, Manager: mgr}.SetupWithManager(mgr)
 	})
 	t.Cleanup(stop)
 }

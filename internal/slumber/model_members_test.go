@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/foreignswitch"
 	"github.com/torpor-dev/torpor/internal/hibernation"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
@@ -218,7 +218,7 @@ func askedOfCluster(m *modelMember, cd *hivev1.ClusterDeployment) stoprecord.Req
 func databasesOfModel(kind stoppable.Kind) memberKind {
 	wanted := func(m *modelMember, now time.Time) (c, asWanted *mocov1beta2.MySQLCluster) {
 		c, _ = m.stored.(*mocov1beta2.MySQLCluster)
-		return c, stops.ApplyScheduled(c, now)
+		return c, mysqlswitches.ApplyScheduled(c, now)
 	}
 	return memberKind{
 		Kind: kind,

@@ -25,7 +25,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco/checksum"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 type mysqlSession struct {
@@ -177,11 +177,11 @@ func (kube *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remot
 	return both, nil
 }
 
-const defaultUser = accounts.ReadOnlyUser
+const defaultUser = mysqlusers.ReadOnlyUser
 
 func accountNames() []string {
 	var names []string
-	for _, a := range accounts.ListAccounts() {
+	for _, a := range mysqlusers.ListAccounts() {
 		names = append(names, a.Name)
 	}
 	slices.Sort(names)
@@ -223,7 +223,7 @@ func (a *commands) newCredentialCommand() *cobra.Command {
 }
 
 func (a *commands) readPassword(cmd *cobra.Command, name, user string) (string, error) {
-	key := accounts.PasswordKeyOf(user)
+	key := mysqlusers.PasswordKeyOf(user)
 	if key == "" {
 		return "", exit.WrongUsage("--mysql-user: expected one of %q, found %q", accountNames(), user)
 	}

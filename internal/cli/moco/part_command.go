@@ -26,7 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
@@ -318,11 +318,11 @@ type clusterPart struct {
 }
 
 func clusteringPart() clusterPart {
-	return clusterPart{stops.ClusteringSwitch(), "clustering", mocov1beta2.ClusteringActiveCondition, "clustering"}
+	return clusterPart{mysqlswitches.ClusteringSwitch(), "clustering", mocov1beta2.ClusteringActiveCondition, "clustering"}
 }
 
 func reconciliationPart() clusterPart {
-	return clusterPart{stops.ReconciliationSwitch(), "reconciliation", mocov1beta2.ReconciliationActiveCondition, "provisioning"}
+	return clusterPart{mysqlswitches.ReconciliationSwitch(), "reconciliation", mocov1beta2.ReconciliationActiveCondition, "provisioning"}
 }
 
 // stopValue is the only value of an annotation that requests a stop.
@@ -407,7 +407,7 @@ func isAnythingStopped(annotations map[string]string, now time.Time) bool {
 			return true
 		}
 	}
-	return stops.HasStoppedInstances(annotations)
+	return mysqlswitches.HasStoppedInstances(annotations)
 }
 
 func setOrDelete(annotations map[string]string, name string, value *string) {

@@ -16,7 +16,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 type rotation struct {
@@ -112,7 +112,7 @@ func (r *rotation) await(ctx context.Context, kube *kubeClient, c *mocov1beta2.M
 		return fmt.Errorf("%s: read its Secret %s: %w", describeCluster(c), c.ChildName(), err)
 	}
 	hasTwo := secret.Annotations[mocov1beta2.RotationIDAnnotation] != ""
-	if hasTwo == (value == mocov1beta2.DiscardRequest) || accounts.HasNextPasswords(secret.Data) {
+	if hasTwo == (value == mocov1beta2.DiscardRequest) || mysqlusers.HasNextPasswords(secret.Data) {
 		return fmt.Errorf("%s: expected to %s its passwords, found the annotation %s removed too early; run the command again", describeCluster(c), value, mocov1beta2.RotationAnnotation)
 	}
 	if value == mocov1beta2.DiscardRequest {

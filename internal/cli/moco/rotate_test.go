@@ -15,7 +15,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 // oneCluster is an API server with a cluster of three instances without a status, and with its Secret. It stops
@@ -82,7 +82,7 @@ func (o *clusterWithoutRequest) Patch(context.Context, client.Object, client.Pat
 func TestARequestThatWasTakenBackIsNotToldAsDone(t *testing.T) {
 	t.Parallel()
 	rotated := metav1.ObjectMeta{Annotations: map[string]string{mocov1beta2.RotationIDAnnotation: "r"}}
-	next := accounts.AddNextPasswords(map[string][]byte{}, func() string { return "secret" })
+	next := mysqlusers.AddNextPasswords(map[string][]byte{}, func() string { return "secret" })
 	for name, row := range map[string]struct {
 		args          []string
 		secret, later corev1.Secret

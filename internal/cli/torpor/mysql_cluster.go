@@ -10,7 +10,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
-	mysqlstops "github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
@@ -31,9 +31,9 @@ func mysqlClusterKind() stoppableKind {
 		}),
 		annotationsOf: func(part string) stoprecord.AnnotationSwitch {
 			if part == clusteringPart {
-				return mysqlstops.ClusteringSwitch()
+				return mysqlswitches.ClusteringSwitch()
 			}
-			return mysqlstops.ReconciliationSwitch()
+			return mysqlswitches.ReconciliationSwitch()
 		},
 		plan: planMySQLCluster,
 	}
@@ -41,7 +41,7 @@ func mysqlClusterKind() stoppableKind {
 
 func describeMySQLCluster(c *mocov1beta2.MySQLCluster) []stopRow {
 	records := []stoprecord.Records{c.Status.ClusteringStops, c.Status.ReconciliationStops}
-	switches := []stoprecord.AnnotationSwitch{mysqlstops.ClusteringSwitch(), mysqlstops.ReconciliationSwitch()}
+	switches := []stoprecord.AnnotationSwitch{mysqlswitches.ClusteringSwitch(), mysqlswitches.ReconciliationSwitch()}
 	isAsked := []bool{c.ClusteringStopped(), c.ReconciliationStopped()}
 	var rows []stopRow
 	for i, part := range moco.DescribeParts(c) {
@@ -85,10 +85,10 @@ func describeInstances(c *mocov1beta2.MySQLCluster) []stopRow {
 	if chosen == "" && len(stops) == 0 {
 		return nil
 	}
-	instances, isRead := mysqlstops.ParseStoppedInstances(c)
+	instances, isRead := mysqlswitches.ParseStoppedInstances(c)
 	r := newStopRow(mocov1beta2.MySQLClusterKind(), c, "instances", len(instances) > 0 && !stops.HasExpired(), stops)
 	r.conditions = c.Status.Conditions
-	r.untilAnnotation = mysqlstops.InstancesSwitch().UntilAnnotation(c.Annotations)
+	r.untilAnnotation = mysqlswitches.InstancesSwitch().UntilAnnotation(c.Annotations)
 	r.State = "running"
 	switch {
 	case r.Stopped:

@@ -25,7 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -62,7 +62,7 @@ type Options struct {
 // Actuator stops and starts machines at EC2. It is safe for concurrent use.
 type Actuator struct {
 	options Options
-	clients *rest.AccountCache[*accountClient]
+	clients *cloudrest.AccountCache[*accountClient]
 	// identity is the manager's own identity at AWS. It is set when a role is first assumed, and guarded by the lock
 	// of clients.
 	identity *awssdk.Config
@@ -79,7 +79,7 @@ func New(o Options) *Actuator {
 	if o.Attempts == 0 {
 		o.Attempts = 4
 	}
-	return &Actuator{options: o, clients: rest.NewAccountCache[*accountClient]()}
+	return &Actuator{options: o, clients: cloudrest.NewAccountCache[*accountClient]()}
 }
 
 // Platform implements actuator.Actuator.

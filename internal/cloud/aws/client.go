@@ -17,7 +17,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // accountClient accesses the machines of an account in a region. Each client has its own retry quota, so that a
@@ -138,7 +138,7 @@ func (o Options) newRetryer() *retry.Standard {
 
 // callWithTimeout makes one API call, with all its attempts, within the client's timeout.
 func (c *accountClient) callWithTimeout(ctx context.Context, operation string, do func(context.Context) error) error {
-	return rest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
+	return cloudrest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
 		explained := c.explainError(operation, err)
 		if c.session != nil && actuator.ClassOf(explained) == actuator.CredentialsInvalid {
 			// A revoked session must not be used until it expires.

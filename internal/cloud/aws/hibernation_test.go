@@ -9,7 +9,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -20,8 +20,8 @@ func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
 	return testenv.HibernationStory{
 		Counterpart: "double", Cluster: c,
 		Platform: hivev1.Platform{AWS: &hivev1.AWSPlatform{Region: testenv.Region, CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
-		Setup: controller.Controller{
-			Actuators: map[string]actuator.Actuator{"aws": c.Actuator()}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
+		Setup: hibernationcontroller.Controller{
+			Actuators: map[string]actuator.Actuator{"aws": c.Actuator()}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager,
 	}, c
 }

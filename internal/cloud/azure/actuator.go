@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -42,10 +42,10 @@ type Options struct {
 
 // Actuator stops and starts machines at Azure. It is safe for concurrent use.
 type Actuator struct {
-	rest.OneByOneActuator[*accountClient]
+	cloudrest.OneByOneActuator[*accountClient]
 
 	options Options
-	clients *rest.AccountCache[*accountClient]
+	clients *cloudrest.AccountCache[*accountClient]
 }
 
 // New returns an Actuator; it does not call the cloud.
@@ -59,9 +59,9 @@ func New(o Options) *Actuator {
 	if o.Attempts == 0 {
 		o.Attempts = 4
 	}
-	a := &Actuator{options: o, clients: rest.NewAccountCache[*accountClient]()}
+	a := &Actuator{options: o, clients: cloudrest.NewAccountCache[*accountClient]()}
 	// The SDK itself retries the calls that may be retried.
-	a.OneByOneActuator = rest.OneByOneActuator[*accountClient]{FindAccount: a.clientFor, Attempts: 1, StopOperation: deallocate, StartOperation: start}
+	a.OneByOneActuator = cloudrest.OneByOneActuator[*accountClient]{FindAccount: a.clientFor, Attempts: 1, StopOperation: deallocate, StartOperation: start}
 	return a
 }
 

@@ -22,7 +22,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // The operations, with the names that rights use.
@@ -129,7 +129,7 @@ func readRetryAfter(response *http.Response) time.Duration {
 	if response == nil {
 		return 0
 	}
-	return rest.ReadRetryAfter(response.Header)
+	return cloudrest.ReadRetryAfter(response.Header)
 }
 
 // classOf classifies Azure's errors by the possible remedies. It uses the code where one code has several statuses,

@@ -9,7 +9,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -27,8 +27,8 @@ func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
 		Metadata: hivev1.ClusterMetadata{
 			InfraID: "sleepy", Platform: &hivev1.ClusterPlatformMetadata{Azure: &hivev1.AzureClusterMetadata{ResourceGroupName: c.group}},
 		},
-		Setup: controller.Controller{
-			Actuators: map[string]actuator.Actuator{"azure": cloud.actuator}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
+		Setup: hibernationcontroller.Controller{
+			Actuators: map[string]actuator.Actuator{"azure": cloud.actuator}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager,
 	}, c
 }

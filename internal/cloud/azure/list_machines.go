@@ -14,7 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -39,7 +39,7 @@ func parseMachineName(id string) (machineName, bool) {
 	return machineName{group, name}, ok && group != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// ListMachines implements rest.OneByOneAccount. The infraIDs are the names of resource groups. A listing with power
+// ListMachines implements cloudrest.OneByOneAccount. The infraIDs are the names of resource groups. A listing with power
 // states covers the whole subscription and serves any number of groups. A listing of a single group has no power
 // states, and would need one call for each machine.
 func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[string][]actuator.Machine, error) {
@@ -170,7 +170,7 @@ func powerStateOf(vm *armcompute.VirtualMachine) (state actuator.MachineState, h
 
 // callWithTimeout makes one API call, with all its attempts, within the client's timeout.
 func (c *accountClient) callWithTimeout(ctx context.Context, operation string, do func(context.Context) error) error {
-	return rest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
+	return cloudrest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
 		if errors.Is(err, egress.ErrAnswerTooLarge) {
 			return unreachableErrorf(operation, "its answer is larger than allowed")
 		}

@@ -25,7 +25,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -235,7 +235,7 @@ func (a *Actuator) visitorOf(t actuator.Target, id string) (visitor, error) {
 	if err != nil {
 		return visitor{}, err
 	}
-	v := visitor{key: rest.HashFields(t.Machines[i].Address, l.user, l.password, l.rootsPEM)}
+	v := visitor{key: cloudrest.HashFields(t.Machines[i].Address, l.user, l.password, l.rootsPEM)}
 	v.note = func(isSilent bool) { a.noteSilence(v.key, isSilent) }
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -41,8 +41,8 @@ func runStory(t *testing.T, counterpart string, c actuatortest.Cloud) {
 	testenv.HibernationStory{
 		Counterpart: counterpart, Cluster: c,
 		Platform: hivev1.Platform{BareMetal: &hivev1.BareMetalPlatform{CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
-		Setup: controller.Controller{
-			Actuators: map[string]actuator.Actuator{"baremetal": c.Actuator()}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
+		Setup: hibernationcontroller.Controller{
+			Actuators: map[string]actuator.Actuator{"baremetal": c.Actuator()}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager,
 	}.Run(t)
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -152,7 +152,7 @@ func (c *redfishController) send(ctx context.Context, method, path string, body,
 }
 
 func readFailure(answer *http.Response, text []byte) error {
-	failure := &answerError{status: answer.StatusCode, retryAfter: (&rest.StatusError{Header: answer.Header}).RetryAfter()}
+	failure := &answerError{status: answer.StatusCode, retryAfter: (&cloudrest.StatusError{Header: answer.Header}).RetryAfter()}
 	var content struct {
 		Error struct {
 			Message  string `json:"message"`

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -44,10 +44,10 @@ type Options struct {
 
 // Actuator stops and starts containers. It is safe for concurrent use.
 type Actuator struct {
-	rest.OneByOneActuator[*engineClient]
+	cloudrest.OneByOneActuator[*engineClient]
 
 	options Options
-	clients *rest.AccountCache[*engineClient]
+	clients *cloudrest.AccountCache[*engineClient]
 }
 
 // New returns an Actuator; it does not call any engine.
@@ -64,8 +64,8 @@ func New(o Options) *Actuator {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	a := &Actuator{options: o, clients: rest.NewAccountCache[*engineClient]()}
-	a.OneByOneActuator = rest.OneByOneActuator[*engineClient]{FindAccount: a.clientFor, Attempts: o.Attempts, StopOperation: stop, StartOperation: start}
+	a := &Actuator{options: o, clients: cloudrest.NewAccountCache[*engineClient]()}
+	a.OneByOneActuator = cloudrest.OneByOneActuator[*engineClient]{FindAccount: a.clientFor, Attempts: o.Attempts, StopOperation: stop, StartOperation: start}
 	return a
 }
 

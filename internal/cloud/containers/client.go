@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -86,10 +86,10 @@ func (a *Actuator) newClient(address engineAddress, t actuator.Target, account s
 	return c, nil
 }
 
-// Name implements rest.OneByOneAccount.
+// Name implements cloudrest.OneByOneAccount.
 func (c *engineClient) Name() string { return c.account }
 
-// RequireStopRights implements rest.OneByOneAccount. A client of an engine has all rights there.
+// RequireStopRights implements cloudrest.OneByOneAccount. A client of an engine has all rights there.
 func (*engineClient) RequireStopRights(context.Context, []string) error { return nil }
 
 // send sends a request, and reads a successful answer with read. Any other answer becomes an *answerError.
@@ -124,5 +124,5 @@ func (c *engineClient) send(ctx context.Context, method, path string, query url.
 
 // call makes one API call within the client's timeout.
 func (c *engineClient) call(ctx context.Context, operation string, do func(context.Context) error) error {
-	return rest.CallWithTimeout(ctx, c.timeout, do, func(err error) error { return c.explainError(operation, err) })
+	return cloudrest.CallWithTimeout(ctx, c.timeout, do, func(err error) error { return c.explainError(operation, err) })
 }

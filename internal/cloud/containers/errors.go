@@ -17,7 +17,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -38,7 +38,7 @@ type answerError struct {
 func (e *answerError) Error() string { return fmt.Sprintf("status %d", e.status) }
 
 func readFailure(answer *http.Response, content []byte) error {
-	failure := &answerError{status: answer.StatusCode, retryAfter: (&rest.StatusError{Header: answer.Header}).RetryAfter()}
+	failure := &answerError{status: answer.StatusCode, retryAfter: (&cloudrest.StatusError{Header: answer.Header}).RetryAfter()}
 	var words struct {
 		Message string `json:"message"`
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -37,8 +37,8 @@ func runStory(t *testing.T, counterpart string, c actuatortest.Cloud, infraID st
 	testenv.HibernationStory{
 		Counterpart: counterpart, Cluster: c, Metadata: hivev1.ClusterMetadata{InfraID: infraID},
 		Platform: hivev1.Platform{Containers: &hivev1.ContainersPlatform{Engine: c.Target().Cloud, CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
-		Setup: controller.Controller{
-			Actuators: map[string]actuator.Actuator{"containers": c.Actuator()}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
+		Setup: hibernationcontroller.Controller{
+			Actuators: map[string]actuator.Actuator{"containers": c.Actuator()}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager,
 		Disturb: disturb,
 	}.Run(t)

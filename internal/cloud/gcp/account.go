@@ -12,7 +12,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // computeURL is the URL of Compute Engine. Neither answers nor Secrets can change it.
@@ -20,7 +20,7 @@ const computeURL = "https://compute.googleapis.com/compute/v1/projects/"
 
 // projectAccount is a service account with access to the instances of its project.
 type projectAccount struct {
-	client rest.APIClient
+	client cloudrest.APIClient
 	// name is a hash of all fields that identify the account. owner is the project's name among the accounts of all
 	// clouds.
 	name, owner string
@@ -47,16 +47,16 @@ func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 	}
 	fields := []string{s.ProjectID, s.ClientEmail, s.PrivateKeyID, s.PrivateKey, disks}
 	return a.accounts.GetOrBuild(t.Namespace, fields, func(name string) (*projectAccount, error) {
-		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.AccessToken, error) { return a.fetchToken(ctx, s) })
+		tokens := cloudrest.NewTokenCache(a.options.Clock, func(ctx context.Context) (cloudrest.AccessToken, error) { return a.fetchToken(ctx, s) })
 		return &projectAccount{
-			client: rest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
+			client: cloudrest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
 			name:   name, owner: "gcp/" + s.ProjectID, project: s.ProjectID, secret: s.PrivateKey, discardsLocalDisks: t.DiscardLocalDisks, starts: orders.NewPendingStarts(a.options.Clock),
 			groups: lru.New(maxMachines),
 		}, nil
 	})
 }
 
-// Name implements rest.OneByOneAccount.
+// Name implements cloudrest.OneByOneAccount.
 func (c *projectAccount) Name() string { return c.name }
 
 // computeRequest is one call of Compute Engine.

@@ -10,7 +10,7 @@ package gcp
 
 import (
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 var (
@@ -21,16 +21,16 @@ var (
 
 // Actuator stops and starts instances at Google Cloud. It is safe for concurrent use.
 type Actuator struct {
-	rest.OneByOneActuator[*projectAccount]
+	cloudrest.OneByOneActuator[*projectAccount]
 
-	options  rest.CloudOptions
-	accounts *rest.AccountCache[*projectAccount]
+	options  cloudrest.CloudOptions
+	accounts *cloudrest.AccountCache[*projectAccount]
 }
 
 // New returns an Actuator; it does not call the cloud.
-func New(o rest.CloudOptions) *Actuator {
-	a := &Actuator{options: o.WithDefaults(), accounts: rest.NewAccountCache[*projectAccount]()}
-	a.OneByOneActuator = rest.OneByOneActuator[*projectAccount]{FindAccount: a.accountOf, Attempts: a.options.Attempts, StopOperation: stop, StartOperation: start}
+func New(o cloudrest.CloudOptions) *Actuator {
+	a := &Actuator{options: o.WithDefaults(), accounts: cloudrest.NewAccountCache[*projectAccount]()}
+	a.OneByOneActuator = cloudrest.OneByOneActuator[*projectAccount]{FindAccount: a.accountOf, Attempts: a.options.Attempts, StopOperation: stop, StartOperation: start}
 	return a
 }
 

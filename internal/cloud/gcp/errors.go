@@ -12,7 +12,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // explainError converts an error of a call to an *orders.RefusedError or an *actuator.Error. The message is the same
@@ -21,13 +21,13 @@ func (c *projectAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
 	}
-	refusal, ok := errors.AsType[*rest.StatusError](err)
+	refusal, ok := errors.AsType[*cloudrest.StatusError](err)
 	if !ok {
-		return unreachableErrorf(operation, "%s", rest.DescribeMissingAnswer(err))
+		return unreachableErrorf(operation, "%s", cloudrest.DescribeMissingAnswer(err))
 	}
 	reason, message := readRefusal(refusal)
 	class := classOf(refusal, reason)
-	reason, message = rest.Scrub(reason, c.secret), rest.Scrub(message, c.secret)
+	reason, message = cloudrest.Scrub(reason, c.secret), cloudrest.Scrub(message, c.secret)
 	switch {
 	case class == actuator.Unreachable:
 		return unreachableErrorf(operation, "it answers with status %d", refusal.Status)
@@ -52,13 +52,13 @@ func (c *projectAccount) explainOrder(operation string, taken *takenOrder) error
 		class = actuator.Other
 	}
 	if !orders.IsOfMachine(class) {
-		return actuator.Errorf(class, "%s: %s: %s", operation, rest.Scrub(failure.Code), rest.Scrub(failure.Message, c.secret))
+		return actuator.Errorf(class, "%s: %s: %s", operation, cloudrest.Scrub(failure.Code), cloudrest.Scrub(failure.Message, c.secret))
 	}
-	return &orders.RefusedError{Class: class, Code: rest.Scrub(failure.Code), Message: rest.Scrub(failure.Message, c.secret)}
+	return &orders.RefusedError{Class: class, Code: cloudrest.Scrub(failure.Code), Message: cloudrest.Scrub(failure.Message, c.secret)}
 }
 
 // readRefusal returns the reason and the message of an error.
-func readRefusal(refusal *rest.StatusError) (reason, message string) {
+func readRefusal(refusal *cloudrest.StatusError) (reason, message string) {
 	var content struct {
 		Error struct {
 			Message string `json:"message"`
@@ -84,7 +84,7 @@ func readRefusal(refusal *rest.StatusError) (reason, message string) {
 
 // classOf classifies refusals by the possible remedies. It uses the reason where one reason has several statuses, and
 // the status otherwise.
-func classOf(refusal *rest.StatusError, reason string) actuator.ErrorClass {
+func classOf(refusal *cloudrest.StatusError, reason string) actuator.ErrorClass {
 	class := classOfCode(reason)
 	switch {
 	case class != "":

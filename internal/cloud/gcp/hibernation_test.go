@@ -9,7 +9,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -24,8 +24,8 @@ func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
 		Platform: hivev1.Platform{GCP: &hivev1.GCPPlatform{
 			Region: "europe-west3", CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret},
 		}},
-		Setup: controller.Controller{
-			Actuators: map[string]actuator.Actuator{"gcp": cloud.actuator}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
+		Setup: hibernationcontroller.Controller{
+			Actuators: map[string]actuator.Actuator{"gcp": cloud.actuator}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager,
 	}, c
 }

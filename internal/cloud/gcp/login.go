@@ -12,14 +12,14 @@ import (
 	"golang.org/x/oauth2/jwt"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // computeScope is the scope of the token. The roles of the service account limit its rights further.
 const computeScope = "https://www.googleapis.com/auth/compute"
 
 // fetchToken signs a request for a token with the key of the service account, and sends it.
-func (a *Actuator) fetchToken(ctx context.Context, account serviceAccount) (rest.AccessToken, error) {
+func (a *Actuator) fetchToken(ctx context.Context, account serviceAccount) (cloudrest.AccessToken, error) {
 	config := jwt.Config{
 		Email: account.ClientEmail, PrivateKey: []byte(account.PrivateKey), PrivateKeyID: account.PrivateKeyID, Scopes: []string{computeScope}, TokenURL: tokenURL,
 	}
@@ -30,12 +30,12 @@ func (a *Actuator) fetchToken(ctx context.Context, account serviceAccount) (rest
 	bound := &http.Client{Transport: send, CheckRedirect: a.options.HTTPClient.CheckRedirect}
 	token, err := config.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, bound)).Token()
 	if err != nil {
-		return rest.AccessToken{}, explainLogin(ctx, account, err)
+		return cloudrest.AccessToken{}, explainLogin(ctx, account, err)
 	}
 	if token.AccessToken == "" || token.Expiry.IsZero() {
-		return rest.AccessToken{}, unreachableErrorf(login, "its answer has no token")
+		return cloudrest.AccessToken{}, unreachableErrorf(login, "its answer has no token")
 	}
-	return rest.AccessToken{Value: token.AccessToken, Expires: token.Expiry}, nil
+	return cloudrest.AccessToken{Value: token.AccessToken, Expires: token.Expiry}, nil
 }
 
 // roundTripperFunc is a transport.
@@ -51,14 +51,14 @@ func explainLogin(ctx context.Context, account serviceAccount, err error) error 
 	}
 	failed, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok || failed.Response == nil {
-		return unreachableErrorf(login, "%s", rest.DescribeMissingAnswer(err))
+		return unreachableErrorf(login, "%s", cloudrest.DescribeMissingAnswer(err))
 	}
 	var content struct {
 		Error       string `json:"error"`
 		Description string `json:"error_description"`
 	}
 	_ = json.Unmarshal(failed.Body, &content) // An answer without a message still has its status.
-	refusal := rest.StatusError{Status: failed.Response.StatusCode, Header: failed.Response.Header}
+	refusal := cloudrest.StatusError{Status: failed.Response.StatusCode, Header: failed.Response.Header}
 	switch class := refusal.Class(); {
 	case class == actuator.Throttled:
 		return &actuator.Error{Class: class, Message: "login: Google Cloud accepts no more logins at the moment", RetryAfter: refusal.RetryAfter()}
@@ -66,6 +66,6 @@ func explainLogin(ctx context.Context, account serviceAccount, err error) error 
 		return unreachableErrorf(login, "it answers with status %d", refusal.Status)
 	default:
 		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s",
-			rest.Scrub(content.Error, account.PrivateKey), rest.Scrub(content.Description, account.PrivateKey))
+			cloudrest.Scrub(content.Error, account.PrivateKey), cloudrest.Scrub(content.Description, account.PrivateKey))
 	}
 }

@@ -26,7 +26,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 const (
@@ -103,7 +103,7 @@ func startGCP(t *testing.T) *simulatedGCP {
 	s := &simulatedGCP{key: key, instances: map[string]*simulatedInstance{}, orders: map[string]*simulatedOrder{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
-	s.actuator = New(rest.CloudOptions{HTTPClient: rest.BoundClient(s), Attempts: 2, CallTimeout: 2 * time.Minute})
+	s.actuator = New(cloudrest.CloudOptions{HTTPClient: cloudrest.BoundClient(s), Attempts: 2, CallTimeout: 2 * time.Minute})
 	return s
 }
 

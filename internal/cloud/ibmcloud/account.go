@@ -9,7 +9,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 
 // regionAccount is an API key with access to the instances of a region.
 type regionAccount struct {
-	client rest.APIClient
+	client cloudrest.APIClient
 	// name is a hash of all fields that identify the account.
 	name   string
 	region string
@@ -38,18 +38,18 @@ func (a *Actuator) accountOf(t actuator.Target) (*regionAccount, error) {
 		return nil, err
 	}
 	return a.accounts.GetOrBuild(t.Namespace, []string{apiKey, t.Region}, func(name string) (*regionAccount, error) {
-		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.AccessToken, error) { return a.fetchToken(ctx, apiKey) })
+		tokens := cloudrest.NewTokenCache(a.options.Clock, func(ctx context.Context) (cloudrest.AccessToken, error) { return a.fetchToken(ctx, apiKey) })
 		return &regionAccount{
-			client: rest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
+			client: cloudrest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
 			name:   name, region: t.Region, secret: apiKey, starts: orders.NewPendingStarts(a.options.Clock),
 		}, nil
 	})
 }
 
-// Name implements rest.OneByOneAccount.
+// Name implements cloudrest.OneByOneAccount.
 func (c *regionAccount) Name() string { return c.name }
 
-// RequireStopRights implements rest.OneByOneAccount. IBM Cloud does not report missing rights in advance.
+// RequireStopRights implements cloudrest.OneByOneAccount. IBM Cloud does not report missing rights in advance.
 func (*regionAccount) RequireStopRights(context.Context, []string) error { return nil }
 
 // vpcRequest is one call of the API of virtual private clouds.

@@ -10,7 +10,7 @@ package ibmcloud
 
 import (
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 var (
@@ -21,16 +21,16 @@ var (
 
 // Actuator stops and starts instances at IBM Cloud VPC. It is safe for concurrent use.
 type Actuator struct {
-	rest.OneByOneActuator[*regionAccount]
+	cloudrest.OneByOneActuator[*regionAccount]
 
-	options  rest.CloudOptions
-	accounts *rest.AccountCache[*regionAccount]
+	options  cloudrest.CloudOptions
+	accounts *cloudrest.AccountCache[*regionAccount]
 }
 
 // New returns an Actuator; it does not call the cloud.
-func New(o rest.CloudOptions) *Actuator {
-	a := &Actuator{options: o.WithDefaults(), accounts: rest.NewAccountCache[*regionAccount]()}
-	a.OneByOneActuator = rest.OneByOneActuator[*regionAccount]{FindAccount: a.accountOf, Attempts: a.options.Attempts, StopOperation: stop, StartOperation: start}
+func New(o cloudrest.CloudOptions) *Actuator {
+	a := &Actuator{options: o.WithDefaults(), accounts: cloudrest.NewAccountCache[*regionAccount]()}
+	a.OneByOneActuator = cloudrest.OneByOneActuator[*regionAccount]{FindAccount: a.accountOf, Attempts: a.options.Attempts, StopOperation: stop, StartOperation: start}
 	return a
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // explainError converts an error of a call to an *orders.RefusedError or an *actuator.Error. The message is the same
@@ -20,9 +20,9 @@ func (c *regionAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
 	}
-	refusal, ok := errors.AsType[*rest.StatusError](err)
+	refusal, ok := errors.AsType[*cloudrest.StatusError](err)
 	if !ok {
-		return unreachableErrorf(operation, "%s", rest.DescribeMissingAnswer(err))
+		return unreachableErrorf(operation, "%s", cloudrest.DescribeMissingAnswer(err))
 	}
 	code, message := readRefusal(refusal)
 	class := refusal.Class()
@@ -32,7 +32,7 @@ func (c *regionAccount) explainError(operation string, err error) error {
 	case class == actuator.Other && (strings.Contains(code, "status") || strings.Contains(code, "state")):
 		class = actuator.WrongState
 	}
-	code, message = rest.Scrub(code, c.secret), rest.Scrub(message, c.secret)
+	code, message = cloudrest.Scrub(code, c.secret), cloudrest.Scrub(message, c.secret)
 	switch {
 	case class == actuator.Unreachable:
 		return unreachableErrorf(operation, "it answers with status %d", refusal.Status)
@@ -44,7 +44,7 @@ func (c *regionAccount) explainError(operation string, err error) error {
 }
 
 // readRefusal returns the code and the message of an error.
-func readRefusal(refusal *rest.StatusError) (code, message string) {
+func readRefusal(refusal *cloudrest.StatusError) (code, message string) {
 	var content struct {
 		Errors []struct {
 			Code    string `json:"code"`

@@ -9,7 +9,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -19,8 +19,8 @@ func TestAClusterHibernatesAndResumes(t *testing.T) {
 	cloud.latency = testenv.ChangeTime
 	testenv.HibernationStory{
 		Counterpart: "double", Cluster: cloud.newCluster(), Platform: hivev1.Platform{IBMCloud: &hivev1.IBMCloudPlatform{Region: goodRegion, CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
-		Setup: controller.Controller{
-			Actuators: map[string]actuator.Actuator{"ibmcloud": cloud.actuator}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
+		Setup: hibernationcontroller.Controller{
+			Actuators: map[string]actuator.Actuator{"ibmcloud": cloud.actuator}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager,
 	}.Run(t)
 }

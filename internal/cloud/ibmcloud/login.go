@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 const (
@@ -25,25 +25,25 @@ const (
 )
 
 // fetchToken exchanges the API key for a token.
-func (a *Actuator) fetchToken(ctx context.Context, apiKey string) (rest.AccessToken, error) {
+func (a *Actuator) fetchToken(ctx context.Context, apiKey string) (cloudrest.AccessToken, error) {
 	form := url.Values{"grant_type": {apiKeyGrant}, "apikey": {apiKey}}
 	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, tokenURL, strings.NewReader(form.Encode()))
 	if err != nil {
-		return rest.AccessToken{}, unreachableErrorf(login, "the request cannot be made")
+		return cloudrest.AccessToken{}, unreachableErrorf(login, "the request cannot be made")
 	}
 	asked.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	var answer struct {
 		AccessToken string `json:"access_token"`
 		ExpiresIn   int64  `json:"expires_in"`
 	}
-	if err := rest.Send(a.options.HTTPClient, asked, &answer); err != nil {
-		return rest.AccessToken{}, explainLogin(ctx, apiKey, err)
+	if err := cloudrest.Send(a.options.HTTPClient, asked, &answer); err != nil {
+		return cloudrest.AccessToken{}, explainLogin(ctx, apiKey, err)
 	}
 	life := time.Duration(min(answer.ExpiresIn, int64(maxTokenLife/time.Second))) * time.Second
 	if answer.AccessToken == "" || life <= 0 {
-		return rest.AccessToken{}, unreachableErrorf(login, "its answer has no token")
+		return cloudrest.AccessToken{}, unreachableErrorf(login, "its answer has no token")
 	}
-	return rest.AccessToken{Value: answer.AccessToken, Expires: a.options.Clock.Now().Add(life)}, nil
+	return cloudrest.AccessToken{Value: answer.AccessToken, Expires: a.options.Clock.Now().Add(life)}, nil
 }
 
 // explainLogin explains why the login returned no token.
@@ -51,9 +51,9 @@ func explainLogin(ctx context.Context, apiKey string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	refusal, ok := errors.AsType[*rest.StatusError](err)
+	refusal, ok := errors.AsType[*cloudrest.StatusError](err)
 	if !ok {
-		return unreachableErrorf(login, "%s", rest.DescribeMissingAnswer(err))
+		return unreachableErrorf(login, "%s", cloudrest.DescribeMissingAnswer(err))
 	}
 	var content struct {
 		Code    string `json:"errorCode"`
@@ -66,6 +66,6 @@ func explainLogin(ctx context.Context, apiKey string, err error) error {
 	case class == actuator.Unreachable || content.Code == "":
 		return unreachableErrorf(login, "it answers with status %d", refusal.Status)
 	default:
-		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s", rest.Scrub(content.Code, apiKey), rest.Scrub(content.Message, apiKey))
+		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s", cloudrest.Scrub(content.Code, apiKey), cloudrest.Scrub(content.Message, apiKey))
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // The operations, with the names that messages use.
@@ -30,7 +30,7 @@ type instanceAction struct {
 // errNoInstanceID refuses an order whose ID cannot be that of an instance. IDs become parts of URLs.
 var errNoInstanceID = &orders.RefusedError{Class: actuator.NotFound, Code: "not_found", Message: "expected the id of an instance"}
 
-// StopMachine implements rest.OneByOneAccount.
+// StopMachine implements cloudrest.OneByOneAccount.
 func (c *regionAccount) StopMachine(ctx context.Context, id string) error {
 	if !isInstanceID(id) {
 		return errNoInstanceID
@@ -40,7 +40,7 @@ func (c *regionAccount) StopMachine(ctx context.Context, id string) error {
 	return c.acceptState(ctx, id, stop, err, actuator.Stopped, actuator.Stopping)
 }
 
-// StartMachine implements rest.OneByOneAccount. If an earlier start was accepted and its result is not known yet, it
+// StartMachine implements cloudrest.OneByOneAccount. If an earlier start was accepted and its result is not known yet, it
 // returns that result.
 func (c *regionAccount) StartMachine(ctx context.Context, id string) error {
 	if !isInstanceID(id) {
@@ -77,7 +77,7 @@ func (c *regionAccount) followStart(ctx context.Context, id string) (isOver bool
 		if strings.HasPrefix(reason.Code, "cannot_start") {
 			c.starts.ForgetMachine(id)
 			return true, &orders.RefusedError{
-				Class: classOfReason(reason.Code), Code: rest.Scrub(reason.Code, c.secret), Message: rest.Scrub(reason.Message, c.secret),
+				Class: classOfReason(reason.Code), Code: cloudrest.Scrub(reason.Code, c.secret), Message: cloudrest.Scrub(reason.Message, c.secret),
 			}
 		}
 	}

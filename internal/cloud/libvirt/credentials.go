@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // The keys of the credentials Secret. The keys of certificates have the names of libvirt's own files.
@@ -58,7 +58,7 @@ func readCredentials(secret map[string][]byte) (daemon, error) {
 			return daemon{}, err
 		}
 	}
-	d.account = "libvirt/" + rest.HashFields(text, string(secret[authorityKey]), string(secret[certificateKey]), string(secret[privateKeyKey]))
+	d.account = "libvirt/" + cloudrest.HashFields(text, string(secret[authorityKey]), string(secret[certificateKey]), string(secret[privateKeyKey]))
 	return d, nil
 }
 

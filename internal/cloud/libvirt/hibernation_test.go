@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -33,8 +33,8 @@ func runStory(t *testing.T, counterpart string, c actuatortest.Cloud) {
 	t.Helper()
 	testenv.HibernationStory{
 		Counterpart: counterpart, Cluster: c, Platform: hivev1.Platform{Libvirt: &hivev1.LibvirtPlatform{CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
-		Setup: controller.Controller{
-			Actuators: map[string]actuator.Actuator{"libvirt": c.Actuator()}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
+		Setup: hibernationcontroller.Controller{
+			Actuators: map[string]actuator.Actuator{"libvirt": c.Actuator()}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager,
 	}.Run(t)
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -38,10 +38,10 @@ type Options struct {
 
 // Actuator stops and starts servers at OpenStack. It is safe for concurrent use.
 type Actuator struct {
-	rest.OneByOneActuator[*projectClient]
+	cloudrest.OneByOneActuator[*projectClient]
 
 	options Options
-	clients *rest.AccountCache[*projectClient]
+	clients *cloudrest.AccountCache[*projectClient]
 }
 
 // New returns an Actuator; it does not call the cloud.
@@ -55,8 +55,8 @@ func New(o Options) *Actuator {
 	if o.Attempts == 0 {
 		o.Attempts = 4
 	}
-	a := &Actuator{options: o, clients: rest.NewAccountCache[*projectClient]()}
-	a.OneByOneActuator = rest.OneByOneActuator[*projectClient]{FindAccount: a.clientFor, Attempts: o.Attempts, StopOperation: stop, StartOperation: start}
+	a := &Actuator{options: o, clients: cloudrest.NewAccountCache[*projectClient]()}
+	a.OneByOneActuator = cloudrest.OneByOneActuator[*projectClient]{FindAccount: a.clientFor, Attempts: o.Attempts, StopOperation: stop, StartOperation: start}
 	return a
 }
 

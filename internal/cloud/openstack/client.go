@@ -26,7 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -160,10 +160,10 @@ func (c *projectClient) allowHost(u *url.URL, where string) error {
 	return nil
 }
 
-// Name implements rest.OneByOneAccount.
+// Name implements cloudrest.OneByOneAccount.
 func (c *projectClient) Name() string { return c.account }
 
-// RequireStopRights implements rest.OneByOneAccount. OpenStack does not report missing rights in advance.
+// RequireStopRights implements cloudrest.OneByOneAccount. OpenStack does not report missing rights in advance.
 func (*projectClient) RequireStopRights(context.Context, []string) error { return nil }
 
 // computeService returns the client of the compute service. It logs in before the first use. The library logs in again
@@ -238,7 +238,7 @@ func (c *projectClient) findComputeService(result tokens.CreateResult) (*gopherc
 
 // call makes one API call within the client's timeout, including the login.
 func (c *projectClient) call(ctx context.Context, operation string, atMost time.Duration, do func(context.Context, *gophercloud.ServiceClient) error) error {
-	return rest.CallWithTimeout(ctx, atMost, func(ctx context.Context) error {
+	return cloudrest.CallWithTimeout(ctx, atMost, func(ctx context.Context) error {
 		compute, err := c.computeService(ctx)
 		if err != nil {
 			return err

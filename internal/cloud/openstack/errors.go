@@ -16,7 +16,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/cloud/rest"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -63,7 +63,7 @@ func (c *projectClient) explainError(operation string, err error) error {
 	case orders.IsOfMachine(class) && operation != list:
 		return &orders.RefusedError{Class: class, Code: "status " + strconv.Itoa(answer.Actual), Message: message}
 	default:
-		return &actuator.Error{Class: class, Message: operation + ": " + message, RetryAfter: rest.ReadRetryAfter(answer.ResponseHeader)}
+		return &actuator.Error{Class: class, Message: operation + ": " + message, RetryAfter: cloudrest.ReadRetryAfter(answer.ResponseHeader)}
 	}
 }
 
@@ -77,7 +77,7 @@ func (c *projectClient) explainLogin(err error) error {
 	case answer.Actual == http.StatusUnauthorized, answer.Actual == http.StatusBadRequest, answer.Actual == http.StatusForbidden:
 		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: correct %s in the credentials Secret", c.describe(answer), cloudsKey)
 	case classOf(answer.Actual) == actuator.Throttled:
-		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud accepts no more logins at the moment", RetryAfter: rest.ReadRetryAfter(answer.ResponseHeader)}
+		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud accepts no more logins at the moment", RetryAfter: cloudrest.ReadRetryAfter(answer.ResponseHeader)}
 	default:
 		return c.unreachableErrorf(login, "it answers with status %d", answer.Actual)
 	}

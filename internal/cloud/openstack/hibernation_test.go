@@ -10,7 +10,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -39,8 +39,8 @@ func runStory(t *testing.T, counterpart string, c actuatortest.Cloud, method hiv
 	testenv.HibernationStory{
 		Counterpart: counterpart, Cluster: c,
 		Platform: hivev1.Platform{OpenStack: &hivev1.OpenStackPlatform{Cloud: "fleet", StopMethod: method, CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
-		Setup: controller.Controller{
-			Actuators: map[string]actuator.Actuator{"openstack": c.Actuator()}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
+		Setup: hibernationcontroller.Controller{
+			Actuators: map[string]actuator.Actuator{"openstack": c.Actuator()}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager,
 		Disturb: disturb,
 	}.Run(t)

@@ -38,9 +38,9 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
-	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/manager"
-	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
+	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
@@ -162,8 +162,8 @@ func TestClusterHibernatesWithHivesSchema(t *testing.T) {
 	})}
 	theirs := s.writeTheirConditions(t)
 	startManager := func() (stop func()) {
-		return testenv.StartManager(t, limited, hibernation.Controller{
-			Actuators: map[string]actuator.Actuator{"aws": aws.New(aws.Options{})}, Clock: clock.RealClock{}, Metrics: hibernation.NewMetrics(),
+		return testenv.StartManager(t, limited, hibernationcontroller.Controller{
+			Actuators: map[string]actuator.Actuator{"aws": aws.New(aws.Options{})}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager)
 	}
 	stop := startManager()
@@ -233,8 +233,8 @@ func (s *sleepyCluster) expectTheirConditions(t *testing.T, theirs []any) {
 func (s *sleepyCluster) expectNodesRemembered(t *testing.T) {
 	t.Helper()
 	cd := s.get(t)
-	waitForRemembered(t, s.hub, cd, hibernation.Name, 2, `"uid"`)
-	waitForRemembered(t, s.hub, cd, hibernation.Name, 1, `"resumedAt"`)
+	waitForRemembered(t, s.hub, cd, hibernationcontroller.Name, 2, `"uid"`)
+	waitForRemembered(t, s.hub, cd, hibernationcontroller.Name, 1, `"resumedAt"`)
 }
 
 // TestAppRestartsWithKorifisSchema restarts an app as `cf restart` does, after a Slumber has stopped and started it.
@@ -348,8 +348,8 @@ func TestClusteringStopsAndStartsWithMOCOsSchema(t *testing.T) {
 	pods := mysqlpods.StartCluster(t, env, 3, mysqlpods.ClusterOptions{})
 	createClusterWithRestore(t, env)
 	testenv.StartManager(t, limited, func(mgr ctrl.Manager) error {
-		return clustering.Controller{
-			HostOf: func(_ *mocov1beta2.MySQLCluster, i int, _ *corev1.Pod) string { return pods.PodAddresses()[i] }, Clock: clock.RealClock{}, Metrics: clustering.NewMetrics(),
+		return clusteringcontroller.Controller{
+			HostOf: func(_ *mocov1beta2.MySQLCluster, i int, _ *corev1.Pod) string { return pods.PodAddresses()[i] }, Clock: clock.RealClock{}, Metrics: clusteringcontroller.NewMetrics(),
 		}.SetupWithManager(mgr)
 	})
 	pods.CreateMySQLCluster(t)
@@ -359,7 +359,7 @@ func TestClusteringStopsAndStartsWithMOCOsSchema(t *testing.T) {
 		writes.take("mysqlclusters")
 		env.ExpectAnnotated(t, cluster, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"})
 		env.WaitForCondition(t, cluster, mocov1beta2.ClusteringActiveCondition, metav1.ConditionFalse, mocov1beta2.ClusteringInactiveReason)
-		waitForRemembered(t, env, cluster, clustering.Name, 1, `"pause":{"clustering":{"since"`, `"clusteringStops":[{"since"`, `"role":"primary"`)
+		waitForRemembered(t, env, cluster, clusteringcontroller.Name, 1, `"pause":{"clustering":{"since"`, `"clusteringStops":[{"since"`, `"role":"primary"`)
 		env.ExpectAnnotated(t, cluster, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: ""})
 		env.WaitForCondition(t, cluster, mocov1beta2.ClusteringActiveCondition, metav1.ConditionTrue, mocov1beta2.ClusteringActiveReason)
 		env.WaitForCondition(t, cluster, mocov1beta2.HealthyCondition, metav1.ConditionTrue, mocov1beta2.HealthyReason)

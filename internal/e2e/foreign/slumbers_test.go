@@ -23,9 +23,9 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
-	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
-	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
-	slumber "github.com/torpor-dev/torpor/internal/slumber/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
+	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
+	slumbercontroller "github.com/torpor-dev/torpor/internal/slumber/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -69,11 +69,11 @@ func TestSlumberStopsAClusterWithHivesSchema(t *testing.T) {
 		Name: "sleepy", Nodes: 2, Certificates: time.Hour, Flags: []string{"--heartbeat", "1s"},
 	})}
 	testenv.StartManager(t, limited, func(mgr ctrl.Manager) error {
-		if err := (slumber.Controller{Clock: clock.RealClock{}, Metrics: slumber.NewMetrics()}).SetupWithManager(mgr); err != nil {
+		if err := (slumbercontroller.Controller{Clock: clock.RealClock{}, Metrics: slumbercontroller.NewMetrics()}).SetupWithManager(mgr); err != nil {
 			return err
 		}
-		return hibernation.Controller{
-			Actuators: map[string]actuator.Actuator{"aws": aws.New(aws.Options{})}, Clock: clock.RealClock{}, Metrics: hibernation.NewMetrics(),
+		return hibernationcontroller.Controller{
+			Actuators: map[string]actuator.Actuator{"aws": aws.New(aws.Options{})}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager(mgr)
 	})
 	expectMachines := func(state string) {
@@ -129,10 +129,10 @@ func TestSlumberStopsAMySQLClusterWithMOCOsSchema(t *testing.T) {
 	env.InstallCRDs(t)
 	env.InstallCRDs(t, crdFile("mysqlclusters"))
 	testenv.StartManager(t, limited, func(mgr ctrl.Manager) error {
-		if err := (slumber.Controller{Clock: clock.RealClock{}, Metrics: slumber.NewMetrics()}).SetupWithManager(mgr); err != nil {
+		if err := (slumbercontroller.Controller{Clock: clock.RealClock{}, Metrics: slumbercontroller.NewMetrics()}).SetupWithManager(mgr); err != nil {
 			return err
 		}
-		return provisioning.Controller{Clock: clock.RealClock{}, ExporterImage: "exporter:1"}.SetupWithManager(mgr)
+		return provisioningcontroller.Controller{Clock: clock.RealClock{}, ExporterImage: "exporter:1"}.SetupWithManager(mgr)
 	})
 	cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: env.CreateNamespace(t), Name: "db"}, 1)
 	primary, err := json.Marshal(map[string]any{"instances": []mocov1beta2.InstanceStatus{{Ordinal: 0, Role: mocov1beta2.RolePrimary}}})
@@ -175,7 +175,7 @@ func expectNoSpecWrites(t *testing.T, env *testenv.Environment, obj client.Objec
 	t.Helper()
 	testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
 	for _, entry := range obj.GetManagedFields() {
-		if entry.Manager != slumber.Name+"-"+slumberName || entry.FieldsV1 == nil {
+		if entry.Manager != slumbercontroller.Name+"-"+slumberName || entry.FieldsV1 == nil {
 			continue
 		}
 		var fields map[string]any

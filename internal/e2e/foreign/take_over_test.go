@@ -34,9 +34,9 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	backup "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
-	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
-	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
+	backupcontroller "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
+	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
+	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -142,12 +142,12 @@ func (m *mocosCluster) start(t *testing.T, limited *testenv.Environment, groups 
 			return &reconcile.WriterGuard{Feature: feature, Signs: &reconcile.UpstreamSigns{Upstream: otherwriter.MOCO(), Reader: mgr.GetAPIReader()}}
 		}
 		setups := map[string]func(ctrl.Manager) error{
-			"clustering": clustering.Controller{
+			"clustering": clusteringcontroller.Controller{
 				HostOf: func(_ *mocov1beta2.MySQLCluster, i int, _ *corev1.Pod) string { return m.PodAddresses()[i] },
-				Clock:  clock.RealClock{}, Metrics: clustering.NewMetrics(), Guard: guard("clustering"),
+				Clock:  clock.RealClock{}, Metrics: clusteringcontroller.NewMetrics(), Guard: guard("clustering"),
 			}.SetupWithManager,
-			"backup":       backup.Controller{Image: "torpor", Clock: clock.RealClock{}, Metrics: backup.NewMetrics(), Guard: guard("backup")}.SetupWithManager,
-			"provisioning": provisioning.Controller{Clock: clock.RealClock{}, ExporterImage: "exporter:1", Guard: guard("provisioning")}.SetupWithManager,
+			"backup":       backupcontroller.Controller{Image: "torpor", Clock: clock.RealClock{}, Metrics: backupcontroller.NewMetrics(), Guard: guard("backup")}.SetupWithManager,
+			"provisioning": provisioningcontroller.Controller{Clock: clock.RealClock{}, ExporterImage: "exporter:1", Guard: guard("provisioning")}.SetupWithManager,
 		}
 		for _, group := range groups {
 			if err := setups[group](mgr); err != nil {

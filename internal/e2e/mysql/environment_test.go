@@ -30,8 +30,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
-	"github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
+	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
@@ -127,8 +127,8 @@ func startHealthyCluster(t *testing.T, instances int, options mysqlpods.ClusterO
 	// is healthy. An ALTER USER that is not acknowledged because of a cut blocks all logins, which on real Pods the
 	// liveness probe ends.
 	testenv.Eventually(t, "the accounts are current", func() error {
-		version, err := query(t, c, primaryIndex(t, c), "select user_attributes->>'$.metadata."+accounts.VersionAttribute+"' from mysql.user where user = '"+accounts.AdminUser+"'")
-		return errors.Join(err, testenv.ErrorIf(version != accounts.CurrentVersion(true), "they are of %q", version))
+		version, err := query(t, c, primaryIndex(t, c), "select user_attributes->>'$.metadata."+mysqlusers.VersionAttribute+"' from mysql.user where user = '"+mysqlusers.AdminUser+"'")
+		return errors.Join(err, testenv.ErrorIf(version != mysqlusers.CurrentVersion(true), "they are of %q", version))
 	})
 	mustRun(t, c, primaryIndex(t, c), "create database app", "create table app.rows_of (id bigint primary key, v varchar(40))")
 	return c, p
@@ -182,7 +182,7 @@ func runManager(kubeconfig string, hosts []string) error {
 		return fmt.Errorf("make the manager: %w", err)
 	}
 	host := func(_ *mocov1beta2.MySQLCluster, i int, _ *corev1.Pod) string { return hosts[i] }
-	if err := (controller.Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: controller.NewMetrics()}).SetupWithManager(mgr); err != nil {
+	if err := (clusteringcontroller.Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: clusteringcontroller.NewMetrics()}).SetupWithManager(mgr); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)

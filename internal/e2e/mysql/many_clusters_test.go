@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
@@ -311,7 +311,7 @@ func (s *simulatedServers) answerCommand(w *packetConn, row func() []any) {
 	case strings.HasPrefix(text, "select json_arrayagg(lower(variable_name))"):
 		w.writeTable(1, []any{`["rpl_semi_sync_source_enabled", "rpl_semi_sync_replica_enabled"]`})
 	case strings.HasPrefix(text, "select max(user_attributes"):
-		w.writeTable(1, []any{accounts.CurrentVersion(false)})
+		w.writeTable(1, []any{mysqlusers.CurrentVersion(false)})
 	case strings.HasPrefix(text, "select id, user"):
 		w.writeTable(2)
 	case strings.HasPrefix(text, "select connection_id()"):

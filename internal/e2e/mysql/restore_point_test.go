@@ -14,9 +14,9 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
@@ -33,8 +33,8 @@ func (b *benchmark) benchRestorePoint(t *testing.T) {
 	servers.ClientsOnPath(t)
 	store := bucket.Config{Name: testenv.S3Bucket, Endpoint: testenv.StartS3(t).URL, PathStyle: true}
 	log, source := slog.New(slog.DiscardHandler), servers.StartServer(t)
-	password := string(mysqld.ProductPasswords()[accounts.PasswordKeyOf(accounts.BackupUser)])
-	db := openSession(t, source.Address, accounts.AdminUser, mysqld.AdminPassword)
+	password := string(mysqld.ProductPasswords()[mysqlusers.PasswordKeyOf(mysqlusers.BackupUser)])
+	db := openSession(t, source.Address, mysqlusers.AdminUser, mysqld.AdminPassword)
 	for _, statement := range []string{
 		"set global super_read_only = off", "set global read_only = off", "create schema app",
 		"create table app.ticks (id int auto_increment primary key, at datetime(6))",
@@ -83,7 +83,7 @@ func (b *benchmark) benchRestorePoint(t *testing.T) {
 		}
 		testenv.Eventually(t, "the point can be reached", func() error { return job.RunRestore(t.Context(), restore) })
 		b.addRun("restore_point_available_seconds", time.Since(next).Seconds())
-		restored := openSession(t, target.Address, accounts.AdminUser, mysqld.AdminPassword)
+		restored := openSession(t, target.Address, mysqlusers.AdminUser, mysqld.AdminPassword)
 		var id int
 		testenv.ExpectNoError(t, restored.QueryRowContext(t.Context(), "select max(id) from app.ticks").Scan(&id))
 		found, err := readTick(t, restored, id)

@@ -16,8 +16,8 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
-	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
+	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
+	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -59,7 +59,7 @@ func setUpMySQL(mgr ctrl.Manager) error {
 	if err := setUpClustering(mgr); err != nil {
 		return err
 	}
-	if err := (provisioning.Controller{Clock: clock.RealClock{}}).SetupWithManager(mgr); err != nil {
+	if err := (provisioningcontroller.Controller{Clock: clock.RealClock{}}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up provisioning: %w", err)
 	}
 	return nil
@@ -67,7 +67,7 @@ func setUpMySQL(mgr ctrl.Manager) error {
 
 func setUpClustering(mgr ctrl.Manager) error {
 	host := func(*mocov1beta2.MySQLCluster, int, *corev1.Pod) string { return "127.0.0.1" }
-	if err := (clustering.Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: clustering.NewMetrics()}).SetupWithManager(mgr); err != nil {
+	if err := (clusteringcontroller.Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: clusteringcontroller.NewMetrics()}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up clustering: %w", err)
 	}
 	return nil

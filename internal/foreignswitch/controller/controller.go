@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/foreignswitch"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	stopadapter "github.com/torpor-dev/torpor/internal/stopadapter/controller"
+	stopadaptercontroller "github.com/torpor-dev/torpor/internal/stopadapter/controller"
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
@@ -45,9 +45,9 @@ type Controller struct {
 	// Manager runs the controllers of the kinds.
 	Manager manager.Manager
 	// Observer is notified when a kind can be stopped.
-	Observer stopadapter.Observer
+	Observer stopadaptercontroller.Observer
 	// Metrics exposes the stops.
-	Metrics *stopadapter.Metrics
+	Metrics *stopadaptercontroller.Metrics
 	// WatchNamespaces are the only namespaces in which rights are needed; none means all.
 	WatchNamespaces []string
 	// Ends are the overdue ends of all controllers; nil for none.
@@ -116,7 +116,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan adapterPlan
 	if !plan.Runs || c.groups.isCurrent(a) {
 		return nil
 	}
-	setup := stopadapter.Controller{Clock: c.Clock, Kind: seen.kind, Observer: c.Observer, Metrics: c.Metrics, Ends: c.Ends}.SetupWithManager
+	setup := stopadaptercontroller.Controller{Clock: c.Clock, Kind: seen.kind, Observer: c.Observer, Metrics: c.Metrics, Ends: c.Ends}.SetupWithManager
 	when := conditional.All(conditional.Served(seen.kind.GVK), conditional.Allowed(rightsInterval, c.listRights(a)...))
 	group, err := conditional.Setup(c.Manager, when, setup, conditional.Name("stopadapter/"+a.Name))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
-	"github.com/torpor-dev/torpor/internal/release/image"
+	releaseimage "github.com/torpor-dev/torpor/internal/release/image"
 )
 
 func noon() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
@@ -478,7 +478,7 @@ func expectPod(t *testing.T, pod corev1.PodTemplateSpec, key, kind string) {
 		t.Errorf("expected Torpor's program in MySQL's image, found %+v", main)
 	}
 	// A volume cannot be mounted over the program.
-	if place := first.VolumeMounts[0].MountPath; place == image.ProgramPath {
+	if place := first.VolumeMounts[0].MountPath; place == releaseimage.ProgramPath {
 		t.Errorf("expected another place for the copy than that of the program in Torpor's image, found %s", place)
 	}
 	from := main.Env[0].ValueFrom.SecretKeyRef

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 const (
@@ -215,7 +215,7 @@ func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 		args = append(args, "--copy")
 	}
 	args = append(args, hostFlags(cluster)...)
-	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: backupValue, args: args, key: accounts.PasswordKeyOf(accounts.BackupUser)})
+	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: backupValue, args: args, key: mysqlusers.PasswordKeyOf(mysqlusers.BackupUser)})
 	if err != nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, err)
 	}
@@ -263,7 +263,7 @@ func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 	}, hostFlags(cluster)...)
 	job := policy.Spec.JobConfig // The resources of a dump do not apply to a Pod that always runs.
 	job.CPU, job.MaxCPU, job.Memory, job.MaxMemory = new(resource.MustParse("50m")), nil, new(resource.MustParse("128Mi")), nil
-	pod, err := buildPodTemplate(cluster, job, image, programRun{kind: shipperValue, args: args, key: accounts.PasswordKeyOf(accounts.BackupUser)})
+	pod, err := buildPodTemplate(cluster, job, image, programRun{kind: shipperValue, args: args, key: mysqlusers.PasswordKeyOf(mysqlusers.BackupUser)})
 	if err != nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, err)
 	}
@@ -318,7 +318,7 @@ func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.
 	for _, name := range users {
 		args = append(args, "--user="+name)
 	}
-	pod, err := buildPodTemplate(cluster, r.JobConfig, image, programRun{kind: restoreValue, args: args, key: accounts.PasswordKeyOf(accounts.AdminUser)})
+	pod, err := buildPodTemplate(cluster, r.JobConfig, image, programRun{kind: restoreValue, args: args, key: mysqlusers.PasswordKeyOf(mysqlusers.AdminUser)})
 	if err != nil {
 		return nil, fmt.Errorf("spec.restore: %w", err)
 	}

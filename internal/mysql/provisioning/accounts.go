@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 // usersFile has the statements that a new instance runs, and takeOverFile those that a copy of another server runs.
@@ -21,14 +21,14 @@ const usersFile, takeOverFile = "users.sql", "take-over.sql"
 func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte) *unstructured.Unstructured {
 	files := map[string]any{
 		usersFile:    base64.StdEncoding.EncodeToString([]byte(buildUsersSQL(passwords))),
-		takeOverFile: base64.StdEncoding.EncodeToString([]byte(joinStatements(accounts.BuildTakeOverStatements(passwords, true)))),
+		takeOverFile: base64.StdEncoding.EncodeToString([]byte(joinStatements(mysqlusers.BuildTakeOverStatements(passwords, true)))),
 	}
-	for _, a := range accounts.ListAccounts() {
-		text := fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", a.Name, accounts.EscapePassword(passwords[a.PasswordKey]))
-		if accounts.NeedsTLS(a.Name) { // Without the option, the client does not use TLS on a socket.
+	for _, a := range mysqlusers.ListAccounts() {
+		text := fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", a.Name, mysqlusers.EscapePassword(passwords[a.PasswordKey]))
+		if mysqlusers.NeedsTLS(a.Name) { // Without the option, the client does not use TLS on a socket.
 			text += "ssl-mode=REQUIRED\n"
 		}
-		files[accounts.ClientFileOf(a.Name)] = base64.StdEncoding.EncodeToString([]byte(text))
+		files[mysqlusers.ClientFileOf(a.Name)] = base64.StdEncoding.EncodeToString([]byte(text))
 	}
 	return newObject(c, "v1", "Secret", c.ClientSecretName(), map[string]any{"type": "Opaque", "data": files})
 }
@@ -36,7 +36,7 @@ func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte)
 // buildUsersSQL creates the accounts, one statement per line, as --init-file demands.
 func buildUsersSQL(passwords map[string][]byte) string {
 	// --initialize-insecure creates this user without a password.
-	return joinStatements(append(accounts.BuildStatements(passwords, true), "DROP USER 'root'@'localhost'"))
+	return joinStatements(append(mysqlusers.BuildStatements(passwords, true), "DROP USER 'root'@'localhost'"))
 }
 
 func joinStatements(statements []string) string { return strings.Join(statements, ";\n") + ";\n" }

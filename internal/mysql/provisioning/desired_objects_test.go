@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
@@ -110,7 +110,7 @@ func TestTooManyReplicasAreRefused(t *testing.T) {
 
 func TestBuildObjects(t *testing.T) {
 	passwords := map[string][]byte{}
-	for _, a := range accounts.ListAccounts() {
+	for _, a := range mysqlusers.ListAccounts() {
 		passwords[a.PasswordKey] = []byte("secret of " + a.Name)
 	}
 	for name, text := range map[string]string{"minimal.yaml": minimalCluster, "rich.yaml": richCluster} {
@@ -211,11 +211,11 @@ func TestTheNameOfTheConfigurationChangesWithIt(t *testing.T) {
 
 func TestMissingKeys(t *testing.T) {
 	passwords := map[string][]byte{}
-	for _, a := range accounts.ListAccounts() {
+	for _, a := range mysqlusers.ListAccounts() {
 		passwords[a.PasswordKey] = []byte("x")
 	}
 	passwords["BACKUP_PASSWORD"] = nil
-	testenv.ExpectEqual(t, "missing", []string{"BACKUP_PASSWORD"}, accounts.MissingPasswordKeys(passwords))
+	testenv.ExpectEqual(t, "missing", []string{"BACKUP_PASSWORD"}, mysqlusers.MissingPasswordKeys(passwords))
 }
 
 // testInstance runs the scripts as a Pod does, on a loopback address.
@@ -250,12 +250,12 @@ func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, pas
 	testenv.ExpectNoError(t, os.Mkdir(i.volume, 0o700))
 	cnf, _ := BuildMyCnf(smallServerSettings(), ServerSizes{})
 	credentials := func(user string) string {
-		return fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", user, accounts.EscapePassword(passwords[accounts.PasswordKeyOf(user)]))
+		return fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", user, mysqlusers.EscapePassword(passwords[mysqlusers.PasswordKeyOf(user)]))
 	}
-	for name, text := range map[string]string{"moco-agent-my.cnf": credentials("moco-agent"), "moco-admin-my.cnf": credentials("moco-admin"), cnfFile: cnf, usersFile: buildUsersSQL(passwords), takeOverFile: joinStatements(accounts.BuildTakeOverStatements(passwords, true)), initFile: initScript, serverFile: serverScript, probeFile: probeScript} {
+	for name, text := range map[string]string{"moco-agent-my.cnf": credentials("moco-agent"), "moco-admin-my.cnf": credentials("moco-admin"), cnfFile: cnf, usersFile: buildUsersSQL(passwords), takeOverFile: joinStatements(mysqlusers.BuildTakeOverStatements(passwords, true)), initFile: initScript, serverFile: serverScript, probeFile: probeScript} {
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600))
 	}
-	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, renewalFile), []byte(joinStatements(accounts.BuildRenewalStatements())), 0o600))
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, renewalFile), []byte(joinStatements(mysqlusers.BuildRenewalStatements())), 0o600))
 	mysqld.WriteCertificates(t, i.volume, i.address)
 	return i
 }
@@ -440,7 +440,7 @@ const strictMode = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZE
 func TestScripts(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
 	passwords := map[string][]byte{}
-	for n, a := range accounts.ListAccounts() {
+	for n, a := range mysqlusers.ListAccounts() {
 		passwords[a.PasswordKey] = fmt.Appendf(nil, `it's "%d" \ here`, n)
 	}
 	first, second := newTestInstance(t, place, 0, passwords), newTestInstance(t, place, 1, passwords)
@@ -484,7 +484,7 @@ func TestScripts(t *testing.T) {
 		"SELECT @@report_host": "moco-test-0.moco-test.default.svc", "SELECT @@gtid_mode": "ON", "SELECT @@binlog_format": "ROW",
 		"SELECT @@skip_replica_start": "1", "SELECT @@log_bin": "1", "SELECT @@sync_binlog": "1", "SELECT @@innodb_flush_log_at_trx_commit": "1",
 		"SELECT @@replica_skip_errors": "OFF", "SELECT @@performance_schema": "1", "SELECT @@rpl_semi_sync_source_wait_no_replica": "1",
-		"SELECT user_attributes->>'$.metadata.torporAccounts' FROM mysql.user WHERE user = 'moco-admin'": accounts.CurrentVersion(true), "SELECT @@innodb_buffer_pool_size": "8388608",
+		"SELECT user_attributes->>'$.metadata.torporAccounts' FROM mysql.user WHERE user = 'moco-admin'": mysqlusers.CurrentVersion(true), "SELECT @@innodb_buffer_pool_size": "8388608",
 		"SELECT COUNT(*) FROM mysql.user WHERE user LIKE 'moco-%' AND password_lifetime = 0":                                              "8",
 		"SELECT COUNT(*) FROM mysql.user WHERE user = 'root' OR authentication_string = ''":                                               "0",
 		"SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name IN ('clone', 'rpl_semi_sync_source', 'rpl_semi_sync_replica')": "3",
@@ -493,15 +493,15 @@ func TestScripts(t *testing.T) {
 			t.Errorf("%s: expected %q, found %q", question, want, got)
 		}
 	}
-	for _, a := range accounts.ListAccounts() {
+	for _, a := range mysqlusers.ListAccounts() {
 		port := mysqlPort
-		if slices.Contains([]string{accounts.AdminUser, accounts.AgentUser, accounts.DonorUser, accounts.BackupUser}, a.Name) {
+		if slices.Contains([]string{mysqlusers.AdminUser, mysqlusers.AgentUser, mysqlusers.DonorUser, mysqlusers.BackupUser}, a.Name) {
 			port = adminPort
 		}
 		if err := first.openDB(t, a.Name, string(passwords[a.PasswordKey]), port).PingContext(t.Context()); err != nil {
 			t.Errorf("%s on port %d: %v", a.Name, port, err)
 		}
-		if err := first.openDBWith(t, "false", a.Name, string(passwords[a.PasswordKey]), port).PingContext(t.Context()); (err != nil) != accounts.NeedsTLS(a.Name) {
+		if err := first.openDBWith(t, "false", a.Name, string(passwords[a.PasswordKey]), port).PingContext(t.Context()); (err != nil) != mysqlusers.NeedsTLS(a.Name) {
 			t.Errorf("%s without TLS: %v", a.Name, err)
 		}
 	}
@@ -574,7 +574,7 @@ func TestScripts(t *testing.T) {
 	t.Log("The account for applications writes to its own databases, and cannot make an account an administrator.")
 	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0")
 	// Existing accounts stay as they are when they are created again.
-	execStatements(t, admin, accounts.BuildStatements(passwords, true)...)
+	execStatements(t, admin, mysqlusers.BuildStatements(passwords, true)...)
 	writer := first.openDB(t, "moco-writable", string(passwords["WRITABLE_PASSWORD"]), mysqlPort)
 	execStatements(t, writer, "CREATE DATABASE own", "CREATE TABLE own.t (id INT PRIMARY KEY)", "INSERT INTO own.t VALUES (1)", "CREATE USER 'a'@'%' IDENTIFIED BY 'a'", "GRANT ALL ON own.* TO 'a'@'%'")
 	for _, harm := range []string{
@@ -595,7 +595,7 @@ func TestScripts(t *testing.T) {
 	testenv.ExpectEqual(t, "an hour ahead", "2026-07-01 01:00:00", queryText(t, heir, "SELECT CONVERT_TZ('2026-07-01', '+00:00', 'Ahead')"))
 	execStatements(t, heir, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0",
 		fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", first.address, adminPort),
-		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s' REQUIRE SSL", first.address, adminPort, accounts.EscapePassword(passwords["CLONE_DONOR_PASSWORD"])))
+		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s' REQUIRE SSL", first.address, adminPort, mysqlusers.EscapePassword(passwords["CLONE_DONOR_PASSWORD"])))
 	testenv.Eventually(t, "the clone has the data", func() error {
 		var rows int
 		if err := heir.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM app.t").Scan(&rows); err != nil {
@@ -627,7 +627,7 @@ func TestCopyMakesItsAccountsAnew(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
 	passwordsOf := func(whose string) map[string][]byte {
 		passwords := map[string][]byte{}
-		for n, a := range accounts.ListAccounts() {
+		for n, a := range mysqlusers.ListAccounts() {
 			passwords[a.PasswordKey] = fmt.Appendf(nil, `%s "%d" \ here`, whose, n)
 		}
 		return passwords
@@ -647,7 +647,7 @@ func TestCopyMakesItsAccountsAnew(t *testing.T) {
 	instance.waitUp(t, here)
 	testenv.ExpectEqual(t, "transactions of a new server", "", queryText(t, here, "SELECT @@gtid_executed"))
 	execStatements(t, here, "SET GLOBAL super_read_only=0", fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", source.address, adminPort),
-		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s' REQUIRE SSL", source.address, adminPort, accounts.EscapePassword(source.passwords["CLONE_DONOR_PASSWORD"])))
+		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s' REQUIRE SSL", source.address, adminPort, mysqlusers.EscapePassword(source.passwords["CLONE_DONOR_PASSWORD"])))
 	testenv.Eventually(t, "the copy accepts its administrator", func() error {
 		var name string
 		if err := here.QueryRowContext(t.Context(), "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'app'").Scan(&name); err != nil {
@@ -657,7 +657,7 @@ func TestCopyMakesItsAccountsAnew(t *testing.T) {
 	})
 	testenv.ExpectEqual(t, "transactions of the copy", queryText(t, there, "SELECT @@gtid_executed"), queryText(t, here, "SELECT @@gtid_executed"))
 	testenv.ExpectEqual(t, "the copy is read-only", "1", queryText(t, here, "SELECT @@super_read_only"))
-	for _, a := range accounts.ListAccounts() {
+	for _, a := range mysqlusers.ListAccounts() {
 		if err := instance.openDB(t, a.Name, string(instance.passwords[a.PasswordKey]), mysqlPort).PingContext(t.Context()); err != nil {
 			t.Errorf("%s with its own password: %v", a.Name, err)
 		}
@@ -690,7 +690,7 @@ func TestStartRenewsExpiredAccounts(t *testing.T) {
 	t.Parallel()
 	place := mysqld.FindServerPrograms(t)
 	passwords := map[string][]byte{}
-	for _, a := range accounts.ListAccounts() {
+	for _, a := range mysqlusers.ListAccounts() {
 		passwords[a.PasswordKey] = []byte("secret-" + a.Name)
 	}
 	primary, replica := newTestInstance(t, place, 0, passwords), newTestInstance(t, place, 1, passwords)
@@ -708,7 +708,7 @@ func TestStartRenewsExpiredAccounts(t *testing.T) {
 	}
 	execStatements(t, admins[replica], fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='%s', SOURCE_USER='moco-repl', SOURCE_PASSWORD='%s', SOURCE_AUTO_POSITION=1, SOURCE_SSL=1",
 		primary.address, passwords["REPLICATION_PASSWORD"]), "START REPLICA")
-	everyone := "'" + strings.Join(accounts.Names(), "'@'%', '") + "'@'%'"
+	everyone := "'" + strings.Join(mysqlusers.Names(), "'@'%', '") + "'@'%'"
 	execStatements(t, admins[primary], "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0", "ALTER USER "+everyone+" PASSWORD EXPIRE DEFAULT",
 		"UPDATE mysql.user SET password_last_changed='2020-01-01' WHERE user LIKE 'moco-%'", "CREATE USER 'dba'@'%' IDENTIFIED BY 'dba'", "GRANT ALL ON *.* TO 'dba'@'%'")
 	dba := map[*testInstance]*sql.DB{}
@@ -720,7 +720,7 @@ func TestStartRenewsExpiredAccounts(t *testing.T) {
 	})
 	for i, admin := range admins {
 		testenv.ExpectEqual(t, "expired accounts", "8", queryText(t, dba[i], "SELECT COUNT(*) FROM mysql.user WHERE password_expired='Y' AND password_lifetime IS NULL AND user LIKE 'moco-%'"))
-		for _, a := range accounts.ListAccounts() {
+		for _, a := range mysqlusers.ListAccounts() {
 			if err := i.openDB(t, a.Name, string(passwords[a.PasswordKey]), mysqlPort).PingContext(t.Context()); err == nil || !strings.Contains(err.Error(), "1862") {
 				t.Errorf("%s: expected error 1862, found %v", a.Name, err)
 			}
@@ -734,7 +734,7 @@ func TestStartRenewsExpiredAccounts(t *testing.T) {
 		if out, err := i.probe(t, "alive"); err != nil {
 			t.Errorf("after a start: %v: %s", err, out)
 		}
-		for _, a := range accounts.ListAccounts() {
+		for _, a := range mysqlusers.ListAccounts() {
 			if err := i.openDB(t, a.Name, string(passwords[a.PasswordKey]), mysqlPort).PingContext(t.Context()); err != nil {
 				t.Errorf("%s after a start: %v", a.Name, err)
 			}

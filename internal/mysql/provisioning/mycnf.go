@@ -14,8 +14,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 // Files of the ConfigMap, below configFolder in the containers.
@@ -173,7 +173,7 @@ func variableOf(setting string) string {
 // its configuration until it is replaced.
 func buildConfigMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstructured {
 	files := map[string]string{
-		cnfFile: cnf, initFile: initScript, serverFile: serverScript, probeFile: probeScript, renewalFile: joinStatements(accounts.BuildRenewalStatements()),
+		cnfFile: cnf, initFile: initScript, serverFile: serverScript, probeFile: probeScript, renewalFile: joinStatements(mysqlusers.BuildRenewalStatements()),
 	}
 	sum := fnv.New32a()
 	for _, name := range sortedKeys(files) {

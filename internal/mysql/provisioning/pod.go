@@ -13,8 +13,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 const (
@@ -105,7 +105,7 @@ func buildInitContainer(cluster *mocov1beta2.MySQLCluster, server, overwrite map
 func buildExporterContainer(c *mocov1beta2.MySQLCluster, image string) (map[string]any, error) {
 	// The second flag makes the exporter use TLS, which require_secure_transport demands. The connection stays inside
 	// the Pod, so the certificate is not verified.
-	args := []any{"--config.my-cnf=" + exporterFolder + "/" + accounts.ClientFileOf(accounts.ExporterUser), "--tls.insecure-skip-verify"}
+	args := []any{"--config.my-cnf=" + exporterFolder + "/" + mysqlusers.ClientFileOf(mysqlusers.ExporterUser), "--tls.insecure-skip-verify"}
 	for _, name := range c.Spec.Collectors {
 		args = append(args, "--collect."+name)
 	}
@@ -212,8 +212,8 @@ func sharedMounts() []any {
 
 func podVolumes(c *mocov1beta2.MySQLCluster, config string) []any {
 	var clients []any
-	for _, a := range accounts.ListAccounts() {
-		clients = append(clients, map[string]any{"key": accounts.ClientFileOf(a.Name), "path": accounts.ClientFileOf(a.Name)})
+	for _, a := range mysqlusers.ListAccounts() {
+		clients = append(clients, map[string]any{"key": mysqlusers.ClientFileOf(a.Name), "path": mysqlusers.ClientFileOf(a.Name)})
 	}
 	var files []any // The CA's key is not among these files.
 	for _, name := range []string{certificates.AuthorityFile, certificates.CertificateFile, certificates.KeyFile} {
@@ -232,7 +232,7 @@ func podVolumes(c *mocov1beta2.MySQLCluster, config string) []any {
 		volumes = append(volumes, secretVolume(takeOverVolume, c.ClientSecretName(), []any{map[string]any{"key": takeOverFile, "path": takeOverFile}}))
 	}
 	if len(c.Spec.Collectors) > 0 {
-		file := accounts.ClientFileOf(accounts.ExporterUser)
+		file := mysqlusers.ClientFileOf(mysqlusers.ExporterUser)
 		volumes = append(volumes, secretVolume(exporterVolume, c.ClientSecretName(), []any{map[string]any{"key": file, "path": file}}))
 	}
 	return volumes

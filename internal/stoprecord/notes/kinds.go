@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
@@ -40,7 +40,7 @@ func NextOfMySQLCluster(r Request) map[string]string {
 		return switchChange{of: of, wasStopped: isStop(r.Before[of.Name]), isStopped: isStop(r.Sent[of.Name])}
 	}
 	return r.nextAnnotations(
-		change(stops.ClusteringSwitch(), isTrue), change(stops.ReconciliationSwitch(), isTrue), change(stops.InstancesSwitch(), ordinals.MatchString),
+		change(mysqlswitches.ClusteringSwitch(), isTrue), change(mysqlswitches.ReconciliationSwitch(), isTrue), change(mysqlswitches.InstancesSwitch(), ordinals.MatchString),
 	)
 }
 

@@ -25,8 +25,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -91,9 +91,9 @@ func (b *Installation) StartServer(t testing.TB) *Server {
 	s.mountVolume(t, b.VolumeMegabytes)
 	s.copyTemplate(t)
 	options := strings.ReplaceAll(strings.Join(CertificateOptions(b.dir), "\n"), "--", "")
-	atStart := accounts.BuildRenewalStatements()
+	atStart := mysqlusers.BuildRenewalStatements()
 	if b.TakesOverCopies {
-		atStart = accounts.BuildTakeOverStatements(ProductPasswords(), true)
+		atStart = mysqlusers.BuildTakeOverStatements(ProductPasswords(), true)
 	}
 	writeFile(t, filepath.Join(s.dir, "start.sql"), strings.Join(atStart, ";\n")+";\n")
 	options += "\ninit_file=" + filepath.Join(s.dir, "start.sql") + "\n" + strings.Join(b.Settings, "\n")
@@ -275,20 +275,20 @@ const (
 // ProductPasswords returns the passwords of the product's accounts, by the keys of a cluster's Secret.
 func ProductPasswords() map[string][]byte {
 	passwords := map[string][]byte{}
-	for _, a := range accounts.ListAccounts() {
+	for _, a := range mysqlusers.ListAccounts() {
 		passwords[a.PasswordKey] = []byte("secret-" + a.Name)
 	}
 	for user, password := range map[string]string{
-		accounts.AdminUser: AdminPassword, accounts.ReplicationUser: ReplicationPassword, accounts.DonorUser: DonorPassword,
+		mysqlusers.AdminUser: AdminPassword, mysqlusers.ReplicationUser: ReplicationPassword, mysqlusers.DonorUser: DonorPassword,
 	} {
-		passwords[accounts.PasswordKeyOf(user)] = []byte(password)
+		passwords[mysqlusers.PasswordKeyOf(user)] = []byte(password)
 	}
 	return passwords
 }
 
 // ProductUsers returns the statements that create the product's accounts.
 func ProductUsers() string {
-	return strings.Join(accounts.BuildStatements(ProductPasswords(), false), ";\n") + ";\n"
+	return strings.Join(mysqlusers.BuildStatements(ProductPasswords(), false), ";\n") + ";\n"
 }
 
 // ClientsOnPath puts MySQL's clients first on the PATH for the duration of the test.

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
@@ -346,7 +346,7 @@ const (
 func newReadinessProbe(t testing.TB, s *mysqld.Server) *readinessProbe {
 	t.Helper()
 	c := driver.NewConfig()
-	c.User, c.Passwd = accounts.AgentUser, string(mysqld.ProductPasswords()[accounts.PasswordKeyOf(accounts.AgentUser)])
+	c.User, c.Passwd = mysqlusers.AgentUser, string(mysqld.ProductPasswords()[mysqlusers.PasswordKeyOf(mysqlusers.AgentUser)])
 	c.Net, c.Addr, c.Logger = "tcp", net.JoinHostPort(s.Address, strconv.Itoa(mysqld.AdminPort)), &driver.NopLogger{}
 	c.TLSConfig = "preferred"
 	connector, err := driver.NewConnector(c)

@@ -12,7 +12,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
-	cfprocess "github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -20,7 +20,7 @@ import (
 func (s *Store) DeleteInstance(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, index string) error {
 	var pods corev1.PodList
 	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{
-		korifiv1alpha1.ProcessGUIDLabel: p.Name, korifiv1alpha1.VersionLabel: revision.FormatRevision(cfprocess.ReadTargetRevision(app, p)), appsv1.PodIndexLabel: index,
+		korifiv1alpha1.ProcessGUIDLabel: p.Name, korifiv1alpha1.VersionLabel: revision.FormatRevision(process.ReadTargetRevision(app, p)), appsv1.PodIndexLabel: index,
 	}); err != nil {
 		return apierrors.FromError(err, InstanceResourceType)
 	}

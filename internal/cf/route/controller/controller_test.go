@@ -21,7 +21,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/route"
-	"github.com/torpor-dev/torpor/internal/cf/route/controller"
+	routecontroller "github.com/torpor-dev/torpor/internal/cf/route/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -48,7 +48,7 @@ func newEnv(t testing.TB) *env {
 	e.ExpectCreated(t, domain)
 	e.domain = corev1.ObjectReference{Namespace: domain.Namespace, Name: domain.Name}
 	testenv.StartManager(t, e.Environment, func(mgr manager.Manager) error {
-		return controller.Controller{Clock: clock.RealClock{}, Publisher: route.Publisher{GatewayNamespace: "infra", Gateway: "apps"}}.SetupWithManager(mgr)
+		return routecontroller.Controller{Clock: clock.RealClock{}, Publisher: route.Publisher{GatewayNamespace: "infra", Gateway: "apps"}}.SetupWithManager(mgr)
 	})
 	return e
 }

@@ -16,7 +16,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -33,7 +33,7 @@ type observation struct {
 }
 
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (observation, error) {
-	seen := observation{Observed: backup.Observed{Cluster: stops.ApplyScheduled(cluster, c.Clock.Now()), Image: c.Image}}
+	seen := observation{Observed: backup.Observed{Cluster: mysqlswitches.ApplyScheduled(cluster, c.Clock.Now()), Image: c.Image}}
 	if !cluster.DeletionTimestamp.IsZero() {
 		return seen, nil
 	}

@@ -20,15 +20,15 @@ import (
 	"k8s.io/utils/clock"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 // BackupUser and RestoreUser are the MySQL accounts that the Jobs use.
 const (
-	BackupUser  = accounts.BackupUser
-	RestoreUser = accounts.AdminUser
+	BackupUser  = mysqlusers.BackupUser
+	RestoreUser = mysqlusers.AdminUser
 )
 
 // BackupOptions describe what to back up and where to store it.

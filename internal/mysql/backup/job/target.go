@@ -17,10 +17,10 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 // markerSchema exists in an instance from before the first row is loaded until after the last. While it exists, the
@@ -213,7 +213,7 @@ type mysqlAccount struct {
 // cluster has with its own passwords, since a cluster's Secret must match the accounts in its data.
 func listUnrestoredNames() []string {
 	names := []string{"root"}
-	for _, a := range accounts.ListAccounts() {
+	for _, a := range mysqlusers.ListAccounts() {
 		names = append(names, a.Name)
 	}
 	return names

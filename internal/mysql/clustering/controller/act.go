@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -221,7 +221,7 @@ func (s *observation) cancelPending(ctx context.Context, do clustering.CancelPen
 func (s *observation) killConnections(ctx context.Context, do clustering.KillConnections) error {
 	semiSync := s.facts[do.Index].SemiSync
 	return s.runBeside(ctx, do.Index, func(ctx context.Context, server *sqlclient.Server) error {
-		err := server.KillConnections(ctx, accounts.SystemUsers())
+		err := server.KillConnections(ctx, mysqlusers.SystemUsers())
 		if err != nil || !do.EndWaits || semiSync.Waiting == 0 {
 			return err
 		}
@@ -252,7 +252,7 @@ func (s *observation) stopIO(ctx context.Context, do clustering.StopIO) error {
 }
 
 func (s *observation) configureReplica(ctx context.Context, do clustering.ConfigureReplica) error {
-	from, err := s.sourceOf(do.Index, do.Source, accounts.ReplicationUser)
+	from, err := s.sourceOf(do.Index, do.Source, mysqlusers.ReplicationUser)
 	if err != nil {
 		return err
 	}
@@ -263,9 +263,9 @@ func (s *observation) configureReplica(ctx context.Context, do clustering.Config
 }
 
 func (s *observation) renewChannel(ctx context.Context, do clustering.RenewChannel) error {
-	from, err := s.sourceOf(do.Index, s.Primary, accounts.ReplicationUser)
+	from, err := s.sourceOf(do.Index, s.Primary, mysqlusers.ReplicationUser)
 	if err == nil {
-		from.As.Password, err = s.newestPassword(accounts.ReplicationUser)
+		from.As.Password, err = s.newestPassword(mysqlusers.ReplicationUser)
 	}
 	if err != nil {
 		return err
@@ -292,10 +292,10 @@ func (s *observation) renewAccounts(ctx context.Context, do clustering.RenewAcco
 	}
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
 		semiSync := s.facts[do.Index].SemiSync
-		if err := server.ReviveAccounts(ctx, semiSync, accounts.Names()); err != nil {
+		if err := server.ReviveAccounts(ctx, semiSync, mysqlusers.Names()); err != nil {
 			return err
 		}
-		return server.ChangeAccounts(ctx, semiSync, accounts.BuildStatements(passwords, s.requiresTLS))
+		return server.ChangeAccounts(ctx, semiSync, mysqlusers.BuildStatements(passwords, s.requiresTLS))
 	})
 }
 
@@ -305,7 +305,7 @@ func (s *observation) allPasswords() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if missing := accounts.MissingPasswordKeys(secret.Data); len(missing) > 0 {
+	if missing := mysqlusers.MissingPasswordKeys(secret.Data); len(missing) > 0 {
 		return nil, fmt.Errorf("%w: %v", errNoPassword, missing)
 	}
 	return secret.Data, nil
@@ -317,7 +317,7 @@ func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) er
 			return server.CloneFrom(ctx, s.outsideSource())
 		})
 	}
-	from, err := s.sourceOf(do.Index, do.Donor, accounts.DonorUser)
+	from, err := s.sourceOf(do.Index, do.Donor, mysqlusers.DonorUser)
 	if err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) er
 func (c Controller) setRole(ctx context.Context, seen *observation, do clustering.SetRole) error {
 	if do.Role != clustering.RoleNone && seen.Instances[do.Index].Reachable {
 		err := seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error {
-			return s.KillConnections(ctx, accounts.SystemUsers())
+			return s.KillConnections(ctx, mysqlusers.SystemUsers())
 		})
 		if err != nil {
 			return err

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 // lostBuffer is how many lost connections may wait for a pass.
@@ -161,7 +161,7 @@ func (c *instanceConn) observeAccounts(ctx context.Context, now time.Time, wante
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	found, err := c.server.ReadAccounts(ctx, accounts.Names())
+	found, err := c.server.ReadAccounts(ctx, mysqlusers.Names())
 	if err == nil && (found.Version != wanted || found.MayExpire || len(found.Expired) > 0) {
 		return true, found.Expired
 	}

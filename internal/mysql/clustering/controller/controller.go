@@ -22,7 +22,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -108,7 +108,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 
 // isEndOverdue reports whether a stop of clustering should have ended.
 func (c Controller) isEndOverdue(cluster *mocov1beta2.MySQLCluster) bool {
-	switches := stops.Read(cluster, c.Clock.Now())
+	switches := mysqlswitches.Read(cluster, c.Clock.Now())
 	return switches.Clustering.IsOverdue || switches.Instances.IsOverdue
 }
 

@@ -31,7 +31,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
@@ -109,7 +109,7 @@ func newHealthyEnvironment(t *testing.T, options ...func(*mysqlpods.ClusterOptio
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	// The accounts are older than the certificates, and are renewed now. A kill during the renewal leaves an errant
 	// ALTER USER.
-	e.waitForAnswer(t, "select user_attributes->>'$.metadata."+accounts.VersionAttribute+"' from mysql.user where user = '"+accounts.AdminUser+"'", accounts.CurrentVersion(true))
+	e.waitForAnswer(t, "select user_attributes->>'$.metadata."+mysqlusers.VersionAttribute+"' from mysql.user where user = '"+mysqlusers.AdminUser+"'", mysqlusers.CurrentVersion(true))
 	e.mustRun(t, 0, "app", "create database app", "create table app.t (id int auto_increment primary key, v varchar(20))", "insert into app.t (v) values ('first')")
 	e.waitForAnswer(t, "select count(*) from app.t", "1")
 	return e

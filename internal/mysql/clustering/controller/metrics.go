@@ -19,7 +19,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/stopmetrics"
 )
 
@@ -147,7 +147,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster, readyPods map[types.NamespacedName]int, now time.Time) {
-	switches := stops.Read(cluster, now)
+	switches := mysqlswitches.Read(cluster, now)
 	overdue := switches.OverdueDuration(now)
 	m.ongoing.CollectStop(ch, cluster, "clustering", switches.Clustering.Records)
 	m.ongoing.CollectStop(ch, cluster, "reconciliation", switches.Reconciliation.Records)

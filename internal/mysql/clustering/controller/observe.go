@@ -20,12 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -40,7 +40,7 @@ type observation struct {
 	clustering.Observed
 	cluster   *mocov1beta2.MySQLCluster
 	startedAt time.Time
-	switches  stops.Switches
+	switches  mysqlswitches.Switches
 	// The rest is empty for a cluster whose servers are not observed.
 	clusterConns *clusterConns
 	pods         []*corev1.Pod
@@ -70,7 +70,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 		cluster: cluster, startedAt: c.Clock.Now(),
 		pods: make([]*corev1.Pod, n), conns: make([]*instanceConn, n), facts: make([]sqlclient.ServerFacts, n),
 	}
-	seen.switches = stops.Read(cluster, seen.startedAt)
+	seen.switches = mysqlswitches.Read(cluster, seen.startedAt)
 	seen.Observed = observeObject(cluster, seen.switches, c.Waits, seen.startedAt)
 	if seen.IsBeingDeleted || seen.IsStopOverdue && seen.Stop == nil {
 		return seen, nil
@@ -103,7 +103,7 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 	if err != nil { // The pass continues without Pods: a stop is reached even if no instance can be observed.
 		log.FromContext(ctx).Error(err, "Pods cannot be listed")
 	}
-	stopped, _ := stops.ParseStoppedInstances(seen.cluster)
+	stopped, _ := mysqlswitches.ParseStoppedInstances(seen.cluster)
 	seen.requiresTLS = true
 	for i := range seen.pods {
 		name := seen.cluster.PodName(i)
@@ -143,7 +143,7 @@ func (c Controller) connect(ctx context.Context, seen *observation) {
 
 // openServer accepts only a server with a certificate of the cluster, if the Pod has one.
 func (c Controller) openServer(ctx context.Context, seen *observation, i int) (*sqlclient.Server, error) {
-	password, err := seen.password(accounts.AdminUser)
+	password, err := seen.password(mysqlusers.AdminUser)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (c Controller) openServer(ctx context.Context, seen *observation, i int) (*
 			return nil, fmt.Errorf("the Secret %s: %w", name, err)
 		}
 	}
-	server, err := sqlclient.OpenServer(seen.pods[i].Status.PodIP, sqlclient.Account{Name: accounts.AdminUser, Password: password}, trust)
+	server, err := sqlclient.OpenServer(seen.pods[i].Status.PodIP, sqlclient.Account{Name: mysqlusers.AdminUser, Password: password}, trust)
 	if err != nil {
 		return nil, fmt.Errorf("open instance %d: %w", i, err)
 	}
@@ -211,7 +211,7 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 		s.Instances[i].Refused = sqlclient.IsConnectionRefused(err)
 		switch {
 		case sqlclient.IsPasswordExpired(err):
-			s.Instances[i].ExpiredAccounts = []string{accounts.AdminUser}
+			s.Instances[i].ExpiredAccounts = []string{mysqlusers.AdminUser}
 		case sqlclient.IsAccessDenied(err), sqlclient.IsUntrusted(err):
 			s.clusterConns.forgetInstance(i)
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
@@ -221,7 +221,7 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	}
 	s.facts[i] = facts
 	if i == s.Primary && facts.SemiSync.Waiting == 0 { // The waiting session may run a GRANT, for which the query would wait.
-		s.Instances[i].HasOldAccounts, s.Instances[i].ExpiredAccounts = conn.observeAccounts(ctx, now, accounts.CurrentVersion(s.requiresTLS))
+		s.Instances[i].HasOldAccounts, s.Instances[i].ExpiredAccounts = conn.observeAccounts(ctx, now, mysqlusers.CurrentVersion(s.requiresTLS))
 	}
 	if s.Rotation.IsWanted() && !s.readRotation(ctx, i) {
 		s.isRotationUnread.Store(true)
@@ -295,7 +295,7 @@ func (e secretError) Error() string {
 func (e secretError) Unwrap() error { return e.cause }
 
 func (s *observation) password(user string) (string, error) {
-	key := accounts.PasswordKeyOf(user)
+	key := mysqlusers.PasswordKeyOf(user)
 	secret, err := s.readSecret()
 	if err != nil {
 		return "", err
@@ -310,7 +310,7 @@ func (s *observation) newestPassword(user string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return findPassword(secret.Name, accounts.PromoteNextPasswords(secret.Data), accounts.PasswordKeyOf(user))
+	return findPassword(secret.Name, mysqlusers.PromoteNextPasswords(secret.Data), mysqlusers.PasswordKeyOf(user))
 }
 
 func findPassword(secret string, data map[string][]byte, key string) (string, error) {
@@ -336,12 +336,12 @@ func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCl
 
 // The functions below convert objects and facts of servers to the input of the decision.
 
-func observeObject(cluster *mocov1beta2.MySQLCluster, switches stops.Switches, waits clustering.FailoverWaits, now time.Time) clustering.Observed {
+func observeObject(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Switches, waits clustering.FailoverWaits, now time.Time) clustering.Observed {
 	spec, status := cluster.Spec, cluster.Status
 	return clustering.Observed{
 		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(),
 		IsStopOverdue:  switches.Clustering.IsOverdue || switches.Instances.IsOverdue, IsOtherStopOverdue: switches.Instances.IsOverdue && !switches.Clustering.IsOverdue,
-		Waits: waits, Replicas: cluster.InstanceCount(), Offline: stops.ApplyScheduled(cluster, now).Spec.Offline,
+		Waits: waits, Replicas: cluster.InstanceCount(), Offline: mysqlswitches.ApplyScheduled(cluster, now).Spec.Offline,
 		Source:    clustering.OneTimeOperation{Wanted: spec.SourceSecretName() != "", Done: status.Cloned},
 		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
 		StopAsked: cluster.ClusteringStopped(), StartForced: cluster.Annotations[mocov1beta2.ForceStartAnnotation] == "true",

@@ -17,7 +17,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
@@ -96,7 +96,7 @@ func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan 
 	if wrong := describeIgnoredAnnotations(cluster, seen.switches); wrong != "" {
 		active.Message += "; " + wrong
 	}
-	plan.Available.Message += stops.DescribeScheduled(cluster, seen.Now)
+	plan.Available.Message += mysqlswitches.DescribeScheduled(cluster, seen.Now)
 	return map[string]decision.Condition{
 		mocov1beta2.InitializedCondition:      plan.Initialized,
 		mocov1beta2.AvailableCondition:        withPasswordProblem(plan.Available, seen.passwordProblem),
@@ -163,9 +163,9 @@ func setThreadStates(one *mocov1beta2.InstanceStatus, c clustering.ReplicationCh
 
 // Annotations request a stop; its result is in status.pause.
 
-func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, switches stops.Switches) string {
+func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Switches) string {
 	var wrong []string
-	if _, ok := stops.ParseStoppedInstances(cluster); !ok {
+	if _, ok := mysqlswitches.ParseStoppedInstances(cluster); !ok {
 		wrong = append(wrong, mocov1beta2.StoppedInstancesAnnotation+" is ignored: expected a JSON list of ordinals such as [1], found something else; correct it")
 	}
 	if _, isAsked := cluster.Annotations[mocov1beta2.RotationAnnotation]; isAsked && cluster.Spec.SourceSecretName() != "" {
@@ -190,7 +190,7 @@ func leftoverAnnotations() []string {
 }
 
 // listLeftovers returns the annotations that are left of a finished stop.
-func listLeftovers(cluster *mocov1beta2.MySQLCluster, switches stops.Switches) []string {
+func listLeftovers(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Switches) []string {
 	if stopRecord(cluster) != nil {
 		return nil
 	}
@@ -208,7 +208,7 @@ func listLeftovers(cluster *mocov1beta2.MySQLCluster, switches stops.Switches) [
 
 // listEnding returns the annotations of the stops whose end time has passed. It returns none until the status reports
 // that.
-func listEnding(switches stops.Switches) []string {
+func listEnding(switches mysqlswitches.Switches) []string {
 	annotations, areAll := switches.ListEnding()
 	if len(annotations) > 0 && areAll {
 		annotations = append(annotations, leftoverAnnotations()...)
@@ -240,7 +240,7 @@ func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, seen *observation, plan 
 	if refused != nil {
 		why = describeError(refused.Err)
 	}
-	for _, one := range []stops.Switch{clusteringStop, instancesStop} {
+	for _, one := range []mysqlswitches.Switch{clusteringStop, instancesStop} {
 		if one.IsEndSaved {
 			out.Events = append(out.Events, one.EndEvent(stopAction, why))
 		}

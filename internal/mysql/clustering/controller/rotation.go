@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -33,13 +33,13 @@ func (c Controller) observeRotation(ctx context.Context, seen *observation) {
 	}
 	seen.Rotation = clustering.PasswordRotation{
 		Asked: asked == mocov1beta2.RotateRequest, DiscardAsked: asked == mocov1beta2.DiscardRequest,
-		ID: secret.Annotations[mocov1beta2.RotationIDAnnotation], IsPromoted: !accounts.HasNextPasswords(secret.Data),
+		ID: secret.Annotations[mocov1beta2.RotationIDAnnotation], IsPromoted: !mysqlusers.HasNextPasswords(secret.Data),
 	}
-	if password, err := seen.newestPassword(accounts.ReplicationUser); err == nil && seen.Rotation.ID != "" {
+	if password, err := seen.newestPassword(mysqlusers.ReplicationUser); err == nil && seen.Rotation.ID != "" {
 		seen.channelPassword = hashPassword(password)
 	}
 	if seen.Rotation.DiscardAsked && seen.Rotation.IsPromoted {
-		seen.Rotation.KnownSince = c.passwordsKnownSince(ctx, seen.cluster, secret.Data[accounts.PasswordKeyOf(accounts.AgentUser)])
+		seen.Rotation.KnownSince = c.passwordsKnownSince(ctx, seen.cluster, secret.Data[mysqlusers.PasswordKeyOf(mysqlusers.AgentUser)])
 	}
 }
 
@@ -52,7 +52,7 @@ func hashPassword(password string) string {
 // passwordsKnownSince returns since when the Secrets behind the Pods' files have the passwords in force.
 func (c Controller) passwordsKnownSince(ctx context.Context, cluster *mocov1beta2.MySQLCluster, password []byte) time.Time {
 	files, err := c.readSecret(ctx, cluster, cluster.ClientSecretName())
-	if err != nil || !strings.Contains(string(files.Data[accounts.ClientFileOf(accounts.AgentUser)]), accounts.EscapePassword(password)) {
+	if err != nil || !strings.Contains(string(files.Data[mysqlusers.ClientFileOf(mysqlusers.AgentUser)]), mysqlusers.EscapePassword(password)) {
 		return time.Time{}
 	}
 	since := files.CreationTimestamp.Time
@@ -66,7 +66,7 @@ func (c Controller) passwordsKnownSince(ctx context.Context, cluster *mocov1beta
 
 func (c Controller) prepareRotation(ctx context.Context, seen *observation) error {
 	return c.changeSecret(ctx, seen, func(secret *corev1.Secret) {
-		secret.Data = accounts.AddNextPasswords(secret.Data, rand.Text)
+		secret.Data = mysqlusers.AddNextPasswords(secret.Data, rand.Text)
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, mocov1beta2.RotationIDAnnotation, rand.Text())
 	})
 }
@@ -76,11 +76,11 @@ func (s *observation) retainPasswords(ctx context.Context, do clustering.RetainP
 	if err != nil {
 		return err
 	}
-	return s.changeAccounts(ctx, do, do.Index, accounts.BuildRetainStatement(secret.Data, s.Rotation.ID))
+	return s.changeAccounts(ctx, do, do.Index, mysqlusers.BuildRetainStatement(secret.Data, s.Rotation.ID))
 }
 
 func (s *observation) discardPasswords(ctx context.Context, do clustering.DiscardPasswords) error {
-	return s.changeAccounts(ctx, do, do.Index, accounts.BuildDiscardStatement())
+	return s.changeAccounts(ctx, do, do.Index, mysqlusers.BuildDiscardStatement())
 }
 
 func (s *observation) changeAccounts(ctx context.Context, do clustering.Action, i int, statements ...string) error {
@@ -90,7 +90,7 @@ func (s *observation) changeAccounts(ctx context.Context, do clustering.Action, 
 }
 
 func (c Controller) promotePasswords(ctx context.Context, seen *observation) error {
-	if err := c.changeSecret(ctx, seen, func(secret *corev1.Secret) { secret.Data = accounts.PromoteNextPasswords(secret.Data) }); err != nil {
+	if err := c.changeSecret(ctx, seen, func(secret *corev1.Secret) { secret.Data = mysqlusers.PromoteNextPasswords(secret.Data) }); err != nil {
 		return err
 	}
 	for i := range seen.conns { // Open pools would keep logging in with the old password.

@@ -19,7 +19,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -58,7 +58,7 @@ func (e *environment) checkRotated(t *testing.T, before map[string][]byte) error
 		return fmt.Errorf("expected the previous keys in the Secret, found %d", len(secret.Data))
 	}
 	var errs []error
-	for _, a := range accounts.ListAccounts() {
+	for _, a := range mysqlusers.ListAccounts() {
 		if string(secret.Data[a.PasswordKey]) == string(before[a.PasswordKey]) {
 			errs = append(errs, fmt.Errorf("%s has no new password", a.Name))
 		}
@@ -84,7 +84,7 @@ func TestRotation(t *testing.T) {
 	logins.Go(func() { // With the password in the Secret, and with the one from before the rotation.
 		for i := 0; ctx.Err() == nil; i = (i + 1) % instances {
 			for _, password := range [][]byte{e.getSecret(t).Data["WRITABLE_PASSWORD"], before["WRITABLE_PASSWORD"]} {
-				if err := e.login(ctx, t, i, accounts.WritableUser, string(password)); err != nil && ctx.Err() == nil {
+				if err := e.login(ctx, t, i, mysqlusers.WritableUser, string(password)); err != nil && ctx.Err() == nil {
 					t.Errorf("instance %d: %v", i, err)
 				}
 				attempts++
@@ -108,7 +108,7 @@ func TestRotation(t *testing.T) {
 	after := e.getSecret(t)
 	e.ExpectCreated(t, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: "moco-my-cnf-" + clusterName},
-		StringData: map[string]string{accounts.ClientFileOf(accounts.AgentUser): "[client]\npassword=\"" + string(after.Data["AGENT_PASSWORD"]) + "\"\n"},
+		StringData: map[string]string{mysqlusers.ClientFileOf(mysqlusers.AgentUser): "[client]\npassword=\"" + string(after.Data["AGENT_PASSWORD"]) + "\"\n"},
 	})
 	stop()
 	e.clock.ahead = 10 * time.Minute // By then the kubelet has updated the files.
@@ -116,7 +116,7 @@ func TestRotation(t *testing.T) {
 	if ran := e.runPlugin(t, "rotate", clusterName, "--discard", "--wait"); ran.code != exit.Done {
 		t.Fatalf("expected the end of the old passwords, found %+v", ran)
 	}
-	for _, a := range accounts.ListAccounts() {
+	for _, a := range mysqlusers.ListAccounts() {
 		for i := range instances {
 			testenv.ExpectNoError(t, e.login(t.Context(), t, i, a.Name, string(after.Data[a.PasswordKey])))
 			if err := e.login(t.Context(), t, i, a.Name, string(before[a.PasswordKey])); err == nil || !strings.Contains(err.Error(), "1045") {

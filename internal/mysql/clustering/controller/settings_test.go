@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
@@ -46,7 +46,7 @@ const expiredAccounts = "select count(*) from mysql.user where user like 'moco-%
 func TestExpiredAccountsAreNamedAndRenewed(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
-	expire := "alter user '" + strings.Join(accounts.Names(), "'@'%', '") + "'@'%' password expire"
+	expire := "alter user '" + strings.Join(mysqlusers.Names(), "'@'%', '") + "'@'%' password expire"
 	e.mustRun(t, 0, "root", expire)
 	e.waitForAnswer(t, expiredAccounts, "0")
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")

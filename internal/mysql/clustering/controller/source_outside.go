@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 // observeSource reads the Secret of the external server. It is in the cluster's own namespace, so that a user cannot
@@ -59,7 +59,7 @@ func (s *observation) takeOverAccounts(ctx context.Context, do clustering.TakeOv
 	if err != nil {
 		return err
 	}
-	statements := strings.Join(accounts.BuildTakeOverStatements(passwords, s.requiresTLS), ";")
+	statements := strings.Join(mysqlusers.BuildTakeOverStatements(passwords, s.requiresTLS), ";")
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
 		return server.RunUnlogged(ctx, statements)
 	})

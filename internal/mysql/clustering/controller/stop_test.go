@@ -19,7 +19,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -196,7 +196,7 @@ func TestPasswordRotated(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	secret := e.getSecret(t)
-	secret.Data[accounts.PasswordKeyOf(accounts.AdminUser)] = []byte("secret-b")
+	secret.Data[mysqlusers.PasswordKeyOf(mysqlusers.AdminUser)] = []byte("secret-b")
 	testenv.ExpectNoError(t, e.Client.Update(t.Context(), secret))
 	e.mustRun(t, 0, "root", "alter user 'moco-admin'@'%' identified by 'secret-b'")
 	for i := range instances { // Sessions opened with the old password last until they are killed.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
@@ -87,7 +87,7 @@ func TestEverySessionIsEncrypted(t *testing.T) {
 	if up := e.query(t, 0, "select count(*) from performance_schema.threads where processlist_user in ('moco-admin', 'moco-repl')"); up == "0" {
 		t.Error("expected sessions, found none")
 	}
-	for _, user := range []string{accounts.AdminUser, accounts.ReplicationUser} {
+	for _, user := range []string{mysqlusers.AdminUser, mysqlusers.ReplicationUser} {
 		if err := pingWithoutTLS(t, e.servers[0].Address, user); err == nil || !strings.Contains(err.Error(), "1045") {
 			t.Errorf("%s without TLS: expected error 1045, found %v", user, err)
 		}
@@ -137,7 +137,7 @@ func TestEverySessionIsEncrypted(t *testing.T) {
 func TestServersThatRequireTLS(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t, func(o *mysqlpods.ClusterOptions) { o.Settings = []string{"require_secure_transport=ON"} })
-	if err := pingWithoutTLS(t, e.servers[0].Address, accounts.AgentUser); err == nil || !strings.Contains(err.Error(), "3159") {
+	if err := pingWithoutTLS(t, e.servers[0].Address, mysqlusers.AgentUser); err == nil || !strings.Contains(err.Error(), "3159") {
 		t.Errorf("expected error 3159 without TLS, found %v", err)
 	}
 	e.servers[0].KillAtOnce(t)
@@ -152,7 +152,7 @@ func TestServersThatRequireTLS(t *testing.T) {
 func pingWithoutTLS(t *testing.T, address, user string) error {
 	t.Helper()
 	c := driver.NewConfig()
-	c.User, c.Passwd, c.Net, c.Addr, c.Logger = user, string(mysqld.ProductPasswords()[accounts.PasswordKeyOf(user)]), "tcp", address+":3306", &driver.NopLogger{}
+	c.User, c.Passwd, c.Net, c.Addr, c.Logger = user, string(mysqld.ProductPasswords()[mysqlusers.PasswordKeyOf(user)]), "tcp", address+":3306", &driver.NopLogger{}
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)

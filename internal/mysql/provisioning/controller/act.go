@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -60,7 +60,7 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 	}
 	if changes.EndsStop { // The patch requires the observed version.
 		after := seen.Cluster.DeepCopy()
-		for _, name := range stops.ReconciliationSwitch().Annotations() {
+		for _, name := range mysqlswitches.ReconciliationSwitch().Annotations() {
 			delete(after.Annotations, name)
 		}
 		return newFailure(nil, reconcile.PatchObserved(ctx, c.client, seen.Cluster, after, Name))
@@ -99,7 +99,7 @@ func (c Controller) addPasswords(ctx context.Context, seen observation) error {
 	if seen.secret != nil {
 		maps.Copy(passwords, seen.secret.Data)
 	}
-	for _, key := range accounts.MissingPasswordKeys(passwords) {
+	for _, key := range mysqlusers.MissingPasswordKeys(passwords) {
 		passwords[key] = []byte(rand.Text())
 	}
 	return c.writeSecret(ctx, seen.Cluster, seen.secret, &corev1.Secret{

@@ -33,7 +33,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
@@ -152,7 +152,7 @@ func primaryOrHealthChanged() predicate.Predicate {
 // isStopOverdue reports whether a stop of reconciliation should have ended. After an outage, all overdue stops end
 // before the first cluster applies its pending objects, which are fifteen for each cluster.
 func (c Controller) isStopOverdue(cluster *mocov1beta2.MySQLCluster) bool {
-	return cluster.ReconciliationStopped() && stops.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
+	return cluster.ReconciliationStopped() && mysqlswitches.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
 }
 
 // hasJustStarted reports whether a cluster is applying the changes that its stop has delayed.

@@ -37,7 +37,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
+	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -653,8 +653,8 @@ func startManager(t testing.TB, env *testenv.Environment, setup func(manager.Man
 // startClustering also runs the clustering controller.
 func (e *testEnv) startClustering(t *testing.T) {
 	t.Helper()
-	startManager(t, e.Environment, clustering.Controller{
-		HostOf: clustering.ServiceHost, Clock: clock.RealClock{}, Metrics: clustering.NewMetrics(),
+	startManager(t, e.Environment, clusteringcontroller.Controller{
+		HostOf: clusteringcontroller.ServiceHost, Clock: clock.RealClock{}, Metrics: clusteringcontroller.NewMetrics(),
 	}.SetupWithManager)
 }
 

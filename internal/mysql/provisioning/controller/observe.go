@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
+	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -47,10 +47,10 @@ type observation struct {
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (observation, error) {
 	seen := observation{Observed: provisioning.Observed{Cluster: cluster}}
 	if cluster.ReconciliationStopped() {
-		seen.MayEndStop = stops.Read(cluster, c.Clock.Now()).Reconciliation.IsEndSaved
+		seen.MayEndStop = mysqlswitches.Read(cluster, c.Clock.Now()).Reconciliation.IsEndSaved
 		return seen, nil
 	}
-	seen.Cluster = stops.ApplyScheduled(cluster, c.Clock.Now())
+	seen.Cluster = mysqlswitches.ApplyScheduled(cluster, c.Clock.Now())
 	var podsErr, setErr error
 	seen.pods, podsErr = listPods(ctx, c.children, cluster)
 	seen.StatefulSet, setErr = readStatefulSet(ctx, c.children, cluster)
@@ -169,7 +169,7 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 		passwords = seen.secret.Data
 	}
 	isVersioned := seen.secret != nil && seen.secret.Annotations[mocov1beta2.SecretVersionAnnotation] == mocov1beta2.SecretVersion
-	if seen.NeedsPasswords = !isVersioned || len(accounts.MissingPasswordKeys(passwords)) > 0; seen.NeedsPasswords {
+	if seen.NeedsPasswords = !isVersioned || len(mysqlusers.MissingPasswordKeys(passwords)) > 0; seen.NeedsPasswords {
 		return nil
 	}
 	var err error
@@ -251,7 +251,7 @@ func observedRollout(seen *observation, now time.Time) provisioning.ObservedRoll
 	c := seen.Cluster
 	o := provisioning.ObservedRollout{
 		Name: c.Name, Offline: c.Spec.Offline, Primary: chosenPrimary(c), ClusteringStopped: c.ClusteringStopped(),
-		StoppedInstances: stops.HasStoppedInstances(c.Annotations), Forced: c.RolloutForced(),
+		StoppedInstances: mysqlswitches.HasStoppedInstances(c.Annotations), Forced: c.RolloutForced(),
 		// This is the only decision of this controller that reads a condition. Only clustering queries the servers, and
 		// its other fields keep their values while it is stopped or cannot observe. The condition can only delay a
 		// rollout.

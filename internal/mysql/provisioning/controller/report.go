@@ -21,7 +21,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
@@ -54,7 +54,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 		c.turns.giveBack(client.ObjectKeyFromObject(cluster))
 	}
 	now := c.Clock.Now()
-	switches := stops.Read(cluster, now)
+	switches := mysqlswitches.Read(cluster, now)
 	switched := switches.Reconciliation
 	if changes.EndsStop && refused == nil {
 		cluster.Status.ReconciliationStops = switched.End(now)
@@ -241,7 +241,7 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 
 // stopRecord returns status.pause with the present stop of reconciliation. The other stops in it belong to other
 // controllers.
-func stopRecord(cluster *mocov1beta2.MySQLCluster, switched stops.Switch, now time.Time) *mocov1beta2.Pause {
+func stopRecord(cluster *mocov1beta2.MySQLCluster, switched mysqlswitches.Switch, now time.Time) *mocov1beta2.Pause {
 	p, before := &mocov1beta2.Pause{}, cluster.Status.Pause
 	if before != nil {
 		*p = *before

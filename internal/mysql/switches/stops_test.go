@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package stops_test
+package switches_test
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 )
 
 func fixedTime() time.Time { return time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC) }
@@ -46,24 +46,24 @@ func (s *story) annotate(annotations map[string]string) {
 	}
 }
 
-func (s *story) look() stops.Switches {
-	seen := stops.Read(s.cluster, s.now)
+func (s *story) look() mysqlswitches.Switches {
+	seen := mysqlswitches.Read(s.cluster, s.now)
 	s.cluster.Status.ClusteringStops, s.cluster.Status.ReconciliationStops, s.cluster.Status.InstanceStops = seen.Clustering.Records, seen.Reconciliation.Records, seen.Instances.Records
 	return seen
 }
 
 // announceEnd saves the coming end, and runs another pass.
-func (s *story) announceEnd() stops.Switches {
-	seen := stops.Read(s.cluster, s.now)
+func (s *story) announceEnd() mysqlswitches.Switches {
+	seen := mysqlswitches.Read(s.cluster, s.now)
 	s.cluster.Status.ClusteringStops, s.cluster.Status.ReconciliationStops, s.cluster.Status.InstanceStops = seen.Clustering.AnnounceEnd(), seen.Reconciliation.AnnounceEnd(), seen.Instances.AnnounceEnd()
-	return stops.Read(s.cluster, s.now)
+	return mysqlswitches.Read(s.cluster, s.now)
 }
 
 // TestStopEndsWhereNoStatusKeepsIt has a stop whose record is dropped from the status.
 func TestStopEndsWhereNoStatusKeepsIt(t *testing.T) {
 	s := newStory(map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: "1h"})
 	s.now = s.now.Add(2 * time.Hour)
-	found := stops.Read(s.cluster, s.now)
+	found := mysqlswitches.Read(s.cluster, s.now)
 	if ending, areAll := found.ListEnding(); len(ending) != 4 || !areAll {
 		t.Errorf("expected the stop to end although the status does not say so, found %v", ending)
 	}
@@ -110,7 +110,7 @@ func TestSwitchesHaveRecordsOfTheirOwn(t *testing.T) {
 	}
 	found = s.announceEnd()
 	ending, areAll := found.ListEnding()
-	if diff := cmp.Diff(stops.ClusteringSwitch().Annotations(), ending); diff != "" || areAll {
+	if diff := cmp.Diff(mysqlswitches.ClusteringSwitch().Annotations(), ending); diff != "" || areAll {
 		t.Errorf("expected that clustering alone ends, and others go on: %t, %s", areAll, diff)
 	}
 	if ended := found.Clustering.End(s.now)[0]; ended.StartedBy != torporv1alpha1.UntilAnnotation || !ended.EndedAt.Time.Equal(s.now) || ended.Requested {
@@ -136,7 +136,7 @@ func TestSwitchesHaveEndsAndReasonsOfTheirOwn(t *testing.T) {
 	})
 	found := s.look()
 	for _, row := range []struct {
-		found  stops.Switch
+		found  mysqlswitches.Switch
 		after  time.Duration
 		reason string
 	}{{found.Clustering, time.Hour, "a backup"}, {found.Reconciliation, 8 * time.Hour, "a change of disks"}, {found.Instances, 0, "a change of disks"}} {
@@ -151,7 +151,7 @@ func TestSwitchesHaveEndsAndReasonsOfTheirOwn(t *testing.T) {
 
 	s.now = fixedTime().Add(2 * time.Hour)
 	ending, areAll := s.announceEnd().ListEnding()
-	if diff := cmp.Diff(stops.ClusteringSwitch().Annotations(), ending); diff != "" || areAll {
+	if diff := cmp.Diff(mysqlswitches.ClusteringSwitch().Annotations(), ending); diff != "" || areAll {
 		t.Errorf("expected clustering alone to end with what is said of it, found that all do: %t, %s", areAll, diff)
 	}
 
@@ -177,24 +177,24 @@ func TestTheEndIsSavedBeforeTheStopEnds(t *testing.T) {
 	s.now = s.now.Add(time.Hour)
 	s.annotate(map[string]string{torporv1alpha1.UntilAnnotation: "1h"})
 	s.now = s.now.Add(2 * time.Hour)
-	found := stops.Read(s.cluster, s.now)
-	for _, one := range []stops.Switch{found.Clustering, found.Reconciliation, found.Instances} {
+	found := mysqlswitches.Read(s.cluster, s.now)
+	for _, one := range []mysqlswitches.Switch{found.Clustering, found.Reconciliation, found.Instances} {
 		if !one.IsOverdue || one.IsEndSaved {
 			t.Errorf("expected an end of %s that is not saved yet, found %+v", one.Annotation.Name, one)
 		}
 	}
 	s.announceEnd()
 	s.annotate(map[string]string{torporv1alpha1.UntilAnnotation: "24h"})
-	if found = stops.Read(s.cluster, s.now); found.Clustering.IsOverdue || found.Clustering.IsEndSaved || found.Clustering.Records[0].StartedBy != "" {
+	if found = mysqlswitches.Read(s.cluster, s.now); found.Clustering.IsOverdue || found.Clustering.IsEndSaved || found.Clustering.Records[0].StartedBy != "" {
 		t.Errorf("expected a stop that was prolonged in between to hold, found %+v", found.Clustering)
 	}
 	s.now = s.now.Add(25 * time.Hour)
 	found = s.announceEnd()
 	s.now = s.now.Add(time.Minute)
 	s.annotate(map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "", mocov1beta2.ReconciliationStoppedAnnotation: "", mocov1beta2.StoppedInstancesAnnotation: "", torporv1alpha1.UntilAnnotation: ""})
-	after := stops.Read(s.cluster, s.now)
-	for i, one := range []stops.Switch{after.Clustering, after.Reconciliation, after.Instances} {
-		isSaved := []stops.Switch{found.Clustering, found.Reconciliation, found.Instances}[i].IsEndSaved
+	after := mysqlswitches.Read(s.cluster, s.now)
+	for i, one := range []mysqlswitches.Switch{after.Clustering, after.Reconciliation, after.Instances} {
+		isSaved := []mysqlswitches.Switch{found.Clustering, found.Reconciliation, found.Instances}[i].IsEndSaved
 		if stop := one.Records[0]; !isSaved || stop.StartedBy != torporv1alpha1.UntilAnnotation || stop.RequestedUntil != "24h" || stop.EndedAt == nil || stop.Requested {
 			t.Errorf("expected %s to have ended by its time, found %t and %+v", one.Annotation.Name, isSaved, stop)
 		}
@@ -255,11 +255,11 @@ func TestParseStoppedInstances(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}
-			got, understood := stops.ParseStoppedInstances(cluster)
+			got, understood := mysqlswitches.ParseStoppedInstances(cluster)
 			if diff := cmp.Diff(test.want, got); diff != "" || understood != test.understood {
 				t.Errorf("(-want +got), understood: want %t, got %t:\n%s", test.understood, understood, diff)
 			}
-			if has := stops.HasStoppedInstances(test.annotations); has != (len(test.want) > 0) {
+			if has := mysqlswitches.HasStoppedInstances(test.annotations); has != (len(test.want) > 0) {
 				t.Errorf("expected it to be said that instances are stopped only where one is, found %t", has)
 			}
 		})

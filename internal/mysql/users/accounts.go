@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accounts lists the MySQL accounts that every instance has: the keys of their passwords, their grants, and
+// Package users lists the MySQL accounts that every instance has: the keys of their passwords, their grants, and
 // the statements that create them. It is pure.
-package accounts
+package users
 
 import (
 	"fmt"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stops keeps the records of the stops of a MySQLCluster: of clustering, of reconciliation, and of clustering
+// Package switches keeps the records of the stops of a MySQLCluster: of clustering, of reconciliation, and of clustering
 // for single instances. Each kind has its own annotations. torpor.dev/until and torpor.dev/reason apply to stops
 // without an end or reason in their own.
-package stops
+package switches
 
 import (
 	"encoding/json"
