@@ -114,7 +114,7 @@ bench-mysql: local torpor mysql s3
 bench-restart: local torpor
 	@$(GO_BENCH) ./internal/e2e/cf -run 'TestBenchRestart$$'
 bench-sync: local torpor
-	@$(GO_BENCH) ./internal/syncset/controller -run 'TestBenchSync$$'
+	@$(GO_BENCH) ./internal/cluster/syncset/controller -run 'TestBenchSync$$'
 bench-record: local torpor
 	@$(GO_BENCH) ./internal/e2e/record -run 'TestBenchRecord$$'
 bench-page: local

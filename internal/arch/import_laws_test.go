@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/slumber", "internal/stopadapter", "internal/stoppable", "internal/foreignswitch", "internal/installation/lease",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/slumber", "internal/stopadapter", "internal/stoppable", "internal/foreignswitch", "internal/installation/lease",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -115,41 +115,41 @@ func sharedLaws() []importLaw {
 
 func hibernationLaws() []importLaw {
 	return []importLaw{
-		pureLaw("internal/hibernation").alsoReaching("internal/stoprecord"),
-		pureLaw("internal/hibernation/csr").allowingImport("net"),
-		controllerLaw("internal/hibernation/targetcluster").alsoReaching("internal/hibernation/...", "internal/stopcheck", "internal/buildinfo", "internal/egress"),
+		pureLaw("internal/cluster/hibernation").alsoReaching("internal/stoprecord"),
+		pureLaw("internal/cluster/hibernation/csr").allowingImport("net"),
+		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stopcheck", "internal/buildinfo", "internal/egress"),
 		{
-			packages: "internal/hibernation/accounts", reason: "what waits for clouds knows neither the hub nor the decision",
+			packages: "internal/cluster/hibernation/cloudaccounts", reason: "what waits for clouds knows neither the hub nor the decision",
 			mayReach: []string{"actuator"}, mayNotReach: kubernetesClients(),
 		},
-		controllerLaw("internal/hibernation/controller").alsoReaching("internal/hibernation/...", "internal/stopcheck", "internal/buildinfo", "internal/egress"),
+		controllerLaw("internal/cluster/hibernation/controller").alsoReaching("internal/cluster/hibernation/...", "internal/stopcheck", "internal/buildinfo", "internal/egress"),
 	}
 }
 
 // targetClients returns the packages that connect to clusters.
 func targetClients() []string {
-	return []string{"internal/hibernation", "internal/hibernation/csr", "internal/hibernation/targetcluster", "internal/stopcheck", "internal/buildinfo", "internal/egress"}
+	return []string{"internal/cluster/hibernation", "internal/cluster/hibernation/csr", "internal/cluster/hibernation/targetcluster", "internal/stopcheck", "internal/buildinfo", "internal/egress"}
 }
 
 func targetLaws() []importLaw {
 	return []importLaw{
-		controllerLaw("internal/clusterjobs").alsoReaching(targetClients()...),
-		pureLaw("internal/syncset"),
-		controllerLaw("internal/syncset/controller").alsoReaching(targetClients()...).alsoReaching("internal/clusterjobs", "internal/syncset"),
-		pureLaw("internal/machinepool"),
-		controllerLaw("internal/machinepool/controller").alsoReaching(targetClients()...).alsoReaching("internal/clusterjobs", "internal/machinepool"),
+		controllerLaw("internal/cluster/jobs").alsoReaching(targetClients()...),
+		pureLaw("internal/cluster/syncset"),
+		controllerLaw("internal/cluster/syncset/controller").alsoReaching(targetClients()...).alsoReaching("internal/cluster/jobs", "internal/cluster/syncset"),
+		pureLaw("internal/cluster/machinepool"),
+		controllerLaw("internal/cluster/machinepool/controller").alsoReaching(targetClients()...).alsoReaching("internal/cluster/jobs", "internal/cluster/machinepool"),
 	}
 }
 
 func slumberLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/stopadapter").alsoReaching("internal/stoprecord"),
-		pureLaw("internal/foreignswitch").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/statusannotation", "internal/stopadapter", "internal/stoppable", "internal/stoprecord"),
-		controllerLaw("internal/foreignswitch/controller").alsoReaching("conditional/...", "internal/cf/revision", "internal/foreignswitch", "internal/hibernation", "internal/stopadapter", "internal/stopadapter/controller", "internal/stoppable"),
-		controllerLaw("internal/stopadapter/controller").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/stopadapter", "internal/stoppable"),
-		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/statusannotation", "internal/stoprecord"),
-		pureLaw("internal/slumber").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/statusannotation", "internal/stoppable", "internal/stoprecord"),
-		controllerLaw("internal/slumber/controller").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/slumber", "internal/stoppable"),
+		pureLaw("internal/foreignswitch").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/statusannotation", "internal/stopadapter", "internal/stoppable", "internal/stoprecord"),
+		controllerLaw("internal/foreignswitch/controller").alsoReaching("conditional/...", "internal/cf/revision", "internal/foreignswitch", "internal/cluster/hibernation", "internal/stopadapter", "internal/stopadapter/controller", "internal/stoppable"),
+		controllerLaw("internal/stopadapter/controller").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/stopadapter", "internal/stoppable"),
+		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/cluster/hibernation", "internal/statusannotation", "internal/stoprecord"),
+		pureLaw("internal/slumber").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/cluster/hibernation", "internal/statusannotation", "internal/stoppable", "internal/stoprecord"),
+		controllerLaw("internal/slumber/controller").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/cluster/hibernation", "internal/slumber", "internal/stoppable"),
 	}
 }
 

@@ -179,23 +179,23 @@ func TestBreachesAreSeen(t *testing.T) {
 		want []string
 	}{
 		"a decision may use api and actuator": {
-			at: "internal/hibernation", in: goPackage{Deps: []string{"os", modulePrefix + "api/hive/v1", modulePrefix + "actuator"}},
+			at: "internal/cluster/hibernation", in: goPackage{Deps: []string{"os", modulePrefix + "api/hive/v1", modulePrefix + "actuator"}},
 		},
 		"a decision must not import os": {
-			at: "internal/hibernation", in: goPackage{Imports: []string{"os", "time"}, Deps: []string{"os", "time"}},
+			at: "internal/cluster/hibernation", in: goPackage{Imports: []string{"os", "time"}, Deps: []string{"os", "time"}},
 			want: []string{"imports os"},
 		},
 		"a decision must not reach a client": {
-			at: "internal/hibernation", in: goPackage{Deps: []string{"k8s.io/client-go/rest", "k8s.io/client-gone"}},
+			at: "internal/cluster/hibernation", in: goPackage{Deps: []string{"k8s.io/client-go/rest", "k8s.io/client-gone"}},
 			want: []string{"reaches k8s.io/client-go/rest"},
 		},
 		"the judge of certificates may parse addresses but not dial": {
-			at: "internal/hibernation/csr", in: goPackage{Imports: []string{"net", "net/http"}},
+			at: "internal/cluster/hibernation/csr", in: goPackage{Imports: []string{"net", "net/http"}},
 			want: []string{"imports net/http"},
 		},
 		"a shell must not reach another feature or a cloud": {
-			at: "internal/hibernation/controller", in: goPackage{Deps: []string{
-				modulePrefix + "internal/hibernation/csr", modulePrefix + "internal/reconcile", modulePrefix + "internal/cf/process", modulePrefix + "internal/cloud/aws",
+			at: "internal/cluster/hibernation/controller", in: goPackage{Deps: []string{
+				modulePrefix + "internal/cluster/hibernation/csr", modulePrefix + "internal/reconcile", modulePrefix + "internal/cf/process", modulePrefix + "internal/cloud/aws",
 			}},
 			want: []string{"reaches " + modulePrefix + "internal/cf/process", "reaches " + modulePrefix + "internal/cloud/aws"},
 		},
@@ -223,8 +223,8 @@ func TestBreachesAreSeen(t *testing.T) {
 			want: []string{"imports " + modulePrefix + "internal/reconcile"},
 		},
 		"a plugin goes through the cli": {
-			at: "cmd/kubectl-moco", in: goPackage{Imports: []string{modulePrefix + "internal/cli", modulePrefix + "internal/hibernation"}},
-			want: []string{"imports " + modulePrefix + "internal/hibernation"},
+			at: "cmd/kubectl-moco", in: goPackage{Imports: []string{modulePrefix + "internal/cli", modulePrefix + "internal/cluster/hibernation"}},
+			want: []string{"imports " + modulePrefix + "internal/cluster/hibernation"},
 		},
 		"the local world shares no code": {
 			at: "local", in: goPackage{Deps: []string{modulePrefix + "local/pki", modulePrefix + "api/hive/v1", modulePrefix + "internal/reconcile"}},
@@ -244,7 +244,7 @@ func TestBreachesAreSeen(t *testing.T) {
 }
 
 func TestUnknownPackagesHaveNoLaw(t *testing.T) {
-	for _, pkg := range []string{"internal/somewhere", "internal/hibernation/store", "internal/cloud/aws/deeper", "internal/reconcile/more", "cmd/other", "pkg"} {
+	for _, pkg := range []string{"internal/somewhere", "internal/cluster/hibernation/store", "internal/cloud/aws/deeper", "internal/reconcile/more", "cmd/other", "pkg"} {
 		if l, ok := lawFor(pkg); ok {
 			t.Errorf("%s: expected no law, found that for %s", pkg, l.packages)
 		}

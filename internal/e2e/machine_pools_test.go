@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/machinepool"
+	"github.com/torpor-dev/torpor/internal/cluster/machinepool"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -25,7 +25,7 @@ func TestMachinePoolOfAHibernatingClusterWaitsForTheResume(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
 	cluster := w.createCluster(t, "pools", time.Hour)
-	(&testenv.Environment{Config: cluster.Config}).InstallCRDs(t, filepath.Join("..", "machinepool", "controller", "testdata", "target"))
+	(&testenv.Environment{Config: cluster.Config}).InstallCRDs(t, filepath.Join("..", "cluster", "machinepool", "controller", "testdata", "target"))
 	set := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": machinepool.MachineSetVersion, "kind": machinepool.MachineSetKind,
 		"metadata": map[string]any{"namespace": machinepool.Namespace, "name": cluster.InfraID + "-worker-a"}, "spec": map[string]any{"replicas": int64(1)},

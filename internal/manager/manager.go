@@ -58,11 +58,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/libvirt"
 	"github.com/torpor-dev/torpor/internal/cloud/openstack"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/cluster/hibernation/controller"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
+	machinepoolcontroller "github.com/torpor-dev/torpor/internal/cluster/machinepool/controller"
+	syncsetcontroller "github.com/torpor-dev/torpor/internal/cluster/syncset/controller"
 	"github.com/torpor-dev/torpor/internal/egress"
 	foreignswitchcontroller "github.com/torpor-dev/torpor/internal/foreignswitch/controller"
-	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
-	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
-	machinepoolcontroller "github.com/torpor-dev/torpor/internal/machinepool/controller"
 	backupcontroller "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
@@ -71,7 +72,6 @@ import (
 	slumbercontroller "github.com/torpor-dev/torpor/internal/slumber/controller"
 	stopadaptercontroller "github.com/torpor-dev/torpor/internal/stopadapter/controller"
 	"github.com/torpor-dev/torpor/internal/stoppable"
-	syncsetcontroller "github.com/torpor-dev/torpor/internal/syncset/controller"
 )
 
 const (

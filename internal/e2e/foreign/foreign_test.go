@@ -38,7 +38,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
-	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/cluster/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/manager"
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"

@@ -23,7 +23,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
-	hibernationcontroller "github.com/torpor-dev/torpor/internal/hibernation/controller"
+	hibernationcontroller "github.com/torpor-dev/torpor/internal/cluster/hibernation/controller"
 	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	slumbercontroller "github.com/torpor-dev/torpor/internal/slumber/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudaccounts
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// lookAt polls clusters of an account and publishes the results.
+func (s *Service) lookAt(ctx context.Context, a *account, names []types.NamespacedName) {
+	limited, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	began := s.Clock.Now()
+	var infraIDs []string
+	var target actuator.Target
+	s.mu.Lock()
+	seen := map[string]bool{}
+	for _, name := range names {
+		// The targets of one account differ only in the infraID.
+		if c := a.clusters[name]; c != nil {
+			target = c.Target
+			if !seen[target.InfraID] {
+				infraIDs = append(infraIDs, target.InfraID)
+			}
+			seen[target.InfraID] = true
+		}
+	}
+	s.mu.Unlock()
+	found := map[string]Snapshot{}
+	var failed error
+	if len(infraIDs) > 0 {
+		failed = observeParts(limited, a.batch, target, infraIDs, found)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	machines := 0
+	for _, name := range names {
+		c := a.clusters[name]
+		if c == nil {
+			continue
+		}
+		// A cluster whose infraID has changed during the poll stays wanted: its new machines were not
+		// requested.
+		if seen, isLookedAt := found[c.Target.InfraID]; isLookedAt {
+			machines += len(seen.Machines)
+			s.publish(a, c, seen, began)
+		}
+	}
+	a.isLooking = false
+	s.count(a, "look", failed)
+	a.pace(began, len(infraIDs), machines, failed)
+	s.wakeUp()
+}
+
+// observeParts polls clusters together. An error that may concern only one cluster must not become the error of
+// the others, so each half is then polled separately. It returns an error that concerns the account. That is
+// also the error of the clusters that were not polled because of it.
+func observeParts(ctx context.Context, batch actuator.BatchActuator, target actuator.Target, infraIDs []string, found map[string]Snapshot) error {
+	target.InfraID = infraIDs[0]
+	machines, err := batch.ObserveAll(ctx, target, infraIDs)
+	if err != nil && len(infraIDs) > 1 && !isOfAccount(err) {
+		middle := len(infraIDs) / 2
+		if err := observeParts(ctx, batch, target, infraIDs[:middle], found); err != nil {
+			for _, infraID := range infraIDs[middle:] {
+				found[infraID] = Snapshot{Err: err}
+			}
+			return err
+		}
+		return observeParts(ctx, batch, target, infraIDs[middle:], found)
+	}
+	for _, infraID := range infraIDs {
+		found[infraID] = Snapshot{Machines: machines[infraID], Err: err}
+	}
+	if err != nil && isOfAccount(err) {
+		return err
+	}
+	return nil
+}
+
+// isOfAccount reports whether other clusters of the account would get the error, too.
+func isOfAccount(err error) bool {
+	switch actuator.ClassOf(err) {
+	case actuator.CredentialsMissing, actuator.CredentialsInvalid, actuator.PermissionDenied, actuator.Unreachable, actuator.Throttled:
+		return true
+	case actuator.NoCapacity, actuator.WrongState, actuator.NotFound, actuator.Other:
+		return false
+	default:
+		return false
+	}
+}
+
+// publish keeps a result, and enqueues the cluster if a pass waits for it or would now report something else.
+func (s *Service) publish(a *account, c *cluster, seen Snapshot, began time.Time) {
+	d, isWanted := a.wanted[c.Name]
+	delete(a.wanted, c.Name)
+	seen.At, seen.IsAnswer = began, d.isAwaited
+	c.snapshot = seen
+	switch {
+	case d.isAwaited || stateOf(c.visible()) != c.reported:
+		s.Enqueue(c.Name)
+	case isWanted && d.interval > 0:
+		a.want(c.Name, demand{due: began.Add(d.interval), interval: d.interval})
+	}
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudaccounts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// scriptedLooks returns one result after the other, and repeats the last one.
+type scriptedLooks struct {
+	actuator.BatchActuator
+	answers []error
+}
+
+func (s *scriptedLooks) ObserveAll(_ context.Context, _ actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
+	err := s.answers[0]
+	s.answers = s.answers[min(1, len(s.answers)-1):]
+	found := map[string][]actuator.Machine{}
+	for _, infraID := range infraIDs {
+		found[infraID] = []actuator.Machine{{ID: infraID + "-0"}}
+	}
+	return found, err
+}
+
+func TestAClusterThatNobodyLookedAtGetsTheErrorOfTheAccount(t *testing.T) {
+	ofOne, throttled := errors.New("a machine is in an unknown state"), actuator.Errorf(actuator.Throttled, "slow down")
+	for name, answers := range map[string][]error{
+		"the first half is throttled":                   {ofOne, throttled, nil},
+		"half of the first half is throttled":           {ofOne, ofOne, throttled, nil},
+		"the other half of the first half is throttled": {ofOne, ofOne, nil, throttled, nil},
+		"the second half is throttled":                  {ofOne, nil, throttled},
+		"the first poll is throttled":                   {throttled},
+	} {
+		infraIDs, found := []string{"a", "b", "c", "d"}, map[string]Snapshot{}
+		if err := observeParts(t.Context(), &scriptedLooks{answers: answers}, actuator.Target{}, infraIDs, found); !errors.Is(err, throttled) {
+			t.Errorf("%s: expected %v, found %v", name, throttled, err)
+		}
+		for _, infraID := range infraIDs {
+			if seen := found[infraID]; seen.Err == nil && len(seen.Machines) == 0 {
+				t.Errorf("%s: %s seems to have no machines", name, infraID)
+			}
+		}
+	}
+}
+
+func TestAClusterThatIsRenamedDuringALookIsLookedAtAgain(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		f.look("another", "a") // This cluster keeps the account.
+		f.look("before", "a")
+		f.service.RefreshMachines(named("before"))
+		elapse(gatherTime + callLatency/2)
+		renamed := Cluster{Name: named("before"), Actuator: f.cloud, Target: actuator.Target{InfraID: "after", Region: "a"}}
+		f.service.Look(t.Context(), renamed)
+		f.service.RefreshMachines(named("before"))
+		elapse(callLatency)
+		if seen, isKnown := f.service.Look(t.Context(), renamed); isKnown {
+			t.Errorf("expected no state from a poll of other machines, found %+v", seen)
+		}
+		elapse(5 * time.Second)
+		if seen, isKnown := f.service.Look(t.Context(), renamed); !isKnown || len(seen.Machines) != 2 {
+			t.Errorf("expected two machines, found %+v, %t", seen, isKnown)
+		}
+	})
+}
+
+// accountOfClusters returns an account of clusters that are off, with the given numbers of machines, in the order of
+// their last poll.
+func accountOfClusters(now time.Time, machines ...int) *account {
+	a := newAccount("key", nil, now)
+	for i, count := range machines {
+		name := named(fmt.Sprintf("c%d", i))
+		a.clusters[name] = &cluster{Cluster: Cluster{Name: name}, account: a, snapshot: Snapshot{
+			At: now.Add(time.Duration(i) - time.Hour), Machines: slices.Repeat([]actuator.Machine{{State: actuator.Stopped}}, count),
+		}}
+	}
+	return a
+}
+
+func TestALargeClusterThatIsOffHoldsUpNoOther(t *testing.T) {
+	now := time.Now()
+	for name, row := range map[string]struct {
+		machines []int
+		turns    int
+	}{
+		"clusters that fit into one call: polled in 2 turns":                {[]int{200, 300, 1}, 2},
+		"a cluster that takes more than one call: polled in 2 turns":        {[]int{machinesPerCall + 1, 1}, 2},
+		"a cluster that fills a call, and another one: polled in 2 turns":   {[]int{machinesPerCall, 1}, 2},
+		"two clusters that each take more than one call: polled in 3 turns": {[]int{2 * machinesPerCall, 2 * machinesPerCall, 3}, 3},
+	} {
+		a := accountOfClusters(now, row.machines...)
+		for turn := range row.turns {
+			at := now.Add(time.Duration(turn+1) * turnInterval)
+			a.queueOffClusters(at)
+			for name := range a.wanted {
+				a.clusters[name].snapshot.At = at
+			}
+			clear(a.wanted)
+		}
+		for cluster, c := range a.clusters {
+			if c.snapshot.At.Before(now) {
+				t.Errorf("%s: %s was not polled in %d turns", name, cluster.Name, row.turns)
+			}
+		}
+	}
+}
+
+func TestWhoIsWaitedForIsLookedAtFirst(t *testing.T) {
+	now := time.Now()
+	a := accountOfClusters(now, slices.Repeat([]int{1}, maxLook+50)...)
+	for i := range maxLook + 50 {
+		a.want(named(fmt.Sprintf("c%d", i)), demand{due: now.Add(-time.Duration(i)), isAwaited: i < 10})
+	}
+	names := a.listDue(now)
+	for i := range 10 {
+		if name := named(fmt.Sprintf("c%d", i)); !slices.Contains(names, name) {
+			t.Errorf("%s, which a pass waits for, is not among the %d polled clusters", name.Name, len(names))
+		}
+	}
+	if oldest := named(fmt.Sprintf("c%d", maxLook+49)); names[10] != oldest || len(names) != maxLook {
+		t.Errorf("expected %s, which is due for longest, to be the next, found %s of %d", oldest.Name, names[10].Name, len(names))
+	}
+}

@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudaccounts
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// Verb is the action that machines are ordered to take.
+type Verb string
+
+// The verbs.
+const (
+	StopVerb      Verb = "stop"
+	StartVerb     Verb = "start"
+	TerminateVerb Verb = "terminate"
+)
+
+// firstStopPause is the first pause before stops are sent again, and stopPatience is how long they are retried.
+const firstStopPause, stopPatience = 300 * time.Millisecond, 15 * time.Second
+
+// parallelReads is how many specs are read in parallel before a stop. The passes of a fleet make twenty writes
+// at once. With fewer reads next to them, the reads would delay orders for longer than the cloud needs to
+// accept them.
+const parallelReads = 32
+
+// order requests that machines of a cluster are stopped, started or terminated.
+type order struct {
+	verb Verb
+	ids  []string
+	// stoppedLater and terminatedLater are machines that are stopped or terminated after this stop. No machine
+	// is stopped without the rights to do that.
+	stoppedLater, terminatedLater []string
+	// isPending is set until the cloud has answered.
+	isPending bool
+	since     time.Time
+	// refused is the cloud's last refusal, at a time, and refusedIDs are the refused machines; both are empty
+	// without a refusal.
+	refused    error
+	refusedIDs []string
+	refusedAt  time.Time
+	// stretch is the jitter of the time for which refused machines rest.
+	stretch float64
+}
+
+// RefusedOrder is an order that the cloud has refused, for all machines or for some.
+type RefusedOrder struct {
+	Verb Verb
+	Err  error
+	// MachineIDs are the machines for which the cloud refused the order.
+	MachineIDs []string
+}
+
+func (c *cluster) refusedOrder() *RefusedOrder {
+	if c.order == nil || c.order.refused == nil {
+		return nil
+	}
+	return &RefusedOrder{Verb: c.order.verb, Err: c.order.refused, MachineIDs: slices.Clone(c.order.refusedIDs)}
+}
+
+// acceptedOrder is the last order that the cloud has accepted.
+type acceptedOrder struct {
+	verb Verb
+	ids  []string
+	at   time.Time
+}
+
+// covers reports whether an order would only repeat one that the cloud has just accepted.
+func (c acceptedOrder) covers(verb Verb, ids []string, now time.Time) bool {
+	return c.verb == verb && now.Before(c.at.Add(readLag)) &&
+		!slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.ids, id) })
+}
+
+// Order requests a stop, start or termination of a cluster's machines, and returns at once. Refused machines
+// rest for a while. A refusal stands until the cloud has accepted an order; Look returns it.
+func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest time.Duration) {
+	s.queueOrder(name, verb, StopOrder{IDs: ids}, rest)
+}
+
+// StopOrder requests that machines are stopped before others are stopped or terminated.
+type StopOrder struct{ IDs, StoppedLater, TerminatedLater []string }
+
+// OrderStop is an Order to stop machines before others. No machine is stopped without the rights that are
+// needed later.
+func (s *Service) OrderStop(name types.NamespacedName, wanted StopOrder, rest time.Duration) {
+	s.queueOrder(name, StopVerb, wanted, rest)
+}
+
+func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOrder, rest time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clusters[name]
+	if c == nil {
+		return // The pass has polled the cluster before, so the cluster is gone.
+	}
+	now := s.Clock.Now()
+	if c.order == nil || c.order.verb != verb {
+		delete(c.account.pending, name)
+		c.order = &order{verb: verb}
+	}
+	o, ids := c.order, wanted.IDs
+	if now.Before(o.refusedAt.Add(time.Duration(float64(rest) * o.stretch))) {
+		ids = without(ids, o.refusedIDs)
+	}
+	if len(ids) > 0 && !o.isPending && !c.accepted.covers(verb, ids, now) {
+		o.ids, o.isPending, o.since = slices.Clone(ids), true, now
+		o.stoppedLater, o.terminatedLater = slices.Clone(wanted.StoppedLater), slices.Clone(wanted.TerminatedLater)
+		c.account.pending[name] = o
+		if !c.account.isOrdering[verb] {
+			s.wakeBy(later(now.Add(gatherTime), c.account.nextOrder))
+		}
+	}
+}
+
+// Withdraw drops orders that are no longer wanted, unless they are being sent already.
+func (s *Service) Withdraw(name types.NamespacedName, verbs ...Verb) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clusters[name]; c != nil && c.order != nil && slices.Contains(verbs, c.order.verb) {
+		c.order = nil
+		delete(c.account.pending, name)
+	}
+}
+
+func without(ids, those []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(those, id) })
+}
+
+// orderTime returns when the next orders of a verb are sent; false while some are being sent, or if there are
+// none.
+func (a *account) orderTime(verb Verb) (time.Time, bool) {
+	var first time.Time
+	for _, o := range a.pending {
+		if o.verb == verb && (first.IsZero() || o.since.Before(first)) {
+			first = o.since
+		}
+	}
+	isDue := !first.IsZero() && !a.isOrdering[verb]
+	return later(first.Add(gatherTime), a.nextOrder), isDue
+}
+
+// clusterOrder is an order that is being sent.
+type clusterOrder struct {
+	*order
+	name   types.NamespacedName
+	target actuator.Target
+	// unaccepted are the machines that the cloud has not accepted the order for yet.
+	unaccepted []string
+	err        error
+	// isStale is whether the hub no longer wants the order. mayBeDone is whether the cloud may have carried it
+	// out in an earlier attempt.
+	isStale, mayBeDone bool
+}
+
+// takeOrders takes the oldest orders. The number is limited so that the specs of all of them can be read again
+// within the time of an order.
+func (a *account) takeOrders(verb Verb) []*clusterOrder {
+	var batch []*clusterOrder
+	for name, o := range a.pending {
+		if o.verb == verb {
+			batch = append(batch, &clusterOrder{order: o, name: name, target: a.clusters[name].Target, unaccepted: o.ids})
+		}
+	}
+	slices.SortFunc(batch, func(x, y *clusterOrder) int { return x.since.Compare(y.since) })
+	batch = batch[:min(len(batch), maxOrders)]
+	machines := 0
+	for i, o := range batch {
+		if machines += len(o.ids); machines > maxOrderMachines && i > 0 {
+			batch = batch[:i]
+			break
+		}
+	}
+	for _, o := range batch {
+		delete(a.pending, o.name)
+		a.clusters[o.name].inFlight = o.order
+	}
+	return batch
+}
+
+// sendOrders sends the orders of many clusters at once, and publishes each result as soon as the cloud has
+// answered.
+func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch []*clusterOrder) {
+	limited, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	began, machines := s.Clock.Now(), 0
+	var failed error
+	settle := func(answered []*clusterOrder) {
+		if ctx.Err() != nil {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		now := s.Clock.Now()
+		for _, o := range answered {
+			s.settle(o, now)
+			if o.err != nil && isOfAccount(o.err) {
+				failed = o.err
+			}
+			machines += len(o.ids)
+		}
+	}
+	switch verb {
+	case StopVerb:
+		requireRights(limited, a.batch, batch, new(maxRightsQuestions))
+		s.sendWithRecheck(limited, a.batch.StopAll, batch, settle)
+	case TerminateVerb:
+		s.sendWithRecheck(limited, terminateAll(a.batch), batch, settle)
+	case StartVerb:
+		send(limited, a.batch.StartAll, batch)
+		settle(batch)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.isOrdering[verb] = false
+	s.count(a, string(verb), failed)
+	a.adjustPause(failed)
+	calls := 1 + machines/machinesPerOrderCall
+	a.nextOrder = later(s.Clock.Now().Add(withJitter(gatherTime+a.pause)), began.Add(withJitter(time.Duration(calls)*orderCallInterval)))
+	s.wakeUp()
+}
+
+// sendAll sends orders of one verb to a cloud. It returns an error for each cluster.
+type sendAll func(context.Context, actuator.Target, [][]string) []error
+
+// terminateAll fails if the cloud cannot terminate machines: the actuator may have been replaced after the
+// machines were recorded.
+func terminateAll(batch actuator.BatchActuator) sendAll {
+	if cloud, ok := batch.(actuator.Terminator); ok {
+		return cloud.TerminateAll
+	}
+	return func(_ context.Context, _ actuator.Target, clusters [][]string) []error {
+		return eachCluster(clusters, func([]string) error {
+			return actuator.Errorf(actuator.Other, "Expected an actuator that terminates spot machines, found one that does not")
+		})
+	}
+}
+
+// send sends the orders that are neither refused nor withdrawn, and returns them.
+func send(ctx context.Context, do sendAll, batch []*clusterOrder) []*clusterOrder {
+	inFlight := slices.DeleteFunc(slices.Clone(batch), func(o *clusterOrder) bool { return o.isStale || o.err != nil })
+	var ids [][]string
+	for _, o := range inFlight {
+		ids = append(ids, o.unaccepted)
+	}
+	if len(inFlight) > 0 {
+		for i, err := range do(ctx, inFlight[0].target, ids) {
+			inFlight[i].err = err
+		}
+	}
+	return inFlight
+}
+
+// sendWithRecheck sends stops and terminations, and retries for a while if the cloud, or the controller of a machine,
+// is busy or unreachable. A retry leaves out machines that the order was accepted for. Orders that are answered do
+// not wait for others.
+// Invariant: the specs are read from the hub before each attempt, so no stop is sent after a confirmed change to
+// Running (TestFlipsEverySecondStopNothingThatShouldRun, TestATerminationReadsTheSpecBefore, TestFaults).
+func (s *Service) sendWithRecheck(ctx context.Context, do sendAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
+	began := s.Clock.Now()
+	for pause := firstStopPause; ; pause *= 2 {
+		s.recheckSpecs(ctx, orders)
+		s.dropOrdersForMembers(orders)
+		again := slices.DeleteFunc(send(ctx, do, orders), func(o *clusterOrder) bool {
+			class := actuator.ClassOf(o.err)
+			return o.err == nil || class != actuator.Throttled && class != actuator.Unreachable
+		})
+		settle(slices.DeleteFunc(orders, func(o *clusterOrder) bool { return slices.Contains(again, o) }))
+		wait := withJitter(pause)
+		for _, o := range again {
+			wait = max(wait, askedPause(o.err))
+		}
+		if len(again) == 0 || s.Clock.Since(began)+wait > stopPatience || pauseFor(ctx, wait) != nil {
+			settle(again)
+			return // Orders that are still refused are submitted again by later passes.
+		}
+		for _, o := range again {
+			o.unaccepted = o.refusedMachines()
+			o.mayBeDone = o.mayBeDone || actuator.ClassOf(o.err) == actuator.Unreachable || len(o.unaccepted) < len(o.ids)
+			o.err = nil
+		}
+		orders = again
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+// maxRightsQuestions bounds the number of checks for missing rights. Each check is two API calls for each 900
+// machines.
+const maxRightsQuestions = 20
+
+// requireRights finds the orders for which rights are missing. The error for all of them may be caused by one
+// cluster.
+func requireRights(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder, questions *int) {
+	*questions--
+	err := askForRights(ctx, batch, orders)
+	mayBeOfOne := actuator.ClassOf(err) == actuator.PermissionDenied || !isOfAccount(err)
+	switch {
+	case err == nil:
+	case mayBeOfOne && len(orders) > 1 && *questions > 0:
+		middle := len(orders) / 2
+		requireRights(ctx, batch, orders[:middle], questions)
+		requireRights(ctx, batch, orders[middle:], questions)
+	default:
+		for _, o := range orders {
+			o.err = err
+		}
+	}
+}
+
+func askForRights(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder) error {
+	var ids, terminatedLater []string
+	for _, o := range orders {
+		ids, terminatedLater = slices.Concat(ids, o.ids, o.stoppedLater), append(terminatedLater, o.terminatedLater...)
+	}
+	if err := batch.RequireStopRights(ctx, orders[0].target, ids); err != nil || len(terminatedLater) == 0 {
+		return err
+	}
+	if cloud, ok := batch.(actuator.Terminator); ok {
+		return cloud.RequireTerminateRights(ctx, orders[0].target, terminatedLater)
+	}
+	return terminateAll(batch)(ctx, orders[0].target, [][]string{terminatedLater})[0]
+}
+
+// recheckSpecs reads the specs again, right before the machines are stopped or terminated.
+func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
+	var group errgroup.Group
+	group.SetLimit(parallelReads)
+	for _, o := range batch {
+		if o.err != nil {
+			continue
+		}
+		group.Go(func() error {
+			mayStop, err := s.MayStop(ctx, o.name)
+			o.isStale = err == nil && !mayStop
+			if err != nil {
+				o.err = actuator.Errorf(actuator.Unreachable, "The ClusterDeployment cannot be read from the hub before its machines are stopped")
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // Each order keeps its own error.
+}
+
+// dropOrdersForMembers marks orders as stale if the newest poll shows a member of a group of the cloud among
+// their machines: such a group destroys each member that stops. The passes of these clusters run again and
+// report the group.
+// Invariant: no order to stop a member of such a group is sent (TestAStopOfAMemberOfAGroupDoesNotLeave).
+func (s *Service) dropOrdersForMembers(batch []*clusterOrder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range batch {
+		c := s.clusters[o.name]
+		o.isStale = o.isStale || c != nil && slices.ContainsFunc(c.snapshot.Machines, func(m actuator.Machine) bool {
+			return m.Group != "" && slices.Contains(o.unaccepted, m.ID)
+		})
+	}
+}
+
+// refusedMachines returns the machines that the cloud did not accept the order for.
+func (o *clusterOrder) refusedMachines() []string {
+	if o.err == nil {
+		return nil
+	}
+	if known, ok := errors.AsType[*actuator.Error](o.err); ok && len(known.RefusedIDs) > 0 {
+		return known.RefusedIDs
+	}
+	return o.unaccepted
+}
+
+// recordResult keeps the machines that the cloud has refused, and returns the machines that it has accepted the
+// order for.
+func (o *clusterOrder) recordResult(now time.Time) (taken []string) {
+	refused := o.refusedMachines()
+	if o.err != nil {
+		o.refused, o.refusedAt, o.stretch = o.err, now, withJitter(time.Second).Seconds()
+	}
+	if o.refusedIDs = append(without(o.refusedIDs, o.ids), refused...); len(o.refusedIDs) == 0 {
+		o.refused = nil
+	}
+	return without(o.ids, refused)
+}
+
+// settle keeps the result of an order, and enqueues the cluster if its pass has something new to report.
+func (s *Service) settle(o *clusterOrder, now time.Time) {
+	c := s.clusters[o.name]
+	if c == nil {
+		return
+	}
+	if c.inFlight == o.order {
+		c.inFlight = nil
+	}
+	wasRefused := o.refused != nil
+	o.isPending = false
+	if !o.isStale {
+		c.accepted = acceptedOrder{o.verb, o.recordResult(now), now}
+	}
+	if o.err != nil || o.isStale && o.mayBeDone {
+		// The order may have been carried out anyway, or in part.
+		c.unknownUntil = now
+	}
+	if o.err != nil || o.isStale || wasRefused {
+		s.Enqueue(o.name)
+	}
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudaccounts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+const (
+	// minLookInterval is the shortest interval between two polls of an account.
+	minLookInterval = time.Second
+	// callInterval is added for each API call of a poll: half of EC2's refill rate is left to other clients.
+	callInterval = 100 * time.Millisecond
+	// clusterInterval is added for each cluster of a poll, up to maxFleetInterval. A single cluster is polled
+	// every second, and a fleet is not polled twice as often for that.
+	clusterInterval, maxFleetInterval = 20 * time.Millisecond, 2 * time.Second
+	// machinesPerCall and clustersPerCall estimate the number of API calls of a poll.
+	machinesPerCall, clustersPerCall = 500, 200
+	// sharedLookAge is the age at which the result for a settled cluster is renewed together with others.
+	sharedLookAge = 5 * time.Minute
+	// SettledLookAge is the maximum age of a result for comparing a settled cluster. A cluster that is off is
+	// polled in turn instead.
+	SettledLookAge = sharedLookAge + time.Minute
+	// turnInterval is the interval of polling clusters that are off, as many as fit into one API call. They
+	// cost an account one call a minute, however many they are.
+	turnInterval = time.Minute
+	// maxLook is the number of clusters in one poll. Clusters that a pass waits for come first.
+	maxLook = 2_000
+	// maxOrders is the number of clusters in one order, and maxOrderMachines the number of their machines,
+	// unless a single cluster has more.
+	maxOrders, maxOrderMachines = 1_000, 3_600
+	// machinesPerOrderCall and orderCallInterval are for StartInstances, which EC2 limits most and which stops
+	// call as a dry run first. EC2 allows five calls at once and two per second.
+	machinesPerOrderCall, orderCallInterval = 900, 500 * time.Millisecond
+	// lookTimeout and orderTimeout bound all API calls of a poll, and of an order.
+	lookTimeout, orderTimeout = time.Minute, 2 * time.Minute
+	// minThrottlePause and maxThrottlePause bound the pause after a throttled call.
+	minThrottlePause, maxThrottlePause = time.Second, 30 * time.Second
+	// maxAskedPause is the longest pause that a cloud may ask for.
+	maxAskedPause = 10 * time.Minute
+	// jitter is the fraction by which an interval may be extended.
+	jitter = 0.1
+	// idleInterval is how often the schedule is checked without a reason.
+	idleInterval = time.Minute
+)
+
+// account is one identity at a cloud, with its own pace: accounts do not wait for each other.
+type account struct {
+	key      string
+	batch    actuator.BatchActuator
+	clusters map[types.NamespacedName]*cluster
+	wanted   map[types.NamespacedName]demand
+	// isLooking is set while its machines are polled, and isOrdering while orders of a verb are sent.
+	isLooking  bool
+	isOrdering map[Verb]bool
+	pending    map[types.NamespacedName]*order
+	// No poll begins before nextLook, and no order is sent before nextOrder.
+	nextLook, nextOrder time.Time
+	// nextOffLook is when clusters that are off are polled next.
+	nextOffLook time.Time
+	// pause is how long the account rests after the next throttled call; zero while it is not throttled.
+	pause time.Duration
+}
+
+func newAccount(key string, batch actuator.BatchActuator, now time.Time) *account {
+	return &account{
+		key: key, batch: batch, nextOffLook: now.Add(turnInterval), clusters: map[types.NamespacedName]*cluster{}, wanted: map[types.NamespacedName]demand{},
+		isOrdering: map[Verb]bool{}, pending: map[types.NamespacedName]*order{},
+	}
+}
+
+// demand requests a poll of a cluster.
+type demand struct {
+	due time.Time
+	// interval is the time until the next poll if nothing has changed; zero is never.
+	interval time.Duration
+	// isAwaited is whether a pass returned reconcile.ErrPending and runs again when the poll is done.
+	isAwaited bool
+}
+
+// compareUrgency sorts demands that a pass waits for first.
+func (d demand) compareUrgency(other demand) int {
+	if d.isAwaited != other.isAwaited {
+		if d.isAwaited {
+			return -1
+		}
+		return 1
+	}
+	return d.due.Compare(other.due)
+}
+
+// want merges two demands. The earlier time counts, so that frequent passes do not postpone a poll.
+func (a *account) want(name types.NamespacedName, d demand) {
+	if old, ok := a.wanted[name]; ok {
+		d.isAwaited = d.isAwaited || old.isAwaited
+		d.interval = cmp.Or(d.interval, old.interval)
+		d.due = earlier(d.due, old.due)
+	}
+	a.wanted[name] = d
+}
+
+// Start implements manager.Runnable. It returns when ctx and all goroutines that it started have ended.
+func (s *Service) Start(ctx context.Context) error {
+	var work sync.WaitGroup
+	defer work.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		case <-timer.C:
+		}
+		jobs, next := s.takeJobs()
+		for _, job := range jobs {
+			work.Go(func() { job(ctx) })
+		}
+		timer.Reset(next)
+	}
+}
+
+// takeJobs returns the due jobs, and the time until the next one. An account has at most one poll and one order
+// of each verb in progress.
+func (s *Service) takeJobs() ([]func(context.Context), time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.Clock.Now()
+	var jobs []func(context.Context)
+	next := now.Add(idleInterval)
+	for _, a := range s.accounts {
+		a.queueOffClusters(now)
+		next = earlier(next, a.nextOffLook)
+		if at, ok := a.lookTime(); ok && at.After(now) {
+			next = earlier(next, at)
+		} else if ok {
+			names := a.listDue(now)
+			a.isLooking = true
+			jobs = append(jobs, func(ctx context.Context) { s.lookAt(ctx, a, names) })
+		}
+		for _, verb := range []Verb{StopVerb, TerminateVerb, StartVerb} {
+			if at, ok := a.orderTime(verb); ok && at.After(now) {
+				next = earlier(next, at)
+			} else if ok {
+				batch := a.takeOrders(verb)
+				a.isOrdering[verb] = true
+				jobs = append(jobs, func(ctx context.Context) { s.sendOrders(ctx, a, verb, batch) })
+			}
+		}
+	}
+	s.nextRun = next
+	return jobs, next.Sub(now)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// lookTime returns when the account is polled next; false while a poll is in progress, or if there is no
+// demand.
+func (a *account) lookTime() (time.Time, bool) {
+	var first time.Time
+	for _, d := range a.wanted {
+		if first.IsZero() || d.due.Before(first) {
+			first = d.due
+		}
+	}
+	return later(first, a.nextLook), len(a.wanted) > 0 && !a.isLooking
+}
+
+// lookTimeOf returns the earliest time at which a demand is met; false during a poll, because all demands are
+// checked after it.
+func (a *account) lookTimeOf(d demand) (time.Time, bool) {
+	return later(d.due, a.nextLook), !a.isLooking
+}
+
+// listDue returns the due clusters: first those that a pass waits for, then the ones that are due longest, then
+// settled ones that would be due soon.
+func (a *account) listDue(now time.Time) []types.NamespacedName {
+	var names, companions []types.NamespacedName
+	isDrift := true
+	for name, d := range a.wanted {
+		// Demands that are due in a moment are included.
+		if !d.due.After(now.Add(minLookInterval / 2)) {
+			names = append(names, name)
+			isDrift = isDrift && !a.clusters[name].isOff() && a.clusters[name].isOlderThan(sharedLookAge, now)
+		}
+	}
+	if isDrift {
+		for name, c := range a.clusters {
+			if _, isWanted := a.wanted[name]; !isWanted && !c.isOff() && c.isOlderThan(sharedLookAge, now) {
+				companions = append(companions, name)
+			}
+		}
+	}
+	slices.SortFunc(names, func(x, y types.NamespacedName) int { return a.wanted[x].compareUrgency(a.wanted[y]) })
+	names = append(names, companions...)
+	return names[:min(len(names), maxLook)]
+}
+
+// queueOffClusters queues clusters that are off, if it is time, the least recently polled ones first.
+func (a *account) queueOffClusters(now time.Time) {
+	if now.Before(a.nextOffLook) {
+		return
+	}
+	a.nextOffLook = now.Add(turnInterval)
+	var off []*cluster
+	for name, c := range a.clusters {
+		if _, isWanted := a.wanted[name]; !isWanted && c.isOff() && c.isOlderThan(sharedLookAge, now) {
+			off = append(off, c)
+		}
+	}
+	slices.SortFunc(off, func(x, y *cluster) int { return x.snapshot.At.Compare(y.snapshot.At) })
+	machines := 0
+	for i, c := range off[:min(len(off), clustersPerCall)] {
+		// The first cluster is included however many machines it has. Otherwise it would block all others
+		// permanently.
+		if machines += len(c.snapshot.Machines); machines > machinesPerCall && i > 0 {
+			return
+		}
+		a.want(c.Name, demand{due: now})
+	}
+}
+
+// isOff reports whether the last poll found all machines stopped and none billed.
+func (c *cluster) isOff() bool {
+	isOn := func(m actuator.Machine) bool { return m.State != actuator.Stopped || m.HoldsCapacity }
+	return c.snapshot.Err == nil && len(c.snapshot.Machines) > 0 && !slices.ContainsFunc(c.snapshot.Machines, isOn)
+}
+
+func (c *cluster) isOlderThan(age time.Duration, now time.Time) bool {
+	return now.Sub(c.snapshot.At) > age
+}
+
+// pace sets when the account is polled next, by the cost of the last poll.
+func (a *account) pace(began time.Time, clusters, machines int, err error) {
+	calls := 1 + clusters/clustersPerCall + machines/machinesPerCall
+	a.adjustPause(err)
+	interval := max(minLookInterval, time.Duration(calls)*callInterval, min(time.Duration(clusters)*clusterInterval, maxFleetInterval))
+	a.nextLook = began.Add(withJitter(interval + a.pause))
+}
+
+// adjustPause slows a throttled account down, and lets it recover.
+func (a *account) adjustPause(err error) {
+	if err != nil && actuator.ClassOf(err) == actuator.Throttled {
+		a.pause = max(min(max(2*a.pause, minThrottlePause), maxThrottlePause), askedPause(err))
+		return
+	}
+	// A long pause that the cloud asked for ends with it.
+	if a.pause = min(a.pause, maxThrottlePause) / 2; a.pause < minThrottlePause {
+		a.pause = 0
+	}
+}
+
+// askedPause returns how long the cloud asks not to be called.
+func askedPause(err error) time.Duration {
+	if known, ok := errors.AsType[*actuator.Error](err); ok {
+		return min(known.RetryAfter, maxAskedPause)
+	}
+	return 0
+}
+
+// withJitter spreads the retries of accounts that were throttled at the same time.
+func withJitter(d time.Duration) time.Duration { return wait.Jitter(d, jitter) }

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cloudaccounts polls clouds and sends orders to them. It serves all clusters of an account together, and
+// each account independently.
+// Passes read the known state and submit orders; they never wait for a cloud.
+//
+// Reading order: service.go (called by passes) → schedule.go (when an account is called) → look.go → order.go.
+package cloudaccounts
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// Service is safe for concurrent use. Its fields are set before it is used.
+type Service struct {
+	// Clock is the source of the current time.
+	Clock clock.PassiveClock
+	// Enqueue triggers a pass of the cluster soon, and does not block.
+	Enqueue func(cluster types.NamespacedName)
+	// MayStop reads from the hub's API server whether a cluster should still hibernate. Passes read a cache,
+	// which may be stale.
+	MayStop func(ctx context.Context, cluster types.NamespacedName) (bool, error)
+
+	mu       sync.Mutex
+	accounts map[string]*account
+	clusters map[types.NamespacedName]*cluster
+	wake     chan struct{}
+	counts   map[Operation]float64
+	// nextRun is when the schedule is checked next.
+	nextRun time.Time
+}
+
+// NewService returns a service that calls no cloud before it is started.
+func NewService(c clock.PassiveClock) *Service {
+	return &Service{Clock: c, accounts: map[string]*account{}, clusters: map[types.NamespacedName]*cluster{}, wake: make(chan struct{}, 1), counts: map[Operation]float64{}}
+}
+
+// Operation is the kind of a call to an account, and the class of its error; empty if it succeeded.
+type Operation struct {
+	Account, Name string
+	ErrorClass    actuator.ErrorClass
+}
+
+// CountCalls returns the number of calls by account. The names of accounts contain no secret.
+func (s *Service) CountCalls() map[Operation]float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.counts)
+}
+
+// count keeps the counts of an account as long as it is in use.
+func (s *Service) count(a *account, name string, err error) {
+	o := Operation{Account: a.displayName(), Name: name}
+	if err != nil {
+		o.ErrorClass = actuator.ClassOf(err)
+	}
+	s.counts[o]++
+}
+
+// displayName returns the beginning of the key, which is the hash of a secret.
+func (a *account) displayName() string {
+	const shown = 20
+	return a.key[:min(shown, len(a.key))]
+}
+
+// Cluster identifies the machines of a ClusterDeployment.
+type Cluster struct {
+	Name     types.NamespacedName
+	Actuator actuator.Actuator
+	Target   actuator.Target
+}
+
+// Snapshot is the known state of a cluster's machines at a time.
+type Snapshot struct {
+	Machines []actuator.Machine
+	// Err is the reason why the machines are unknown.
+	Err error
+	// At is when the poll began.
+	At time.Time
+	// IsAnswer is whether a pass has waited for this poll.
+	IsAnswer bool
+	// IsUsed is whether an earlier pass has read it.
+	IsUsed bool
+	// IsScheduled is whether the pass runs by schedule, and not because of a change.
+	IsScheduled bool
+	// Refused is the order that the cloud has refused last. It is nil after an accepted order, or if another
+	// order is wanted.
+	Refused *RefusedOrder
+}
+
+// cluster is the state of one cluster. It is guarded by the lock of its service.
+type cluster struct {
+	Cluster
+	account *account
+	// credentialsAt is when the current credentials were read.
+	credentialsAt time.Time
+	// snapshot is the newest result. Its time is zero before the first poll.
+	snapshot Snapshot
+	// reported is the state that the last pass read.
+	reported string
+	order    *order
+	// inFlight is the order that is being sent to the cloud, even if it was withdrawn in the meantime.
+	inFlight *order
+	// unknownUntil is the last time at which the result of an order was unknown. A poll that began before it is
+	// no evidence.
+	unknownUntil time.Time
+	// nextPass is when the next pass runs by schedule.
+	nextPass time.Time
+	// accepted are the machines of the last order that the cloud has accepted.
+	accepted acceptedOrder
+}
+
+const (
+	// readLag is how long after an order a cloud may still return the old state.
+	readLag = 10 * time.Second
+	// gatherTime is how long requests are collected before the cloud is called.
+	gatherTime = 100 * time.Millisecond
+	// credentialsAge is how long working credentials are used before they are read again.
+	credentialsAge = time.Minute
+)
+
+// Look returns the known state of a cluster's machines; false if it is unknown. A cluster that changes its
+// account counts as a new one.
+func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
+	key, batch, err := accountOf(ctx, c)
+	if err != nil {
+		return Snapshot{Err: err, At: s.Clock.Now()}, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.register(c, key, batch)
+	if known.snapshot.At.IsZero() || known.snapshot.At.Before(known.unknownUntil) {
+		return Snapshot{}, false
+	}
+	seen := known.visible()
+	seen.Refused = known.refusedOrder()
+	seen.IsScheduled = !known.nextPass.IsZero() && !s.Clock.Now().Before(known.nextPass)
+	known.reported = stateOf(seen)
+	return seen, true
+}
+
+func (s *Service) register(c Cluster, key string, batch actuator.BatchActuator) *cluster {
+	known := s.clusters[c.Name]
+	if known != nil && known.account.key == key && known.Target.InfraID == c.Target.InfraID {
+		known.Cluster = c
+		if s.Clock.Since(known.credentialsAt) >= credentialsAge {
+			known.credentialsAt = s.Clock.Now()
+		}
+		return known
+	}
+	s.forget(c.Name)
+	a := s.accounts[key]
+	if a == nil {
+		a = newAccount(key, batch, s.Clock.Now())
+		s.accounts[key] = a
+	}
+	known = &cluster{Cluster: c, account: a, credentialsAt: s.Clock.Now()}
+	a.clusters[c.Name], s.clusters[c.Name] = known, known
+	return known
+}
+
+// Credentials returns the credentials that a cluster was polled with recently; nil if they must be read.
+func (s *Service) Credentials(name types.NamespacedName) map[string][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.clusters[name]
+	if known == nil || known.snapshot.Err != nil || s.Clock.Since(known.credentialsAt) >= credentialsAge {
+		return nil
+	}
+	return known.Target.Credentials
+}
+
+// ForgetCluster drops the state of a cluster that is gone.
+func (s *Service) ForgetCluster(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(name)
+}
+
+func (s *Service) forget(name types.NamespacedName) {
+	known := s.clusters[name]
+	if known == nil {
+		return
+	}
+	a := known.account
+	delete(s.clusters, name)
+	delete(a.clusters, name)
+	delete(a.wanted, name)
+	delete(a.pending, name)
+	if len(a.clusters) == 0 {
+		delete(s.accounts, a.key)
+		maps.DeleteFunc(s.counts, func(o Operation, _ float64) bool { return o.Account == a.displayName() })
+	}
+}
+
+// FinishPass ends a pass that has used its snapshot, and sets when the next one runs by schedule.
+func (s *Service) FinishPass(name types.NamespacedName, after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.clusters[name]; known != nil {
+		known.nextPass = s.Clock.Now().Add(after)
+		known.snapshot.IsAnswer, known.snapshot.IsUsed = false, true
+	}
+}
+
+// RefreshMachines polls a cluster soon, and enqueues it with the result.
+func (s *Service) RefreshMachines(name types.NamespacedName) {
+	s.want(name, demand{due: s.Clock.Now().Add(gatherTime), isAwaited: true})
+}
+
+// Watch polls a cluster again after an interval, and enqueues it once its machines have changed. Zero ends the
+// watch: a cluster that is off is then polled in turn, and is still enqueued after a change.
+func (s *Service) Watch(name types.NamespacedName, interval time.Duration) {
+	if interval == 0 {
+		s.unwatch(name)
+		return
+	}
+	s.want(name, demand{due: s.Clock.Now().Add(interval), interval: interval})
+}
+
+// unwatch keeps a poll that a pass waits for.
+func (s *Service) unwatch(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.clusters[name]
+	if known == nil {
+		return
+	}
+	if d, isWanted := known.account.wanted[name]; isWanted && d.isAwaited {
+		known.account.wanted[name] = demand{due: d.due, isAwaited: true}
+		return
+	}
+	delete(known.account.wanted, name)
+}
+
+func (s *Service) want(name types.NamespacedName, d demand) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.clusters[name]; known != nil {
+		known.account.want(name, d)
+		if at, ok := known.account.lookTimeOf(d); ok {
+			s.wakeBy(at)
+		}
+	}
+}
+
+// wakeBy does not trigger the schedule if it will run in time anyway, because a run takes a while with many
+// clusters.
+func (s *Service) wakeBy(at time.Time) {
+	if at.Before(s.nextRun) {
+		s.nextRun = at
+		s.wakeUp()
+	}
+}
+
+func (s *Service) wakeUp() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// visible returns the snapshot with the orders applied that the cloud may not show yet. The order that is being
+// sent is applied after the accepted one.
+// Invariant: a poll from before an order, or right after it, is no evidence against the order
+// (TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt).
+func (c *cluster) visible() Snapshot {
+	seen := c.snapshot
+	seen.Machines = slices.Clone(seen.Machines)
+	if seen.At.Before(c.accepted.at.Add(readLag)) {
+		follow(seen.Machines, c.accepted.verb, c.accepted.ids)
+	}
+	if c.inFlight != nil {
+		follow(seen.Machines, c.inFlight.verb, c.inFlight.ids)
+	}
+	return seen
+}
+
+// follow applies the effect of an order to machines.
+func follow(machines []actuator.Machine, verb Verb, ids []string) {
+	for i := range machines {
+		m := &machines[i]
+		if !slices.Contains(ids, m.ID) {
+			continue
+		}
+		switch {
+		case verb == StopVerb && (m.State == actuator.Running || m.HoldsCapacity):
+			m.State, m.HoldsCapacity = actuator.Stopping, false
+		case verb == TerminateVerb && (m.State == actuator.Running || m.State == actuator.Starting):
+			m.State = actuator.Stopping
+		case verb == StartVerb && m.State == actuator.Stopped:
+			m.State = actuator.Starting
+		}
+	}
+}
+
+// stateOf is equal for two snapshots that a pass would report in the same way.
+func stateOf(seen Snapshot) string {
+	if seen.Err != nil {
+		return "error: " + seen.Err.Error()
+	}
+	var text []byte
+	for _, m := range seen.Machines {
+		text = append(append(append(append(text, m.ID...), ' '), m.State...), '\n')
+		if m.HoldsCapacity {
+			text = append(text, "held\n"...)
+		}
+		text = append(text, m.Note...)
+	}
+	return string(text)
+}
+
+// accountOf returns the account of a cluster. An actuator that cannot batch has one account for each cluster.
+func accountOf(ctx context.Context, c Cluster) (string, actuator.BatchActuator, error) {
+	batch, ok := c.Actuator.(actuator.BatchActuator)
+	if !ok {
+		return "cluster/" + c.Name.String(), singleCluster{c.Actuator}, nil
+	}
+	key, err := batch.AccountOf(ctx, c.Target)
+	if err != nil {
+		return "", nil, fmt.Errorf("find the account: %w", err)
+	}
+	return c.Actuator.Platform() + "/" + key, batch, nil
+}
+
+// singleCluster serves one cluster by an actuator that cannot batch.
+type singleCluster struct{ actuator.Actuator }
+
+// AccountOf implements actuator.BatchActuator.
+func (singleCluster) AccountOf(context.Context, actuator.Target) (string, error) { return "", nil }
+
+// ObserveAll implements actuator.BatchActuator.
+func (s singleCluster) ObserveAll(ctx context.Context, t actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
+	found := map[string][]actuator.Machine{}
+	for _, infraID := range infraIDs {
+		t.InfraID = infraID
+		machines, err := s.Observe(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		found[infraID] = machines
+	}
+	return found, nil
+}
+
+// RequireStopRights implements actuator.BatchActuator. Stop itself detects missing rights.
+func (singleCluster) RequireStopRights(context.Context, actuator.Target, []string) error { return nil }
+
+// StopAll implements actuator.BatchActuator.
+func (s singleCluster) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return eachCluster(clusters, func(ids []string) error { return s.Stop(ctx, t, ids) })
+}
+
+// StartAll implements actuator.BatchActuator.
+func (s singleCluster) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return eachCluster(clusters, func(ids []string) error { return s.Start(ctx, t, ids) })
+}
+
+func eachCluster(clusters [][]string, do func([]string) error) []error {
+	var errs []error
+	for _, ids := range clusters {
+		errs = append(errs, do(ids))
+	}
+	return errs
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudaccounts"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
+)
+
+// act starts the one action of a plan and does not wait for it. A later pass observes its result.
+func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
+	c.pool.Drain(seen.name, targetcluster.Drain{}) // The drain that an earlier pass wanted may be outdated.
+	switch do := plan.Do.(type) {
+	case hibernation.StopMachines:
+		c.accounts.OrderStop(seen.name, cloudaccounts.StopOrder{IDs: do.IDs, StoppedLater: do.StoppedLater, TerminatedLater: do.TerminatedLater}, plan.RetryAfter)
+	case hibernation.TerminateMachines:
+		log.FromContext(ctx).Info("Terminating spot machines", "machines", do.IDs)
+		c.accounts.Order(seen.name, cloudaccounts.TerminateVerb, do.IDs, plan.RetryAfter)
+	case hibernation.StartMachines:
+		c.accounts.Order(seen.name, cloudaccounts.StartVerb, do.IDs, plan.RetryAfter)
+	case hibernation.ApproveRequests:
+		// Machines that are being started continue.
+		c.accounts.Withdraw(seen.name, cloudaccounts.StopVerb, cloudaccounts.TerminateVerb)
+		log.FromContext(ctx).Info("Approving certificate requests", "requests", do.Requests)
+		c.approveRequests(seen, do.Requests)
+	case hibernation.ReplaceMachines:
+		c.accounts.Withdraw(seen.name, cloudaccounts.StopVerb, cloudaccounts.TerminateVerb)
+		log.FromContext(ctx).Info("Deleting Machines of terminated spot machines", "machines", do.Machines)
+		c.pool.Replace(seen.name, do.Machines)
+	case hibernation.DrainWorkers:
+		c.accounts.Withdraw(seen.name, cloudaccounts.StopVerb, cloudaccounts.TerminateVerb, cloudaccounts.StartVerb)
+		return c.drainWorkers(ctx, seen, do)
+	case hibernation.UncordonNodes:
+		c.accounts.Withdraw(seen.name, cloudaccounts.StopVerb, cloudaccounts.TerminateVerb)
+		log.FromContext(ctx).Info("Uncordoning nodes that were cordoned for a drain", "nodes", do.Nodes)
+		c.pool.Drain(seen.name, targetcluster.Drain{Uncordon: do.Nodes})
+	case hibernation.NoAction:
+		c.accounts.Withdraw(seen.name, cloudaccounts.StopVerb, cloudaccounts.TerminateVerb, cloudaccounts.StartVerb)
+	}
+	return nil
+}
+
+// drainWorkers reads the spec again before pods are evicted, as before a stop.
+func (c Controller) drainWorkers(ctx context.Context, seen *clusterObservation, do hibernation.DrainWorkers) error {
+	mayStop, err := c.mayStop(ctx, seen.name)
+	if err != nil {
+		return fmt.Errorf("read the ClusterDeployment before its workers are drained: %w", err)
+	}
+	if mayStop {
+		log.FromContext(ctx).Info("Draining workers", "nodes to cordon", len(do.Cordon), "pods to evict", len(do.Evict))
+		c.pool.Drain(seen.name, targetcluster.Drain{Cordon: do.Cordon, Evict: do.Evict})
+	}
+	return nil
+}
+
+// mayStop reads from the hub's API server whether a cluster's machines may still be stopped.
+func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	var cd hivev1.ClusterDeployment
+	if err := c.live.Get(ctx, name, &cd); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	// With Hive's schema only the annotation holds the record. Without the record, a resumed cluster would seem
+	// to have exceeded its run time.
+	statusannotation.RestoreStatus(&cd)
+	o := c.observeObject(&cd)
+	return hibernation.MayBeStopped(o), nil
+}
+
+// approveRequests submits approvals. A later pass gets the results.
+func (c Controller) approveRequests(seen *clusterObservation, names []string) {
+	var requests []certificatesv1.CertificateSigningRequest
+	for _, v := range seen.verdicts {
+		i := slices.IndexFunc(seen.requests, func(r certificatesv1.CertificateSigningRequest) bool { return r.UID == v.UID })
+		if i < 0 || !slices.Contains(names, v.Name) {
+			continue
+		}
+		seen.approvals.noteSent(v, seen.Now)
+		requests = append(requests, seen.requests[i])
+	}
+	c.pool.Approve(seen.name, requests)
+}

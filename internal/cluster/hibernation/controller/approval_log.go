@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
+)
+
+const (
+	// maxApprovalsPerPass paces approvals. The next pass runs half a second later.
+	maxApprovalsPerPass = 50
+	// maxToldVerdicts bounds the number of reported requests that are not approved, in one resume: other
+	// parties choose how many there are.
+	maxToldVerdicts = 500
+	// maxResumeAge is longer than the time of approvals of any resume.
+	maxResumeAge = 24 * time.Hour
+)
+
+// approvalLog keeps the decisions on certificate requests of resuming clusters, independent of what the
+// clusters report. After a restart most of it can be read from the requests.
+type approvalLog struct {
+	mu      sync.Mutex
+	resumes map[types.UID]*resumeApprovals
+}
+
+// resumeApprovals are the decisions of one resume. Only the pass of its cluster uses them.
+type resumeApprovals struct {
+	startedAt time.Time
+	sent      map[types.UID]time.Time
+	byNode    map[string]time.Time
+	// pending are the submitted approvals without a result.
+	pending map[types.UID]csr.Verdict
+	told    map[toldVerdict]bool
+	// untold are decisions whose events and counts wait for the next status update.
+	untold []csr.Verdict
+}
+
+type toldVerdict struct {
+	uid  types.UID
+	rule string
+}
+
+// ofResume returns the decisions of a cluster's current resume, and forgets earlier ones.
+func (l *approvalLog) ofResume(uid types.UID, o hibernation.Observed) *resumeApprovals {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// Old entries are dropped as well, so nothing remains of deleted clusters.
+	maps.DeleteFunc(l.resumes, func(_ types.UID, old *resumeApprovals) bool { return o.Now.Sub(old.startedAt) > maxResumeAge })
+	if !o.Now.Before(hibernation.ApprovalsUntil(o.Record)) {
+		delete(l.resumes, uid)
+		return nil
+	}
+	startedAt := o.Record.ResumeStartedAt.Time
+	known := l.resumes[uid]
+	if known == nil || !known.startedAt.Equal(startedAt) {
+		known = &resumeApprovals{startedAt: startedAt, sent: map[types.UID]time.Time{}, byNode: map[string]time.Time{}, pending: map[types.UID]csr.Verdict{}, told: map[toldVerdict]bool{}}
+		l.resumes[uid] = known
+	}
+	return known
+}
+
+// noteSent records an approval before it is made, so that none is made twice.
+func (r *resumeApprovals) noteSent(v csr.Verdict, at time.Time) {
+	r.sent[v.UID], r.pending[v.UID] = at, v
+	if v.Kind == csr.Client {
+		r.byNode[v.NodeName] = at
+	}
+}
+
+// noteAnswers keeps the results of approvals, and returns the error of a failed one.
+func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed string) {
+	for _, a := range answers {
+		if a.Err != nil {
+			failed = "Certificate requests cannot be approved: " + targetcluster.DescribeError(a.Err)
+		}
+		if r == nil {
+			continue
+		}
+		v, isPending := r.pending[a.Request.UID]
+		delete(r.pending, a.Request.UID)
+		switch {
+		case !isPending:
+		case a.IsMade:
+			r.untold = append(r.untold, v)
+		default:
+			delete(r.sent, v.UID)
+			if v.Kind == csr.Client { // Requests of other kinds began no pause.
+				delete(r.byNode, v.NodeName)
+			}
+		}
+	}
+	return failed
+}
+
+// noteRefusals keeps new verdicts on requests that were not approved.
+func (r *resumeApprovals) noteRefusals(verdicts []csr.Verdict) {
+	for _, v := range verdicts {
+		told := toldVerdict{v.UID, v.Rule}
+		if v.Decision == csr.Approve || !isWorthTelling(v) || r.told[told] || len(r.told) >= maxToldVerdicts {
+			continue
+		}
+		r.told[told] = true
+		r.untold = append(r.untold, v)
+	}
+}
+
+// isWorthTelling is false for requests that are decided or do not concern this resume.
+func isWorthTelling(v csr.Verdict) bool {
+	switch v.Rule {
+	case "undecided", "signer", "age", "sent":
+		return false
+	default:
+		return true
+	}
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudaccounts"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// maxFrequentLook is the maximum duration of a poll of a cluster that is polled often.
+const maxFrequentLook = 3 * time.Second
+
+// readKubeconfig reads a kubeconfig for the pool.
+func (c Controller) readKubeconfig(ctx context.Context, namespace, secret string) ([]byte, error) {
+	data, err := c.readSecret(ctx, namespace, secret)
+	if err != nil {
+		return nil, &targetcluster.KubeconfigError{Message: explainSecretError(secret, err).Message}
+	}
+	return data[kubeconfigKey], nil
+}
+
+// clusterObservation is the result of observing, with the handles that acting needs.
+type clusterObservation struct {
+	hibernation.Observed
+	name     types.NamespacedName
+	actuator actuator.Actuator
+	target   actuator.Target
+	requests []certificatesv1.CertificateSigningRequest
+	verdicts []csr.Verdict
+	// version is the version of the cluster; empty if it was not read or does not exist.
+	version string
+	// clockAhead is how far the cluster's clock is ahead of the hub's.
+	clockAhead time.Duration
+	// approvals is nil while no certificate request is judged.
+	approvals *resumeApprovals
+	// ownerInterval is the interval of polling a cluster whose machines belong to another ClusterDeployment;
+	// zero otherwise.
+	ownerInterval time.Duration
+	// replaced are Machines that were deleted since the last pass.
+	replaced []string
+	// firstLook is nil unless the cluster is resuming.
+	firstLook *firstLook
+	// check holds the problems that a hibernation may meet; nil if no survey was made.
+	check *hivev1.HibernationCheck
+}
+
+// observe reads exactly the facts that the decision depends on. A cloud or cluster that cannot be read is part
+// of the observation and no error.
+func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*clusterObservation, error) {
+	seen := &clusterObservation{Observed: c.observeObject(cd), name: client.ObjectKeyFromObject(cd)}
+	if !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
+		seen.Incompatible, seen.HasNoVersion = "", true // The minimum version applies to OpenShift only.
+	}
+	if err := c.observeFirstSync(ctx, cd, seen); err != nil {
+		return nil, err
+	}
+	if seen.IsInfraDisabled {
+		c.forgetMachines(seen.name) // Otherwise its account would continue to list them.
+	}
+	if hibernation.NeedsCloud(seen.Observed) && c.findTarget(ctx, cd, seen) {
+		if err := c.observeCloud(ctx, cd, seen); err != nil {
+			return nil, err
+		}
+	}
+	owner, err := c.findMachineOwner(ctx, cd, seen.Machines)
+	if err != nil {
+		return nil, err
+	}
+	if owner != nil {
+		seen.Machines, seen.ownerInterval = nil, accountTTL
+		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the machines of %s, found that they belong to %s/%s, which is older; delete one of them, or correct spec.clusterMetadata",
+			cd.Spec.PlatformSettings().Machines, owner.Namespace, owner.Name)
+	}
+	seen.approvals = c.approvalLog.ofResume(cd.UID, seen.Observed)
+	seen.firstLook = c.firstLooks.ofResume(cd.UID, seen.Observed)
+	switch {
+	case hibernation.NeedsCluster(seen.Observed):
+		return seen, c.observeCluster(cd, seen)
+	case hibernation.WillNeedCluster(seen.Observed):
+		c.pool.Prepare(questionOf(cd, seen))
+	default:
+		c.pool.Rest(seen.name)
+	}
+	return seen, nil
+}
+
+// observeFirstSync reads whether the SyncSets of a new cluster have been applied. Without a controller that
+// maintains its ClusterSync, the hibernation does not wait.
+func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
+	deadline := hibernation.FirstSyncDeadline(cd)
+	if !seen.Now.Before(deadline) || !hibernation.MayAwaitFirstSync(seen.Observed) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	var sync hiveinternalv1alpha1.ClusterSync
+	err := c.live.Get(ctx, client.ObjectKeyFromObject(cd), &sync)
+	switch {
+	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err), meta.IsNoMatchError(err): // No controller may have a role for it, either.
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the ClusterSync: %w", err)
+	}
+	if sync.Status.FirstSuccessTime == nil {
+		seen.SyncAwaitedUntil = deadline
+	}
+	return nil
+}
+
+// findTarget determines the cluster's machines and credentials; false if that fails with an error to report.
+func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
+	platform := cd.Spec.PlatformSettings()
+	seen.actuator = c.Actuators[platform.Name]
+	seen.target = actuator.Target{
+		InfraID: platform.Machines, Namespace: cd.Namespace, Region: platform.Region, Cloud: platform.Cloud,
+		DiscardLocalDisks: platform.DiscardLocalDisks, FreesCapacity: platform.FreesCapacity,
+	}
+	for _, m := range platform.ListedMachines {
+		seen.target.Machines = append(seen.target.Machines, actuator.ListedMachine{Name: m.Name, Address: m.BMC})
+	}
+	if platform.CredentialsSecretName == "" {
+		seen.target.Role = &actuator.Role{Namespace: cd.Namespace}
+		if role := platform.AssumeRole; role != nil {
+			seen.target.Role.Name, seen.target.Role.ExternalID = role.RoleARN, role.ExternalID
+		}
+		return true
+	}
+	if seen.target.Credentials = c.accounts.Credentials(client.ObjectKeyFromObject(cd)); seen.target.Credentials != nil {
+		return true
+	}
+	var err error
+	if seen.target.Credentials, err = c.readSecret(ctx, cd.Namespace, platform.CredentialsSecretName); err != nil {
+		seen.ObservationError = explainSecretError(platform.CredentialsSecretName, err)
+	}
+	return err == nil
+}
+
+const (
+	// freshLookAge is the maximum age of a poll while a cluster is stopping or starting, or after a failed poll.
+	// aftercareLookAge is the maximum age while late changes are expected.
+	freshLookAge     = 10 * time.Second
+	aftercareLookAge = 30 * time.Second
+	// asleepLookAge is unlimited: an account polls clusters that are off in turn, and enqueues those that no
+	// longer are.
+	asleepLookAge = time.Duration(math.MaxInt64)
+)
+
+// observeCloud reads the known state of the machines. A result that is too old is renewed, and the pass waits
+// for that.
+func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
+	look, isKnown := c.accounts.Look(ctx, cloudaccounts.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target})
+	if !isKnown || !look.IsAnswer && seen.Now.Sub(look.At) > maxLookAge(cd, seen.Observed, look) {
+		c.accounts.RefreshMachines(seen.name)
+		return reconcile.ErrPending
+	}
+	c.machineAccounts.storeLook(seen.name, look, seen.Now)
+	if look.Err == nil {
+		seen.Machines = look.Machines
+	} else {
+		seen.ObservationError = explainCloudError(look.Err)
+	}
+	if r := look.Refused; r != nil && look.Err == nil && (r.Verb != cloudaccounts.StartVerb) == (seen.DesiredPowerState == hivev1.PowerStateHibernating) {
+		seen.Refusal = &hibernation.OrderRefusal{ObservationError: *explainCloudError(r.Err), MachineIDs: r.MachineIDs}
+	}
+	return nil
+}
+
+// maxLookAge is long for a settled cluster whose pass runs only by schedule.
+func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloudaccounts.Snapshot) time.Duration {
+	o.Machines = look.Machines
+	switch {
+	case look.Err == nil && hibernation.IsFollowed(o):
+		return aftercareLookAge // The machines are watched, and the API server is probed in the meantime.
+	case look.Err != nil || !hibernation.IsPowerSettled(o) || cd.Status.PowerState != string(cmp.Or(o.DesiredPowerState, hivev1.PowerStateRunning)):
+		return freshLookAge
+	case look.IsUsed && !look.IsScheduled:
+		return 0 // An object has changed, perhaps in order to fix a problem.
+	case hibernation.IsAsleep(o):
+		return asleepLookAge
+	case hibernation.IsInAftercare(o):
+		return aftercareLookAge
+	default:
+		return cloudaccounts.SettledLookAge
+	}
+}
+
+func questionOf(cd *hivev1.ClusterDeployment, seen *clusterObservation) targetcluster.Question {
+	q := targetcluster.Question{
+		Cluster: seen.name, Secret: kubeconfigSecretName(cd), Override: hibernation.ReadServerOverride(cd), Depth: targetcluster.ReadAPI,
+	}
+	if seen.Record != nil && seen.Record.ResumeStartedAt != nil {
+		q.WakeUp = seen.Record.ResumeStartedAt.Time
+	}
+	return q
+}
+
+// observeCluster reads the known state of the cluster itself. Missing parts are polled, and the pass waits for
+// that.
+func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
+	q := questionOf(cd, seen)
+	switch {
+	case hibernation.NeedsCertificateRequests(seen.Observed):
+		q.Depth = targetcluster.ReadRequests
+	case hibernation.NeedsMachines(seen.Observed):
+		q.Depth = targetcluster.ReadMachines
+	case hibernation.NeedsNodes(seen.Observed):
+		q.Depth = targetcluster.ReadNodes
+	}
+	q.WantsPods = hibernation.NeedsPods(seen.Observed)
+	seen.WereOperatorsMissing = wereOperatorsMissing(cd)
+	q.WantsOperators = seen.WereOperatorsMissing && q.Depth == targetcluster.ReadRequests
+	q.WantsSurvey = hibernation.MayBeSurveyed(seen.Observed) && c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
+	look, isKnown := c.pool.RequestLook(q)
+	if !isKnown {
+		return reconcile.ErrPending
+	}
+	seen.ApprovalError = seen.approvals.noteAnswers(look.Approvals)
+	seen.noteReplacement(look)
+	if seen.noteSilence(look) {
+		return nil
+	}
+	if look.Survey != nil {
+		seen.check = look.Survey.BuildCheck(cd.Status.HibernationCheck)
+		c.surveys.noteMade(seen.name, look.Survey.IsCutShort(), seen.Now)
+	}
+	if !seen.HasNoVersion && !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
+		// The findings of this pass decide about the next one.
+		c.pool.Enqueue(seen.name, false)
+		return reconcile.ErrPending
+	}
+	seen.API, seen.version = hibernation.Reachable, look.Version
+	seen.clockAhead = measureClock(look.Date, look.At)
+	if seen.Nodes = look.Nodes; q.Depth >= targetcluster.ReadNodes {
+		seen.firstLook.compare(seen.Observed)
+	}
+	seen.noteDrain(look)
+	seen.Replaceable, seen.HasReadMachines = look.Replaceable, look.HasReadMachines
+	if _, ok := seen.actuator.(actuator.Terminator); !ok && seen.DesiredPowerState == hivev1.PowerStateHibernating {
+		seen.Replaceable = nil
+	}
+	if q.Depth < targetcluster.ReadRequests {
+		return nil
+	}
+	seen.judgeRequests(look)
+	return c.observeOperators(q, seen, look)
+}
+
+// noteSilence records why a cluster does not answer; false if it does.
+func (s *clusterObservation) noteSilence(look targetcluster.Look) bool {
+	if look.Err == nil {
+		return false
+	}
+	s.API, s.APIMessage = hibernation.Unreachable, targetcluster.DescribeError(look.Err)
+	if !targetcluster.IsKubeconfigRefused(look.Err) {
+		s.APIMessage += look.Override.Note()
+	}
+	s.IsAPIProblemLasting, s.IsAPIForbidden = targetcluster.IsLasting(look.Err), targetcluster.IsRefusedForGood(look.Err)
+	s.IsAPICostly = targetcluster.IsTooCostly(look.Err) || look.Took > maxFrequentLook
+	return true
+}
+
+// wereOperatorsMissing reports whether the previous report named ClusterOperators, so that they are read with
+// the next poll.
+func wereOperatorsMissing(cd *hivev1.ClusterDeployment) bool {
+	ready := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition)
+	degraded := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterDegradedCondition)
+	return ready != nil && ready.Reason == hivev1.WaitingForClusterOperatorsReason || degraded != nil && degraded.Reason == hivev1.ClusterOperatorsNotReadyReason
+}
+
+// observeOperators reads ClusterOperators only once everything else of an OpenShift cluster is back, because
+// they cost more than a poll of its nodes.
+func (c Controller) observeOperators(q targetcluster.Question, seen *clusterObservation, look targetcluster.Look) error {
+	if !look.IsOpenShift || !hibernation.NeedsOperators(seen.Observed) {
+		return nil
+	}
+	if !look.WantsOperators {
+		q.WantsOperators = true
+		c.pool.AskFurther(q, look)
+		return reconcile.ErrPending
+	}
+	if seen.Operators = look.Operators; look.OperatorsErr != nil {
+		seen.OperatorsError = targetcluster.DescribeError(look.OperatorsErr)
+	}
+	for i := range seen.Operators {
+		if at := &seen.Operators[i].LastSeen; !at.IsZero() { // The times are by the cluster's clock.
+			*at = at.Add(-seen.clockAhead)
+		}
+	}
+	return nil
+}
+
+// replacementRest is how long Machines rest that could not be deleted. Machines are started in the meantime.
+const replacementRest = 15 * time.Second
+
+func (s *clusterObservation) noteReplacement(look targetcluster.Look) {
+	s.replaced = look.Replaced
+	if last := look.Replacement; last.Err != nil {
+		s.ReplacementError = "they cannot be deleted: " + targetcluster.DescribeError(last.Err)
+		s.IsReplacementResting = s.Now.Sub(last.At) < replacementRest
+	}
+}
+
+// noteDrain records the pods of workers, and the result of the last attempt to change nodes or to evict pods.
+func (s *clusterObservation) noteDrain(look targetcluster.Look) {
+	s.Pods = look.Pods
+	if look.PodsErr != nil {
+		s.Pods.Error = "pods cannot be read: " + targetcluster.DescribeError(look.PodsErr)
+		s.Pods.IsForbidden = targetcluster.IsRefusedForGood(look.PodsErr)
+	}
+	if look.Drained.At.IsZero() {
+		return
+	}
+	s.Pods.Kept = look.Drained.Kept
+	for i := range s.Pods.Pods {
+		s.Pods.Pods[i].IsRefused = look.Drained.Refused[targetcluster.NameOfPod(s.Pods.Pods[i])]
+	}
+	for i := range s.Nodes {
+		s.Nodes[i].Cordon.IsRefused = look.Drained.Refused[s.Nodes[i].Name]
+	}
+	if err := look.Drained.Err; err != nil {
+		s.CordonError = targetcluster.DescribeError(err)
+		s.IsCordonResting = s.Now.Sub(look.Drained.At) < replacementRest
+		s.Pods.Error = cmp.Or(s.Pods.Error, "nodes or pods cannot be changed: "+s.CordonError)
+	}
+}
+
+// judgeRequests judges the cluster's certificate requests against the machines that may make them.
+func (s *clusterObservation) judgeRequests(look targetcluster.Look) {
+	if look.RequestsErr != nil {
+		s.Blocked, s.IsAPICostly = []hibernation.BlockedRequest{{Reason: targetcluster.DescribeError(look.RequestsErr)}}, true
+		return
+	}
+	s.requests = look.Requests
+	inv := buildInventory(s.Observed, look.Known, look.IsOpenShift)
+	inv.ClockAhead = s.clockAhead
+	inv.LastApprovals, inv.SentApprovals = s.approvals.byNode, s.approvals.sent
+	s.verdicts = csr.JudgeAll(s.requests, inv)
+	s.approvals.noteRefusals(s.verdicts)
+	for _, v := range s.verdicts {
+		switch {
+		case v.Decision == csr.Approve && len(s.Approvable) < maxApprovalsPerPass:
+			s.Approvable = append(s.Approvable, v.Name)
+		case v.Decision != csr.Approve && isWorthTelling(v):
+			s.Blocked = append(s.Blocked, hibernation.BlockedRequest{NodeName: v.NodeName, Reason: v.Reason})
+		}
+	}
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+// observeObject returns the facts that are read from the object alone.
+func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Observed {
+	requestedBy, requestedAt := lastPowerStateWriter(cd)
+	timer, malformed := hibernation.ReadTimer(cd)
+	now := c.Clock.Now()
+	stops := stoprecord.NextRecords(cd.Status.Stops, readStopRequest(cd), now)
+	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, now)
+	spec := hibernation.EffectivePowerState(cd.Spec.PowerState, stops, scheduled)
+	switch {
+	case stops.Holds():
+		requestedBy, requestedAt = stops.RequestedStop().By, stops.RequestedStop().Since.Time
+	case scheduled != nil:
+		requestedBy, requestedAt = scheduled.Stops[0].By, scheduled.Stops[0].Since.Time
+	}
+	return hibernation.Observed{
+		Now:               now,
+		Deleted:           !cd.DeletionTimestamp.IsZero(),
+		Paused:            cd.HasTrueAnnotation(hivev1.ReconcilePauseAnnotation) || cd.HasTrueAnnotation(hivev1.PowerStatePauseAnnotation),
+		Installed:         cd.Spec.Installed,
+		SpecPowerState:    spec,
+		Stops:             stops,
+		Scheduled:         scheduled,
+		DesiredPowerState: hibernation.DesiredPowerState(spec, timer, cd.Status.Hibernation, now),
+		Timer:             timer,
+		Options:           hibernation.ReadStopOptions(cd.Annotations),
+		RequestedBy:       requestedBy,
+		RequestedAt:       requestedAt,
+		Invalid:           cmp.Or(invalidSpec(cd), malformed),
+		NoActuator:        c.unsupportedPlatform(cd),
+		IsInfraDisabled:   isInfraDisabled(cd),
+		Incompatible:      hibernation.IncompatibilityReason(versionSources(cd)...),
+		AwaitsAllMachines: cd.HasTrueAnnotation(hivev1.AwaitAllMachinesAnnotation),
+		Record:            cd.Status.Hibernation.DeepCopy(),
+	}
+}
+
+// isEndOverdue reports whether the time of a stop has ended and its record does not reflect that yet.
+func (c Controller) isEndOverdue(cd *hivev1.ClusterDeployment) bool {
+	before := stoprecord.Records(cd.Status.Stops)
+	return before.Holds() && stoprecord.NextRecords(before, readStopRequest(cd), c.Clock.Now()).HasExpired()
+}
+
+// readStopRequest reads the stop that the object requests.
+func readStopRequest(cd *hivev1.ClusterDeployment) stoprecord.Request {
+	manager, at := lastPowerStateWriter(cd)
+	asked := stoprecord.Request{
+		IsStopped: cd.Spec.PowerState == hivev1.PowerStateHibernating, FieldManager: manager, At: at,
+		By: cd.Annotations[torporv1alpha1.RequestedByAnnotation], Version: cd.Annotations[torporv1alpha1.RequestVersionAnnotation],
+		Reason: cd.Annotations[torporv1alpha1.ReasonAnnotation], Until: cd.Annotations[torporv1alpha1.UntilAnnotation],
+		UntilBy: stoprecord.ReadAuthor(cd.Annotations, torporv1alpha1.UntilAnnotation),
+	}
+	if written := stoprecord.WriteTimeOf(cd, torporv1alpha1.UntilAnnotation); written != nil {
+		asked.UntilWrittenAt = written.Time
+	}
+	return asked
+}
+
+// isInfraDisabled reports whether the owner of the machines has opted out of power management.
+func isInfraDisabled(cd *hivev1.ClusterDeployment) bool {
+	return cd.HasTrueAnnotation(hivev1.InfraDisabledAnnotation)
+}
+
+// invalidSpec describes missing or malformed fields of the spec; empty if there are none.
+func invalidSpec(cd *hivev1.ClusterDeployment) string {
+	missing, purpose := missingFields(cd), "the cluster's machines can be found"
+	if isInfraDisabled(cd) {
+		purpose = "the cluster's API server can be found"
+	}
+	if len(missing) > 0 {
+		return fmt.Sprintf("Expected %s to be set, found empty; set it so that %s", strings.Join(missing, ", "), purpose)
+	}
+	if err := hibernation.ReadServerOverride(cd).Check(); err != nil {
+		return "The API server is not dialled: " + err.Error()
+	}
+	return ""
+}
+
+// missingFields returns the required fields that are empty. Machines that are not managed need none.
+func missingFields(cd *hivev1.ClusterDeployment) []string {
+	var missing []string
+	isManaged := !isInfraDisabled(cd)
+	if isManaged && (cd.Spec.ClusterMetadata == nil || cd.Spec.ClusterMetadata.InfraID == "") {
+		missing = append(missing, "spec.clusterMetadata.infraID")
+	}
+	if kubeconfigSecretName(cd) == "" {
+		missing = append(missing, "spec.clusterMetadata.adminKubeconfigSecretRef.name")
+	}
+	if isManaged {
+		missing = append(missing, cd.Spec.PlatformSettings().Missing...)
+	}
+	return missing
+}
+
+// unsupportedPlatform returns why no actuator may be used; empty if one may.
+func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment) string {
+	if isInfraDisabled(cd) {
+		return fmt.Sprintf("The annotation %s is %.40q, so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed",
+			hivev1.InfraDisabledAnnotation, cd.Annotations[hivev1.InfraDisabledAnnotation])
+	}
+	if _, ok := c.Actuators[cd.Spec.PlatformSettings().Name]; ok {
+		return ""
+	}
+	return fmt.Sprintf("Expected one of the platforms %s under spec.platform, found another; this platform cannot be hibernated",
+		strings.Join(slices.Sorted(maps.Keys(c.Actuators)), ", "))
+}
+
+// versionSources returns the sources of the cluster's version, the preferred ones first.
+func versionSources(cd *hivev1.ClusterDeployment) []string {
+	var versions []string
+	if s := cd.Status.ClusterVersionStatus; s != nil {
+		versions = append(versions, s.Desired.Version)
+	}
+	versions = append(versions, cd.Labels[hivev1.VersionLabel], cd.Labels[hivev1.VersionMajorMinorPatchLabel])
+	if cd.Status.InstallVersion != nil {
+		versions = append(versions, *cd.Status.InstallVersion)
+	}
+	return versions
+}
+
+// lastPowerStateWriter returns which field manager last set spec.powerState, and when.
+func lastPowerStateWriter(cd *hivev1.ClusterDeployment) (manager string, at time.Time) {
+	for _, entry := range cd.ManagedFields {
+		if entry.FieldsV1 == nil || entry.Time == nil || !entry.Time.After(at) {
+			continue
+		}
+		var fields struct {
+			Spec map[string]json.RawMessage `json:"f:spec"`
+		}
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			// The requester is shown for information only, so an entry of another form is skipped.
+			continue
+		}
+		if _, ok := fields.Spec["f:powerState"]; ok {
+			manager, at = entry.Manager, entry.Time.Time
+		}
+	}
+	return manager, at
+}

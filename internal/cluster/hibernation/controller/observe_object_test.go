@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+func fixedTime() time.Time { return time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC) }
+
+// managedFieldsOf returns one entry of an object's managed fields.
+func managedFieldsOf(name string, at time.Time, fields string) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{Manager: name, Time: new(metav1.NewTime(at)), FieldsV1: metav1.NewFieldsV1(fields)}
+}
+
+func TestObserveObject(t *testing.T) {
+	const power = `{"f:spec":{"f:powerState":{}}}`
+	for name, row := range map[string]struct {
+		edit func(*hivev1.ClusterDeployment)
+		want func(*hibernation.Observed)
+	}{
+		"a complete cluster": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
+		"the desired power state": {
+			func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating },
+			func(o *hibernation.Observed) {
+				o.SpecPowerState, o.DesiredPowerState = hivev1.PowerStateHibernating, hivev1.PowerStateHibernating
+				o.RequestedBy, o.RequestedAt = "unknown", fixedTime()
+				o.Stops = stoprecord.Records{{Since: metav1.NewTime(fixedTime()), By: "unknown", Requested: true}}
+			},
+		},
+		"the time that a cluster may run counts from its claim": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.HibernateAfter, cd.Spec.PowerState = "1h30m", hivev1.PowerStateRunning
+				cd.CreationTimestamp = metav1.NewTime(fixedTime().Add(-5 * time.Hour))
+				cd.Status.InstalledTimestamp = new(metav1.NewTime(fixedTime().Add(-4 * time.Hour)))
+				cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{ClaimName: "mine", ClaimedTimestamp: new(metav1.NewTime(fixedTime().Add(-2 * time.Hour)))}
+			},
+			func(o *hibernation.Observed) {
+				o.SpecPowerState, o.DesiredPowerState = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
+				o.Timer = hibernation.RunTimer{Limit: 90 * time.Minute, Since: fixedTime().Add(-2 * time.Hour)}
+			},
+		},
+		"a cluster without an installation time counts from its creation": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.HibernateAfter, cd.CreationTimestamp = "8h", metav1.NewTime(fixedTime().Add(-time.Hour))
+			},
+			func(o *hibernation.Observed) {
+				o.Timer = hibernation.RunTimer{Limit: 8 * time.Hour, Since: fixedTime().Add(-time.Hour)}
+			},
+		},
+		"a request to resume restarts the run time": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.HibernateAfter, cd.CreationTimestamp = "8h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
+				cd.Annotations = map[string]string{hivev1.ResumeRequestedAtAnnotation: "2026-07-01T11:00:00Z"}
+			},
+			func(o *hibernation.Observed) {
+				asked := fixedTime().Add(-time.Hour)
+				o.Timer = hibernation.RunTimer{Limit: 8 * time.Hour, Since: asked, ResumeRequestedAt: asked}
+			},
+		},
+		"an unclaimed cluster of a pool is left to its pool": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.HibernateAfter, cd.CreationTimestamp = "1h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
+				cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "pools", PoolName: "spare"}
+			},
+			func(*hibernation.Observed) {},
+		},
+		"a malformed duration": {
+			func(cd *hivev1.ClusterDeployment) { cd.Spec.HibernateAfter = "9999999999999h" },
+			func(o *hibernation.Observed) {
+				o.Invalid = `Expected spec.hibernateAfter to be a duration such as 8h, found "9999999999999h"; correct or remove it`
+			},
+		},
+		"a request to resume at a malformed time": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.HibernateAfter, cd.Annotations = "8h", map[string]string{hivev1.ResumeRequestedAtAnnotation: "now"}
+			},
+			func(o *hibernation.Observed) {
+				o.Invalid = `Expected the annotation torpor.dev/resume-requested-at to be a time such as 2026-07-01T08:00:00Z, found "now"; correct or remove it`
+			},
+		},
+		"deleted": {
+			func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(fixedTime())) },
+			func(o *hibernation.Observed) { o.Deleted = true },
+		},
+		"a pause in other spellings of a boolean": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "T"}
+			},
+			func(o *hibernation.Observed) { o.Paused = true },
+		},
+		"a pause that is false, and an empty one": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "false", hivev1.ReconcilePauseAnnotation: "maybe"}
+			},
+			func(*hibernation.Observed) {},
+		},
+		"the running version has precedence over the label, and the label over the installed version": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Status.ClusterVersionStatus = &hivev1.ClusterVersionStatus{Desired: hivev1.Release{Version: "4.4.7"}}
+				cd.Status.InstallVersion = new("4.1.0")
+			},
+			func(o *hibernation.Observed) {
+				o.Incompatible = "Expected OpenShift 4.4.8 or later, found 4.4.7; upgrade the cluster to hibernate it"
+			},
+		},
+		"the installed version is used without another": {
+			func(cd *hivev1.ClusterDeployment) { cd.Labels, cd.Status.InstallVersion = nil, new("4.12.0") },
+			func(*hibernation.Observed) {},
+		},
+		"the short label is used without another version": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Labels = map[string]string{hivev1.VersionMajorMinorPatchLabel: "4.12.0"}
+			},
+			func(*hibernation.Observed) {},
+		},
+		"the requester is the last writer of the power state, not of the object": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.ManagedFields = []metav1.ManagedFieldsEntry{
+					managedFieldsOf("old", fixedTime(), power), managedFieldsOf("alice", fixedTime().Add(time.Hour), power),
+					managedFieldsOf("status-writer", fixedTime().Add(2*time.Hour), `{"f:status":{"f:powerState":{}}}`),
+					managedFieldsOf("broken", fixedTime().Add(3*time.Hour), `{{{`),
+					{Manager: "empty"},
+				}
+			},
+			func(o *hibernation.Observed) { o.RequestedBy, o.RequestedAt = "alice", fixedTime().Add(time.Hour) },
+		},
+		"the record is a copy": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Status.Hibernation = &hivev1.HibernationRecord{RequestedBy: "bob", Nodes: []hivev1.RecordedNode{{Name: "n"}}}
+			},
+			func(o *hibernation.Observed) {
+				o.Record = &hivev1.HibernationRecord{RequestedBy: "bob", Nodes: []hivev1.RecordedNode{{Name: "n"}}}
+			},
+		},
+		"an override that is not valid": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "10.0.0.256"}
+			},
+			func(o *hibernation.Observed) {
+				o.Invalid = `The API server is not dialled: expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "10.0.0.256"; correct or remove it`
+			},
+		},
+		"an owner who opted out": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "true"}
+				cd.Spec.Platform, cd.Spec.ClusterMetadata.InfraID = hivev1.Platform{}, ""
+			},
+			func(o *hibernation.Observed) {
+				o.IsInfraDisabled = true
+				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "true", so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed`
+			},
+		},
+		"an owner who opted out of a cluster without kubeconfig": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Annotations, cd.Spec.ClusterMetadata = map[string]string{hivev1.InfraDisabledAnnotation: "1"}, nil
+			},
+			func(o *hibernation.Observed) {
+				o.IsInfraDisabled = true
+				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "1", so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed`
+				o.Invalid = "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, found empty; set it so that the cluster's API server can be found"
+			},
+		},
+		"an opt-out that is not true": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "false"}
+			},
+			func(*hibernation.Observed) {},
+		},
+		"everything is missing": {
+			func(cd *hivev1.ClusterDeployment) { *cd = hivev1.ClusterDeployment{} },
+			func(o *hibernation.Observed) {
+				o.Installed = false
+				o.Invalid = "Expected spec.clusterMetadata.infraID, spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, " +
+					"found empty; set it so that the cluster's machines can be found"
+				o.NoActuator = "Expected one of the platforms aws, azure under spec.platform, found another; this platform cannot be hibernated"
+				o.Incompatible = "No version of the cluster is known; expected OpenShift 4.4.8 or later in " +
+					"status.clusterVersionStatus.desired.version or in the version label"
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := Controller{
+				Clock:     clocktesting.NewFakePassiveClock(fixedTime()),
+				Actuators: map[string]actuator.Actuator{"azure": nil, "aws": nil},
+			}
+			s := &testCluster{key: client.ObjectKey{Namespace: "n", Name: "c"}, infraID: "x"}
+			cd := s.buildClusterDeployment()
+			row.edit(cd)
+			want := hibernation.Observed{Now: fixedTime(), Installed: true}
+			row.want(&want)
+			got := c.observeObject(cd)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("facts (-want +got):\n%s", diff)
+			}
+			if got.Record != nil && got.Record == cd.Status.Hibernation {
+				t.Error("the record is the object's own")
+			}
+		})
+	}
+}
+
+// storedCluster is a client that returns one ClusterDeployment.
+type storedCluster struct {
+	client.Reader
+	cd *hivev1.ClusterDeployment
+}
+
+func (r storedCluster) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	cd, ok := obj.(*hivev1.ClusterDeployment)
+	if !ok {
+		return fmt.Errorf("expected a ClusterDeployment to be asked for, found %T", obj)
+	}
+	r.cd.DeepCopyInto(cd)
+	return nil
+}
+
+// With Hive's schema only the annotation holds the record of a resume.
+func TestOrderToStopIsHeldBackByTheRememberedRecord(t *testing.T) {
+	for name, row := range map[string]struct {
+		resumedAt time.Time
+		want      bool
+	}{
+		"a cluster that was resumed a minute ago keeps running":                {fixedTime().Add(-time.Minute), false},
+		"a cluster whose run time after the resume has elapsed may be stopped": {fixedTime().Add(-2 * time.Hour), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &testCluster{key: client.ObjectKey{Namespace: "n", Name: "c"}, infraID: "x"}
+			cd := s.buildClusterDeployment()
+			cd.Spec.HibernateAfter, cd.CreationTimestamp = "1h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
+			cd.Annotations = map[string]string{statusannotation.KeyOf(Name): fmt.Sprintf(`{"hibernation":{"sleepStartedAt":%[1]q,"resumeStartedAt":%[1]q,"resumedAt":%[1]q}}`, row.resumedAt.Format(time.RFC3339))}
+			c := Controller{Clock: clocktesting.NewFakePassiveClock(fixedTime()), Actuators: map[string]actuator.Actuator{"aws": nil}, live: storedCluster{cd: cd}}
+			if got, err := c.mayStop(t.Context(), s.key); err != nil || got != row.want {
+				t.Errorf("expected %t, found %t (%v)", row.want, got, err)
+			}
+		})
+	}
+}
+
+func TestCloudErrorsHideSecrets(t *testing.T) {
+	for name, row := range map[string]struct {
+		err  error
+		want hibernation.ObservationError
+	}{
+		"an error of the actuator is shown, with advice": {
+			&actuator.Error{Class: actuator.Throttled, Message: "slow down"},
+			hibernation.ObservationError{Class: actuator.Throttled, Message: "slow down; it is retried automatically"},
+		},
+		"a timeout": {
+			context.DeadlineExceeded,
+			hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not answer in time"},
+		},
+		"an error of another origin is not shown": {
+			errors.New("password is hunter2"),
+			hibernation.ObservationError{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, *explainCloudError(fmt.Errorf("call: %w", row.err))); diff != "" {
+				t.Errorf("errors (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// report writes the plan to the status. Later passes observe the results of actions.
+func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
+	// A watch spares the passes that would only find that nothing has changed.
+	c.accounts.Watch(seen.name, plan.CloudInterval)
+	if plan.ProbeInterval > 0 {
+		c.pool.Watch(seen.name, plan.ProbeInterval)
+	}
+	events := append(hibernation.StopEvents(cd.Status.Stops, seen.Stops), hibernation.TransitionEvents(cd.Status.Conditions, plan)...)
+	events = append(events, hibernation.OptionEvents(cd.Status.Conditions, seen.Options, plan)...)
+	cd.Status.Stops = seen.Stops
+	var decided []csr.Verdict
+	if seen.approvals != nil {
+		decided = seen.approvals.untold
+		events = append(events, approvalEvents(decided)...)
+	}
+	for some := range slices.Chunk(seen.replaced, maxNamesPerEvent) {
+		events = append(events, hibernation.ReplacementEvent(some))
+	}
+	owned := map[string]decision.Condition{
+		hivev1.ClusterHibernatingCondition: plan.Hibernating,
+		hivev1.ClusterReadyCondition:       plan.Ready,
+		hivev1.ClusterUnreachableCondition: plan.Unreachable,
+	}
+	events = append(events, reportCheck(cd, seen, owned)...)
+	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterDegradedCondition, plan.Degraded)
+	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterStalledCondition, plan.Stalled)
+	setPowerState(cd, owned, c.Clock)
+	transitions := finishedTransitions(cd.Status.Hibernation, plan.Record)
+	cd.Status.Hibernation = plan.Record
+	if seen.version != "" && (cd.Status.ClusterVersionStatus == nil || cd.Status.ClusterVersionStatus.Desired.Version != seen.version) {
+		cd.Status.ClusterVersionStatus = &hivev1.ClusterVersionStatus{Desired: hivev1.Release{Version: seen.version}}
+	}
+	requeueAfter := plan.RequeueAfter
+	if retry := c.surveys.untilRetry(seen.name, seen.Now); retry > 0 && hibernation.MayBeSurveyed(seen.Observed) {
+		requeueAfter = min(requeueAfter, retry)
+	}
+	c.accounts.FinishPass(seen.name, requeueAfter)
+	return reconcile.FollowUp{
+		RemembersLater: isResumeRecent(plan.Record, seen.Now),
+		Rule:           plan.Rule, RequeueAfter: max(requeueAfter, seen.ownerInterval), Events: events,
+		AfterSave: func() {
+			c.Metrics.countTransitions(events, decided)
+			c.Metrics.observeDurations(transitions)
+			if seen.approvals != nil {
+				seen.approvals.untold = nil
+			}
+		},
+	}
+}
+
+// setPowerState sets the conditions and the power state that follows from them. The time of Ready, which
+// kubectl shows as SINCE, is also that of the power state: Ready is False from the start of a hibernation to
+// the end of the next resume.
+func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condition, now clock.PassiveClock) {
+	reconcile.SetConditions(&cd.Status.Conditions, owned, cd.Generation, now)
+	cd.Status.ObservedGeneration = cd.Generation
+	before := cd.Status.PowerState
+	cd.Status.PowerState = hibernation.DisplayedPowerState(owned[hivev1.ClusterHibernatingCondition])
+	if cd.Status.PowerState != before {
+		meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition).LastTransitionTime = metav1.NewTime(now.Now())
+	}
+}
+
+// rememberDelay is the time for which only the status holds the start or the end of a resume, and of the stop before
+// it. The annotation is written after it. While a fleet resumes, each saved write per cluster counts.
+const rememberDelay = time.Minute
+
+func isResumeRecent(r *hivev1.HibernationRecord, now time.Time) bool {
+	isRecent := func(at *metav1.Time) bool { return at != nil && now.Sub(at.Time) < rememberDelay }
+	return r != nil && (isRecent(r.ResumeStartedAt) || isRecent(r.ResumedAt))
+}
+
+// addTrouble adds a condition that most clusters never have. Once added, it stays, so that clients can wait for
+// its end.
+func addTrouble(owned map[string]decision.Condition, before []metav1.Condition, kind string, is decision.Condition) {
+	switch {
+	case is.Status == metav1.ConditionTrue:
+		owned[kind] = is
+	case meta.FindStatusCondition(before, kind) != nil:
+		owned[kind] = decision.False(hivev1.AsExpectedReason, "Nothing is missing and nothing is stalled")
+	}
+}
+
+// maxVerdictsPerEvent keeps an event's note within its limit of one kilobyte.
+const maxVerdictsPerEvent = 8
+
+// maxNamesPerEvent keeps an event's note within its limit: a name has at most 253 bytes.
+const maxNamesPerEvent = 3
+
+// approvalEvents return an event for every approval, and for the first of the requests that were not approved.
+func approvalEvents(decided []csr.Verdict) []decision.Event {
+	var approved, left []string
+	for _, v := range decided {
+		if v.Decision == csr.Approve {
+			approved = append(approved, fmt.Sprintf("%s of %s (%s)", v.Kind, v.NodeName, v.Name))
+		} else {
+			left = append(left, fmt.Sprintf("%s (%s)", v.Reason, v.Name))
+		}
+	}
+	var events []decision.Event
+	for some := range slices.Chunk(approved, maxVerdictsPerEvent) {
+		events = append(events, hibernation.ApprovalEvent("Approved certificate requests: "+strings.Join(some, ", ")))
+	}
+	if len(left) > 0 {
+		note := "Did not approve a certificate request: " + left[0]
+		if len(left) > 1 {
+			note = fmt.Sprintf("%s; and %d more", note, len(left)-1)
+		}
+		events = append(events, hibernation.RefusalEvent(note))
+	}
+	return events
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/stopcheck"
+)
+
+const (
+	// surveyInterval is how often a running cluster is surveyed for problems that a hibernation may meet.
+	// surveyJitter is the fraction by which a survey may be later. A survey is part of a poll that is made
+	// anyway.
+	surveyInterval = time.Hour
+	surveyJitter   = 0.2
+	// firstSurveyRetry is when an incomplete survey is repeated. Each further repetition waits twice as long.
+	firstSurveyRetry = 15 * time.Second
+	// firstSurveyJitter spreads the surveys of clusters over the interval after a start.
+	firstSurveyDelay, firstSurveyJitter = time.Minute, 59
+)
+
+// surveySchedule holds when clusters are surveyed next.
+type surveySchedule struct {
+	mu  sync.Mutex
+	due map[types.NamespacedName]surveyDue
+}
+
+// surveyDue is when a cluster is surveyed next. Backoff is the last wait after an incomplete survey; zero if it
+// was complete.
+type surveyDue struct {
+	at      time.Time
+	backoff time.Duration
+}
+
+func newSurveySchedule() *surveySchedule {
+	return &surveySchedule{due: map[types.NamespacedName]surveyDue{}}
+}
+
+// isDue reports whether a cluster is to be surveyed. A cluster without a survey is due, and others are in turn.
+func (s *surveySchedule) isDue(cluster types.NamespacedName, isKnown bool, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due, isScheduled := s.due[cluster]
+	if !isScheduled {
+		if due.at = now; isKnown {
+			due.at = now.Add(wait.Jitter(firstSurveyDelay, firstSurveyJitter))
+		}
+		s.due[cluster] = due
+	}
+	return !now.Before(due.at)
+}
+
+func (s *surveySchedule) noteMade(cluster types.NamespacedName, wasCutShort bool, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	interval, backoff := surveyInterval, time.Duration(0)
+	if wasCutShort {
+		backoff = min(max(2*s.due[cluster].backoff, firstSurveyRetry), surveyInterval)
+		interval = backoff
+	}
+	s.due[cluster] = surveyDue{now.Add(wait.Jitter(interval, surveyJitter)), backoff}
+}
+
+// untilRetry returns when an incomplete survey is repeated; zero if the last one was complete, or another one
+// is due already.
+func (s *surveySchedule) untilRetry(cluster types.NamespacedName, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := s.due[cluster]
+	if due.backoff == 0 {
+		return 0
+	}
+	return max(due.at.Sub(now), 0)
+}
+
+func (s *surveySchedule) forget(cluster types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.due, cluster)
+}
+
+// reportCheck adds the findings of the last survey, and returns events for the new ones.
+func reportCheck(cd *hivev1.ClusterDeployment, seen *clusterObservation, owned map[string]decision.Condition) []decision.Event {
+	if seen.check != nil {
+		cd.Status.HibernationCheck = seen.check
+	}
+	check := cd.Status.HibernationCheck
+	found := stopcheck.JudgeCheck(check, stopOf(seen.Observed))
+	before := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernationPossibleCondition)
+	object := stopcheck.ObjectFacts{IsBeingDeleted: seen.Deleted, Unsupported: hibernation.UnsupportedReason(seen.Observed)}
+	owned[hivev1.ClusterHibernationPossibleCondition] = stopcheck.Condition(stopcheck.Join(stopcheck.JudgeObject(object), found), check != nil)
+	return stopcheck.Events(before, found) // The other conditions describe the object.
+}
+
+// stopOf returns the stop in progress, or one that would begin now.
+func stopOf(o hibernation.Observed) stopcheck.StopWindow {
+	stop := stopcheck.StopWindow{Now: o.Now, Since: o.Now}
+	switch {
+	case o.Stops.Holds():
+		newest := o.Stops.RequestedStop()
+		stop.Since = newest.Since.Time
+		if newest.Until != nil {
+			stop.Until = newest.Until.Time
+		}
+	case o.Scheduled != nil:
+		stop.Since = o.Scheduled.Stops[0].Since.Time
+		if o.Scheduled.ExpiresAt != nil {
+			stop.Until = o.Scheduled.ExpiresAt.Time
+		}
+	}
+	return stop
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package targetcluster is a client of the API server of a cluster that hibernates or resumes. It probes the
+// server, lists nodes and certificate requests, and approves requests.
+// The server belongs to a user of the hub and may be hostile, so every poll has a deadline and budgets of
+// bytes, pages and items. A connection ends with the first error and with each resume: connections from before
+// a hibernation cannot be trusted.
+//
+// Reading order: pool.go (called by passes) → client.go (one connection) → server_override.go → list_items.go
+// (budgets) → nodes.go, requests.go, machines.go, survey.go.
+package targetcluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/torpor-dev/torpor/internal/buildinfo"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/stopcheck"
+)
+
+const (
+	// LookTimeout bounds all reads of a cluster in one pass.
+	LookTimeout    = 10 * time.Second
+	connectTimeout = 4 * time.Second
+	callTimeout    = 5 * time.Second
+	// idleTimeout is how long an unused connection is kept. Most running clusters are polled every ten minutes.
+	idleTimeout = 30 * time.Second
+	// maxPageBytes and maxLookBytes allow for 5,000 nodes, the maximum that Kubernetes supports, of 20 KiB
+	// each.
+	maxPageBytes = 16 << 20
+	maxLookBytes = 128 << 20
+	// maxProbeBytes bounds answers that are discarded.
+	maxProbeBytes = 64 << 10
+)
+
+// Dialer connects to clusters by kubeconfigs that users of the hub write.
+type Dialer struct {
+	// AllowInsecure permits kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
+	AllowInsecure bool
+	// Endpoints may be dialled although their addresses are link-local.
+	Endpoints egress.Endpoints
+}
+
+// ClusterClient is a connection to one cluster, with the budgets of one poll.
+type ClusterClient struct {
+	rest      *rest.RESTClient
+	config    *rest.Config
+	transport *http.Transport
+	wrapped   http.RoundTripper
+	date      *firstDate
+	// callTimeout bounds each request including its answer.
+	callTimeout time.Duration
+}
+
+// firstDate keeps the time of the server's first answer, and the earliest expiry of the certificates that
+// verified it.
+type firstDate struct {
+	http.RoundTripper
+	once         sync.Once
+	date, expiry time.Time
+}
+
+// RoundTrip implements http.RoundTripper.
+func (d *firstDate) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := d.RoundTripper.RoundTrip(r)
+	if err == nil {
+		d.once.Do(func() {
+			d.date, _ = http.ParseTime(answer.Header.Get("Date"))
+			if answer.TLS != nil {
+				d.expiry = stopcheck.ServingExpiry(answer.TLS.VerifiedChains)
+			}
+		})
+	}
+	return answer, err
+}
+
+// FirstDate returns the time of the server's first answer by its own clock; zero if the answer had none.
+func (c *ClusterClient) FirstDate() time.Time { return c.date.date }
+
+// Dial prepares the connection that a kubeconfig and an override of its server describe. It sends nothing yet.
+func (d Dialer) Dial(kubeconfig []byte, override hibernation.ServerOverride) (*ClusterClient, error) {
+	cfg, err := d.loadKubeconfig(kubeconfig, override)
+	if err != nil {
+		return nil, err
+	}
+	// A pass makes few requests, and its deadline must not be spent in a client-side rate limiter. Warnings of
+	// the server would be written to the manager's log.
+	cfg.QPS, cfg.WarningHandler, cfg.UserAgent = -1, rest.NoWarnings{}, buildinfo.UserAgent("torpor")
+	cfg.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	tls, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, errUnreadable
+	}
+	proxy := cfg.Proxy
+	if proxy == nil {
+		proxy = utilnet.NewProxierWithNoProxyCIDR(http.ProxyFromEnvironment)
+	}
+	dial := (&net.Dialer{Timeout: connectTimeout, Control: d.Endpoints.ControlDial}).DialContext
+	if override.Address != "" {
+		// A proxy would resolve the name of the URL, and would be dialled at the address of the API server.
+		proxy, dial = nil, dialAddress(dial, override.Address)
+	}
+	// client-go caches its own transports and shares them between clients of the same configuration. A
+	// connection from before the hibernation could then be used again and hang until its timeout.
+	transport := &http.Transport{
+		TLSClientConfig: tls, ForceAttemptHTTP2: true, TLSHandshakeTimeout: connectTimeout, Proxy: proxy,
+		DialContext: dial, IdleConnTimeout: idleTimeout,
+	}
+	egress.BoundTransport(transport)
+	wrapped, err := rest.HTTPWrappersForConfig(cfg, transport)
+	if err != nil {
+		return nil, errUnreadable
+	}
+	return (&ClusterClient{config: cfg, transport: transport, wrapped: wrapped, callTimeout: callTimeout}).renew()
+}
+
+// renew returns the same connection with new budgets.
+func (c *ClusterClient) renew() (*ClusterClient, error) {
+	next := *c
+	next.date = &firstDate{RoundTripper: c.wrapped}
+	r, err := rest.UnversionedRESTClientForConfigAndClient(c.config, egress.NewClient(next.date, maxPageBytes, maxLookBytes))
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	next.rest = r
+	return &next, nil
+}
+
+// loadKubeconfig reads a kubeconfig and refuses settings by which its author, or the author of the override,
+// could reach more than the cluster.
+func (d Dialer) loadKubeconfig(kubeconfig []byte, override hibernation.ServerOverride) (*rest.Config, error) {
+	if len(kubeconfig) > maxKubeconfigBytes {
+		return nil, errUnreadable
+	}
+	raw, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		// The parser's error may quote the kubeconfig, and with it a key.
+		return nil, errUnreadable
+	}
+	if err := refuseForeign(raw); err != nil {
+		return nil, err
+	}
+	if !d.AllowInsecure {
+		if err := refuseInsecure(raw); err != nil {
+			return nil, err
+		}
+	}
+	cfg, err := clientcmd.NewDefaultClientConfig(*raw, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, errUnreadable
+	}
+	if err := d.overrideServer(cfg, override); err != nil {
+		return nil, err
+	}
+	server, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, errUnreadable
+	}
+	return cfg, d.Endpoints.CheckHost(cmp.Or(override.Address, server.Hostname()))
+}
+
+// Close closes the connections.
+func (c *ClusterClient) Close() { c.transport.CloseIdleConnections() }
+
+// Probe returns an error unless the API server is ready.
+func (c *ClusterClient) Probe(ctx context.Context) error {
+	return c.discardAnswer(ctx, c.rest.Get().AbsPath("/readyz"))
+}
+
+// discardAnswer sends a request, discards the body of the answer, and returns an error unless the request succeeds.
+func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
+	defer cancel()
+	// If the server asks to retry later, the next pass retries.
+	body, err := request.MaxRetries(0).Stream(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the server: %w", err)
+	}
+	defer func() { _ = body.Close() }()
+	// One byte more than allowed is read to detect a too large answer.
+	n, err := io.Copy(io.Discard, io.LimitReader(body, maxProbeBytes+1))
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if n > maxProbeBytes {
+		return egress.ErrAnswerTooLarge
+	}
+	return nil
+}
+
+// versionPath is served by OpenShift.
+const versionPath = "/apis/config.openshift.io/v1/clusterversions/version"
+
+// maxVersionBytes is far more than a version needs. It is bounded because the version is written to the status.
+const maxVersionBytes = 256
+
+// ReadVersion returns the current or desired version of an OpenShift cluster; false if the cluster is not an
+// OpenShift cluster. A version that the user may not read is empty.
+func (c *ClusterClient) ReadVersion(ctx context.Context) (version string, isOpenShift bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
+	defer cancel()
+	body, err := c.rest.Get().AbsPath(versionPath).MaxRetries(0).Stream(ctx)
+	switch {
+	case k8serrors.IsNotFound(err):
+		return "", false, nil
+	case k8serrors.IsForbidden(err):
+		return "", true, nil
+	case err != nil:
+		return "", false, fmt.Errorf("read the version: %w", err)
+	}
+	defer func() { _ = body.Close() }()
+	var answer struct {
+		Status struct {
+			Desired struct {
+				Version string `json:"version"`
+			} `json:"desired"`
+		} `json:"status"`
+	}
+	if err := json.NewDecoder(io.LimitReader(body, maxItemBytes)).Decode(&answer); err != nil {
+		return "", true, malformedUnlessBroken(err)
+	}
+	if version = answer.Status.Desired.Version; len(version) > maxVersionBytes {
+		return "", true, errMalformed
+	}
+	return version, true, nil
+}

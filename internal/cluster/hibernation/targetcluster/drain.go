@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+)
+
+const (
+	nodesPath = "/api/v1/nodes"
+	podsPath  = "/api/v1/pods"
+	// podsOfNodes selects scheduled pods that may still run.
+	podsOfNodes = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+	// maxDrainedPods is the number of pods that are kept from one poll. Further pods are read once those are
+	// gone.
+	maxDrainedPods = 500
+	// drainPause is the shortest time between two attempts.
+	drainPause = 2 * time.Second
+	// drainTime is the part of a poll that is spent on changing nodes and evicting pods.
+	drainTime = 5 * time.Second
+	// maxKeptPods is the number of pods kept by budgets that are reported.
+	maxKeptPods = 100
+	// maxRefusals is the number of names of permanently refused nodes and pods that are kept.
+	maxRefusals = 2 * maxDrainedPods
+	// refusalMemory is how long a refusal of one attempt is kept for the next ones, because not every pod is
+	// tried in each attempt.
+	refusalMemory = time.Minute
+)
+
+// errEnoughPods ends a list once enough pods were read.
+var errEnoughPods = errors.New("enough pods were read")
+
+// Drain holds the changes that are wanted of nodes and pods of a cluster.
+type Drain struct {
+	Cordon, Uncordon []hibernation.NodeVersion
+	Evict            []hibernation.ObservedPod
+}
+
+func (d Drain) isEmpty() bool { return len(d.Cordon)+len(d.Uncordon)+len(d.Evict) == 0 }
+
+// DrainResult is the result of a Drain.
+type DrainResult struct {
+	At time.Time
+	// Kept are the names of pods whose eviction was prevented by PodDisruptionBudgets.
+	Kept []string
+	// Refused are the names of nodes and pods that these credentials are permanently not allowed to change.
+	Refused map[string]bool
+	Err     error
+}
+
+// noteRefusal keeps a name, up to the limit.
+func (r *DrainResult) noteRefusal(name string) {
+	if r.Refused == nil {
+		r.Refused = map[string]bool{}
+	}
+	if len(r.Refused) < maxRefusals {
+		r.Refused[name] = true
+	}
+}
+
+// noteEarlier keeps the refusals of a recent attempt.
+func (r *DrainResult) noteEarlier(last DrainResult) {
+	if r.At.Sub(last.At) > refusalMemory {
+		return
+	}
+	for name := range last.Refused {
+		r.noteRefusal(name)
+	}
+}
+
+// ListWorkerPods returns the pods of nodes outside the control plane, without pods of DaemonSets and static
+// pods.
+func (c *ClusterClient) ListWorkerPods(ctx context.Context, nodes []hibernation.ObservedNode) (hibernation.WorkerPods, error) {
+	isWorker := map[string]bool{}
+	for _, n := range nodes {
+		isWorker[n.Name] = !n.ControlPlane
+	}
+	found := hibernation.WorkerPods{IsRead: true}
+	err := c.listSelected(ctx, listQuery{path: podsPath, fields: podsOfNodes}, func(item []byte) error {
+		pod, isDrained, err := decodePod(item)
+		switch {
+		case err != nil || !isDrained || !isWorker[pod.Node]:
+			return err
+		case len(found.Pods) == maxDrainedPods:
+			found.HasMore = true
+			return errEnoughPods
+		}
+		found.Pods = append(found.Pods, pod)
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnoughPods) {
+		return hibernation.WorkerPods{}, fmt.Errorf("list pods: %w", err)
+	}
+	return found, nil
+}
+
+// decodePod reads the few relevant fields of a Pod; false for a pod that stops with its node.
+func decodePod(item []byte) (pod hibernation.ObservedPod, isDrained bool, err error) {
+	var p struct {
+		Metadata struct {
+			objectMetadata
+
+			Namespace       string            `json:"namespace"`
+			Annotations     map[string]string `json:"annotations"`
+			OwnerReferences json.RawMessage   `json:"ownerReferences"`
+		} `json:"metadata"`
+		Spec struct {
+			NodeName string `json:"nodeName"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(item, &p); err != nil || !isNameOfPath(p.Metadata.Name) || !isNameOfPath(p.Metadata.Namespace) {
+		return pod, false, errMalformed
+	}
+	owners, err := decodeInnerList[metav1.OwnerReference](p.Metadata.OwnerReferences)
+	if err != nil {
+		return pod, false, err
+	}
+	pod = hibernation.ObservedPod{
+		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, UID: p.Metadata.UID, Node: p.Spec.NodeName,
+		IsLeaving: p.Metadata.DeletionTimestamp != nil, IsBare: true,
+	}
+	for _, o := range owners {
+		if o.Controller != nil && *o.Controller {
+			pod.IsBare = false
+			if o.Kind == "DaemonSet" {
+				return pod, false, nil
+			}
+		}
+	}
+	_, isMirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
+	return pod, !isMirror, nil
+}
+
+func isNameOfPath(name string) bool { return len(validation.NameIsDNSSubdomain(name, false)) == 0 }
+
+// drain changes nodes and evicts pods within its time budget. Pods are tried in turn, so pods that budgets keep
+// do not delay others.
+func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Time) {
+	if j.toDrain.isEmpty() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	j.drained = DrainResult{At: now}
+	note := func(name string, err error) {
+		if IsRefusedForGood(err) {
+			j.drained.noteRefusal(name)
+		}
+		if j.drained.Err == nil {
+			j.drained.Err = ignoreDecided(err)
+		}
+	}
+	for _, n := range j.toDrain.Cordon {
+		note(n.Name, client.setCordon(ctx, n, true))
+	}
+	for _, n := range j.toDrain.Uncordon {
+		note(n.Name, client.setCordon(ctx, n, false))
+	}
+	for _, p := range inTurn(j.toDrain.Evict, j.lastEvicted) {
+		if ctx.Err() != nil {
+			return // The remaining pods are evicted after the next poll.
+		}
+		err := client.evictPod(ctx, p)
+		j.lastEvicted = NameOfPod(p)
+		if k8serrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) || k8serrors.IsTooManyRequests(err) {
+			if len(j.drained.Kept) < maxKeptPods {
+				j.drained.Kept = append(j.drained.Kept, NameOfPod(p))
+			}
+			continue
+		}
+		note(NameOfPod(p), err)
+	}
+}
+
+// NameOfPod returns the name of a pod among the nodes and pods of a DrainResult.
+func NameOfPod(p hibernation.ObservedPod) string { return p.Namespace + "/" + p.Name }
+
+// inTurn returns the pods sorted by name, beginning after the given one.
+func inTurn(pods []hibernation.ObservedPod, last string) []hibernation.ObservedPod {
+	sorted := slices.SortedFunc(slices.Values(pods), func(a, b hibernation.ObservedPod) int { return cmp.Compare(NameOfPod(a), NameOfPod(b)) })
+	first := slices.IndexFunc(sorted, func(p hibernation.ObservedPod) bool { return strings.Compare(NameOfPod(p), last) > 0 })
+	if first <= 0 {
+		return sorted
+	}
+	return slices.Concat(sorted[first:], sorted[:first])
+}
+
+// setCordon cordons a node and marks it, or removes both. It sends the observed resource version, so the API
+// server refuses with a conflict if the node has changed in between.
+func (c *ClusterClient) setCordon(ctx context.Context, n hibernation.NodeVersion, isCordoned bool) error {
+	if !isNameOfPath(n.Name) {
+		return errMalformed
+	}
+	mark := map[string]any{hivev1.CordonedAnnotation: nil}
+	if isCordoned {
+		mark[hivev1.CordonedAnnotation] = "true"
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion, "annotations": mark},
+		"spec":     map[string]any{"unschedulable": isCordoned},
+	})
+	if err != nil {
+		return fmt.Errorf("write cordon: %w", err)
+	}
+	if err := c.discardObject(ctx, c.rest.Patch(types.MergePatchType).AbsPath(nodesPath, n.Name).Body(patch)); err != nil {
+		return fmt.Errorf("cordon or uncordon node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// evictPod requests the eviction of the observed pod. It is no error if the pod is gone.
+func (c *ClusterClient) evictPod(ctx context.Context, p hibernation.ObservedPod) error {
+	eviction, err := json.Marshal(policyv1.Eviction{
+		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(p.UID)},
+	})
+	if err != nil {
+		return fmt.Errorf("write eviction: %w", err)
+	}
+	request := c.rest.Post().AbsPath("/api/v1/namespaces", p.Namespace, "pods", p.Name, "eviction").SetHeader("Content-Type", "application/json").Body(eviction)
+	if err := c.discardAnswer(ctx, request); err != nil {
+		return fmt.Errorf("evict pod %s: %w", NameOfPod(p), err)
+	}
+	return nil
+}

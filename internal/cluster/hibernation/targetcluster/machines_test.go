@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
+)
+
+func TestDecodeMachine(t *testing.T) {
+	internalDNS := map[string]any{"type": "InternalDNS", "address": "ip-10-0-0-1.ec2.internal"}
+	internalIP := map[string]any{"type": "InternalIP", "address": "10.0.0.1"}
+	both := []corev1.NodeAddress{
+		{Type: corev1.NodeInternalDNS, Address: "ip-10-0-0-1.ec2.internal"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
+	}
+	for name, row := range map[string]struct {
+		object map[string]any
+		want   csr.KnownMachine
+	}{
+		"a machine with a node": {
+			map[string]any{"status": map[string]any{"nodeRef": map[string]any{"kind": "Node", "name": "worker-0"}, "addresses": []any{internalDNS, internalIP}}},
+			csr.KnownMachine{NodeName: "worker-0", Addresses: both},
+		},
+		"a machine without a node takes the name of its internal DNS name": {
+			map[string]any{"status": map[string]any{"addresses": []any{internalDNS, internalIP}}},
+			csr.KnownMachine{NodeName: "ip-10-0-0-1.ec2.internal", Addresses: both},
+		},
+		"a control-plane machine": {
+			map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{roleLabel: "master"}},
+				"status":   map[string]any{"nodeRef": map[string]any{"name": "master-0"}},
+			},
+			csr.KnownMachine{NodeName: "master-0", ControlPlane: true},
+		},
+		"a machine of another role": {
+			map[string]any{"metadata": map[string]any{"labels": map[string]any{roleLabel: "worker"}}},
+			csr.KnownMachine{},
+		},
+		"a machine that is being deleted": {
+			map[string]any{
+				"metadata": map[string]any{"deletionTimestamp": "2026-07-01T12:00:00Z"},
+				"status":   map[string]any{"nodeRef": map[string]any{"name": "worker-0"}},
+			},
+			csr.KnownMachine{NodeName: "worker-0", Deleting: true},
+		},
+		"a machine without a status takes no node":     {map[string]any{}, csr.KnownMachine{}},
+		"a malformed Machine takes no node":            {map[string]any{"status": "fine"}, csr.KnownMachine{}},
+		"a malformed reference takes no node":          {map[string]any{"status": map[string]any{"nodeRef": "worker-0", "addresses": []any{internalDNS}}}, csr.KnownMachine{}},
+		"malformed addresses take no node":             {map[string]any{"status": map[string]any{"addresses": "10.0.0.1"}}, csr.KnownMachine{}},
+		"an external name is not used as a node name":  {map[string]any{"status": map[string]any{"addresses": []any{map[string]any{"type": "ExternalDNS", "address": "a.b"}}}}, csr.KnownMachine{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalDNS, Address: "a.b"}}}},
+		"an empty reference does not fall back to DNS": {map[string]any{"status": map[string]any{"nodeRef": map[string]any{}, "addresses": []any{internalDNS}}}, csr.KnownMachine{Addresses: both[:1]}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			item, err := json.Marshal(row.object)
+			must(t, err)
+			if diff := cmp.Diff(row.want, decodeMachine(item).known); diff != "" {
+				t.Errorf("machine (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOnlyMachinesThatAreMadeAnewAreReplaceable(t *testing.T) {
+	build := func(change func(metadata, spec map[string]any)) []byte {
+		metadata := map[string]any{
+			"name": "worker-0", "uid": "uid-0", "labels": map[string]any{interruptibleLabel: ""},
+			"ownerReferences": []any{map[string]any{"apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineSet", "name": "workers", "uid": "uid-s", "controller": true}},
+		}
+		spec := map[string]any{"providerID": "aws:///eu-central-1a/i-0"}
+		if change != nil {
+			change(metadata, spec)
+		}
+		item, err := json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
+		must(t, err)
+		return item
+	}
+	owner := func(m map[string]any) map[string]any {
+		owners, _ := m["ownerReferences"].([]any)
+		first, _ := owners[0].(map[string]any)
+		return first
+	}
+	want := []hibernation.ReplaceableMachine{{ID: "i-0", Name: "worker-0", UID: "uid-0"}}
+	if got := replaceableMachines([]decodedMachine{decodeMachine(build(nil))}); !cmp.Equal(got, want) {
+		t.Errorf("expected %+v, found %+v", want, got)
+	}
+	for name, change := range map[string]func(metadata, spec map[string]any){
+		"not a spot machine":           func(m, _ map[string]any) { m["labels"] = map[string]any{} },
+		"of the control plane":         func(m, _ map[string]any) { m["labels"] = map[string]any{interruptibleLabel: "", roleLabel: roleMaster} },
+		"being deleted":                func(m, _ map[string]any) { m["deletionTimestamp"] = "2026-07-01T12:00:00Z" },
+		"without an owner":             func(m, _ map[string]any) { delete(m, "ownerReferences") },
+		"of another kind of owner":     func(m, _ map[string]any) { owner(m)["kind"] = "Machine" },
+		"of an owner in another group": func(m, _ map[string]any) { owner(m)["apiVersion"] = "apps/v1" },
+		"of an owner without control":  func(m, _ map[string]any) { owner(m)["controller"] = false },
+		"malformed owners":             func(m, _ map[string]any) { m["ownerReferences"] = "workers" },
+		"without a machine":            func(_, s map[string]any) { delete(s, "providerID") },
+		"at another cloud":             func(_, s map[string]any) { s["providerID"] = "gce:///eu-central-1a/i-0" },
+		"without a zone":               func(_, s map[string]any) { s["providerID"] = "aws:///i-0" },
+		"with more than an id":         func(_, s map[string]any) { s["providerID"] = "aws:///eu-central-1a/i-0/x" },
+		"with an id beyond the limit":  func(_, s map[string]any) { s["providerID"] = "aws:///a/" + strings.Repeat("i", maxInstanceIDBytes+1) },
+		"with a name that is a path":   func(m, _ map[string]any) { m["name"] = "../../nodes/worker-0" },
+		"without a UID":                func(m, _ map[string]any) { delete(m, "uid") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := replaceableMachines([]decodedMachine{decodeMachine(build(change))}); len(got) > 0 {
+				t.Errorf("expected none, found %+v", got)
+			}
+		})
+	}
+	t.Run("claimed by two Machines", func(t *testing.T) {
+		other := decodeMachine(build(func(m, _ map[string]any) { m["name"], m["labels"] = "master-0", map[string]any{roleLabel: roleMaster} }))
+		if got := replaceableMachines([]decodedMachine{decodeMachine(build(nil)), other}); len(got) > 0 {
+			t.Errorf("expected none, found %+v", got)
+		}
+	})
+}

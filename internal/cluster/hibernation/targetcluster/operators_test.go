@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+)
+
+func TestSignsOfLifeOfOperators(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 11, 24, 12, minute, 0, 0, time.UTC) }
+	condition := func(kind, status string, minute int) string {
+		return fmt.Sprintf(`{"type":%q,"status":%q,"lastTransitionTime":%q}`, kind, status, at(minute).Format(time.RFC3339))
+	}
+	operator := func(related string, conditions ...string) string {
+		return fmt.Sprintf(`{"metadata":{"name":"etcd"},"status":{"conditions":[%s],"relatedObjects":[%s]}}`, strings.Join(conditions, ","), related)
+	}
+	lease := func(namespace string, taken, renewed int) string {
+		return fmt.Sprintf(`{"metadata":{"namespace":%q},"spec":{"acquireTime":%q,"renewTime":%q}}`, namespace, at(taken).Format("2006-01-02T15:04:05.000000Z07:00"), at(renewed).Format("2006-01-02T15:04:05.000000Z07:00"))
+	}
+	const own, operand = `{"resource":"namespaces","name":"openshift-etcd-operator"}`, `{"resource":"namespaces","name":"openshift-etcd"}`
+	ready := []string{condition("Available", "True", 1), condition("Degraded", "False", 2), condition("Progressing", "False", 3), condition("Upgradeable", "False", 0)}
+	for name, row := range map[string]struct {
+		operator, lease string
+		want            hibernation.ObservedOperator
+	}{
+		"newest change of a condition: counts as a sign of life":        {operator(own, ready...), lease("elsewhere", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
+		"own lease: counts as a sign of life":                           {operator(own, ready...), lease("openshift-etcd-operator", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(9)}},
+		"a lease that was just acquired does not count":                 {operator(own, ready...), lease("openshift-etcd-operator", 9, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
+		"a lease of the operand does not count":                         {operator(own+","+operand, ready...), lease("openshift-etcd", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
+		"operator without its own namespace counts all leases":          {operator(operand, ready...), lease("openshift-etcd", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(9)}},
+		"leases of nodes do not count":                                  {operator(`{"resource":"namespaces","name":"kube-node-lease"}`, ready...), lease("kube-node-lease", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
+		"operator that is not available: reported as not available":     {operator(own, condition("Available", "False", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "not available", LastSeen: at(4)}},
+		"operator with unknown availability: reported as not available": {operator(own, condition("Available", "Unknown", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "not available", LastSeen: at(4)}},
+		"operator that is degraded: reported as degraded":               {operator(own, condition("Available", "True", 1), condition("Degraded", "True", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "degraded", LastSeen: at(4)}},
+		"operator that is progressing: reported as progressing":         {operator(own, condition("Progressing", "True", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "progressing", LastSeen: at(4)}},
+		"operator that has not reported yet: no sign of life":           {operator(""), "", hibernation.ObservedOperator{Name: "etcd"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dialOperators(t, http.StatusOK, row.operator, row.lease)
+			got, err := c.ListOperators(t.Context())
+			must(t, err)
+			if diff := cmp.Diff([]hibernation.ObservedOperator{row.want}, got); diff != "" {
+				t.Errorf("operators (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for status, isError := range map[int]bool{http.StatusNotFound: false, http.StatusForbidden: false, http.StatusInternalServerError: true} {
+		if got, err := dialOperators(t, status, "", "").ListOperators(t.Context()); len(got) > 0 || (err != nil) != isError {
+			t.Errorf("status %d: found %v (%v)", status, got, err)
+		}
+	}
+}
+
+// dialOperators connects to a server with one operator and one lease.
+func dialOperators(t *testing.T, status int, operator, lease string) *ClusterClient {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case operatorsPath:
+			w.WriteHeader(status)
+			_, _ = fmt.Fprintf(w, `{"items":[%s]}`, operator)
+		case leasesPath:
+			_, _ = fmt.Fprintf(w, `{"items":[%s]}`, lease)
+		}
+	}))
+	t.Cleanup(server.Close)
+	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil), hibernation.ServerOverride{})
+	must(t, err)
+	t.Cleanup(c.Close)
+	return c
+}

@@ -1,0 +1,630 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/stopcheck"
+)
+
+const (
+	// promptLooks is the number of parallel polls. patientLooks is the number for clusters that did not answer
+	// in time before, so they do not delay others.
+	promptLooks, patientLooks = 100, 25
+	// kubeconfigAge is how long a working kubeconfig is used before it is read again.
+	kubeconfigAge = time.Minute
+	// patientAfter is the duration of a poll from which its cluster counts as slow.
+	patientAfter = 2 * time.Second
+	// prepareDelay delays the read of kubeconfigs while a fleet is still being ordered to start. No machine
+	// runs earlier than that.
+	prepareDelay = 5 * time.Second
+	// calmInterval is the interval of polls that no pass waits for. While other passes wait, such a poll is
+	// late by up to its own interval or maxDelay, and is tried again after delayStep.
+	calmInterval, maxDelay, delayStep = 5 * time.Second, 15 * time.Second, time.Second
+	// surveysPerSecond is enough to survey 10,000 clusters once an hour each.
+	surveysPerSecond, surveysAtOnce = 5, 20
+)
+
+// Pool polls clusters outside the passes. Passes read its results and never wait for a cluster. It keeps a
+// connection as long as a cluster runs and answers. Its fields are set before it is used.
+type Pool struct {
+	Dialer Dialer
+	// Clock is the source of the current time.
+	Clock clock.PassiveClock
+	// ReadKubeconfig reads a Secret of a namespace. A problem with the Secret is a *KubeconfigError.
+	ReadKubeconfig func(ctx context.Context, namespace, secret string) ([]byte, error)
+	// Enqueue triggers a pass of the cluster soon, and does not block. A calm pass is one that is not awaited.
+	Enqueue func(cluster types.NamespacedName, isCalm bool)
+
+	prompt, patient workqueue.TypedDelayingInterface[types.NamespacedName]
+	mu              sync.Mutex
+	clusters        map[types.NamespacedName]*pooledCluster
+	// hurried are clusters that a pass waits for, except clusters that were slow before.
+	hurried map[types.NamespacedName]bool
+	// surveys limits the number of surveys, so that a fleet which is stopped at once is not read completely first.
+	surveys flowcontrol.PassiveRateLimiter
+	counts  PoolCounts
+}
+
+// PoolCounts counts polls by whether the cluster answered.
+type PoolCounts struct {
+	Answers, Silences float64
+}
+
+// NewPool returns a pool that dials no cluster before it is started.
+func NewPool(d Dialer, c clock.PassiveClock) *Pool {
+	return &Pool{
+		Dialer: d, Clock: c, clusters: map[types.NamespacedName]*pooledCluster{}, hurried: map[types.NamespacedName]bool{},
+		prompt: workqueue.NewTypedDelayingQueue[types.NamespacedName](), patient: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		surveys: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(surveysPerSecond, surveysAtOnce, c),
+	}
+}
+
+// KubeconfigError describes why no kubeconfig is available.
+type KubeconfigError struct{ Message string }
+
+// Error implements error.
+func (e *KubeconfigError) Error() string { return e.Message }
+
+// Depth is the amount that is read of a cluster.
+type Depth int
+
+// The depths; each includes the ones before. The first one only prepares the connection and dials no cluster.
+const (
+	readNothing Depth = iota
+	ReadAPI
+	ReadNodes
+	ReadMachines
+	ReadRequests
+)
+
+// Question describes what a pass needs to read of a cluster.
+type Question struct {
+	Cluster types.NamespacedName
+	// Secret contains the kubeconfig, and Override replaces its server.
+	Secret   string
+	Override hibernation.ServerOverride
+	// WakeUp is when the cluster's last resume began. A connection from before that is not used.
+	WakeUp time.Time
+	Depth  Depth
+	// WantsOperators requests the ClusterOperators of an OpenShift cluster, too; only together with the
+	// certificate requests.
+	WantsOperators bool
+	// WantsPods requests the pods of workers, too.
+	WantsPods bool
+	// WantsSurvey requests a survey, too, if the rate limit permits one now.
+	WantsSurvey bool
+}
+
+// Look is the result of a poll.
+type Look struct {
+	Question
+	// At is when the poll began, and Took is its duration.
+	At   time.Time
+	Took time.Duration
+	// Err is the reason why the cluster does not answer.
+	Err error
+	// Date is the time by the cluster's own clock; zero if it is unknown.
+	Date  time.Time
+	Nodes []hibernation.ObservedNode
+	// Requests are certificate requests. RequestsErr is the reason why they could not be read.
+	Requests    []certificatesv1.CertificateSigningRequest
+	RequestsErr error
+	Machines
+	// HasReadMachines is whether the list of Machines is complete.
+	HasReadMachines bool
+	// Version is the version of an OpenShift cluster; empty for other clusters, or if it may not be read. Only
+	// polls that probe the API read it.
+	Version string
+	// Approvals are the results of the approvals that were requested before.
+	Approvals []Approval
+	// Replaced are the names of Machines that were deleted and not yet reported to a pass. Replacement is the
+	// result of the last attempt.
+	Replaced    []string
+	Replacement Replacement
+	// Pods are the pods of workers. PodsErr is the reason why they could not be read.
+	Pods    hibernation.WorkerPods
+	PodsErr error
+	// Drained is the result of the last attempt to cordon, uncordon or evict.
+	Drained DrainResult
+	// Operators are ClusterOperators. OperatorsErr is the reason why they could not be read.
+	Operators    []hibernation.ObservedOperator
+	OperatorsErr error
+	// Survey holds the problems that a stop may meet; nil if no survey was made.
+	Survey *stopcheck.Survey
+}
+
+// Replacement is an attempt to get Machines replaced.
+type Replacement struct {
+	At  time.Time
+	Err error
+}
+
+// Approval is the result of approving a certificate request. It is no error if the request was decided, changed
+// or deleted in between.
+type Approval struct {
+	Request *certificatesv1.CertificateSigningRequest
+	IsMade  bool
+	Err     error
+}
+
+// pooledCluster is the state of one cluster. It is guarded by the lock of its pool.
+type pooledCluster struct {
+	Question
+	// look is the result that no pass has read yet; nil if there is none. silence describes the last result if
+	// the cluster did not answer.
+	look    *Look
+	silence string
+	isSlow  bool
+	// isPlain is whether the cluster is not an OpenShift cluster.
+	isPlain bool
+	// due is the time of the next poll; zero is never. interval is the time until the poll after that while the
+	// cluster stays unreachable.
+	due      time.Time
+	interval time.Duration
+	// isAwaited is whether a pass has ended to wait for the answer. isLooking is whether a poll is in progress.
+	isAwaited, isLooking bool
+	// approvals are made before the next poll. made are the results.
+	approvals []certificatesv1.CertificateSigningRequest
+	made      []Approval
+	// toReplace are Machines to delete before the next poll, replaced are the deleted ones, and replacement is
+	// the last attempt.
+	toReplace   []hibernation.ReplaceableMachine
+	replaced    []string
+	replacement Replacement
+	// toDrain is done before the next poll, drained is the last attempt, and lastEvicted is the pod that was
+	// tried last.
+	toDrain     Drain
+	drained     DrainResult
+	lastEvicted string
+	connection
+}
+
+// connection is a connection to a cluster that has answered. A poll takes it while it is in progress.
+type connection struct {
+	client       *ClusterClient
+	kubeconfig   []byte
+	kubeconfigAt time.Time
+	override     hibernation.ServerOverride
+	wakeUp       time.Time
+}
+
+func (c *connection) end() {
+	if c.client != nil {
+		c.client.Close()
+	}
+	*c = connection{}
+}
+
+// RequestLook returns a result that no pass has read yet; false if the pass must wait for one.
+func (p *Pool) RequestLook(q Question) (Look, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.register(q)
+	if c.look != nil && c.look.answers(q) {
+		seen := *c.look
+		seen.Approvals, c.made, c.look = c.made, nil, nil
+		seen.Replaced, seen.Replacement, c.replaced = c.replaced, c.replacement, nil
+		seen.Drained = c.drained
+		c.WantsSurvey = false
+		return seen, true
+	}
+	p.hurry(c)
+	return Look{}, false
+}
+
+// AskFurther requests what a poll has not read. Machines that the poll reported are reported again with the
+// answer, because the pass ends without a report.
+func (p *Pool) AskFurther(q Question, seen Look) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.register(q)
+	c.replaced = append(seen.Replaced, c.replaced...)
+	p.hurry(c)
+}
+
+func (p *Pool) register(q Question) *pooledCluster {
+	c := p.clusters[q.Cluster]
+	if c == nil {
+		c = &pooledCluster{}
+		p.clusters[q.Cluster] = c
+	}
+	c.Question = q
+	return c
+}
+
+// hurry makes a poll due now, because a pass waits for it.
+func (p *Pool) hurry(c *pooledCluster) {
+	if c.isAwaited = true; !c.isSlow {
+		p.hurried[c.Cluster] = true
+	}
+	p.want(c, p.Clock.Now())
+}
+
+// Prepare reads the kubeconfig of a cluster that will be polled, so that the poll does not have to.
+func (p *Pool) Prepare(q Question) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clusters[q.Cluster]; c != nil && c.isOfSameServer(q) {
+		return // The connection is prepared, or is being prepared.
+	}
+	q.Depth = readNothing
+	p.want(p.register(q), p.Clock.Now().Add(prepareDelay))
+}
+
+// isOfSameServer reports whether two questions concern the same server after the same resume.
+func (q *Question) isOfSameServer(other Question) bool {
+	return q.Secret == other.Secret && q.Override == other.Override && q.WakeUp.Equal(other.WakeUp)
+}
+
+func (l *Look) answers(q Question) bool {
+	return l.isOfSameServer(q) && l.Depth >= q.Depth &&
+		(l.WantsSurvey || !q.WantsSurvey) && (l.WantsPods || !q.WantsPods) && (l.WantsOperators || !q.WantsOperators)
+}
+
+// IsPlain reports whether a cluster that has answered is not an OpenShift cluster.
+func (p *Pool) IsPlain(cluster types.NamespacedName) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clusters[cluster]
+	return c != nil && c.isPlain
+}
+
+// Watch polls a cluster again after an interval, and enqueues it unless it stays unreachable.
+func (p *Pool) Watch(cluster types.NamespacedName, interval time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clusters[cluster]; c != nil {
+		c.interval = interval
+		p.want(c, p.Clock.Now().Add(interval))
+	}
+}
+
+// Approve approves certificate requests, and then polls the cluster.
+func (p *Pool) Approve(cluster types.NamespacedName, requests []certificatesv1.CertificateSigningRequest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clusters[cluster]; c != nil {
+		c.approvals = append(c.approvals, requests...)
+		p.hurry(c)
+	}
+}
+
+// Replace deletes Machines, and then polls the cluster.
+func (p *Pool) Replace(cluster types.NamespacedName, machines []hibernation.ReplaceableMachine) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clusters[cluster]; c != nil {
+		c.toReplace = machines
+		p.hurry(c)
+	}
+}
+
+// Drain cordons or uncordons nodes and evicts pods, and then polls the cluster. It replaces the previous Drain.
+// Attempts are some time apart: pods that a budget keeps are evicted again.
+func (p *Pool) Drain(cluster types.NamespacedName, d Drain) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clusters[cluster]
+	if c == nil {
+		return
+	}
+	if c.toDrain = d; !d.isEmpty() {
+		due := p.Clock.Now()
+		if next := c.drained.At.Add(drainPause); next.After(due) {
+			due = next
+		}
+		p.want(c, due)
+	}
+}
+
+// Rest ends the connection to a cluster that must not be dialled, or is gone.
+func (p *Pool) Rest(cluster types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clusters[cluster]; c != nil {
+		c.end()
+		delete(p.clusters, cluster)
+		delete(p.hurried, cluster)
+	}
+}
+
+// ReadCounts returns the number of polls so far.
+func (p *Pool) ReadCounts() PoolCounts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts
+}
+
+// want adds a cluster to the queue of its kind. The earlier of two times counts.
+func (p *Pool) want(c *pooledCluster, due time.Time) {
+	if c.due.IsZero() || due.Before(c.due) {
+		c.due = due
+	}
+	queue := p.prompt
+	if c.isSlow {
+		queue = p.patient
+	}
+	queue.AddAfter(c.Cluster, due.Sub(p.Clock.Now()))
+}
+
+// Start implements manager.Runnable. It returns when ctx and all goroutines that it started have ended.
+func (p *Pool) Start(ctx context.Context) error {
+	var work sync.WaitGroup
+	for queue, count := range map[workqueue.TypedDelayingInterface[types.NamespacedName]]int{p.prompt: promptLooks, p.patient: patientLooks} {
+		for range count {
+			work.Go(func() { p.work(ctx, queue) })
+		}
+	}
+	<-ctx.Done()
+	p.prompt.ShutDown()
+	p.patient.ShutDown()
+	work.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.clusters {
+		c.end()
+	}
+	return nil
+}
+
+func (p *Pool) work(ctx context.Context, queue workqueue.TypedDelayingInterface[types.NamespacedName]) {
+	for {
+		name, isOver := queue.Get()
+		if isOver {
+			return
+		}
+		if job := p.take(name); job != nil && ctx.Err() == nil {
+			p.publish(ctx, job, p.lookAt(ctx, job))
+		}
+		queue.Done(name)
+	}
+}
+
+// lookJob is one poll of a cluster, with the actions to take before it.
+type lookJob struct {
+	connection
+	cluster   *pooledCluster
+	question  Question
+	approvals []certificatesv1.CertificateSigningRequest
+	made      []Approval
+	toReplace []hibernation.ReplaceableMachine
+	replaced  []string
+	// replacement is zero if no replacement was tried.
+	replacement Replacement
+	toDrain     Drain
+	drained     DrainResult
+	lastEvicted string
+}
+
+func (p *Pool) take(name types.NamespacedName) *lookJob {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clusters[name]
+	if c == nil || c.due.IsZero() || c.isLooking {
+		return nil
+	}
+	now := p.Clock.Now()
+	if c.due.After(now) {
+		p.want(c, c.due)
+		return nil
+	}
+	if p.givesWay(c, now) {
+		p.prompt.AddAfter(name, delayStep)
+		return nil
+	}
+	job := &lookJob{connection: c.connection, cluster: c, question: c.Question, approvals: c.approvals, toReplace: c.toReplace, toDrain: c.toDrain, lastEvicted: c.lastEvicted}
+	c.toDrain = Drain{}
+	c.due, c.isLooking, c.approvals, c.toReplace, c.connection, c.WantsSurvey = time.Time{}, true, nil, nil, connection{}, false
+	return job
+}
+
+// givesWay reports whether a due poll is delayed, because no pass waits for it and other passes wait for polls.
+func (p *Pool) givesWay(c *pooledCluster, now time.Time) bool {
+	return len(p.hurried) > 0 && !c.isAwaited && !c.isSlow && c.interval >= calmInterval && now.Sub(c.due) < min(c.interval, maxDelay)
+}
+
+// lookAt reads what the question requests. Only one poll of a cluster is in progress at any time.
+func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
+	ctx, cancel := context.WithTimeout(ctx, LookTimeout)
+	defer cancel()
+	look := &Look{Question: job.question, At: p.Clock.Now()}
+	client, err := p.connect(ctx, job, look.At)
+	look.Err = err
+	for i := range job.approvals {
+		r := &job.approvals[i]
+		if look.Err == nil {
+			err = client.ApproveRequest(ctx, r)
+		}
+		job.made = append(job.made, Approval{Request: r, IsMade: err == nil, Err: ignoreDecided(err)})
+	}
+	if look.Err == nil {
+		job.replace(ctx, client, look.At)
+		job.drain(ctx, client, look.At)
+	}
+	if look.Err == nil && look.Depth > readNothing {
+		look.Err = client.read(ctx, look)
+	}
+	look.Took = p.Clock.Since(look.At)
+	if look.Err == nil && look.WantsSurvey && p.surveys.TryAccept() {
+		look.Survey = client.ReadSurvey(ctx, look)
+	}
+	if look.Err != nil {
+		// A partial result is no basis for a decision: a node that is missing in the list would look deleted.
+		look.Nodes, look.Requests, look.Machines, look.HasReadMachines, look.Pods = nil, nil, Machines{}, false, hibernation.WorkerPods{}
+	}
+	return look
+}
+
+// replace ends with the first error. A later pass tries the rest again.
+func (j *lookJob) replace(ctx context.Context, client *ClusterClient, now time.Time) {
+	for _, m := range j.toReplace {
+		j.replacement = Replacement{At: now, Err: client.ReplaceMachine(ctx, m)}
+		if j.replacement.Err != nil {
+			return
+		}
+		j.replaced = append(j.replaced, m.Name)
+	}
+}
+
+// ignoreDecided drops the errors of requests that were decided, changed or deleted after they were judged.
+func ignoreDecided(err error) error {
+	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// connect keeps the connection to a cluster that answers. It makes a new one after an error, a resume, a new
+// kubeconfig or another override.
+func (p *Pool) connect(ctx context.Context, job *lookJob, now time.Time) (*ClusterClient, error) {
+	isSame := job.client != nil && job.wakeUp.Equal(job.question.WakeUp) && job.override == job.question.Override
+	if isSame && now.Sub(job.kubeconfigAt) < kubeconfigAge {
+		return job.client.renew()
+	}
+	kubeconfig, err := p.ReadKubeconfig(ctx, job.question.Cluster.Namespace, job.question.Secret)
+	if err != nil {
+		return nil, err
+	}
+	if isSame && bytes.Equal(kubeconfig, job.kubeconfig) {
+		job.kubeconfigAt = now
+		return job.client.renew()
+	}
+	job.end()
+	client, err := p.Dialer.Dial(kubeconfig, job.question.Override)
+	if err != nil {
+		return nil, err
+	}
+	job.connection = connection{client: client, kubeconfig: kubeconfig, kubeconfigAt: now, override: job.question.Override, wakeUp: job.question.WakeUp}
+	return client, nil
+}
+
+// publish keeps a result. It enqueues the cluster if its pass waits for the result or has something new to
+// report.
+func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := job.cluster
+	c.isLooking = false
+	isForgotten := ctx.Err() != nil || p.clusters[job.question.Cluster] != c
+	if look.Err != nil || isForgotten {
+		job.end() // Connections from before a hibernation cannot be trusted.
+	}
+	switch {
+	case look.Depth == readNothing: // The cluster was not dialled.
+	case look.Err == nil:
+		p.counts.Answers++
+	default:
+		p.counts.Silences++
+	}
+	if isForgotten {
+		return
+	}
+	c.connection = job.connection
+	if look.Depth == readNothing && c.Depth == readNothing {
+		return // A problem with a kubeconfig is reported to the next pass that asks.
+	}
+	silence := ""
+	if look.Err != nil {
+		silence = DescribeError(look.Err)
+	}
+	isAsBefore := silence != "" && silence == c.silence
+	c.silence, c.isSlow = silence, silence != "" && look.Took > patientAfter
+	c.noteDone(job)
+	if look.Err == nil && look.Depth == ReadAPI {
+		c.isPlain = !look.IsOpenShift
+	}
+	switch {
+	case !look.answers(c.Question):
+		p.want(c, p.Clock.Now()) // The pass has requested more in the meantime.
+	case isAsBefore && !c.isAwaited && c.interval > 0:
+		p.want(c, p.Clock.Now().Add(c.interval))
+	default:
+		p.Enqueue(c.Cluster, !c.isAwaited && c.interval >= calmInterval)
+		c.look, c.isAwaited = look, false
+	}
+	if !c.isAwaited || c.isSlow {
+		delete(p.hurried, c.Cluster)
+	}
+	if !c.due.IsZero() {
+		p.want(c, c.due) // The cluster may have been taken from a queue during the poll.
+	}
+}
+
+// noteDone keeps the results of the actions before a poll.
+func (c *pooledCluster) noteDone(job *lookJob) {
+	c.made, c.replaced = append(c.made, job.made...), append(c.replaced, job.replaced...)
+	c.lastEvicted = job.lastEvicted
+	if !job.drained.At.IsZero() {
+		job.drained.noteEarlier(c.drained)
+		c.drained = job.drained
+	}
+	if !job.replacement.At.IsZero() {
+		c.replacement = job.replacement
+	}
+}
+
+// read fills in what the question requests.
+func (c *ClusterClient) read(ctx context.Context, look *Look) error {
+	err := c.Probe(ctx)
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	look.Date = c.FirstDate()
+	if look.Depth == ReadAPI {
+		look.Version, look.IsOpenShift, err = c.ReadVersion(ctx)
+		return err
+	}
+	if look.Depth >= ReadNodes {
+		if look.Nodes, err = c.ListNodes(ctx); err != nil {
+			return err
+		}
+	}
+	if look.WantsPods {
+		// A user who fills a cluster with pods must not make it look unreachable.
+		look.Pods, look.PodsErr = c.ListWorkerPods(ctx, look.Nodes)
+	}
+	switch {
+	case look.Depth < ReadMachines:
+		return nil
+	case look.Depth < ReadRequests:
+		return c.readMachines(ctx, look)
+	}
+	if look.Requests, err = c.ListRequests(ctx); IsTooCostly(err) {
+		// A user who fills a cluster with requests must not make it look unreachable.
+		look.RequestsErr = err
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := c.readMachines(ctx, look); err != nil {
+		return err
+	}
+	if look.WantsOperators && look.IsOpenShift {
+		look.Operators, look.OperatorsErr = c.ListOperators(ctx)
+	}
+	return nil
+}
+
+// readMachines returns no Machines if the kubeconfig's user may not list them before a hibernation. No machine
+// is terminated then.
+func (c *ClusterClient) readMachines(ctx context.Context, look *Look) (err error) {
+	look.Machines, err = c.ListMachines(ctx)
+	if look.HasReadMachines = err == nil; k8serrors.IsForbidden(err) && look.Depth == ReadMachines {
+		return nil
+	}
+	return err
+}

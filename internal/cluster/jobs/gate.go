@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package jobs runs jobs at clusters outside the passes of controllers, which never wait for a cluster.
+// A job runs only while the cluster may be dialled, which is checked before the connection and before each
+// request. The interval between attempts grows while a job fails.
+//
+// Reading order: gate.go (may the cluster be dialled) → connector.go (one connection) → runner.go (which job,
+// and when).
+package jobs
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
+)
+
+// Gate decides whether, how and after which resume a cluster is dialled. Gates are comparable.
+type Gate struct {
+	MayDial, IsPaused, IsDeleted bool
+	// Server identifies the API server to dial.
+	Server Server
+	// resume is when the last resume began, in seconds; 0 for none.
+	resume int64
+	// isReachable is whether the cluster answers. It is part of the comparison, so a cluster that resumes
+	// because its stop has expired changes its gate.
+	isReachable bool
+}
+
+// ReadGate returns the gate of a cluster, which the given annotations pause.
+func ReadGate(cd *hivev1.ClusterDeployment, now time.Time, pauses ...string) Gate {
+	if statusannotation.IsIn(cd) {
+		// Upstream's schema drops the fields that show whether the cluster is stopped.
+		cd = cd.DeepCopy()
+		statusannotation.RestoreStatus(cd)
+	}
+	gate := Gate{MayDial: hibernation.MayDial(cd, now), IsPaused: isPaused(cd, pauses), IsDeleted: !cd.DeletionTimestamp.IsZero()}
+	gate.Server.Override = hibernation.ReadServerOverride(cd)
+	gate.isReachable = meta.IsStatusConditionFalse(cd.Status.Conditions, hivev1.ClusterUnreachableCondition)
+	if cd.Spec.ClusterMetadata != nil {
+		gate.Server.KubeconfigSecret = cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
+	}
+	if h := cd.Status.Hibernation; h != nil && h.ResumeStartedAt != nil {
+		gate.resume = h.ResumeStartedAt.Unix()
+	}
+	return gate
+}
+
+// Resume is when the last resume of the cluster began; nil if it never hibernated.
+func (g Gate) Resume() *metav1.Time {
+	if g.resume == 0 {
+		return nil
+	}
+	return new(metav1.Unix(g.resume, 0))
+}
+
+func isPaused(cd *hivev1.ClusterDeployment, annotations []string) bool {
+	return slices.ContainsFunc(annotations, cd.HasTrueAnnotation)
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+
+	"github.com/torpor-dev/torpor/internal/cluster/syncset"
+)
+
+// act submits a job. A later pass observes its answer.
+func (c Controller) act(_ context.Context, seen *clusterObservation, plan syncset.Plan) error {
+	if plan.Job == nil || seen.Answer != nil {
+		return nil // The previous answer is recorded before the next job.
+	}
+	job := &clusterJob{Job: *plan.Job, Cluster: seen.cluster, Server: seen.server}
+	for _, key := range plan.Job.Sets {
+		for _, set := range seen.sets {
+			if set.SetKey == key {
+				job.Sets = append(job.Sets, set)
+			}
+		}
+	}
+	c.applier.Submit(seen.cluster, job)
+	return nil
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
+	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
+	"github.com/torpor-dev/torpor/internal/cluster/syncset"
+)
+
+// jobTime limits a job so that other clusters get their turn. No set is begun after that time; the remaining sets
+// follow in the next job.
+const jobTime = time.Minute
+
+// Applier applies sets to clusters outside the passes, which never wait for a cluster. Its fields are set before it is
+// used.
+type Applier struct {
+	clusterjobs.Connector
+	*clusterjobs.Runner[clusterJob, syncset.Answer, syncset.Attempt]
+	Clock clock.PassiveClock
+	// Metrics count the results of jobs.
+	Metrics *Metrics
+}
+
+// clusterJob is a job with the data that it needs.
+type clusterJob struct {
+	syncset.Job
+	Cluster types.NamespacedName
+	Server  clusterjobs.Server
+	// Sets are the sets of the job, in its order.
+	Sets []setToApply
+}
+
+// setToApply is a set in the form that it had when the job was submitted. It is read-only.
+type setToApply struct {
+	syncset.SetKey
+	Generation int64
+	Spec       *hivev1.SyncSetCommonSpec
+	// IsUnreadable reports that the selector of a SelectorSyncSet is invalid.
+	IsUnreadable bool
+}
+
+// NewApplier returns an applier that dials no cluster before it is started.
+func NewApplier(d targetcluster.Dialer, c clock.PassiveClock) *Applier {
+	a := &Applier{Connector: clusterjobs.Connector{Dialer: d}, Clock: c, Metrics: NewMetrics()}
+	a.Runner = clusterjobs.NewRunner(a.do, rememberAttempt)
+	return a
+}
+
+// do does a job and counts it.
+func (a *Applier) do(ctx context.Context, job *clusterJob) (*syncset.Answer, clusterjobs.Outcome) {
+	begun := a.Clock.Now()
+	answer := a.run(ctx, job)
+	took := answer.At.Sub(begun)
+	a.Metrics.countJob(answer, took)
+	// A set may have so many objects that one job at a slow cluster uses the whole time of a job.
+	return answer, clusterjobs.Outcome{At: answer.At, HasFailed: hasFailed(answer), IsSilent: answer.NoAnswer != "" || took > jobTime}
+}
+
+func rememberAttempt(before syncset.Attempt, answer *syncset.Answer, retryAt time.Time) syncset.Attempt {
+	attempt := syncset.Attempt{Fingerprint: answer.Job.Fingerprint, RetryAt: retryAt, NoAnswer: answer.NoAnswer, NotDeleted: answer.NotDeleted}
+	return attempt.AddReached(before, answer)
+}
+
+func hasFailed(answer *syncset.Answer) bool {
+	for _, r := range answer.Results {
+		if r.Failure != "" {
+			return true
+		}
+	}
+	return answer.NoAnswer != "" || answer.NotDeleted != ""
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller applies the SyncSets and SelectorSyncSets of clusters. A pass observes the sets and the
+// ClusterSync, calls syncset.Decide, submits at most one job and reports. An applier does the jobs outside the passes.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
+	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
+	"github.com/torpor-dev/torpor/internal/cluster/syncset"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// Name is the name of the controller, its events and its field manager, on the hub and in clusters.
+const Name = "torpor-sync"
+
+// Controller reconciles ClusterSyncs.
+type Controller struct {
+	// Dialer connects to target clusters.
+	Dialer targetcluster.Dialer
+	// Clock is the source of the current time.
+	Clock   clock.PassiveClock
+	Metrics *Metrics
+	// Guard excludes objects that another project writes. If nil, no object is excluded.
+	Guard *reconcile.WriterGuard
+	// WatchNamespaces are the only namespaces whose objects are handled. If empty, all namespaces are handled.
+	// SelectorSyncSets are cluster-scoped, and are handled only if it is empty.
+	WatchNamespaces []string
+
+	client  client.Client
+	applier *Applier
+}
+
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments;syncsets;selectorsyncsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hiveinternal.openshift.io,resources=clustersyncs,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=hiveinternal.openshift.io,resources=clustersyncs/status,verbs=get;patch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the controller.
+func (c Controller) SetupWithManager(mgr manager.Manager) error {
+	c.client = mgr.GetClient()
+	c.applier = NewApplier(c.Dialer, c.Clock)
+	c.applier.Metrics = c.Metrics
+	c.Metrics.cache.Use(mgr.GetClient())
+	c.applier.ReadSecret, c.applier.MayDial = clusterjobs.ReadSecretWith(mgr.GetAPIReader()), c.mayDial
+	if err := errors.Join(addIndexes(mgr), mgr.Add(c.applier)); err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	workers := reconcile.WorkerOptions{Count: 10, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
+	build := builder.ControllerManagedBy(mgr).
+		Named(Name).
+		For(&hiveinternalv1alpha1.ClusterSync{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
+		Watches(&hivev1.ClusterDeployment{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(gateOrLabelsChanged())).
+		Watches(&hivev1.SyncSet{}, handler.EnqueueRequestsFromMapFunc(clustersOfSyncSet), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(c.applier.Answers()).
+		WithOptions(workers.Options())
+	if c.usesSelectors() {
+		build = build.Watches(&hivev1.SelectorSyncSet{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfSelectorSyncSet), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	}
+	err := build.Complete(&creatingReconciler{Controller: c, pass: &reconcile.Pass[*hiveinternalv1alpha1.ClusterSync, *clusterObservation, syncset.Plan]{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+		New:        func() *hiveinternalv1alpha1.ClusterSync { return &hiveinternalv1alpha1.ClusterSync{} },
+		Forget:     c.applier.ForgetObject,
+		Observe:    c.observe,
+		Decide:     func(seen *clusterObservation) syncset.Plan { return syncset.Decide(seen.Observed) },
+		Act:        c.act,
+		Report:     c.report,
+		Conditions: func(cs *hiveinternalv1alpha1.ClusterSync) *[]metav1.Condition { return &cs.Status.Conditions },
+		// Upstream's schema drops both fields. Without them all sets would be applied again and again.
+		Remember: rememberSync,
+	}})
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	return nil
+}
+
+// usesSelectors reports whether SelectorSyncSets can be read. They are cluster-scoped.
+func (c Controller) usesSelectors() bool { return len(c.WatchNamespaces) == 0 }
+
+func rememberSync(cs *hiveinternalv1alpha1.ClusterSync) map[string]any {
+	remembered := map[string]any{}
+	if cs.Status.LastSyncTime != nil {
+		remembered["lastSyncTime"] = cs.Status.LastSyncTime
+	}
+	if cs.Status.SyncedResume != nil {
+		remembered["syncedResume"] = cs.Status.SyncedResume
+	}
+	return remembered
+}
+
+// creatingReconciler creates the ClusterSync of a cluster that has sets but no ClusterSync. The cluster owns the
+// ClusterSync, which is deleted with it.
+type creatingReconciler struct {
+	Controller
+	pass *reconcile.Pass[*hiveinternalv1alpha1.ClusterSync, *clusterObservation, syncset.Plan]
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *creatingReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var found hiveinternalv1alpha1.ClusterSync
+	if err := r.client.Get(ctx, req.NamespacedName, &found); !k8serrors.IsNotFound(err) {
+		if err != nil {
+			return ctrl.Result{}, fmt.Errorf("read the ClusterSync: %w", err)
+		}
+		return r.pass.Reconcile(ctx, req)
+	}
+	var cd hivev1.ClusterDeployment
+	if err := r.client.Get(ctx, req.NamespacedName, &cd); err != nil && !k8serrors.IsNotFound(err) {
+		return ctrl.Result{}, fmt.Errorf("read the ClusterDeployment: %w", err)
+	}
+	sets, _, err := r.listSets(ctx, &cd, nil)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if cd.UID == "" || !cd.DeletionTimestamp.IsZero() || len(sets) == 0 {
+		return r.pass.Reconcile(ctx, req) // This also removes its state from memory.
+	}
+	if other := r.Guard.FindOther(ctx, &cd, r.Clock.Now()); other != "" {
+		return ctrl.Result{RequeueAfter: reconcile.OtherWriterInterval}, nil // Another manager, which writes the object, creates its ClusterSync.
+	}
+	cs := &hiveinternalv1alpha1.ClusterSync{ObjectMeta: metav1.ObjectMeta{
+		Namespace: req.Namespace, Name: req.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&cd, hivev1.ClusterDeploymentKind())},
+	}}
+	// Without the right to set a finalizer on the owner, the API server may refuse blockOwnerDeletion.
+	cs.OwnerReferences[0].BlockOwnerDeletion = nil
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	if err := r.client.Create(ctx, cs, client.FieldOwner(Name)); err != nil && !k8serrors.IsAlreadyExists(err) {
+		return ctrl.Result{}, fmt.Errorf("create the ClusterSync: %w", err)
+	}
+	return ctrl.Result{}, nil
+}
