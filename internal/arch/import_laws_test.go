@@ -46,14 +46,14 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/otherwriter", "internal/statusannotation", "internal/stopmetrics", "internal/stoprecord"),
+		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/statusannotation", "internal/stopmetrics", "internal/stoprecord"),
 	}
 }
 
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/slumber", "internal/stopadapter", "internal/stoppable", "internal/foreignswitch", "internal/installation/lease",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/slumber", "internal/stopadapter", "internal/stoppable", "internal/foreignswitch", "internal/coexist/lease",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -88,10 +88,10 @@ func sharedLaws() []importLaw {
 	decision.mayReach, decision.mayImportForeign = nil, []string{"k8s.io/apimachinery/pkg/apis/meta/v1"}
 	return []importLaw{
 		decision,
-		pureLaw("internal/otherwriter"),
+		pureLaw("internal/coexist/otherwriter"),
 		{
 			packages: "internal/reconcile", reason: "an idiom that knows a feature is no idiom",
-			mayReach: []string{"api/torpor/...", "internal/decision", "internal/otherwriter", "internal/statusannotation"},
+			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/statusannotation"},
 		},
 		pureLaw("internal/statusannotation"),
 		pureLaw("internal/install"),
@@ -217,18 +217,18 @@ func programLaws() []importLaw {
 		frontLaw("internal/cli/...").alsoReaching("internal/cli/..."),
 		frontLaw("internal/page").alsoReaching("internal/cli/...", "internal/cf/api/authorization", "internal/cf/api/apierrors"),
 		{
-			packages: "internal/installation", reason: "who may act is decided before any feature runs",
-			mayReach: []string{"conditional/...", "api/torpor/...", "internal/installation/lease"},
+			packages: "internal/coexist/claim", reason: "who may act is decided before any feature runs",
+			mayReach: []string{"conditional/...", "api/torpor/...", "internal/coexist/lease"},
 		},
-		pureLaw("internal/installation/lease"),
+		pureLaw("internal/coexist/lease"),
 		{
 			packages: "internal/uninstall", reason: "what takes Torpor away knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/bulk", "internal/install", "internal/installation/...", "internal/otherwriter", "internal/stoprecord", "internal/decision"),
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/bulk", "internal/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/stoprecord", "internal/decision"),
 		},
 		pureLaw("internal/preflight").alsoReaching("internal/install"),
 		{
 			packages: "internal/preflight/hub", reason: "what looks before anything is installed knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/install", "internal/installation/...", "internal/preflight", "internal/decision"),
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/install", "internal/coexist/claim", "internal/coexist/lease", "internal/preflight", "internal/decision"),
 		},
 		{
 			packages: "internal/release/...", reason: "what builds a release reads manifests and programs, and calls no feature",
@@ -239,7 +239,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "internal/takeover", reason: "what hands over knows names and no feature",
-			mayReach: append(publicNames(), "internal/bulk", "internal/otherwriter"),
+			mayReach: append(publicNames(), "internal/bulk", "internal/coexist/otherwriter"),
 		},
 		{
 			packages: "internal/manager", reason: "the only place that wires",

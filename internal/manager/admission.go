@@ -22,7 +22,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/admission"
 	"github.com/torpor-dev/torpor/internal/cf/admission/certrotation"
-	"github.com/torpor-dev/torpor/internal/installation"
+	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/stoprecord/recordwebhook"
 )
 
@@ -80,7 +80,7 @@ func buildAdmission(mgr manager.Manager, o Options) (*certrotation.Rotator, webh
 	rotator := &certrotation.Rotator{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Service: webhookService,
 		Hosts: []string{webhookService + "." + namespace + ".svc", cmp.Or(host, "localhost")},
-		Kind:  korifiv1alpha1.CFAppKind(), OptionalConfigurations: installation.ListRecordNames(), LeavesBundles: o.Webhook.LeavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
+		Kind:  korifiv1alpha1.CFAppKind(), OptionalConfigurations: claim.ListRecordNames(), LeavesBundles: o.Webhook.LeavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
 	}
 	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
 		func(c *tls.Config) { c.GetCertificate, c.MinVersion = rotator.GetCertificate, tls.VersionTLS13 },

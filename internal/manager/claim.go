@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/torpor-dev/torpor/conditional"
-	"github.com/torpor-dev/torpor/internal/installation"
-	"github.com/torpor-dev/torpor/internal/installation/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/claim"
+	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
 
 // addClaim returns the condition that holds while this installation is the active one of the cluster. A manager without
@@ -25,21 +25,21 @@ func addClaim(mgr manager.Manager, o Options, enabled []string) ([]conditional.C
 	if !o.LeaderElection {
 		return nil, nil
 	}
-	claim := &installation.Claim{
+	installation := &claim.Claim{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: cmp.Or(o.Namespace, defaultNamespace), Clock: clock.RealClock{},
 		Scope: lease.Scope{Controllers: enabled, Namespaces: o.WatchNamespaces, Deployment: lease.FindDeployment(o.PodName)},
 	}
-	standby := &installation.Standby{Claim: claim}
-	if err := errors.Join(mgr.Add(claim), mgr.Add(standby)); err != nil {
+	standby := &claim.Standby{Claim: installation}
+	if err := errors.Join(mgr.Add(installation), mgr.Add(standby)); err != nil {
 		return nil, fmt.Errorf("add the claim to act: %w", err)
 	}
-	if err := errors.Join(mgr.AddReadyzCheck("installation", claim.CheckClaim), mgr.AddReadyzCheck("scope", standby.CheckScope)); err != nil {
+	if err := errors.Join(mgr.AddReadyzCheck("installation", installation.CheckClaim), mgr.AddReadyzCheck("scope", standby.CheckScope)); err != nil {
 		return nil, fmt.Errorf("add readiness checks of the installation: %w", err)
 	}
-	if err := metrics.Registry.Register(installation.NewMetric(claim)); err != nil {
+	if err := metrics.Registry.Register(claim.NewMetric(installation)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	return []conditional.Condition{claim}, nil
+	return []conditional.Condition{installation}, nil
 }
 
 // NewClient makes a client without a cache, with the scheme of all kinds of Torpor.

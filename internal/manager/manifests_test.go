@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/torpor-dev/torpor/internal/installation"
-	"github.com/torpor-dev/torpor/internal/otherwriter"
+	"github.com/torpor-dev/torpor/internal/coexist/claim"
+	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -266,7 +266,7 @@ func TestWhatNotesWhoStopsThingsIsKnownByName(t *testing.T) {
 			}
 			names = append(names, object.Name)
 		}
-		if diff := cmp.Diff(installation.ListRecordNames(), names); diff != "" {
+		if diff := cmp.Diff(claim.ListRecordNames(), names); diff != "" {
 			t.Errorf("%s (-want +found):\n%s", folder, diff)
 		}
 	}

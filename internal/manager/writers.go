@@ -10,7 +10,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/torpor-dev/torpor/internal/otherwriter"
+	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/internal/cli/connection"
-	"github.com/torpor-dev/torpor/internal/installation/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
 
 const (

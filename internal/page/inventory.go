@@ -23,7 +23,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
-	"github.com/torpor-dev/torpor/internal/installation/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
 
 // listedSwitch is one switch of an object, as last observed. It is immutable.

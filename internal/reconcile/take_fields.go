@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/torpor-dev/torpor/internal/otherwriter"
+	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 )
 
 // TakeFieldsOver makes the owner the field manager of all fields of an object that the other project has written, so

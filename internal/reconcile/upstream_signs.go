@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/torpor-dev/torpor/internal/otherwriter"
+	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 )
 
 // signsInterval is the longest time for which an answer about the upstream is used.

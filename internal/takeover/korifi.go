@@ -23,7 +23,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/bulk"
-	"github.com/torpor-dev/torpor/internal/otherwriter"
+	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 )
 
 // ErrUpstreamRuns is returned before anything is changed, if Korifi's controllers or webhooks still exist.

@@ -31,9 +31,9 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/bulk"
-	"github.com/torpor-dev/torpor/internal/installation"
-	"github.com/torpor-dev/torpor/internal/installation/lease"
-	"github.com/torpor-dev/torpor/internal/otherwriter"
+	"github.com/torpor-dev/torpor/internal/coexist/claim"
+	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
@@ -74,7 +74,7 @@ func Run(ctx context.Context, o Options) error {
 func (o Options) removeWebhooks(ctx context.Context) error {
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	err := errors.Join(o.removeWebhook(ctx, "torpor", mutating), o.removeWebhook(ctx, "torpor", validating))
-	for _, name := range installation.ListRecordNames() {
+	for _, name := range claim.ListRecordNames() {
 		err = errors.Join(err, o.removeWebhook(ctx, name, &admissionregistrationv1.MutatingWebhookConfiguration{}))
 	}
 	return err

@@ -26,9 +26,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/torpor-dev/torpor/config/crd"
+	"github.com/torpor-dev/torpor/internal/coexist/claim"
+	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	"github.com/torpor-dev/torpor/internal/install"
-	"github.com/torpor-dev/torpor/internal/installation"
-	"github.com/torpor-dev/torpor/internal/installation/lease"
 	"github.com/torpor-dev/torpor/internal/preflight"
 )
 
@@ -260,7 +260,7 @@ func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]install.J
 
 // observeWebhooks reads the policies and webhooks that record the requesters of stops, and the webhooks for apps.
 func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *preflight.Observed) (err error) {
-	for _, name := range installation.ListRecordNames() {
+	for _, name := range claim.ListRecordNames() {
 		_, err := kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			seen.RecordPolicies = append(seen.RecordPolicies, name)

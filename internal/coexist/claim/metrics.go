@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package installation
+package claim
 
 import "github.com/prometheus/client_golang/prometheus"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package installation
+package claim
 
 // ListRecordNames returns the names of the policies and bindings of config/record, which record the requesters of
 // stops. The webhook configurations of config/record/webhook have the same names.

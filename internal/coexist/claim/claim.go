@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package installation lets only one Torpor act on a cluster. The Lease for leader election is in the namespace of the
+// Package claim lets only one Torpor act on a cluster. The Lease for leader election is in the namespace of the
 // installation, so a second installation in another namespace has a leader too. The Lease of this package exists once
 // per cluster.
-package installation
+package claim
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/conditional"
-	"github.com/torpor-dev/torpor/internal/installation/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
 
 const (

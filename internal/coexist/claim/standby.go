@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package installation
+package claim
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/torpor-dev/torpor/internal/installation/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
 
 // Standby compares this replica, while it waits to lead, with the manager that leads the same installation. A waiting
