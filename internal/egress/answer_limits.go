@@ -6,7 +6,9 @@
 package egress
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -29,7 +31,7 @@ func BoundTransport(t *http.Transport) {
 
 // NewClient returns a client that follows no redirect, because a redirect would carry credentials to a host
 // that the server chooses. Each answer has a budget of bytes, and so have all answers together unless total
-// is zero.
+// is zero. An answer that ends after the context of its request is an error.
 func NewClient(base http.RoundTripper, perAnswer, total int64) *http.Client {
 	return &http.Client{
 		Transport:     LimitTransport(base, perAnswer, total),
@@ -58,12 +60,44 @@ func (t *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := endOf(r.Context()); err != nil {
+		_ = answer.Body.Close()
+		return nil, err
+	}
+	answer.Body = &timelyBody{ReadCloser: answer.Body, end: func() error { return endOf(r.Context()) }}
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		answer.Body = &cutBody{Reader: io.LimitReader(answer.Body, maxFailureBytes), Closer: answer.Body}
 		return answer, nil
 	}
 	answer.Body = &limitedBody{ReadCloser: answer.Body, transport: t, left: t.perAnswer}
 	return answer, nil
+}
+
+// endOf returns an error if the context of a request has ended. A server whose handler returns when the client
+// disconnects answers with an empty 200. http.Transport still returns what it reads between the server's close_notify
+// and the close of the connection, so that such an answer would count as a success.
+func endOf(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fmt.Errorf("the answer is too late: %w", context.Cause(ctx))
+}
+
+// timelyBody is a body that is complete only if it ends before the context of its request.
+type timelyBody struct {
+	io.ReadCloser
+	end func() error
+}
+
+// Read implements io.Reader.
+func (b *timelyBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		if late := b.end(); late != nil {
+			return n, late
+		}
+	}
+	return n, err
 }
 
 type cutBody struct {

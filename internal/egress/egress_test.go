@@ -3,6 +3,7 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -60,6 +61,62 @@ func TestAnswersAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// TestAnswersAfterTheEndOfTheRequestAreErrors has servers that answer because the client has ended the request.
+func TestAnswersAfterTheEndOfTheRequestAreErrors(t *testing.T) {
+	errEnded := errors.New("the caller has ended the request")
+	for name, row := range map[string]struct {
+		status int
+		// endsInBody reports whether the request ends after the headers of the answer, and before the end of its body.
+		endsInBody bool
+	}{
+		"empty success":               {http.StatusOK, false},
+		"success that is cut":         {http.StatusOK, true},
+		"empty failure":               {http.StatusServiceUnavailable, false},
+		"failure that is cut":         {http.StatusServiceUnavailable, true},
+		"empty answer without change": {http.StatusNotModified, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			end := func() { cancel(errEnded) }
+			c := NewClient(roundTripper(func(r *http.Request) (*http.Response, error) {
+				answer := &http.Response{StatusCode: row.status, Body: http.NoBody, Request: r}
+				if row.endsInBody {
+					answer.Body = io.NopCloser(io.MultiReader(strings.NewReader("half an answer"), readerFunc(func([]byte) (int, error) {
+						end()
+						return 0, io.EOF
+					})))
+				} else {
+					end()
+				}
+				return answer, nil
+			}), 1000, 0)
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://cloud.example.com", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := c.Do(request)
+			if err == nil {
+				_, err = io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+			}
+			if !errors.Is(err, errEnded) {
+				t.Errorf("expected %v, found %v", errEnded, err)
+			}
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+type readerFunc func([]byte) (int, error)
+
+// Read implements io.Reader.
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestEndpoints(t *testing.T) {
 	listed, err := ParseEndpoints([]string{"*.example.com", "one.example.org", "169.254.1.0/24", "fe80::1", "10.0.0.9"})

@@ -70,10 +70,8 @@ func (c *engineClient) sendStop(ctx context.Context, id string) error {
 		}
 	}})
 	err := c.send(traced, http.MethodPost, pathOf(id, "stop"), url.Values{"t": {strconv.Itoa(int(stopGrace.Seconds()))}}, nil)
-	// A success does not count once the patience has ended. A server whose handler returns when the connection closes
-	// answers with an empty 200. Go's transport still returns what it reads between its close_notify and the close of
-	// the connection.
-	if _, isAnswer := errors.AsType[*answerError](err); isAnswer || ctx.Err() != nil || !errors.Is(context.Cause(limited), errStopGoesOn) {
+	_, isRefused := errors.AsType[*answerError](err)
+	if err == nil || isRefused || ctx.Err() != nil || !errors.Is(context.Cause(limited), errStopGoesOn) {
 		return err
 	}
 	c.stops.Remember(id)
