@@ -3,6 +3,7 @@
 package ibmcloud
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 func TestCallsAreFew(t *testing.T) {
@@ -142,6 +144,26 @@ func TestOwnersOfInstances(t *testing.T) {
 		if got := isOwnedBy(&row.vm, "a"); got != row.isOwned {
 			t.Errorf("%s: owned is %t, want %t", name, got, row.isOwned)
 		}
+	}
+}
+
+// TestEveryMembershipNamesAGroup has memberships without the name of their group: each counts, because a stop would
+// destroy the instance.
+func TestEveryMembershipNamesAGroup(t *testing.T) {
+	for name, row := range map[string]struct{ membership, want string }{
+		"no membership":            {`null`, ""},
+		"name of the group":        {`{"id":"m","instance_group":{"id":"g","name":"workers"}}`, "workers"},
+		"group without a name":     {`{"id":"m","instance_group":{"id":"g"}}`, "g"},
+		"membership without group": {`{"id":"m"}`, "m"},
+		"empty membership":         {`{}`, "the-instance"},
+		"name that is too long":    {`{"instance_group":{"name":"` + strings.Repeat("w", maxNameBytes+1) + `"}}`, strings.Repeat("w", maxNameBytes)},
+		"name that is cut":         {`{"instance_group":{"name":"` + strings.Repeat("w", maxNameBytes-1) + `ä"}}`, strings.Repeat("w", maxNameBytes-1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var vm vpcInstance
+			testenv.ExpectNoError(t, json.Unmarshal([]byte(`{"id":"the-instance","instance_group_membership":`+row.membership+`}`), &vm))
+			testenv.ExpectEqual(t, "group", row.want, describeMachine(&vm, "a").Group)
+		})
 	}
 }
 

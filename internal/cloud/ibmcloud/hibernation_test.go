@@ -13,14 +13,33 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAClusterHibernatesAndResumes uses the real controller and an API server that serves as the target cluster's too.
-func TestAClusterHibernatesAndResumes(t *testing.T) {
+// newStory returns a story with the real controller and an API server that serves as the target cluster's too.
+func newStory(t *testing.T) (testenv.HibernationStory, *simulatedCluster) {
+	t.Helper()
 	cloud := startIBMCloud(t)
 	cloud.latency = testenv.ChangeTime
-	testenv.HibernationStory{
-		Counterpart: "double", Cluster: cloud.newCluster(), Platform: hivev1.Platform{IBMCloud: &hivev1.IBMCloudPlatform{Region: goodRegion, CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
+	c := cloud.newCluster()
+	return testenv.HibernationStory{
+		Counterpart: "double", Cluster: c,
+		Platform: hivev1.Platform{IBMCloud: &hivev1.IBMCloudPlatform{
+			Region: goodRegion, CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret},
+		}},
 		Setup: hibernationcontroller.Controller{
 			Actuators: map[string]actuator.Actuator{"ibmcloud": cloud.actuator}, Clock: clock.RealClock{}, Metrics: hibernationcontroller.NewMetrics(),
 		}.SetupWithManager,
-	}.Run(t)
+	}, c
+}
+
+func TestAClusterHibernatesAndResumes(t *testing.T) {
+	story, _ := newStory(t)
+	story.Run(t)
+}
+
+// TestMembersOfAnInstanceGroupAreNotStopped has a cloud whose group replaces stopped members.
+func TestMembersOfAnInstanceGroupAreNotStopped(t *testing.T) {
+	story, c := newStory(t)
+	story.RunWithMembers(t, c.JoinGroup)
+	if stops := c.CountCalls()[stop]; stops != 0 {
+		t.Errorf("expected no stop, found %d", stops)
+	}
 }

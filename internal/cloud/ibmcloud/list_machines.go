@@ -37,6 +37,8 @@ type vpcInstance struct {
 	StatusReasons []statusReason `json:"status_reasons"`
 	VPC           namedReference `json:"vpc"`
 	ResourceGroup namedReference `json:"resource_group"`
+	// Membership is nil for an instance that is not a member of an instance group.
+	Membership *groupMembership `json:"instance_group_membership"`
 	// An instance has interfaces or, if it is newer, attachments.
 	Interfaces  []networkAttachment `json:"network_interfaces"`
 	Attachments []networkAttachment `json:"network_attachments"`
@@ -50,6 +52,15 @@ type statusReason struct {
 
 type namedReference struct {
 	Name string `json:"name"`
+}
+
+// groupMembership is the membership of an instance in an instance group.
+type groupMembership struct {
+	ID    string `json:"id"`
+	Group struct {
+		ID   string `json:"id"`
+		Name string `json:"name"`
+	} `json:"instance_group"`
 }
 
 type networkAttachment struct {
@@ -134,14 +145,27 @@ func isOwnedBy(vm *vpcInstance, infraID string) bool {
 }
 
 func describeMachine(vm *vpcInstance, infraID string) actuator.Machine {
-	machine := actuator.Machine{ID: vm.ID, Name: strings.ToValidUTF8(vm.Name, ""), State: stateOf(vm.Status), Account: ownerOf(vm.CRN)}
-	machine.Role = actuator.FindRole(nil, infraID, vm.Name)
+	machine := actuator.Machine{
+		ID: vm.ID, Name: strings.ToValidUTF8(vm.Name, ""), State: stateOf(vm.Status), Account: ownerOf(vm.CRN),
+		Role: actuator.FindRole(nil, infraID, vm.Name), Group: groupOf(vm),
+	}
 	for _, a := range slices.Concat(vm.Attachments, vm.Interfaces) {
 		if a.PrimaryIP.Address != "" && !slices.Contains(machine.Addresses, a.PrimaryIP.Address) && len(machine.Addresses) < maxAddresses {
 			machine.Addresses = append(machine.Addresses, a.PrimaryIP.Address)
 		}
 	}
 	return machine
+}
+
+// groupOf returns the name of the instance group that an instance is a member of, or "". The group replaces a member
+// that is stopped: https://cloud.ibm.com/docs/vpc?topic=vpc-resizing-an-instance#resizing-instance-templates-groups
+// A membership without the group's name counts too, because a stop could destroy the instance.
+func groupOf(vm *vpcInstance) string {
+	if vm.Membership == nil {
+		return ""
+	}
+	name := cmp.Or(vm.Membership.Group.Name, vm.Membership.Group.ID, vm.Membership.ID, vm.ID)
+	return strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], "")
 }
 
 // ownerOf returns the name of an instance's account among the accounts of all clouds. It is the scope of the

@@ -34,7 +34,7 @@ const (
 
 // simulatedIBMCloud is IBM Cloud's token service and its API of virtual private clouds behind HTTP, written from their
 // public description (https://cloud.ibm.com/apidocs/vpc). It refuses to stop stopped instances, accepts a start before
-// it checks the capacity, and shows changes late.
+// it checks the capacity, and shows changes late. An instance group replaces each member that stops.
 type simulatedIBMCloud struct {
 	actuatortest.Faults
 
@@ -68,6 +68,8 @@ type simulatedInstance struct {
 	// before is the status that is shown while observations are late.
 	before string
 	late   int
+	// membership is the instance_group_membership of a member of an instance group, as JSON.
+	membership map[string]any
 }
 
 func startIBMCloud(t *testing.T) *simulatedIBMCloud {
@@ -147,6 +149,7 @@ func (s *simulatedIBMCloud) serveInstances(w http.ResponseWriter, r *http.Reques
 	case operation == instanceRead:
 		s.instances[id].settle(false)
 		writeJSON(w, http.StatusOK, s.instances[id].show())
+		s.replaceStopped(s.instances[id])
 	default:
 		s.serveAction(w, operation, s.instances[id])
 	}
@@ -176,6 +179,7 @@ func (s *simulatedIBMCloud) serveList(w http.ResponseWriter, r *http.Request) {
 	all := []any{}
 	for _, id := range page {
 		all = append(all, s.instances[id].look())
+		s.replaceStopped(s.instances[id])
 	}
 	answer := map[string]any{"instances": all, "limit": limit, "total_count": len(s.instances)}
 	if len(page) < len(ids) {
@@ -206,12 +210,33 @@ func (m *simulatedInstance) show() map[string]any {
 	if m.reason != "" && m.status == "stopped" {
 		reasons = append(reasons, map[string]string{"code": m.reason, "message": "There is no room in this zone."})
 	}
-	return map[string]any{
+	shown := map[string]any{
 		"id": m.id, "name": m.name, "status": m.status, "status_reasons": reasons, "crn": "crn:v1:bluemix:public:is:eu-de-1:" + goodAccount + "::instance:" + m.id,
 		"vpc": map[string]string{"name": m.vpc}, "resource_group": map[string]string{"name": m.group},
 		"network_interfaces":  []any{map[string]any{"primary_ip": map[string]string{"address": "10.0.0.7"}}},
 		"network_attachments": []any{map[string]any{"primary_ip": map[string]string{"address": "10.0.0.7"}}},
 	}
+	if m.membership != nil {
+		shown["instance_group_membership"] = m.membership
+	}
+	return shown
+}
+
+// replaceStopped deletes a stopped member of an instance group, and creates another member.
+func (s *simulatedIBMCloud) replaceStopped(m *simulatedInstance) {
+	if m.membership == nil || m.status != "stopped" {
+		return
+	}
+	delete(s.instances, m.id)
+	s.made++
+	replacement := &simulatedInstance{
+		id: instanceID(s.made), name: fmt.Sprintf("%s-%d", m.name, s.made), vpc: m.vpc, group: m.group, status: "running", membership: m.membership,
+	}
+	s.instances[replacement.id] = replacement
+}
+
+func instanceID(number int) string {
+	return fmt.Sprintf("02c7_aaaaaaaa-bbbb-cccc-dddd-%012d", number*11)
 }
 
 // settle completes a change that is due, or any change.
@@ -295,7 +320,7 @@ func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 	for range n {
 		c.made++
 		m := &simulatedInstance{
-			id: fmt.Sprintf("02c7_aaaaaaaa-bbbb-cccc-dddd-%012d", c.made*11), name: fmt.Sprintf("%s-worker-%d", c.infraID, c.made),
+			id: instanceID(c.made), name: fmt.Sprintf("%s-worker-%d", c.infraID, c.made),
 			vpc: c.infraID + vpcSuffix, group: "Default", status: "running",
 		}
 		if c.made%2 == 0 {
@@ -348,6 +373,16 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 
 // TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
 func (*simulatedCluster) TakesOrdersOneByOne() {}
+
+// JoinGroup implements actuatortest.GroupCloud.
+func (c *simulatedCluster) JoinGroup(_ *testing.T, id, group string) {
+	c.Change(func() {
+		c.instances[id].membership = map[string]any{
+			"id": "4b7a_member", "name": "member-1", "href": "https://evil.example.com/v1/instance_groups/r010_group/memberships/4b7a_member",
+			"instance_group": map[string]any{"id": "r010_group", "name": group},
+		}
+	})
+}
 
 // Delay implements actuatortest.LateCloud.
 func (c *simulatedCluster) Delay(t *testing.T) {
