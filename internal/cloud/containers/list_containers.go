@@ -23,6 +23,9 @@ const (
 	maxContainers = 10_000
 	maxNameBytes  = 255
 	maxAddresses  = 64
+	// serviceLabel is the label of a container that is a task of a Swarm service. Swarm replaces a task that stops:
+	// https://docs.docker.com/engine/swarm/how-swarm-mode-works/services/
+	serviceLabel = "com.docker.swarm.service.name"
 )
 
 // engineContainer is the part of a container in a listing that Torpor reads.
@@ -122,6 +125,8 @@ func (c *engineClient) machineOf(e *engineContainer, selector string) actuator.M
 		m.Name = name[:min(len(name), maxNameBytes)]
 	}
 	m.Role = actuator.FindRole(maps.All(e.Labels), nameIn(selector), m.Name)
+	service := e.Labels[serviceLabel]
+	m.Group = strings.ToValidUTF8(service[:min(len(service), maxNameBytes)], "")
 	m.State, m.HoldsCapacity = stateOf(e.State)
 	m.State = c.stops.EffectiveState(e.ID, m.State)
 	return m

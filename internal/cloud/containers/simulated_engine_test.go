@@ -127,6 +127,8 @@ type simulatedContainer struct {
 	// before is the state that is shown while observations are late.
 	before string
 	late   int
+	// service is the Swarm service of which the container is a task.
+	service string
 }
 
 func startEngine(t *testing.T) *simulatedEngine {
@@ -225,6 +227,13 @@ func (s *simulatedEngine) serveOrder(w http.ResponseWriter, operation string, m 
 	return false
 }
 
+func (m *simulatedContainer) labels() map[string]string {
+	if m.service == "" {
+		return map[string]string{kindLabel: m.infraID}
+	}
+	return map[string]string{kindLabel: m.infraID, "com.docker.swarm.service.name": m.service}
+}
+
 // shown returns the state in a listing.
 func (m *simulatedContainer) shown(isPodman bool) string {
 	if m.left > 0 && isPodman {
@@ -248,7 +257,7 @@ func (s *simulatedEngine) serveList(w http.ResponseWriter) {
 			m.state, m.left = "exited", 0
 		}
 		all = append(all, map[string]any{
-			"Id": id, "Names": []string{"/" + m.name}, "State": state, "Labels": map[string]string{kindLabel: m.infraID},
+			"Id": id, "Names": []string{"/" + m.name}, "State": state, "Labels": m.labels(),
 			"NetworkSettings": map[string]any{"Networks": map[string]any{"kind": map[string]string{"IPAddress": "10.0.0.7"}, "none": nil}},
 		})
 	}
@@ -332,6 +341,11 @@ func (*simulatedCluster) TakesOrdersOneByOne() {}
 // ShutDown implements actuatortest.ShutdownCloud. A paused container holds its memory.
 func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
 	c.Change(func() { c.containers[id].state = "paused" })
+}
+
+// JoinGroup implements actuatortest.GroupCloud.
+func (c *simulatedCluster) JoinGroup(_ *testing.T, id, group string) {
+	c.Change(func() { c.containers[id].service = group })
 }
 
 // Delay implements actuatortest.LateCloud.
