@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
+	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
+	"github.com/torpor-dev/torpor/internal/admin/check/hub"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/preflight"
-	"github.com/torpor-dev/torpor/internal/preflight/hub"
 )
 
 // checkTimeout limits all calls together.
@@ -51,11 +51,11 @@ Exit codes: 0 if no check failed, including when there are warnings; 4 if a chec
 			if err != nil {
 				return err
 			}
-			findings := preflight.Judge(seen)
+			findings := admincheck.Judge(seen)
 			if err := writeFindings(cmd.OutOrStdout(), output, findings); err != nil {
 				return err
 			}
-			if !preflight.IsReady(findings) {
+			if !admincheck.IsReady(findings) {
 				return exit.Error{Code: exit.Refused, Err: errors.New("the hub is not ready for Torpor: see what failed")}
 			}
 			return nil
@@ -67,7 +67,7 @@ Exit codes: 0 if no check failed, including when there are warnings; 4 if a chec
 	return cmd
 }
 
-func writeFindings(out io.Writer, format string, findings []preflight.Finding) error {
+func writeFindings(out io.Writer, format string, findings []admincheck.Finding) error {
 	if format == "json" {
 		e := json.NewEncoder(out)
 		e.SetIndent("", "  ")

@@ -21,9 +21,9 @@ import (
 
 	"github.com/torpor-dev/torpor/config"
 	"github.com/torpor-dev/torpor/config/crd"
+	"github.com/torpor-dev/torpor/internal/admin/install"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/install"
 )
 
 const installTimeout = time.Minute

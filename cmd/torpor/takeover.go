@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/torpor-dev/torpor/internal/bulk"
+	"github.com/torpor-dev/torpor/internal/admin/editor"
+	"github.com/torpor-dev/torpor/internal/admin/korifi"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/manager"
-	"github.com/torpor-dev/torpor/internal/takeover"
 )
 
 func takeOverCommand(out io.Writer) *cobra.Command {
-	e := bulk.Editor{Out: out}
+	e := editor.Editor{Out: out}
 	var kubeconfig string
 	cmd := &cobra.Command{
 		Use:   "take-over-korifi",
@@ -41,7 +41,7 @@ was changed.`,
 			if e.Client, err = manager.NewClient(cfg); err != nil {
 				return err
 			}
-			if err = takeover.FromKorifi(cmd.Context(), e); errors.Is(err, takeover.ErrUpstreamRuns) {
+			if err = korifi.FromKorifi(cmd.Context(), e); errors.Is(err, korifi.ErrUpstreamRuns) {
 				return exit.Error{Code: exit.Refused, Err: err}
 			}
 			return err

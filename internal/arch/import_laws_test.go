@@ -94,7 +94,7 @@ func sharedLaws() []importLaw {
 			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/statusannotation"},
 		},
 		pureLaw("internal/statusannotation"),
-		pureLaw("internal/install"),
+		pureLaw("internal/admin/install"),
 		pureLaw("internal/stoprecord"),
 		pureLaw("internal/stoprecord/notes").alsoReaching("internal/stoprecord", "internal/mysql/switches", "internal/stopadapter"),
 		controllerLaw("internal/stoprecord/recordwebhook").alsoReaching("internal/stoprecord/notes", "internal/mysql/switches", "internal/stopadapter"),
@@ -222,24 +222,24 @@ func programLaws() []importLaw {
 		},
 		pureLaw("internal/coexist/lease"),
 		{
-			packages: "internal/uninstall", reason: "what takes Torpor away knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/bulk", "internal/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/stoprecord", "internal/decision"),
+			packages: "internal/admin/uninstall", reason: "what takes Torpor away knows names and no feature",
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/editor", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/stoprecord", "internal/decision"),
 		},
-		pureLaw("internal/preflight").alsoReaching("internal/install"),
+		pureLaw("internal/admin/check").alsoReaching("internal/admin/install"),
 		{
-			packages: "internal/preflight/hub", reason: "what looks before anything is installed knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/install", "internal/coexist/claim", "internal/coexist/lease", "internal/preflight", "internal/decision"),
+			packages: "internal/admin/check/hub", reason: "what looks before anything is installed knows names and no feature",
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/admin/check", "internal/decision"),
 		},
 		{
 			packages: "internal/release/...", reason: "what builds a release reads manifests and programs, and calls no feature",
-			mayReach: append(publicNames(), "internal/release/...", "internal/buildinfo", "internal/preflight", "internal/install", "internal/decision"),
+			mayReach: append(publicNames(), "internal/release/...", "internal/buildinfo", "internal/admin/check", "internal/admin/install", "internal/decision"),
 		},
 		{
-			packages: "internal/bulk", reason: "changing many objects knows no kind",
+			packages: "internal/admin/editor", reason: "changing many objects knows no kind",
 		},
 		{
-			packages: "internal/takeover", reason: "what hands over knows names and no feature",
-			mayReach: append(publicNames(), "internal/bulk", "internal/coexist/otherwriter"),
+			packages: "internal/admin/korifi", reason: "what hands over knows names and no feature",
+			mayReach: append(publicNames(), "internal/admin/editor", "internal/coexist/otherwriter"),
 		},
 		{
 			packages: "internal/manager", reason: "the only place that wires",
@@ -247,11 +247,11 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
-			mayReach: []string{"..."}, mayImport: []string{"internal/buildinfo", "internal/manager", "internal/uninstall", "internal/bulk", "internal/takeover", "internal/cf/api", "internal/mysql/backup/job", "internal/install", "internal/preflight", "internal/preflight/hub", "internal/cli/exit", "config/crd"},
+			mayReach: []string{"..."}, mayImport: []string{"internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/editor", "internal/admin/korifi", "internal/cf/api", "internal/mysql/backup/job", "internal/admin/install", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
 		},
 		{
 			packages: "cmd/release", reason: "what builds a release is run by whoever makes one, and calls no feature",
-			mayReach: append(publicNames(), "internal/release/...", "internal/buildinfo", "internal/preflight", "internal/install", "internal/decision"),
+			mayReach: append(publicNames(), "internal/release/...", "internal/buildinfo", "internal/admin/check", "internal/admin/install", "internal/decision"),
 		},
 		frontLaw("cmd/kubectl-*").alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}

@@ -76,9 +76,9 @@ func TestUpgradeMatrixSaysWhatIsInstalled(t *testing.T) {
 	}
 	for what, source := range map[string]struct{ file, pattern, want string }{
 		"the chart":               {"charts/torpor/Chart.yaml", `kubeVersion: ">=(\d+\.\d+)\.0-0"`, row[1]},
-		"torpor check":            {"internal/preflight/preflight.go", `OldestKubernetes = "(.+)"`, row[1]},
+		"torpor check":            {"internal/admin/check/check.go", `OldestKubernetes = "(.+)"`, row[1]},
 		"the tests":               {"Makefile", `(?m)^KUBE +:= v(.+)$`, row[2]},
-		"torpor check's record":   {"internal/preflight/preflight.go", `RecordKubernetes = "(.+)"`, row[3]},
+		"torpor check's record":   {"internal/admin/check/check.go", `RecordKubernetes = "(.+)"`, row[3]},
 		"the policies of a chart": {"charts/torpor/templates/_objects.tpl", `semverCompare ">=(\d+\.\d+)-0"`, row[3]},
 	} {
 		found := regexp.MustCompile(source.pattern).FindStringSubmatch(readFile(t, source.file))

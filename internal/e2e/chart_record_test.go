@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/preflight"
+	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -81,7 +81,7 @@ func TestChartOnAnOlderHub(t *testing.T) {
 	}
 	managerBinary(t)
 	r.environment = newEnvironmentOn(t, func(t testing.TB) *testenv.Environment {
-		return testenv.StartOlderAPIServer(t, preflight.OldestKubernetes)
+		return testenv.StartOlderAPIServer(t, admincheck.OldestKubernetes)
 	})
 	r.kubeconfig = r.hub.KubeconfigPath(t)
 	before := r.listTorpors(t)

@@ -25,7 +25,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
-	"github.com/torpor-dev/torpor/internal/preflight"
+	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
 )
 
 const (
@@ -216,7 +216,7 @@ func (o Options) buildServiceVersion(definitions []*apiextensionsv1.CustomResour
 			"labels": map[string]string{"operatorframework.io/arch.amd64": "supported", "operatorframework.io/arch.arm64": "supported"},
 		},
 		"spec": map[string]any{
-			"displayName": "Torpor", "version": version, "maturity": channel, "minKubeVersion": preflight.OldestKubernetes + ".0",
+			"displayName": "Torpor", "version": version, "maturity": channel, "minKubeVersion": admincheck.OldestKubernetes + ".0",
 			"description": "Stops and starts clusters and MySQL clusters safely, verifies it, and records the requester.\n\nDefinitions of Hive and MOCO that the cluster has are used as they are.\n",
 			"keywords":    []string{"hibernation", "cost", "mysql", "stop"},
 			"provider":    map[string]string{"name": "Torpor"}, "links": []map[string]string{{"name": "Source", "url": source}},

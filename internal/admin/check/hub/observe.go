@@ -26,10 +26,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/torpor-dev/torpor/config/crd"
+	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
+	"github.com/torpor-dev/torpor/internal/admin/install"
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
-	"github.com/torpor-dev/torpor/internal/install"
-	"github.com/torpor-dev/torpor/internal/preflight"
 )
 
 const (
@@ -52,8 +52,8 @@ type Observer struct {
 
 // Observe reads everything that the decision needs. It returns an error if the caller may not read something; a missing
 // object is part of the observation.
-func (o Observer) Observe(ctx context.Context) (preflight.Observed, error) {
-	seen := preflight.Observed{Namespace: o.Namespace}
+func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
+	seen := admincheck.Observed{Namespace: o.Namespace}
 	// The default limits of client-go would delay some of these requests by seconds. Each is sent once, one after the other.
 	o.Config = rest.CopyConfig(o.Config)
 	o.Config.QPS = -1
@@ -100,7 +100,7 @@ func (o Observer) Observe(ctx context.Context) (preflight.Observed, error) {
 }
 
 // observeClock compares this machine's clock with the Date header of a response.
-func (o Observer) observeClock(ctx context.Context, seen *preflight.Observed) error {
+func (o Observer) observeClock(ctx context.Context, seen *admincheck.Observed) error {
 	client, err := rest.HTTPClientFor(o.Config)
 	if err != nil {
 		return fmt.Errorf("make a client of the hub: %w", err)
@@ -127,10 +127,10 @@ func (o Observer) observeClock(ctx context.Context, seen *preflight.Observed) er
 }
 
 // listServed queries each group version once. A group version that is not served has no resources.
-func listServed(kube kubernetes.Interface) ([]preflight.APIResource, error) {
-	var served []preflight.APIResource
+func listServed(kube kubernetes.Interface) ([]admincheck.APIResource, error) {
+	var served []admincheck.APIResource
 	known := map[string]*metav1.APIResourceList{}
-	for _, r := range append(preflight.NeededResources(), preflight.RecordResource()) {
+	for _, r := range append(admincheck.NeededResources(), admincheck.RecordResource()) {
 		groupVersion := metav1.GroupVersion{Group: r.Group, Version: r.Version}.String()
 		list, isKnown := known[groupVersion]
 		if !isKnown {
@@ -148,9 +148,9 @@ func listServed(kube kubernetes.Interface) ([]preflight.APIResource, error) {
 	return served, nil
 }
 
-func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace string) ([]preflight.AccessRight, error) {
-	var missing []preflight.AccessRight
-	for _, r := range append(preflight.NeededRights(), preflight.GrantingRights()...) {
+func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace string) ([]admincheck.AccessRight, error) {
+	var missing []admincheck.AccessRight
+	for _, r := range append(admincheck.NeededRights(), admincheck.GrantingRights()...) {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: r.Verb, Group: r.Resource.Group, Version: r.Resource.Version, Resource: r.Resource.Name, Namespace: namespaceOf(r.Resource, namespace),
 		}}}
@@ -166,7 +166,7 @@ func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace
 }
 
 // namespaceOf returns the namespace of the installation for namespaced resources.
-func namespaceOf(r preflight.APIResource, namespace string) string {
+func namespaceOf(r admincheck.APIResource, namespace string) string {
 	switch r.Name {
 	case "serviceaccounts", "services", "deployments", "roles", "rolebindings", "poddisruptionbudgets", "networkpolicies":
 		return namespace
@@ -176,7 +176,7 @@ func namespaceOf(r preflight.APIResource, namespace string) string {
 }
 
 // readDeployment returns nil if the namespace has no Deployment of the manager. Pods that the caller may not list have no problems.
-func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace string) (*preflight.ManagerDeployment, error) {
+func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace string) (*admincheck.ManagerDeployment, error) {
 	found, err := kube.AppsV1().Deployments(namespace).Get(ctx, managerDeployment, metav1.GetOptions{})
 	if k8serrors.IsNotFound(err) {
 		return nil, nil
@@ -184,7 +184,7 @@ func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace st
 	if err != nil {
 		return nil, fmt.Errorf("read the Deployment of the manager: %w", err)
 	}
-	d := &preflight.ManagerDeployment{Desired: 1, Ready: found.Status.ReadyReplicas} // The API server's default is one.
+	d := &admincheck.ManagerDeployment{Desired: 1, Ready: found.Status.ReadyReplicas} // The API server's default is one.
 	if found.Spec.Replicas != nil {
 		d.Desired = *found.Spec.Replicas
 	}
@@ -259,7 +259,7 @@ func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]install.J
 }
 
 // observeWebhooks reads the policies and webhooks that record the requesters of stops, and the webhooks for apps.
-func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *preflight.Observed) (err error) {
+func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *admincheck.Observed) (err error) {
 	for _, name := range claim.ListRecordNames() {
 		_, err := kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
@@ -272,7 +272,7 @@ func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *prefl
 			return fmt.Errorf("read the webhook configuration %s: %w", name, err)
 		}
 		if err == nil && len(noting.Webhooks) > 0 {
-			seen.RecordWebhooks = append(seen.RecordWebhooks, preflight.WebhookClient{Name: name, CABundle: noting.Webhooks[0].ClientConfig.CABundle})
+			seen.RecordWebhooks = append(seen.RecordWebhooks, admincheck.WebhookClient{Name: name, CABundle: noting.Webhooks[0].ClientConfig.CABundle})
 		}
 	}
 	seen.Webhooks, err = listWebhooks(ctx, kube)
@@ -280,10 +280,10 @@ func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *prefl
 }
 
 // listWebhooks returns the webhooks for apps; none if they are not installed.
-func listWebhooks(ctx context.Context, kube kubernetes.Interface) ([]preflight.WebhookClient, error) {
-	var found []preflight.WebhookClient
+func listWebhooks(ctx context.Context, kube kubernetes.Interface) ([]admincheck.WebhookClient, error) {
+	var found []admincheck.WebhookClient
 	add := func(name string, c admissionregistrationv1.WebhookClientConfig) {
-		found = append(found, preflight.WebhookClient{Name: name, CABundle: c.CABundle})
+		found = append(found, admincheck.WebhookClient{Name: name, CABundle: c.CABundle})
 	}
 	mutating, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookName, metav1.GetOptions{})
 	if err != nil && !k8serrors.IsNotFound(err) {

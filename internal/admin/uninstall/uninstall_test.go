@@ -27,7 +27,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/bulk"
+	"github.com/torpor-dev/torpor/internal/admin/editor"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -85,7 +85,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		t.Helper()
 		out.Reset()
 		began := time.Now()
-		if err := Run(t.Context(), Options{Editor: bulk.Editor{Client: hub.Client, DryRun: dryRun, Out: &out}, Namespace: installation, Clock: clock.RealClock{}}); err != nil {
+		if err := Run(t.Context(), Options{Editor: editor.Editor{Client: hub.Client, DryRun: dryRun, Out: &out}, Namespace: installation, Clock: clock.RealClock{}}); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("it took %s", time.Since(began))
@@ -148,7 +148,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 func TestDefinitionsGoOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
-	hub.InstallCRDs(t, filepath.Join("..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
+	hub.InstallCRDs(t, filepath.Join("..", "..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
 	hives := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "clusterdeployments.hive.openshift.io"}}
 	hives.SetGroupVersionKind(newCRD().GroupVersionKind())
 	testenv.ExpectNoError(t, hub.Client.Patch(t.Context(), hives, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
@@ -173,7 +173,7 @@ func TestDefinitionsGoOnlyWhenAsked(t *testing.T) {
 	if !slices.Equal(app.Finalizers, []string{korifiv1alpha1.AppFinalizer}) {
 		t.Error("expected no change after a refusal, found the finalizer gone")
 	}
-	testenv.ExpectNoError(t, run(Options{Editor: bulk.Editor{DryRun: true}, DeletesObjects: true}))
+	testenv.ExpectNoError(t, run(Options{Editor: editor.Editor{DryRun: true}, DeletesObjects: true}))
 	testenv.ExpectNoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 	began := time.Now()
 	testenv.ExpectNoError(t, run(Options{DeletesObjects: true}))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight decides whether a hub is ready for Torpor. It is pure: internal/preflight/hub makes the
+// Package check decides whether a hub is ready for Torpor. It is pure: internal/admin/check/hub makes the
 // observation.
-package preflight
+package check
 
 import (
 	"crypto/x509"
@@ -15,7 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/torpor-dev/torpor/internal/install"
+	"github.com/torpor-dev/torpor/internal/admin/install"
 )
 
 // CheckState is the result of one check.

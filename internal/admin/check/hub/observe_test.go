@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
-	"github.com/torpor-dev/torpor/internal/preflight"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -28,18 +28,18 @@ import (
 func TestHubIsLookedAt(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
-	check := func(name string, cfg *rest.Config, want map[preflight.Check]preflight.CheckState, says ...string) {
+	check := func(name string, cfg *rest.Config, want map[admincheck.Check]admincheck.CheckState, says ...string) {
 		t.Helper()
 		seen, err := Observer{Config: cfg, Namespace: "torpor-system", Clock: clock.RealClock{}}.Observe(t.Context())
 		testenv.ExpectNoError(t, err)
-		worst, text := map[preflight.Check]preflight.CheckState{}, ""
-		for _, f := range preflight.Judge(seen) {
+		worst, text := map[admincheck.Check]admincheck.CheckState{}, ""
+		for _, f := range admincheck.Judge(seen) {
 			text += string(f.Check) + ": " + f.Message + "\n"
-			if f.State != preflight.Passed && worst[f.Check] != preflight.Failed {
+			if f.State != admincheck.Passed && worst[f.Check] != admincheck.Failed {
 				worst[f.Check] = f.State
 			}
 		}
-		for _, c := range preflight.ListChecks() {
+		for _, c := range admincheck.ListChecks() {
 			if worst[c] != want[c] {
 				t.Errorf("%s: expected %s to be %q, found %q:\n%s", name, c, want[c], worst[c], text)
 			}
@@ -57,19 +57,19 @@ func TestHubIsLookedAt(t *testing.T) {
 	}
 	env.GrantRights(t, "viewer", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get"}})
 	check("a viewer lacks the rights to install", env.ImpersonateUser("viewer", "system:authenticated"),
-		map[preflight.Check]preflight.CheckState{preflight.RightsCheck: preflight.Failed}, "found none to create namespaces")
+		map[admincheck.Check]admincheck.CheckState{admincheck.RightsCheck: admincheck.Failed}, "found none to create namespaces")
 	for name, row := range map[string]struct {
 		by   time.Duration
-		want preflight.CheckState
+		want admincheck.CheckState
 	}{
-		"a clock that is half a minute late: a warning": {-30 * time.Second, preflight.Warned},
-		"a clock that is an hour early: a failure":      {time.Hour, preflight.Failed},
+		"a clock that is half a minute late: a warning": {-30 * time.Second, admincheck.Warned},
+		"a clock that is an hour early: a failure":      {time.Hour, admincheck.Failed},
 	} {
 		cfg := rest.CopyConfig(env.Config)
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return shiftedClock{next, row.by} })
-		check(name, cfg, map[preflight.Check]preflight.CheckState{preflight.ClockCheck: row.want}, "apart")
+		check(name, cfg, map[admincheck.Check]admincheck.CheckState{admincheck.ClockCheck: row.want}, "apart")
 	}
-	env.InstallCRDs(t, filepath.Join("..", "..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
+	env.InstallCRDs(t, filepath.Join("..", "..", "..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
 	env.ExpectCreated(t,
 		&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name},
@@ -82,8 +82,8 @@ func TestHubIsLookedAt(t *testing.T) {
 				ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
 			}},
 		})
-	check("a hub with Hive, another Torpor and a webhook without trust", env.Config, map[preflight.Check]preflight.CheckState{
-		preflight.DefinitionsCheck: preflight.Warned, preflight.InstallationCheck: preflight.Failed, preflight.WebhookCheck: preflight.Failed,
+	check("a hub with Hive, another Torpor and a webhook without trust", env.Config, map[admincheck.Check]admincheck.CheckState{
+		admincheck.DefinitionsCheck: admincheck.Warned, admincheck.InstallationCheck: admincheck.Failed, admincheck.WebhookCheck: admincheck.Failed,
 	}, "clusterdeployments.hive.openshift.io: another project's", "namespace elsewhere acts", "mutate-cfapps.torpor.dev: expected a certificate")
 }
 
@@ -91,23 +91,23 @@ func TestHubIsLookedAt(t *testing.T) {
 // webhook is installed.
 func TestWhatNotesWhoStopsThingsIsTold(t *testing.T) {
 	t.Parallel()
-	expect := func(env *testenv.Environment, want preflight.CheckState, says string) {
+	expect := func(env *testenv.Environment, want admincheck.CheckState, says string) {
 		t.Helper()
 		seen, err := Observer{Config: env.Config, Namespace: "torpor-system", Clock: clock.RealClock{}}.Observe(t.Context())
 		testenv.ExpectNoError(t, err)
-		for _, f := range preflight.Judge(seen) {
-			if f.Check == preflight.RecordCheck && (f.State != want || !strings.Contains(f.Message, says)) {
+		for _, f := range admincheck.Judge(seen) {
+			if f.Check == admincheck.RecordCheck && (f.State != want || !strings.Contains(f.Message, says)) {
 				t.Errorf("expected %s and %q, found %+v", want, says, f)
 			}
 		}
 	}
 	newer, older := testenv.Start(t), testenv.StartOlder(t, "1.33")
-	expect(newer, preflight.Passed, "kubectl apply -k config/record")
+	expect(newer, admincheck.Passed, "kubectl apply -k config/record")
 	newer.ApplyManifest(t, "record/hibernation.yaml")
-	expect(newer, preflight.Passed, "policies record the requesters of stops: torpor-hibernation-record")
-	expect(older, preflight.Warned, "there is no webhook")
+	expect(newer, admincheck.Passed, "policies record the requesters of stops: torpor-hibernation-record")
+	expect(older, admincheck.Warned, "there is no webhook")
 	older.ApplyManifest(t, "record/webhook/hibernation.yaml")
-	expect(older, preflight.Warned, "torpor-hibernation-record: expected a certificate in the caBundle, found it empty")
+	expect(older, admincheck.Warned, "torpor-hibernation-record: expected a certificate in the caBundle, found it empty")
 }
 
 // TestPodsThatAreNotReadyAreExplained observes a Deployment whose Pods wait for an image and for a node.
@@ -143,7 +143,7 @@ func TestPodsThatAreNotReadyAreExplained(t *testing.T) {
 	defer cancel()
 	seen, err := Observer{Config: cfg, Namespace: namespace, Clock: clock.RealClock{}}.Observe(ctx)
 	testenv.ExpectNoError(t, err)
-	want := &preflight.ManagerDeployment{Desired: 2, Problems: []string{"a: ImagePullBackOff: no such image", "b: Unschedulable: 0/3 nodes are available"}}
+	want := &admincheck.ManagerDeployment{Desired: 2, Problems: []string{"a: ImagePullBackOff: no such image", "b: Unschedulable: 0/3 nodes are available"}}
 	testenv.ExpectEqual(t, "Deployment", want, seen.Deployment)
 }
 

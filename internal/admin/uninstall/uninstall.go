@@ -30,7 +30,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/bulk"
+	"github.com/torpor-dev/torpor/internal/admin/editor"
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
@@ -44,7 +44,7 @@ const (
 
 // Options select what is removed, and from which installation.
 type Options struct {
-	bulk.Editor
+	editor.Editor
 
 	// Namespace is the namespace of the installation.
 	Namespace string
@@ -223,7 +223,7 @@ func (o Options) removeLeasesAndSecrets(ctx context.Context) error {
 func (o Options) warnOfSleepers(ctx context.Context) error {
 	var clusters hivev1.ClusterDeploymentList
 	if err := o.Client.List(ctx, &clusters); err != nil {
-		return bulk.IgnoreNotServed(err)
+		return editor.IgnoreNotServed(err)
 	}
 	for i := range clusters.Items {
 		cd := &clusters.Items[i]
@@ -241,7 +241,7 @@ func (o Options) warnOfStopped(ctx context.Context) error {
 		appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("StatefulSet"), batchv1.SchemeGroupVersion.WithKind("CronJob"),
 	}
 	var adapters torporv1alpha1.StopAdapterList
-	failed := []error{bulk.IgnoreNotServed(o.Client.List(ctx, &adapters))}
+	failed := []error{editor.IgnoreNotServed(o.Client.List(ctx, &adapters))}
 	for _, a := range adapters.Items {
 		kinds = append(kinds, schema.GroupVersionKind{Group: a.Spec.Target.Group, Version: a.Spec.Target.Version, Kind: a.Spec.Target.Kind})
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package check
 
 import (
 	"crypto/ecdsa"
@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/install"
+	"github.com/torpor-dev/torpor/internal/admin/install"
 )
 
 func now() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC) }
@@ -120,7 +120,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestEveryCheckIsInTheManual(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "install.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "install.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/torpor-dev/torpor/config/crd"
-	"github.com/torpor-dev/torpor/internal/install"
+	"github.com/torpor-dev/torpor/internal/admin/install"
 )
 
 // ErrObjectsLeft is returned before anything is changed, if definitions are to be deleted and objects of their kinds
