@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/slumber", "internal/stopadapter", "internal/stoppable", "internal/foreignswitch", "internal/coexist/lease",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/stoppable", "internal/switches/stopadapter", "internal/coexist/lease",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -96,8 +96,8 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/statusannotation"),
 		pureLaw("internal/admin/install"),
 		pureLaw("internal/stoprecord"),
-		pureLaw("internal/stoprecord/notes").alsoReaching("internal/stoprecord", "internal/mysql/switches", "internal/stopadapter"),
-		controllerLaw("internal/stoprecord/recordwebhook").alsoReaching("internal/stoprecord/notes", "internal/mysql/switches", "internal/stopadapter"),
+		pureLaw("internal/switches/admission").alsoReaching("internal/stoprecord", "internal/mysql/switches", "internal/switches/fieldswitch"),
+		controllerLaw("internal/switches/admission/webhook").alsoReaching("internal/switches/admission", "internal/mysql/switches", "internal/switches/fieldswitch"),
 		pureLaw("internal/stopmetrics").alsoReaching("internal/stoprecord"),
 		pureLaw("internal/stopcheck").alsoReaching("internal/stoprecord"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
@@ -143,13 +143,13 @@ func targetLaws() []importLaw {
 
 func slumberLaws() []importLaw {
 	return []importLaw{
-		pureLaw("internal/stopadapter").alsoReaching("internal/stoprecord"),
-		pureLaw("internal/foreignswitch").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/statusannotation", "internal/stopadapter", "internal/stoppable", "internal/stoprecord"),
-		controllerLaw("internal/foreignswitch/controller").alsoReaching("conditional/...", "internal/cf/revision", "internal/foreignswitch", "internal/cluster/hibernation", "internal/stopadapter", "internal/stopadapter/controller", "internal/stoppable"),
-		controllerLaw("internal/stopadapter/controller").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/stopadapter", "internal/stoppable"),
-		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/cluster/hibernation", "internal/statusannotation", "internal/stoprecord"),
-		pureLaw("internal/slumber").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/cluster/hibernation", "internal/statusannotation", "internal/stoppable", "internal/stoprecord"),
-		controllerLaw("internal/slumber/controller").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/cluster/hibernation", "internal/slumber", "internal/stoppable"),
+		pureLaw("internal/switches/fieldswitch").alsoReaching("internal/stoprecord"),
+		pureLaw("internal/switches/stopadapter").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/statusannotation", "internal/switches/fieldswitch", "internal/stoppable", "internal/stoprecord"),
+		controllerLaw("internal/switches/stopadapter/controller").alsoReaching("conditional/...", "internal/cf/revision", "internal/switches/stopadapter", "internal/cluster/hibernation", "internal/switches/fieldswitch", "internal/switches/fieldswitch/controller", "internal/stoppable"),
+		controllerLaw("internal/switches/fieldswitch/controller").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/switches/fieldswitch", "internal/stoppable"),
+		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/statusannotation", "internal/stoprecord"),
+		pureLaw("internal/switches/slumber").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/statusannotation", "internal/stoppable", "internal/stoprecord"),
+		controllerLaw("internal/switches/slumber/controller").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/switches/slumber", "internal/stoppable"),
 	}
 }
 

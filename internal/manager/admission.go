@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/admission"
 	"github.com/torpor-dev/torpor/internal/cf/admission/certrotation"
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
-	"github.com/torpor-dev/torpor/internal/stoprecord/recordwebhook"
+	switchwebhook "github.com/torpor-dev/torpor/internal/switches/admission/webhook"
 )
 
 // webhookService is the name of the Service in config/webhook.
@@ -86,7 +86,7 @@ func buildAdmission(mgr manager.Manager, o Options) (*certrotation.Rotator, webh
 		func(c *tls.Config) { c.GetCertificate, c.MinVersion = rotator.GetCertificate, tls.VersionTLS13 },
 	}})
 	admission.Webhooks{Clock: clock.RealClock{}, Manager: admission.AskIdentity(mgr.GetClient())}.Register(server)
-	recordwebhook.Register(server)
+	switchwebhook.Register(server)
 	runnables := []manager.Runnable{server, rotator}
 	if folder := o.Webhook.CertFolder; folder != "" {
 		if rotator.Files, err = certwatcher.New(filepath.Join(folder, corev1.TLSCertKey), filepath.Join(folder, corev1.TLSPrivateKeyKey)); err != nil {

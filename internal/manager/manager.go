@@ -63,15 +63,15 @@ import (
 	machinepoolcontroller "github.com/torpor-dev/torpor/internal/cluster/machinepool/controller"
 	syncsetcontroller "github.com/torpor-dev/torpor/internal/cluster/syncset/controller"
 	"github.com/torpor-dev/torpor/internal/egress"
-	foreignswitchcontroller "github.com/torpor-dev/torpor/internal/foreignswitch/controller"
 	backupcontroller "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	slumbercontroller "github.com/torpor-dev/torpor/internal/slumber/controller"
-	stopadaptercontroller "github.com/torpor-dev/torpor/internal/stopadapter/controller"
 	"github.com/torpor-dev/torpor/internal/stoppable"
+	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
+	slumbercontroller "github.com/torpor-dev/torpor/internal/switches/slumber/controller"
+	stopadaptercontroller "github.com/torpor-dev/torpor/internal/switches/stopadapter/controller"
 )
 
 const (
@@ -241,7 +241,7 @@ func listFeatures(o Options) []feature {
 	}
 	syncController := syncsetcontroller.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: syncsetcontroller.NewMetrics()}
 	poolController := machinepoolcontroller.Controller{Guard: o.guards["machinepools"], Dialer: hibernationController.Dialer, Clock: now, Metrics: machinepoolcontroller.NewMetrics()}
-	members, switchMetrics, adapterMetrics := &slumbercontroller.MemberKinds{}, stopadaptercontroller.NewMetrics(), stopadaptercontroller.NewMetrics()
+	members, switchMetrics, adapterMetrics := &slumbercontroller.MemberKinds{}, fieldswitchcontroller.NewMetrics(), fieldswitchcontroller.NewMetrics()
 	slumberController := slumbercontroller.Controller{Clock: now, Metrics: slumbercontroller.NewMetrics(), Members: members, Ends: o.ends}
 	clusteringController := clusteringcontroller.Controller{Guard: o.guards["clustering"], HostOf: clusteringcontroller.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clusteringcontroller.NewMetrics(), Ends: o.ends, Waits: o.FailoverWaits}
 	backupController := backupcontroller.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backupcontroller.NewMetrics()}
@@ -255,7 +255,7 @@ func listFeatures(o Options) []feature {
 		{"machinepools", kinds(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
 		{"slumber", kinds(torporv1alpha1.SlumberKind()).with(slumbercontroller.ListOptionalKinds()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
 		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(o, now, members, switchMetrics)},
-		{"adapters", kinds(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), foreignswitchcontroller.Controller{Clock: now, Manager: o.outer, Observer: members, Metrics: adapterMetrics, Ends: o.ends, WatchNamespaces: o.WatchNamespaces}.SetupWithManager},
+		{"adapters", kinds(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), stopadaptercontroller.Controller{Clock: now, Manager: o.outer, Observer: members, Metrics: adapterMetrics, Ends: o.ends, WatchNamespaces: o.WatchNamespaces}.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
 		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioningcontroller.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, Ends: o.ends, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
@@ -286,10 +286,10 @@ func workloadKinds() (all featureKinds) {
 }
 
 // switchWorkloads sets up a controller for each workload kind.
-func switchWorkloads(o Options, now clock.PassiveClock, members *slumbercontroller.MemberKinds, metrics *stopadaptercontroller.Metrics) conditional.SetupFunc {
+func switchWorkloads(o Options, now clock.PassiveClock, members *slumbercontroller.MemberKinds, metrics *fieldswitchcontroller.Metrics) conditional.SetupFunc {
 	var setups []conditional.SetupFunc
 	for _, kind := range stoppable.ListWorkloads() {
-		setups = append(setups, stopadaptercontroller.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics, Ends: o.ends}.SetupWithManager)
+		setups = append(setups, fieldswitchcontroller.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics, Ends: o.ends}.SetupWithManager)
 	}
 	return setupAll(setups...)
 }
@@ -329,7 +329,7 @@ func watchedNamespaces(list []string) map[string]cache.Config {
 func trimWrittenFields(o any) (any, error) {
 	switch o := o.(type) {
 	case *metav1.PartialObjectMetadata:
-		stopadaptercontroller.TrimMetadata(o)
+		fieldswitchcontroller.TrimMetadata(o)
 		reconcile.ShareTexts(o)
 	case *korifiv1alpha1.CFApp, *korifiv1alpha1.CFProcess, *korifiv1alpha1.CFBuild, *korifiv1alpha1.CFPackage, *torporv1alpha1.CFDeployment, *eiriniv1.LRP:
 		if object, ok := o.(client.Object); ok {

@@ -21,8 +21,8 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
-	foreignswitchcontroller "github.com/torpor-dev/torpor/internal/foreignswitch/controller"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	stopadaptercontroller "github.com/torpor-dev/torpor/internal/switches/stopadapter/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -43,7 +43,7 @@ func (e *pageEnv) startStopAdapters(t *testing.T) {
 	limited := *e.Environment
 	limited.Config = e.ImpersonateUser("system:serviceaccount:" + metav1.NamespaceDefault + ":torpor-manager")
 	stop := testenv.StartManager(t, &limited, func(mgr manager.Manager) error {
-		return foreignswitchcontroller.Controller{Clock: clock.RealClock{}, Manager: mgr}.SetupWithManager(mgr)
+		return stopadaptercontroller.Controller{Clock: clock.RealClock{}, Manager: mgr}.SetupWithManager(mgr)
 	})
 	t.Cleanup(stop)
 }
@@ -67,7 +67,7 @@ func TestKindsOfStopAdaptersComeAndGo(t *testing.T) {
 	})
 
 	t.Log("A kind that torpor manager may not list causes a warning, and is shown once the role exists.")
-	e.InstallCRDs(t, "../foreignswitch/controller/testdata/crds.yaml")
+	e.InstallCRDs(t, "../switches/stopadapter/controller/testdata/crds.yaml")
 	e.WaitForCondition(t, adapter, torporv1alpha1.StopAdapterReadyCondition, metav1.ConditionFalse, torporv1alpha1.StopAdapterForbiddenReason)
 	operator.expectShown(t, "/", []string{kustomizations + ": torpor manager may not list them"}, nil)
 	e.AggregateRole(t, "torpor-stopadapters")
@@ -104,7 +104,7 @@ func TestKindsOfStopAdaptersComeAndGo(t *testing.T) {
 		t.Fatalf("a start: expected 204, found %d: %s", status, text)
 	}
 	e.WaitFor(t, "it is started", shop, func() error {
-		return testenv.ErrorIf(len(stopadapter.ReadSwitch(shop).Saved) > 0, "found %v", shop.Object)
+		return testenv.ErrorIf(len(fieldswitch.ReadSwitch(shop).Saved) > 0, "found %v", shop.Object)
 	})
 	operator.expectShown(t, "/", []string{">shop<", `data-verb="stop"`, user}, nil)
 
@@ -185,7 +185,7 @@ func TestForeignRowsHaveAnEnd(t *testing.T) {
 	all.addKind(k)
 	build := func(n int) *listing {
 		u := buildKustomization("ns", fmt.Sprintf("k-%d", n))
-		stopadapter.AskForStop(u)
+		fieldswitch.AskForStop(u)
 		return newListing(k, u)
 	}
 	for n := range maxForeignRows + 2 {

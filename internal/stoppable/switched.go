@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
 // ObservedActivity is the activity of an object that has no status of Torpor's.
@@ -55,13 +55,13 @@ func (k Kind) NewMetadataList() *metav1.PartialObjectMetadataList {
 }
 
 func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedActivity, now time.Time) State {
-	is := stopadapter.ReadSwitch(u)
+	is := fieldswitch.ReadSwitch(u)
 	isKept, isOthers := is.IsKept(u), is.IsStoppedWithoutSlumbers(u, how.Operations)
 	scheduled := is.FindScheduled(u.GetAnnotations(), now)
 	s := State{
 		// An owned object follows its owner, and cannot be stopped. A sleeping object may look as if it could not be
 		// stopped; it must not be woken for that.
-		IsStoppable:              u.GetDeletionTimestamp().IsZero() && (rest.IsStoppable || scheduled != nil) && stopadapter.RefuseOwned(u) == "",
+		IsStoppable:              u.GetDeletionTimestamp().IsZero() && (rest.IsStoppable || scheduled != nil) && fieldswitch.RefuseOwned(u) == "",
 		IsAsleep:                 (isKept || isOthers) && rest.IsQuiet,
 		IsAwake:                  len(is.Saved) == 0 && rest.IsReady && scheduled == nil,
 		IsStoppedWithoutSlumbers: isOthers,

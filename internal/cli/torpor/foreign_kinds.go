@@ -13,7 +13,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
-	"github.com/torpor-dev/torpor/internal/foreignswitch"
+	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
 )
 
 // listKinds returns all kinds that can be stopped, including those of the StopAdapters on the API server.
@@ -50,7 +50,7 @@ func (kube *kubeClient) readForeignKinds(ctx context.Context) (kinds []stoppable
 
 // NewForeignKind returns the kind that a StopAdapter describes, or an error if the StopAdapter is invalid.
 func NewForeignKind(a *torporv1alpha1.StopAdapter) (Kind, error) {
-	k, err := foreignswitch.NewKind(a)
+	k, err := stopadapter.NewKind(a)
 	if err != nil {
 		return Kind{}, fmt.Errorf("read the StopAdapter %s: %w", a.Name, err)
 	}

@@ -17,9 +17,9 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/stopcheck"
 	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
 // planSubject is the object of a plan.
@@ -73,15 +73,15 @@ func planCFApp(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck
 func planSwitched(k stoppable.Kind) planFunction {
 	return func(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck.PlanRequest) (plan stopcheck.Plan, err error) {
 		u, _ := s.obj.(*unstructured.Unstructured)
-		is := stopadapter.ReadSwitch(u)
-		object := stopcheck.SwitchedObject{Object: u, Scheduled: is.ListStopsSinceResume(), StartCommand: s.startCommand, Refusal: stopadapter.RefuseOwned(u)}
+		is := fieldswitch.ReadSwitch(u)
+		object := stopcheck.SwitchedObject{Object: u, Scheduled: is.ListStopsSinceResume(), StartCommand: s.startCommand, Refusal: fieldswitch.RefuseOwned(u)}
 		switch {
 		case r.IsStart:
 			object.Changes = is.DescribeStart()
 		case len(is.Saved) > 0:
 			object.Changes = []string{"Nothing changes: the object is already stopped"}
 		default:
-			if object.Changes, err = stopadapter.DescribeStop(u.Object, k.Switch.Operations); err != nil {
+			if object.Changes, err = fieldswitch.DescribeStop(u.Object, k.Switch.Operations); err != nil {
 				object.Refusal = err.Error()
 			}
 		}
@@ -110,5 +110,5 @@ func (kube *kubeClient) judgeAutoscalers(ctx context.Context, u *unstructured.Un
 	case err != nil:
 		return "", "", fmt.Errorf("list the HorizontalPodAutoscalers: %w", err)
 	}
-	return stopadapter.RefuseAutoscaled(u, all), "", nil
+	return fieldswitch.RefuseAutoscaled(u, all), "", nil
 }

@@ -14,8 +14,8 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
-	"github.com/torpor-dev/torpor/internal/slumber"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
+	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
 // maxTransitions is the most transitions of a Slumber that an object shows.

@@ -40,7 +40,7 @@ func TestPlugin(t *testing.T) {
 	expectRun(t, kubeconfig, exit.Done, "Nothing that can be stopped found in namespace \"default\".\n", "status")
 	expectRun(t, kubeconfig, exit.Failed, `expected the right to list MySQLClusters, Deployments, StatefulSets, CronJobs in namespace "default", found that all are forbidden`, "status", "--as", "somebody")
 	server.InstallCRDs(t)
-	server.InstallCRDs(t, "../../foreignswitch/controller/testdata/crds.yaml")
+	server.InstallCRDs(t, "../../switches/stopadapter/controller/testdata/crds.yaml")
 	t.Run("follow", func(t *testing.T) { testFollow(t, server) })
 	t.Run("plans", func(t *testing.T) { testPlanFixtures(t, server) })
 	t.Run("a plan reads every page", func(t *testing.T) { testPlanReadsEveryPage(t, server) })

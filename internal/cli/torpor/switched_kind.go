@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
 // maxConditions limits the conditions that are shown of a status that Torpor does not own.
@@ -52,16 +52,16 @@ func switchedKind(k stoppable.Kind, names []string) stoppableKind {
 			return []stopRow{describeSwitched(k, names[0], u)}
 		},
 		parts:         []string{k.Switch.Part},
-		stop:          func(obj client.Object, _ string, _ time.Time) { stopadapter.AskForStop(obj) },
-		start:         func(obj client.Object, _ string, _ time.Time) { stopadapter.AskForStart(obj) },
+		stop:          func(obj client.Object, _ string, _ time.Time) { fieldswitch.AskForStop(obj) },
+		start:         func(obj client.Object, _ string, _ time.Time) { fieldswitch.AskForStart(obj) },
 		annotationsOf: sharedAnnotations,
 		plan:          planSwitched(k),
 	}
 }
 
 func describeSwitched(k stoppable.Kind, kindName string, u *unstructured.Unstructured) stopRow {
-	is, rest := stopadapter.ReadSwitch(u), k.Switch.ReadActivity(u)
-	r := newStopRow(k.GVK, u, k.Switch.Part, stopadapter.IsAsked(u) && !is.Records.HasExpired(), is.Records).withScheduled(is.ListStopsSinceResume())
+	is, rest := fieldswitch.ReadSwitch(u), k.Switch.ReadActivity(u)
+	r := newStopRow(k.GVK, u, k.Switch.Part, fieldswitch.IsAsked(u) && !is.Records.HasExpired(), is.Records).withScheduled(is.ListStopsSinceResume())
 	r.kindName, r.pastScheduled, r.Message, r.conditions = kindName, nil, rest.Message, readConditions(u)
 	if stoppable.FindGroup(k.GVK.Kind) != k.GVK.Group {
 		r.APIGroup = k.GVK.Group
@@ -80,13 +80,13 @@ func describeSwitched(k stoppable.Kind, kindName string, u *unstructured.Unstruc
 }
 
 // isUntouched reports whether neither a user nor a Slumber ever stopped the object.
-func isUntouched(obj metav1.Object, is stopadapter.SwitchState) bool {
-	return len(is.Records)+len(is.Scheduled)+len(is.Saved) == 0 && !stopadapter.IsAsked(obj)
+func isUntouched(obj metav1.Object, is fieldswitch.SwitchState) bool {
+	return len(is.Records)+len(is.Scheduled)+len(is.Saved) == 0 && !fieldswitch.IsAsked(obj)
 }
 
 // stateOfSwitched returns the state of an object. restsByItself is true if the object's own switch stops it, without a
 // request to Torpor.
-func stateOfSwitched(k stoppable.Kind, r stopRow, is stopadapter.SwitchState, rest stoppable.ObservedActivity, u *unstructured.Unstructured) (state string, restsByItself bool) {
+func stateOfSwitched(k stoppable.Kind, r stopRow, is fieldswitch.SwitchState, rest stoppable.ObservedActivity, u *unstructured.Unstructured) (state string, restsByItself bool) {
 	isKept := len(is.Saved) > 0
 	switch {
 	case r.Stopped && isKept && rest.IsQuiet:
@@ -104,7 +104,7 @@ func stateOfSwitched(k stoppable.Kind, r stopRow, is stopadapter.SwitchState, re
 
 // withUnseen sets NEXT to the reason why the manager refuses a stop, or to a hint that no manager has seen the stop:
 // the feature may be missing.
-func (r stopRow) withUnseen(is stopadapter.SwitchState) stopRow {
+func (r stopRow) withUnseen(is fieldswitch.SwitchState) stopRow {
 	switch {
 	case (r.Stopped || r.isAsked) && is.Refused != "":
 		r.refusal = is.Refused

@@ -18,8 +18,8 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
 // Switch is a row of `kubectl torpor status`, for programs that show it outside a terminal.
@@ -66,7 +66,7 @@ func (k Kind) Name() string {
 
 // HasSwitches reports whether the switches of an object are shown. A switched object must have been stopped once.
 func (k Kind) HasSwitches(obj client.Object) bool {
-	return !k.isSwitched || !isUntouched(obj, stopadapter.ReadSwitch(obj))
+	return !k.isSwitched || !isUntouched(obj, fieldswitch.ReadSwitch(obj))
 }
 
 // GVK returns the group, version and kind.

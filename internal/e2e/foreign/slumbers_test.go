@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	hibernationcontroller "github.com/torpor-dev/torpor/internal/cluster/hibernation/controller"
 	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
-	slumbercontroller "github.com/torpor-dev/torpor/internal/slumber/controller"
+	slumbercontroller "github.com/torpor-dev/torpor/internal/switches/slumber/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
 // sortLabel marks the targets of the bench of one sort.
@@ -48,7 +48,7 @@ func benchKinds() (all []benchKind) {
 		return readScheduled(cd.Status.ScheduledStops)
 	}
 	workloads.records = func(o client.Object) [][]torporv1alpha1.StopRecord {
-		return readScheduled(stopadapter.ReadSwitch(o).Scheduled)
+		return readScheduled(fieldswitch.ReadSwitch(o).Scheduled)
 	}
 	return append(all,
 		benchKind{kind: clusters, sort: "ClusterDeploymentOfSlumber", isOfSlumber: true, isBack: hasEnded(clusters)},
@@ -64,7 +64,7 @@ func isRestored(o client.Object) bool {
 	case *appsv1.StatefulSet:
 		isScaled = *o.Spec.Replicas == 3
 	}
-	return isScaled && len(stopadapter.ReadSwitch(o).Saved) == 0
+	return isScaled && len(fieldswitch.ReadSwitch(o).Saved) == 0
 }
 
 // readScheduled returns the stops of the only Slumber; an empty list if there are none yet.

@@ -24,7 +24,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stoprecord/recordwebhook"
+	switchwebhook "github.com/torpor-dev/torpor/internal/switches/admission/webhook"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -67,7 +67,7 @@ func newWebhookHub(t *testing.T) *webhookHub {
 func (h *hub) serveRecordWebhooks(t *testing.T) *atomic.Int32 {
 	t.Helper()
 	server := countingServer{mux: http.NewServeMux(), questions: &atomic.Int32{}}
-	recordwebhook.Register(server)
+	switchwebhook.Register(server)
 	h.installRecordWebhooks(t, server.mux)
 	return server.questions
 }

@@ -16,7 +16,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -52,7 +52,7 @@ func (h *managedHub) stopAndStart(t *testing.T, o testenv.ForeignObject) {
 	before, name := u.DeepCopy(), adapter.Name+"/example"
 	h.runPlugin(t, "alice", exit.Done, "stop", name, "--reason", "no budget", "--until", "8h")
 	h.WaitFor(t, "alice stops the object", u, func() error {
-		is := stopadapter.ReadSwitch(u)
+		is := fieldswitch.ReadSwitch(u)
 		return testenv.ErrorIf(!is.IsKept(u) || len(is.Records) != 1 || is.Records[0].By != "alice", "found %v", u.GetAnnotations())
 	})
 	if o.Stopping != "" {
@@ -64,7 +64,7 @@ func (h *managedHub) stopAndStart(t *testing.T, o testenv.ForeignObject) {
 	h.expectStatus(t, name, foreignStatus{State: "stopped", By: "alice", Reason: "no budget", UntilBy: "alice", Stopped: true})
 	h.runPlugin(t, "carol", exit.Done, "start", name)
 	h.WaitFor(t, "carol starts the object", u, func() error {
-		is := stopadapter.ReadSwitch(u)
+		is := fieldswitch.ReadSwitch(u)
 		return testenv.ErrorIf(len(is.Saved) > 0 || len(is.Records) != 1 || is.Records[0].StartedBy != "carol", "found %v", u.GetAnnotations())
 	})
 	h.ReportForeignStatus(t, u, o.Awake)

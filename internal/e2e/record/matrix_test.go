@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -195,8 +195,8 @@ func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 		page.expectShown(t, of, cells)
 	}
 	h.WaitForEvent(t, metav1.NamespaceDefault, "RevisionBegan", "Stop by "+roles[1].user)
-	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventStopped, "asked for by "+roles[1].user)
-	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventRestored, "started by "+roles[1].user)
+	h.WaitForEvent(t, metav1.NamespaceDefault, fieldswitch.EventStopped, "asked for by "+roles[1].user)
+	h.WaitForEvent(t, metav1.NamespaceDefault, fieldswitch.EventRestored, "started by "+roles[1].user)
 }
 
 // allowCarol gives carol the rights that she needs, and no more.

@@ -15,9 +15,9 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
-	stopadaptercontroller "github.com/torpor-dev/torpor/internal/stopadapter/controller"
 	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -47,7 +47,7 @@ func TestARollbackChangesNothingAboutStopsByTheWebhook(t *testing.T) {
 
 func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
 	t.Helper()
-	testenv.StartManager(t, h.Environment, stopadaptercontroller.Controller{Clock: clock.RealClock{}, Kind: stoppable.ListWorkloads()[0]}.SetupWithManager)
+	testenv.StartManager(t, h.Environment, fieldswitchcontroller.Controller{Clock: clock.RealClock{}, Kind: stoppable.ListWorkloads()[0]}.SetupWithManager)
 	k := deployments()
 	web, _ := k.build(t, h, "web").(*appsv1.Deployment)
 	web.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType // No Pod is ever ready here.
@@ -67,7 +67,7 @@ func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
 	h.runPlugin(t, "alice", exit.Done, "stop", "deployment/web", "--reason", "no budget", "--wait")
 	h.rollBack(t)
 	h.waitForRollout(t, web, 0)
-	stops := stopadapter.ReadSwitch(web).Records
+	stops := fieldswitch.ReadSwitch(web).Records
 	if len(stops) != 1 || stops[0].By != "alice" || !stops.Holds() || web.Spec.Template.Spec.Containers[0].Image != "example.com/a" {
 		t.Errorf("expected the old image, stopped by alice, found %+v and %v", web.Spec.Template.Spec, web.Annotations)
 	}
@@ -75,7 +75,7 @@ func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
 	h.waitForRollout(t, web, 3)
 	h.rollBack(t) // To the revision at the time of the stop.
 	h.waitForRollout(t, web, 3)
-	if stops := stopadapter.ReadSwitch(web).Records; len(stops) != 1 || stops.Holds() || web.Spec.Template.Spec.Containers[0].Image != "example.com/b" {
+	if stops := fieldswitch.ReadSwitch(web).Records; len(stops) != 1 || stops.Holds() || web.Spec.Template.Spec.Containers[0].Image != "example.com/b" {
 		t.Errorf("expected the newer image and no stop, found %+v and %v", web.Spec.Template.Spec, web.Annotations)
 	}
 	if of := h.findReplicaSet(t, "example.com/b"); of.Annotations[torporv1alpha1.StopsAnnotation] == "" {

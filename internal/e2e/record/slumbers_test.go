@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -57,7 +57,7 @@ func TestWhoWritesASlumberIsNamed(t *testing.T) {
 		stops := web.GetAnnotations()[torporv1alpha1.SlumberAnnotationPrefix+s.Name]
 		return testenv.ErrorIf(stops == "", "found %v", web.GetAnnotations())
 	})
-	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventStopped, "asked for by Slumber nights of carol")
+	h.WaitForEvent(t, metav1.NamespaceDefault, fieldswitch.EventStopped, "asked for by Slumber nights of carol")
 	testenv.ExpectNoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(s), s))
 	testenv.ExpectEqual(t, "the author after writes of the manager", "carol", s.Annotations[torporv1alpha1.RequestedByAnnotation])
 

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
 // switchedKinds returns the kinds whose own controllers do not know Torpor: built-in ones of Kubernetes, and
@@ -36,9 +36,9 @@ func switchedKind(name string, list func() client.ObjectList, build func(types.N
 		build: func(_ testing.TB, h *hub, name string) client.Object { return build(h.name(name)) },
 		list:  list,
 		stop:  set("true"), start: set("false"), notes: notes, startNotes: notes, isStoppedWhenNew: true,
-		isStopped: func(o client.Object) bool { return stopadapter.IsAsked(o) },
+		isStopped: func(o client.Object) bool { return fieldswitch.IsAsked(o) },
 		records: func(o client.Object) [][]torporv1alpha1.StopRecord {
-			return [][]torporv1alpha1.StopRecord{stopadapter.ReadSwitch(o).Records}
+			return [][]torporv1alpha1.StopRecord{fieldswitch.ReadSwitch(o).Records}
 		},
 	}
 }
@@ -108,6 +108,6 @@ func kustomizations() kind {
 // installForeignKinds serves the kinds of the examples of StopAdapters, and allows one of them to be stopped.
 func (h *hub) installForeignKinds(t testing.TB) {
 	t.Helper()
-	h.InstallCRDs(t, "../../foreignswitch/controller/testdata/crds.yaml")
+	h.InstallCRDs(t, "../../switches/stopadapter/controller/testdata/crds.yaml")
 	h.ApplyManifest(t, filepath.Join("..", "examples", "stopadapters", "flux-kustomization.yaml"))
 }

@@ -42,7 +42,7 @@ func newPageEnv(t *testing.T) *pageEnv {
 	e := &pageEnv{Environment: testenv.Start(t)}
 	manager := e.ApplyManagerRoles(t, metav1.NamespaceDefault)
 	e.ApplyManifest(t, "page/roles.yaml")
-	e.InstallCRDs(t, "../../foreignswitch/controller/testdata/crds.yaml")
+	e.InstallCRDs(t, "../../switches/stopadapter/controller/testdata/crds.yaml")
 	e.ApplyManifest(t, filepath.Join("..", "examples", "stopadapters", "flux-kustomization.yaml"))
 	for _, role := range []string{"torpor-stopadapters", "torpor-switch-viewer", "torpor-switch-operator"} {
 		e.AggregateRole(t, role)

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+const (
+	by, version   = torporv1alpha1.RequestedByAnnotation, torporv1alpha1.RequestVersionAnnotation
+	until, noted  = torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation
+	skip          = torporv1alpha1.SkipUntilAnnotation
+	skipNoted     = torporv1alpha1.SkipUntilNotedAnnotation
+	reason        = torporv1alpha1.ReasonAnnotation
+	stopped       = torporv1alpha1.StoppedAnnotation
+	record, saved = torporv1alpha1.StopsAnnotation, torporv1alpha1.RestoreAnnotation
+	ofSlumber     = "slumber.torpor.dev/nights"
+	foreign       = "example.com/a"
+)
+
+// annotations returns a map of alternating names and values.
+func annotations(pairs ...string) map[string]string {
+	all := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		all[pairs[i]] = pairs[i+1]
+	}
+	return all
+}
+
+func expectNext(t *testing.T, want, found map[string]string) {
+	t.Helper()
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("annotations (-want +found):\n%s", diff)
+	}
+}
+
+func TestNextOfCluster(t *testing.T) {
+	longest := strings.Repeat("ü", 64)
+	for name, row := range map[string]struct {
+		wasStopped, isStopped bool
+		version               string
+		before, sent, want    map[string]string
+	}{
+		"a stop is noted":                                  {false, true, "7", nil, nil, annotations(by, "alice", version, "7")},
+		"a start is noted":                                 {true, false, "8", annotations(by, "bob", version, "7"), annotations(by, "bob", version, "7"), annotations(by, "alice", version, "8")},
+		"a stop at creation is noted as new":               {false, true, "", nil, nil, annotations(by, "alice", version, "new")},
+		"nothing is noted for a running new object":        {false, false, "", nil, nil, annotations()},
+		"a forged name is overwritten by a stop":           {false, true, "7", nil, annotations(by, "the-ceo", version, "1"), annotations(by, "alice", version, "7")},
+		"a forged name of a new object is removed":         {false, false, "", nil, annotations(by, "the-ceo", version, "1"), annotations()},
+		"an edited note is put back":                       {true, true, "9", annotations(by, "bob", version, "7"), annotations(by, "the-ceo", version, "9"), annotations(by, "bob", version, "7")},
+		"a note that is removed is put back":               {true, true, "9", annotations(by, "bob", version, "7"), nil, annotations(by, "bob", version, "7")},
+		"an end is noted with its author":                  {false, true, "7", nil, annotations(until, "8h"), annotations(by, "alice", version, "7", until, "8h", noted, "8h by alice")},
+		"an end that stays keeps its note":                 {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h", noted, "8h by bob")},
+		"an end that stays gets no note from a forger":     {true, true, "9", annotations(until, "8h"), annotations(until, "8h", noted, "8h by the-ceo"), annotations(until, "8h")},
+		"another end gets a new note":                      {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(until, "9h", noted, "8h by bob"), annotations(until, "9h", noted, "9h by alice")},
+		"an empty end is noted as the policies do":         {true, true, "9", nil, annotations(until, ""), annotations(until, "", noted, " by alice")},
+		"a note is removed with its end":                   {true, true, "9", annotations(until, "8h", noted, "8h by bob"), annotations(noted, "8h by bob"), annotations()},
+		"the longest end is counted in characters":         {true, true, "9", nil, annotations(until, longest), annotations(until, longest, noted, longest+" by alice")},
+		"a longer text is not noted":                       {true, true, "9", nil, annotations(until, longest+"x", noted, "x"), annotations(until, longest+"x")},
+		"a start removes the stop's end and reason":        {true, false, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8")},
+		"an end and a reason that a start sets are kept":   {true, false, "8", annotations(until, "8h", reason, "disks"), annotations(until, "9h", reason, "more disks"), annotations(by, "alice", version, "8", until, "9h", noted, "9h by alice", reason, "more disks")},
+		"an end and a reason set before the stop are kept": {false, true, "8", annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(until, "8h", noted, "8h by bob", reason, "disks"), annotations(by, "alice", version, "8", until, "8h", noted, "8h by bob", reason, "disks")},
+		"unrelated annotations are not touched":            {false, true, "7", annotations(foreign, "a"), annotations(foreign, "b"), annotations(foreign, "b", by, "alice", version, "7")},
+		"unrelated annotations may be removed":             {true, true, "7", annotations(foreign, "a"), nil, annotations()},
+		"a reason alone is not noted":                      {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
+		"a start without an old reason removes nothing":    {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
+		"a skip is noted with its author":                  {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
+		"a skip that stays keeps its note":                 {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
+		"a skip outlives a stop and its start":             {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
+		"a note is removed with its skip":                  {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
+		"a stop that goes on keeps its end without note":   {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Request{User: "alice", Version: row.version, Before: row.before, Sent: row.sent}
+			expectNext(t, row.want, NextOfCluster(r, row.wasStopped, row.isStopped))
+		})
+	}
+}
+
+func TestNextOfMySQLCluster(t *testing.T) {
+	const (
+		clustering, reconciliation, instances = mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation
+		clusteringBy, clusteringVersion       = mocov1beta2.ClusteringRequestedByAnnotation, mocov1beta2.ClusteringRequestVersionAnnotation
+		reconciliationBy                      = mocov1beta2.ReconciliationRequestedByAnnotation
+		instancesBy, instancesVersion         = mocov1beta2.InstancesRequestedByAnnotation, mocov1beta2.InstancesRequestVersionAnnotation
+		ownUntil, ownReason                   = mocov1beta2.ClusteringUntilAnnotation, mocov1beta2.ClusteringReasonAnnotation
+		ownNoted                              = ownUntil + torporv1alpha1.NotedSuffix
+	)
+	for name, row := range map[string]struct{ before, sent, want map[string]string }{
+		"one switch is noted": {nil, annotations(clustering, "true"), annotations(clustering, "true", clusteringBy, "alice", clusteringVersion, "7")},
+		"another value than true stops nothing": {
+			nil, annotations(clustering, "yes", reconciliation, "True"), annotations(clustering, "yes", reconciliation, "True"),
+		},
+		"two switches have separate notes": {
+			annotations(clustering, "true", clusteringBy, "bob", clusteringVersion, "5"), annotations(clustering, "true", instances, " [ 0 , 12] "),
+			annotations(clustering, "true", clusteringBy, "bob", clusteringVersion, "5", instances, " [ 0 , 12] ", instancesBy, "alice", instancesVersion, "7"),
+		},
+		"a growing list keeps its first requester": {
+			annotations(instances, "[0]", instancesBy, "bob", instancesVersion, "5"), annotations(instances, "[0,1]", instancesBy, "the-ceo"),
+			annotations(instances, "[0,1]", instancesBy, "bob", instancesVersion, "5"),
+		},
+		"a list without an ordinal stops nothing": {nil, annotations(instances, "[]"), annotations(instances, "[]")},
+		"a malformed list stops nothing":          {nil, annotations(instances, "[0"), annotations(instances, "[0")},
+		"a forged note of another switch is removed": {
+			nil, annotations(clustering, "true", reconciliationBy, "the-ceo"), annotations(clustering, "true", clusteringBy, "alice", clusteringVersion, "7"),
+		},
+		"a switch's own end is removed with it, and the shared end stays while another switch stops": {
+			annotations(clustering, "true", reconciliation, "true", ownUntil, "8h", ownNoted, "8h by bob", ownReason, "a", until, "9h", noted, "9h by bob", reason, "b"),
+			annotations(reconciliation, "true", ownUntil, "8h", ownNoted, "8h by bob", ownReason, "a", until, "9h", noted, "9h by bob", reason, "b"),
+			annotations(reconciliation, "true", clusteringBy, "alice", clusteringVersion, "7", until, "9h", noted, "9h by bob", reason, "b"),
+		},
+		"the shared end is removed with the last switch": {
+			annotations(clustering, "true", until, "9h", noted, "9h by bob", reason, "b"), annotations(clustering, "false", until, "9h", noted, "9h by bob", reason, "b"),
+			annotations(clustering, "false", clusteringBy, "alice", clusteringVersion, "7"),
+		},
+		"the shared end stays if another switch replaces the first": {
+			annotations(clustering, "true", until, "9h"), annotations(instances, "[1]", until, "9h"),
+			annotations(instances, "[1]", until, "9h", clusteringBy, "alice", clusteringVersion, "7", instancesBy, "alice", instancesVersion, "7"),
+		},
+		"each end is noted": {
+			nil, annotations(ownUntil, "8h", until, "9h"), annotations(ownUntil, "8h", ownNoted, "8h by alice", until, "9h", noted, "9h by alice"),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectNext(t, row.want, NextOfMySQLCluster(Request{User: "alice", Version: "7", Before: row.before, Sent: row.sent}))
+		})
+	}
+}
+
+func TestNextOfSlumber(t *testing.T) {
+	for name, row := range map[string]struct {
+		isChanged          bool
+		before, sent, want map[string]string
+	}{
+		"the author of a new or changed Slumber is noted": {true, nil, annotations(foreign, "a"), annotations(foreign, "a", by, "alice")},
+		"a forged name is overwritten":                    {true, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "alice")},
+		"an edited note is put back":                      {false, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "bob")},
+		"an edit adds no note":                            {false, nil, annotations(by, "the-ceo"), annotations()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectNext(t, row.want, NextOfSlumber(Request{User: "alice", Version: "7", Before: row.before, Sent: row.sent}, row.isChanged))
+		})
+	}
+}
+
+func TestNextOfWorkload(t *testing.T) {
+	duringStop := annotations(stopped, "true", by, "bob", version, "5", record, "[1]", saved, "{}", foreign, "a")
+	for name, row := range map[string]struct {
+		fieldManager       string
+		before, sent, want map[string]string
+	}{
+		"a stop is noted":  {"kubectl", nil, annotations(stopped, "true"), annotations(stopped, "true", by, "alice", version, "7")},
+		"a start is noted": {"kubectl", annotations(stopped, "true", until, "8h"), annotations(stopped, "false", until, "8h"), annotations(stopped, "false", by, "alice", version, "7")},
+		"another value than true stops nothing": {
+			"kubectl", nil, annotations(stopped, "yes"), annotations(stopped, "yes"),
+		},
+		"a replacement of all annotations changes no stop": {
+			"kubectl-rollout", duringStop, annotations(foreign, "b", by, "the-ceo", until, "8h"),
+			annotations(stopped, "true", by, "bob", version, "5", record, "[1]", saved, "{}", foreign, "b"),
+		},
+		"a replacement of all annotations changes no stop of a Slumber": {
+			"", annotations(saved, "{}", ofSlumber, "x"), annotations(foreign, "b"), annotations(saved, "{}", ofSlumber, "x", foreign, "b"),
+		},
+		"an invalid end loses its note when the record is restored": {
+			"", annotations(record, "[1]", until, strings.Repeat("x", 65), noted, "x"), nil, annotations(record, "[1]", until, strings.Repeat("x", 65)),
+		},
+		"saved fields may be removed alone": {"", annotations(saved, "{}"), nil, annotations()},
+		"the manager writes its record":     {"torpor-workloads", annotations(record, "[1]", saved, "{}"), annotations(record, "[2]"), annotations(record, "[2]")},
+		"the manager's start is noted as such": {
+			"torpor-workloads", annotations(stopped, "true", record, "[1]"), annotations(stopped, "false", record, "[2]"), annotations(stopped, "false", record, "[2]", by, "alice", version, "7"),
+		},
+		"a new object keeps the record that it is created with": {"", nil, annotations(record, "[1]"), annotations(record, "[1]")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectNext(t, row.want, NextOfWorkload(Request{User: "alice", FieldManager: row.fieldManager, Version: "7", Before: row.before, Sent: row.sent}))
+		})
+	}
+}
+
+// TestNotesAreTrueAndSettled tries every request in a small world: admission may be called again about its
+// own result, and no user can name another.
+func TestNotesAreTrueAndSettled(t *testing.T) {
+	values := map[string][]string{
+		stopped: {"true", "false"}, by: {"bob", "the-ceo"}, version: {"5"}, until: {"8h", "9h"}, noted: {"8h by bob", "9h by the-ceo"}, reason: {"a"}, record: {"[1]"},
+	}
+	worlds := []map[string]string{{}}
+	for name, all := range values {
+		for _, world := range slices.Clip(worlds) {
+			for _, value := range all {
+				with := maps.Clone(world)
+				with[name] = value
+				worlds = append(worlds, with)
+			}
+		}
+	}
+	tried := 0
+	for _, before := range worlds {
+		for _, sent := range worlds {
+			r := Request{User: "alice", Version: "7", Before: before, Sent: sent}
+			next := NextOfWorkload(r)
+			wanted := before[by]
+			if (next[stopped] == "true") != (before[stopped] == "true") {
+				wanted = "alice"
+			}
+			if next[by] != wanted {
+				t.Fatalf("%v: expected %q to be named, found %v", r, wanted, next)
+			}
+			again := r
+			again.Sent = next
+			if settled := NextOfWorkload(again); !maps.Equal(settled, next) {
+				t.Fatalf("%v: expected what was decided to stay, found %v and then %v", r, next, settled)
+			}
+			tried++
+		}
+	}
+	if tried != 648*648 {
+		t.Errorf("expected to try %d requests, found %d", 648*648, tried)
+	}
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fieldswitch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// RefuseAutoscaled returns the reason why an object must not be scaled to zero, given all autoscalers of its
+// namespace; empty if it may. An autoscaler with minReplicas of at least one is inactive at zero replicas, and
+// resumes when they are back.
+func RefuseAutoscaled(obj *unstructured.Unstructured, all []autoscalingv2.HorizontalPodAutoscaler) string {
+	var refusals []string
+	for i := range all {
+		if a := &all[i]; isScaledBy(obj, a) {
+			refusals = append(refusals, refuseAutoscaler(a))
+		}
+	}
+	// A cache lists in any order, and the refusal must not depend on it.
+	return slices.Max(append(refusals, ""))
+}
+
+func isScaledBy(obj *unstructured.Unstructured, a *autoscalingv2.HorizontalPodAutoscaler) bool {
+	target := a.Spec.ScaleTargetRef
+	group, _, _ := strings.Cut(target.APIVersion, "/")
+	return target.Kind == obj.GetKind() && target.Name == obj.GetName() && group == obj.GroupVersionKind().Group
+}
+
+func refuseAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) string {
+	if owner := metav1.GetControllerOf(a); owner != nil && owner.Kind == "ScaledObject" {
+		return fmt.Sprintf("expected no autoscaler that scales from zero, found the ScaledObject %s of KEDA; stop that instead (see examples/stopadapters)", owner.Name)
+	}
+	if a.Spec.MinReplicas != nil && *a.Spec.MinReplicas == 0 {
+		return fmt.Sprintf("expected no autoscaler that scales from zero, found the HorizontalPodAutoscaler %s with minReplicas 0; set it to 1", a.Name)
+	}
+	return ""
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller stops and restores the objects of one kind with a switch. A pass reads an object and its
+// autoscalers, calls fieldswitch.Decide, and writes all differences at once. It writes the fields that the adapter
+// names, in objects of other owners, and its own annotations; it never writes a status.
+//
+// Only the metadata of the objects is cached, because a cluster may have thousands, of which few are ever stopped.
+// Those few are read whole, past the cache, when their annotations change.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+)
+
+// Name is the name of the events and of the field manager. The controller of a kind is called Name and the kind's
+// name.
+const Name = "torpor-switch"
+
+const (
+	// refusedInterval is the time after which a write that the API server has refused is tried again.
+	refusedInterval = 2 * time.Minute
+	// maxRefusal limits how much of the API server's message is shown, in bytes.
+	maxRefusal = 500
+	// newRefusal is the error class of a refusal that was not reported yet.
+	newRefusal = "NewRefusal"
+)
+
+// Observer is notified when a kind can be stopped, and when its objects change.
+type Observer interface {
+	// AddKind announces a kind that can be stopped. The reader returns metadata from a cache, and whole objects past
+	// it.
+	AddKind(ctx context.Context, kind stoppable.Kind, reader client.Reader)
+	// RemoveKind withdraws a kind.
+	RemoveKind(ctx context.Context, kind stoppable.Kind)
+	// ObjectChanged reports a changed object, in its old or its new state.
+	ObjectChanged(ctx context.Context, kind stoppable.Kind, obj client.Object)
+}
+
+// Controller reconciles the objects of one kind.
+type Controller struct {
+	// Clock is the source of the current time.
+	Clock clock.PassiveClock
+	// Kind is the kind; it has a switch.
+	Kind stoppable.Kind
+	// Observer is notified about the kind; nil for none.
+	Observer Observer
+	// Metrics exposes the stops; nil for none.
+	Metrics *Metrics
+	// Ends are the overdue ends of all controllers; nil for none.
+	Ends *reconcile.OverdueEnds
+
+	client client.Client
+}
+
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the controller.
+func (c Controller) SetupWithManager(mgr manager.Manager) error {
+	c.client = mgr.GetClient()
+	if err := c.requireNamespaces(); err != nil {
+		return err
+	}
+	name := Name + "-" + strings.ToLower(c.Kind.GVK.Kind)
+	if c.Kind.GVK.Group != "" {
+		name += "." + c.Kind.GVK.Group
+	}
+	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
+	ends := reconcile.TrackEnds(c.Ends, name, c.isRestoreDue, nil)
+	build := builder.ControllerManagedBy(mgr).
+		Named(name).
+		For(c.newMetadata(), builder.WithPredicates(hasSwitch(), predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
+		Watches(c.newMetadata(), ends.EnqueueOverdue()).
+		WithOptions(workers.Options())
+	if c.Observer != nil {
+		build = build.Watches(c.newMetadata(), c.tellObserver())
+	}
+	if c.Kind.Switch.IsScaled {
+		build = build.Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(c.scaledObject), builder.WithPredicates(reconcile.FieldChanged(readRefusal)))
+	}
+	err := build.Complete(&reconcile.Pass[*metav1.PartialObjectMetadata, fieldswitch.ObservedSwitch, fieldswitch.SwitchPlan]{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, Ends: ends,
+		New: c.newMetadata, Observe: c.observe, Decide: fieldswitch.Decide, Act: c.act, Report: report,
+	})
+	if err == nil {
+		err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return c.announce(ctx, mgr.GetCache()) }))
+	}
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", name, err)
+	}
+	return nil
+}
+
+// requireNamespaces returns an error for a cluster-scoped kind: the Slumbers of every namespace would stop all of its
+// objects.
+func (c Controller) requireNamespaces() error {
+	hasNamespaces, err := c.client.IsObjectNamespaced(c.newMetadata())
+	if err != nil {
+		return fmt.Errorf("find out whether %s has namespaces: %w", c.Kind.GVK.Kind, err)
+	}
+	if !hasNamespaces {
+		return fmt.Errorf("expected a namespaced kind, found that %s is cluster-scoped; only objects in namespaces can be stopped", c.Kind.GVK.Kind)
+	}
+	return nil
+}
+
+func (c Controller) isRestoreDue(obj *metav1.PartialObjectMetadata) bool {
+	return fieldswitch.IsRestoreDue(obj, c.Clock.Now())
+}
+
+// hasSwitch passes on objects that have an annotation of a switch, or had one before an update.
+func hasSwitch() predicate.Predicate {
+	has := predicate.NewPredicateFuncs(func(o client.Object) bool { return fieldswitch.HasSwitch(o) })
+	return predicate.Funcs{
+		CreateFunc: has.Create, DeleteFunc: has.Delete, GenericFunc: has.Generic,
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return fieldswitch.HasSwitch(e.ObjectOld) || fieldswitch.HasSwitch(e.ObjectNew)
+		},
+	}
+}
+
+func (c Controller) newMetadata() *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(c.Kind.GVK)
+	return m
+}
+
+// announce announces the kind for as long as the controller runs.
+func (c Controller) announce(ctx context.Context, cached client.Reader) error {
+	c.Metrics.add(c.Kind, cached)
+	if c.Observer != nil {
+		c.Observer.AddKind(ctx, c.Kind, c.client)
+	}
+	<-ctx.Done()
+	c.Metrics.remove(c.Kind)
+	if c.Observer != nil {
+		c.Observer.RemoveKind(context.WithoutCancel(ctx), c.Kind)
+	}
+	return nil
+}
+
+// TrimMetadata removes fields that no controller of this package reads from an object that is about to be cached: the
+// managed fields of an object without a stop, and kubectl's last-applied annotation, which contains the whole object
+// once more.
+func TrimMetadata(m *metav1.PartialObjectMetadata) {
+	if !fieldswitch.HasSwitch(m) {
+		m.ManagedFields = nil
+	}
+	delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+}
+
+// tellObserver passes events to the Observer, and requests no pass.
+func (c Controller) tellObserver() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, _ queue) {
+			c.Observer.ObjectChanged(ctx, c.Kind, e.Object)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ queue) {
+			if isSelectedAnew(e.ObjectOld, e.ObjectNew) {
+				c.Observer.ObjectChanged(ctx, c.Kind, e.ObjectOld)
+			}
+			c.Observer.ObjectChanged(ctx, c.Kind, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ queue) {
+			c.Observer.ObjectChanged(ctx, c.Kind, e.Object)
+		},
+	}
+}
+
+// isSelectedAnew reports whether an update may change which Slumbers an object concerns. Most updates change a status
+// only.
+func isSelectedAnew(before, after client.Object) bool {
+	return !maps.Equal(before.GetLabels(), after.GetLabels()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
+}
+
+// observe reads the whole object, and the other objects that the decision depends on.
+func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMetadata) (fieldswitch.ObservedSwitch, error) {
+	if !fieldswitch.HasSwitch(cached) {
+		return fieldswitch.ObservedSwitch{}, nil
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(c.Kind.GVK)
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(cached), obj); k8serrors.IsNotFound(err) {
+		return fieldswitch.ObservedSwitch{}, nil // A later event of the cache will report the missing object.
+	} else if err != nil {
+		return fieldswitch.ObservedSwitch{}, fmt.Errorf("read the object: %w", err)
+	}
+	seen := fieldswitch.ObservedSwitch{
+		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch.Operations, Refusal: fieldswitch.RefuseOwned(obj),
+		Manager: fieldswitch.FindManager(obj, fieldswitch.ListPaths(c.Kind.Switch.Operations)),
+	}
+	if !c.Kind.Switch.IsScaled || seen.Refusal != "" {
+		return seen, nil
+	}
+	var list autoscalingv2.HorizontalPodAutoscalerList
+	if err := c.client.List(ctx, &list, client.InNamespace(obj.GetNamespace())); err != nil {
+		return seen, fmt.Errorf("list the HorizontalPodAutoscalers: %w", err)
+	}
+	seen.Refusal = fieldswitch.RefuseAutoscaled(obj, list.Items)
+	return seen, nil
+}
+
+// readRefusal returns the part of an autoscaler that matters here; its status changes every few seconds.
+func readRefusal(a *autoscalingv2.HorizontalPodAutoscaler) any {
+	return [...]any{a.Spec.ScaleTargetRef, a.Spec.MinReplicas, a.OwnerReferences}
+}
+
+// scaledObject maps an autoscaler to the object that it scales.
+func (c Controller) scaledObject(_ context.Context, o client.Object) []ctrl.Request {
+	autoscaler, ok := o.(*autoscalingv2.HorizontalPodAutoscaler)
+	if !ok || autoscaler.Spec.ScaleTargetRef.Kind != c.Kind.GVK.Kind {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: autoscaler.Namespace, Name: autoscaler.Spec.ScaleTargetRef.Name}}}
+}
+
+// act writes all differences in one patch, which is refused if the object has changed since it was read.
+func (c Controller) act(ctx context.Context, seen fieldswitch.ObservedSwitch, plan fieldswitch.SwitchPlan) error {
+	if seen.Object == nil {
+		return nil
+	}
+	patch := client.MergeFrom(seen.Object)
+	if data, err := patch.Data(plan.Next); err != nil || string(data) == "{}" {
+		return err
+	}
+	err := reconcile.PatchObserved(ctx, c.client, seen.Object, plan.Next.DeepCopy(), Name)
+	if why := describeRefusal(err); why != "" {
+		return c.noteRefusal(ctx, seen.Object, why, err)
+	}
+	if err != nil {
+		return fmt.Errorf("write the switch: %w", err)
+	}
+	return nil
+}
+
+// describeRefusal returns the reason why the API server refuses a write that it has understood: a schema or an
+// admission denies it. It is empty for other errors, which are temporary or do not concern the object.
+func describeRefusal(err error) string {
+	status, isStatus := errors.AsType[*k8serrors.StatusError](err)
+	if !isStatus {
+		return ""
+	}
+	switch code := status.ErrStatus.Code; code {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests:
+		return ""
+	default:
+		if code < http.StatusBadRequest || code >= http.StatusInternalServerError {
+			return ""
+		}
+	}
+	why := "expected the API server to accept the change, found that it refuses it: " + status.ErrStatus.Message
+	return strings.ToValidUTF8(why[:min(len(why), maxRefusal)], "")
+}
+
+// noteRefusal records once, in an annotation for users and Slumbers, why an object cannot be changed.
+func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructured, why string, refusal error) error {
+	if fieldswitch.ReadSwitch(obj).Refused == why {
+		return &reconcile.RefusedError{Message: why, Err: refusal}
+	}
+	noted := obj.DeepCopy()
+	annotations := noted.GetAnnotations() // It has some: those of its switch.
+	annotations[torporv1alpha1.StopRefusedAnnotation] = why
+	noted.SetAnnotations(annotations)
+	if err := reconcile.PatchObserved(ctx, c.client, obj, noted, Name); err != nil {
+		return fmt.Errorf("write the switch: %w", errors.Join(refusal, err))
+	}
+	return &reconcile.RefusedError{Class: newRefusal, Message: why, Err: refusal}
+}
+
+// report writes no status: the annotations of the object record the result.
+func report(_ *metav1.PartialObjectMetadata, _ fieldswitch.ObservedSwitch, plan fieldswitch.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
+	switch {
+	case refused == nil:
+		return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter, Events: plan.Events}
+	case refused.Class == newRefusal:
+		return reconcile.FollowUp{Rule: "refused", RequeueAfter: refusedInterval, Events: []decision.Event{fieldswitch.RefusalEvent(refused.Message)}}
+	default:
+		return reconcile.FollowUp{Rule: "refused", RequeueAfter: refusedInterval}
+	}
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fieldswitch
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+func operation(op torporv1alpha1.StopOperationType, path, value string) torporv1alpha1.StopOperation {
+	o := torporv1alpha1.StopOperation{Op: op, Path: path}
+	if value != "" {
+		o.Value = &torporv1alpha1.JSONValue{Raw: []byte(value)}
+	}
+	return o
+}
+
+func parseObject(t testing.TB, text string) map[string]any {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// TestFieldsAreSetAndBroughtBack has each operation on objects that have the field, a part of the path to it, or
+// nothing of it.
+func TestFieldsAreSetAndBroughtBack(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		object, want string
+		operations   []torporv1alpha1.StopOperation
+	}{
+		"a number: set and restored":            {"{spec: {replicas: 3}}", "{spec: {replicas: 0}}", []torporv1alpha1.StopOperation{operation("replace", "/spec/replicas", "0")}},
+		"a flag that exists: set and restored":  {"{spec: {suspend: false}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"an absent flag: set and restored":      {"{spec: {}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"a flag that is null: set and restored": {"{spec: {suspend: null}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"maps on the path: set and restored": {
+			"{spec: {}}", "{spec: {a: {b: {c: [1]}}}}", []torporv1alpha1.StopOperation{operation("add", "/spec/a/b/c", "[1]")},
+		},
+		"an annotation with a slash, on an object without annotations: set and restored": {
+			"{metadata: {name: x}}", `{metadata: {name: x, annotations: {cnpg.io/hibernation: "on"}}}`,
+			[]torporv1alpha1.StopOperation{operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
+		},
+		"a map that is removed: set and restored": {
+			"{spec: {syncPolicy: {automated: {prune: true, selfHeal: true}, retry: {limit: 5}}}}", "{spec: {syncPolicy: {retry: {limit: 5}}}}",
+			[]torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")},
+		},
+		"an absent map is removed": {"{spec: {}}", "{spec: {}}", []torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")}},
+		"several fields: set and restored": {
+			`{metadata: {annotations: {a: "1"}}, spec: {paused: false}}`, `{metadata: {annotations: {a: "2", b: "3"}}, spec: {paused: true}}`,
+			[]torporv1alpha1.StopOperation{operation("add", "/spec/paused", "true"), operation("add", "/metadata/annotations/a", `"2"`), operation("add", "/metadata/annotations/b", `"3"`)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := parseObject(t, row.object)
+			saved, err := applyOperations(object, row.operations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(normalize(parseObject(t, row.want)), normalize(object)); diff != "" {
+				t.Errorf("stopped (-want +found):\n%s", diff)
+			}
+			if !isSet(object, row.operations[len(row.operations)-1:]) {
+				t.Error("expected the switch to be seen as set")
+			}
+			if kept := restoreFields(object, saved); len(kept) > 0 {
+				t.Errorf("expected everything to come back, found that %v stayed", kept)
+			}
+			if diff := cmp.Diff(normalize(parseObject(t, row.object)), normalize(object)); diff != "" {
+				t.Errorf("restored (-want +found):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWhatOthersChangeStays has another writer change one of two fields, and add to a map that the stop has created.
+func TestWhatOthersChangeStays(t *testing.T) {
+	t.Parallel()
+	object := parseObject(t, "{spec: {count: 1}}")
+	saved, err := applyOperations(object, []torporv1alpha1.StopOperation{operation("add", "/spec/count", "0"), operation("add", "/spec/a/b", "true")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := object["spec"].(map[string]any)
+	spec["count"], spec["a"].(map[string]any)["theirs"] = 7, true
+	if kept := restoreFields(object, saved); strings.Join(kept, " ") != "/spec/count" {
+		t.Errorf("expected the number to stay, found %v", kept)
+	}
+	if diff := cmp.Diff(normalize(parseObject(t, "{spec: {count: 7, a: {theirs: true}}}")), normalize(object)); diff != "" {
+		t.Errorf("(-want +found):\n%s", diff)
+	}
+}
+
+// TestStopsThatMakeNoSense expects invalid stops to be refused before anything is changed.
+func TestStopsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		object, want string
+		operation    torporv1alpha1.StopOperation
+	}{
+		"a path through a number: refused":           {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
+		"a replace without a parent: refused":        {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
+		"an add without a value: refused":            {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
+		"a value that is too large to save: refused": {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
+		"the same field twice: refused":              {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
+		"a path of more than 50 fields: refused":     {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			operations := []torporv1alpha1.StopOperation{row.operation}
+			if row.operation.Op == "twice" {
+				operations = []torporv1alpha1.StopOperation{operation("add", "/spec/a", "1"), operation("add", "/spec/a", "2")}
+			}
+			if _, err := applyOperations(parseObject(t, row.object), operations); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("expected %q, found %v", row.want, err)
+			}
+		})
+	}
+}
+
+// TestOperationsAreOfTheSpecOrOneText has annotations and labels with fields below them, or with values that are not
+// strings. With one such value, none of an object's annotations could be read, and Torpor's annotations would replace
+// all of them.
+func TestOperationsAreOfTheSpecOrOneText(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		want      string
+		operation torporv1alpha1.StopOperation
+	}{
+		"a field of the spec: accepted":             {"", operation("replace", "/spec/a/b", "true")},
+		"an annotation: accepted":                   {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
+		"a label that is removed: accepted":         {"", operation("remove", "/metadata/labels/a", "")},
+		"a slash that is not written ~1: refused":   {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
+		"all annotations: refused":                  {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
+		"a flag as an annotation: refused":          {"expected a text for /metadata/annotations/a, found true; put it in quotes", operation("add", "/metadata/annotations/a", "true")},
+		"nothing as a label: refused":               {"expected a text for /metadata/labels/a, found null", operation("add", "/metadata/labels/a", "null")},
+		"another field of the metadata: refused":    {"expected a field below /spec", operation("add", "/metadata/finalizers", `["a"]`)},
+		"the status: refused":                       {"expected a field below /spec", operation("add", "/status/phase", `"Off"`)},
+		"a value that is not there at all: refused": {"[0]: expected a value for /spec/a, found none", operation("add", "/spec/a", "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := ValidateOperations([]torporv1alpha1.StopOperation{row.operation})
+			if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+				t.Errorf("expected %q, found %v", row.want, err)
+			}
+		})
+	}
+}
+
+// TestWhatNoStopHasSavedIsNotRestored has a user forge the saved fields: another namespace, so that another object
+// would be written, and an annotation that is not a string.
+func TestWhatNoStopHasSavedIsNotRestored(t *testing.T) {
+	t.Parallel()
+	for name, saved := range map[string]string{
+		"another namespace":                  `[{"path":"/metadata/namespace","before":"kube-system","after":"shops"}]`,
+		"an annotation that is not a string": `[{"path":"/metadata/annotations/b","before":5,"after":"x"}]`,
+		"a map in the place of annotations":  `[{"path":"/metadata/annotations","before":{"b":5},"after":{},"made":true}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3)
+			w.object.SetNamespace("shops")
+			w.annotate("a", "kept")
+			w.annotate("b", "x")
+			w.annotate(torporv1alpha1.RestoreAnnotation, saved)
+			w.settle()
+			if w.object.GetNamespace() != "shops" || w.object.GetAnnotations()["a"] != "kept" || ReadSwitch(w.object).Refused == "" {
+				t.Errorf("expected the object as it was, and a refusal, found %v", w.object.Object)
+			}
+		})
+	}
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fieldswitch
+
+import (
+	"fmt"
+	"strings"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+// Release returns the plan for an object whose kind can no longer be stopped; because is the reason that an event
+// gives. Stops of Slumbers are restored. A stop that a user requested stays, with its saved values: nothing else
+// starts the object, and the next adapter of the kind continues with them.
+func Release(o ObservedSwitch, because string) SwitchPlan {
+	is := ReadSwitch(o.Object)
+	s := &decisionStep{ObservedSwitch: o, is: is, next: is, annotations: map[string]string{}, plan: SwitchPlan{Rule: "released", Next: o.Object.DeepCopy()}}
+	for name := range o.Object.GetAnnotations() {
+		if strings.HasPrefix(name, torporv1alpha1.SlumberAnnotationPrefix) {
+			s.annotations[name] = "" // Another adapter must not find the stop of a Slumber that may be gone by then.
+		}
+	}
+	s.updateRecords() // An expired stop counts as none.
+	isChanged := len(is.Saved) > 0 && !holdsAll(o.Object.Object, is.Saved)
+	isLeft := s.next.Records.Holds() && len(is.Saved) > 0 && !isChanged || is.Unreadable != ""
+	switch {
+	case isChanged && s.beginsStop():
+		s.revertOldStop()
+	case isChanged:
+		s.yield()
+	case is.Unreadable != "":
+		s.plan.Events = append(s.plan.Events, leftEvent(because, "expected "+is.Unreadable+" as written by Torpor, found something else; restore the fields by hand, and remove the annotation"))
+	case isLeft:
+		s.plan.Events = append(s.plan.Events, leftEvent(because, "a user has stopped it"+s.next.Records.Describe()+"; to start it, restore the values in "+torporv1alpha1.RestoreAnnotation+", and remove that annotation"))
+	case len(is.Saved) > 0:
+		s.restore()
+		s.plan.Events[len(s.plan.Events)-1].Note += "; " + because
+	}
+	if !isLeft {
+		s.annotations[torporv1alpha1.ResumedAnnotation], s.annotations[torporv1alpha1.StopRefusedAnnotation] = "", ""
+	}
+	s.finish()
+	return s.plan
+}
+
+func leftEvent(because, why string) decision.Event {
+	return decision.Event{Warning: true, Reason: EventLeftStopped, Action: action, Note: fmt.Sprintf("The object stays as it is although %s: %s", because, why)}
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fieldswitch
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestRelease has sequences of actions of users and Slumbers, as words, before the kind's StopAdapter is deleted;
+// then the replicas, whether saved fields are kept, and the events.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct{ steps, want string }{
+		"an object that was never stopped stays as it is":    {"", "3 free"},
+		"a stop of a Slumber is restored":                    {"sleep", "3 free ObjectRestored"},
+		"an object left alone loses its mark":                {"sleep scale:5", "5 free"},
+		"a stop of a user stays":                             {"stop", "0 kept LeftStopped"},
+		"a stop of a user in a sleep stays":                  {"sleep stop", "0 kept LeftStopped"},
+		"an unseen scale in a sleep stays":                   {"sleep scale:5/dies", "5 free StartedByOthers"},
+		"an unseen scale after a stop of a user starts":      {"stop scale:5/dies", "5 free StartedByOthers"},
+		"an unseen stop has no effect any more":              {"sleep scale:5/dies stop/dies", "5 free"},
+		"an expired stop is restored":                        {"stop until later/dies", "3 free StopEnded ObjectRestored"},
+		"a spoilt restore annotation stays for users to fix": {"sleep spoil", "0 kept LeftStopped"},
+		"a refused stop loses its mark":                      {"refuse sleep", "3 free"},
+		"a zero of a user stays":                             {"scale:0 sleep", "0 free ObjectRestored"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3)
+			w.doAll(row.steps)
+			plan := Release(ObservedSwitch{Now: w.now, Object: w.object, Operations: scaleToZero(), Manager: w.manager}, "the StopAdapter is deleted")
+			w.object = plan.Next
+			is, words := ReadSwitch(w.object), []string{fmt.Sprint(w.replicas()), "free"}
+			if len(is.Saved) > 0 || is.Unreadable != "" {
+				words[1] = "kept"
+			}
+			for _, e := range plan.Events {
+				words = append(words, e.Reason)
+			}
+			words = slices.DeleteFunc(words, func(reason string) bool { return reason == "RequesterUnknown" })
+			if found := strings.Join(words, " "); found != row.want || len(is.Scheduled) > 0 || !is.ResumedAt.IsZero() || is.Refused != "" && is.Unreadable == "" {
+				t.Errorf("expected %q and nothing of Slumbers, found %q: %v", row.want, found, w.object.GetAnnotations())
+			}
+		})
+	}
+}

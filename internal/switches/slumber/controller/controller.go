@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller runs the decisions of package slumber. A pass reads the objects that a Slumber selects, calls
+// slumber.Decide, writes the stops that differ into the status of the members and into an annotation, and reports. It
+// writes several objects in a pass, and never the spec of any.
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+	"github.com/torpor-dev/torpor/internal/switches/slumber"
+)
+
+// Name is the name of the controller and of its events. Its field manager on a member is Name and the Slumber's name.
+const Name = "torpor-slumber"
+
+// Controller reconciles Slumbers.
+type Controller struct {
+	// Clock is the source of the current time.
+	Clock clock.PassiveClock
+	// Metrics exposes the states.
+	Metrics *Metrics
+	// Members are the kinds with a switch; nil for none.
+	Members *MemberKinds
+	// Ends are the overdue ends of all controllers; nil for none.
+	Ends *reconcile.OverdueEnds
+
+	client client.Client
+	// live is a reader that does not use the cache.
+	live client.Reader
+}
+
+// +kubebuilder:rbac:groups=torpor.dev,resources=slumbers,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=torpor.dev,resources=slumbers/status,verbs=get;patch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=get;patch
+// +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps/status,verbs=get;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// ListOptionalKinds returns the kinds of members that a hub may lack.
+func ListOptionalKinds() []client.Object {
+	var all []client.Object
+	for _, kind := range stoppable.ListKinds() {
+		all = append(all, kind.New())
+	}
+	return all
+}
+
+// SetupWithManager adds the controller.
+func (c Controller) SetupWithManager(mgr manager.Manager) error {
+	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
+	c.Metrics.cache.Use(mgr.GetClient())
+	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
+	ends := reconcile.TrackEnds(c.Ends, Name, func(s *torporv1alpha1.Slumber) bool { return slumber.IsWakePending(s, c.Clock.Now()) }, nil)
+	build := builder.ControllerManagedBy(mgr).
+		Named(Name).
+		For(&torporv1alpha1.Slumber{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
+		Watches(&torporv1alpha1.Slumber{}, ends.EnqueueOverdue()).
+		WithOptions(workers.Options())
+	for _, kind := range stoppable.ListKinds() {
+		build = build.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(c.slumbersOfNamespace), builder.WithPredicates(c.memberChanged(kind)))
+	}
+	if c.Members != nil {
+		build = build.WatchesRawSource(c.Members.watch(mgr.GetClient(), c.Clock))
+	}
+	err := build.Complete(c.withOrphans(&reconcile.Pass[*torporv1alpha1.Slumber, *observation, slumber.Plan]{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, Ends: ends,
+		New:        func() *torporv1alpha1.Slumber { return &torporv1alpha1.Slumber{} },
+		Finalizer:  &reconcile.Finalizer[*torporv1alpha1.Slumber]{Name: torporv1alpha1.SlumberFinalizer, Finalize: c.finalize},
+		Observe:    c.observe,
+		Decide:     func(seen *observation) slumber.Plan { return slumber.Decide(seen.Observed) },
+		Act:        c.act,
+		Report:     c.report,
+		Conditions: func(s *torporv1alpha1.Slumber) *[]metav1.Condition { return &s.Status.Conditions },
+	}))
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	return nil
+}
+
+// withOrphans also handles the members of a Slumber that is gone.
+func (c Controller) withOrphans(pass ctrlreconcile.Reconciler) ctrlreconcile.Reconciler {
+	return ctrlreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+		err := c.client.Get(ctx, req.NamespacedName, &torporv1alpha1.Slumber{})
+		if !k8serrors.IsNotFound(err) {
+			return pass.Reconcile(ctx, req) // The pass reads the Slumber, too, and reports the error.
+		}
+		if err := c.releaseOrphans(ctx, req.NamespacedName); errors.Is(err, reconcile.ErrStale) {
+			return ctrl.Result{RequeueAfter: reconcile.StaleCacheRetry}, nil
+		} else if err != nil {
+			return ctrl.Result{}, err
+		}
+		return pass.Reconcile(ctx, req)
+	})
+}
+
+// slumbersOfNamespace maps a member to the Slumbers that may select it or may have selected it, including those that
+// are gone.
+func (c Controller) slumbersOfNamespace(ctx context.Context, o client.Object) []ctrl.Request {
+	var list torporv1alpha1.SlumberList
+	if err := c.client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	for _, stop := range stoprecord.ReadScheduled(o.GetAnnotations()) {
+		requests = append(requests, requestOf(o, stop)) // The handler drops duplicates.
+	}
+	return requests
+}
+
+// requestOf returns a request for the Slumber of a stop of an object.
+func requestOf(o client.Object, stop torporv1alpha1.ScheduledStop) ctrl.Request {
+	return ctrl.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: stop.Slumber}}
+}
+
+// memberChanged passes on events that can change a decision.
+func (c Controller) memberChanged(kind stoppable.Kind) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		now := c.Clock.Now()
+		return !equality.Semantic.DeepEqual(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+			e.ObjectOld.GetAnnotations()[torporv1alpha1.SkipUntilAnnotation] != e.ObjectNew.GetAnnotations()[torporv1alpha1.SkipUntilAnnotation] ||
+			!equality.Semantic.DeepEqual(kind.ReadState(e.ObjectOld, now), kind.ReadState(e.ObjectNew, now))
+	}}
+}
+
+// observation is an observation with the objects that are needed for acting.
+type observation struct {
+	slumber.Observed
+	waves     [][]memberObject
+	leftovers []memberObject
+}
+
+// memberObject is a member and its kind.
+type memberObject struct {
+	client.Object
+	kind stoppable.Kind
+}
+
+// observe reads the members: kinds with a Go type from the cache, and other kinds as their cached metadata requires.
+func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
+	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
+	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.kindsAwaitedUntil()
+	if !slumber.HasReadableSelectors(s) {
+		return seen, nil // The selected objects are unknown; the decision reports the reason.
+	}
+	for _, kind := range c.listKinds() {
+		objects, isServed, err := listMembers(ctx, kind, s)
+		if err != nil && (kind.Switch == nil || ctx.Err() != nil) {
+			return nil, err
+		}
+		if err != nil { // A failing conversion of one kind must not hold up the others.
+			if seen.UnreadableKinds == nil {
+				seen.UnreadableKinds = map[string]string{}
+			}
+			seen.UnreadableKinds[kind.GVK.GroupKind().String()] = describeListFailure(err)
+		}
+		if isServed || err != nil {
+			seen.MissingKinds = slices.DeleteFunc(seen.MissingKinds, func(name string) bool { return name == kind.GVK.GroupKind().String() })
+		}
+		if err := seen.addMembers(kind.Kind, objects); err != nil {
+			return nil, err
+		}
+	}
+	return seen, nil
+}
+
+// addMembers sorts the objects of a kind into the waves that select them, and into those that no wave selects any
+// longer.
+func (o *observation) addMembers(kind stoppable.Kind, objects []client.Object) error {
+	for _, object := range objects {
+		wave, err := slumber.FindWave(o.Slumber, kind.GVK.GroupKind(), object.GetLabels())
+		if err != nil {
+			return fmt.Errorf("read the selectors: %w", err)
+		}
+		member := slumber.ReadMember(o.Slumber.Name, kind, object, o.Now)
+		switch {
+		case wave >= 0 && member.IsStoppable:
+			o.Waves[wave], o.waves[wave] = append(o.Waves[wave], member), append(o.waves[wave], memberObject{object, kind})
+		case member.IsStopped:
+			o.Leftovers, o.leftovers = append(o.Leftovers, member), append(o.leftovers, memberObject{object, kind})
+		}
+	}
+	return nil
+}
+
+// listKindNames returns the kinds that a Slumber selects, sorted.
+func listKindNames(s *torporv1alpha1.Slumber) (names []string) {
+	for _, wave := range s.Spec.Waves {
+		for _, target := range wave.Targets {
+			names = append(names, slumber.KindOf(target).String())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// listKinds returns the kinds that may be served.
+func (c Controller) listKinds() []readableKind {
+	var all []readableKind
+	for _, kind := range stoppable.ListKinds() {
+		all = append(all, readableKind{kind, c.client})
+	}
+	if c.Members != nil {
+		all = append(all, c.Members.list()...)
+	}
+	return all
+}
+
+// describeListFailure returns the reason why a kind could not be listed, as a stable text.
+func describeListFailure(err error) string {
+	if reason := k8serrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	return "no answer in time"
+}
+
+// listMembers returns the objects of a kind that may concern a Slumber, and others. Only the metadata of kinds
+// without a Go type is cached. Their whole objects are read if the metadata shows that one concerns the Slumber.
+func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumber) (objects []client.Object, isServed bool, err error) {
+	if kind.Switch == nil {
+		return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
+	}
+	known := kind.NewMetadataList()
+	limited, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	if err := kind.reader.List(limited, known, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, false, fmt.Errorf("list the metadata of kind %s: %w", kind.GVK.Kind, err)
+	}
+	isConcerned := func(o metav1.PartialObjectMetadata) bool { return slumber.Concerns(s, kind.GVK.GroupKind(), &o) }
+	if !slices.ContainsFunc(known.Items, isConcerned) {
+		return nil, true, nil
+	}
+	return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
+}
+
+// listObjects returns the objects of a kind in a namespace, which may be shared with the cache, and whether the kind
+// is served.
+func listObjects(ctx context.Context, reader client.Reader, kind stoppable.Kind, namespace string) (objects []client.Object, isServed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	list := kind.NewList()
+	err = reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if meta.IsNoMatchError(err) || k8serrors.IsNotFound(err) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("list the objects of kind %s: %w", kind.GVK.Kind, err)
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, false, fmt.Errorf("read the list of kind %s: %w", kind.GVK.Kind, err)
+	}
+	for _, item := range items {
+		if o, ok := item.(client.Object); ok {
+			objects = append(objects, o)
+		}
+	}
+	return objects, true, nil
+}

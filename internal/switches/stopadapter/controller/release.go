@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
+	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
+)
+
+const (
+	// releaseTimeout is how long a deleted adapter tries to restore the objects that it has stopped: its role is
+	// often deleted with it.
+	releaseTimeout = 5 * time.Minute
+	// releaseInterval is how often it tries.
+	releaseInterval = 5 * time.Second
+	// releasePage is how many objects are read at once.
+	releasePage = 500
+)
+
+// finalize restores the objects that a deleted adapter has stopped. If the kind is not served any more, its objects
+// are gone. Objects that cannot be restored in time stay as they are, and an event reports that.
+func (c Controller) finalize(ctx context.Context, a *torporv1alpha1.StopAdapter) (time.Duration, error) {
+	c.groups.remove(ctx, a.Name) // The controller of the kind would continue to stop objects.
+	err := c.release(ctx, a)
+	if err == nil {
+		return 0, nil
+	}
+	end := a.DeletionTimestamp.Add(releaseTimeout)
+	message := "Expected to restore the stopped objects, found: " + err.Error()
+	if !c.Clock.Now().Before(end) {
+		reconcile.EmitEvents(c.recorder, a, []decision.Event{{Warning: true, Reason: stopadapter.EventObjectsLeft, Action: "Release", Note: message + "; they stay as they are"}})
+		return 0, nil
+	}
+	reason := torporv1alpha1.StopAdapterFailedReason
+	if k8serrors.IsForbidden(err) {
+		reason, message = torporv1alpha1.StopAdapterForbiddenReason, message+"; create the ClusterRole again, with the label "+torporv1alpha1.StopAdapterRoleLabel
+	}
+	ready := decision.False(reason, fmt.Sprintf("%s; the StopAdapter is removed at %s even if that still fails", message, end.UTC().Format(time.RFC3339)))
+	reconcile.SetConditions(&a.Status.Conditions, map[string]decision.Condition{torporv1alpha1.StopAdapterReadyCondition: ready}, a.Generation, c.Clock)
+	return releaseInterval, nil
+}
+
+// release restores the objects of all namespaces, and continues after a failure.
+func (c Controller) release(ctx context.Context, a *torporv1alpha1.StopAdapter) error {
+	target := a.Spec.Target
+	var failure error
+	for _, namespace := range c.listNamespaces() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: target.Group, Version: target.Version, Kind: target.Kind + "List"})
+		for {
+			callCtx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+			err := c.live.List(callCtx, list, client.InNamespace(namespace), client.Limit(releasePage), client.Continue(list.GetContinue()))
+			cancel()
+			if meta.IsNoMatchError(err) || k8serrors.IsNotFound(err) {
+				return failure
+			}
+			if err != nil {
+				return fmt.Errorf("list the objects of kind %s: %w", target.Kind, err)
+			}
+			for i := range list.Items {
+				if err := c.releaseObject(ctx, a, &list.Items[i]); err != nil {
+					failure = err
+				}
+			}
+			if list.GetContinue() == "" {
+				break
+			}
+		}
+	}
+	return failure
+}
+
+func (c Controller) releaseObject(ctx context.Context, a *torporv1alpha1.StopAdapter, obj *unstructured.Unstructured) error {
+	plan := fieldswitch.Release(fieldswitch.ObservedSwitch{Now: c.Clock.Now(), Object: obj}, "the StopAdapter "+a.Name+" is deleted")
+	data, err := client.MergeFrom(obj).Data(plan.Next)
+	if err == nil && string(data) != "{}" {
+		err = reconcile.PatchObserved(ctx, c.client, obj, plan.Next.DeepCopy(), fieldswitchcontroller.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("restore %s/%s: %w", obj.GetNamespace(), obj.GetName(), err)
+	}
+	reconcile.EmitEvents(c.recorder, obj, plan.Events)
+	return nil
+}
