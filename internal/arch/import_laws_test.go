@@ -46,14 +46,14 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/statusannotation", "internal/stopmetrics", "internal/stoprecord"),
+		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/statusannotation", "internal/stop/metrics", "internal/stop/record"),
 	}
 }
 
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/stoppable", "internal/switches/stopadapter", "internal/coexist/lease",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stop/check", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/stoppable", "internal/switches/stopadapter", "internal/coexist/lease",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -95,11 +95,11 @@ func sharedLaws() []importLaw {
 		},
 		pureLaw("internal/statusannotation"),
 		pureLaw("internal/admin/install"),
-		pureLaw("internal/stoprecord"),
-		pureLaw("internal/switches/admission").alsoReaching("internal/stoprecord", "internal/mysql/switches", "internal/switches/fieldswitch"),
+		pureLaw("internal/stop/record"),
+		pureLaw("internal/switches/admission").alsoReaching("internal/stop/record", "internal/mysql/switches", "internal/switches/fieldswitch"),
 		controllerLaw("internal/switches/admission/webhook").alsoReaching("internal/switches/admission", "internal/mysql/switches", "internal/switches/fieldswitch"),
-		pureLaw("internal/stopmetrics").alsoReaching("internal/stoprecord"),
-		pureLaw("internal/stopcheck").alsoReaching("internal/stoprecord"),
+		pureLaw("internal/stop/metrics").alsoReaching("internal/stop/record"),
+		pureLaw("internal/stop/check").alsoReaching("internal/stop/record"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
 		{packages: "config/crd", reason: "files that other programs embed cost nobody a package", mayNotReach: []string{"..."}},
 		{
@@ -115,20 +115,20 @@ func sharedLaws() []importLaw {
 
 func hibernationLaws() []importLaw {
 	return []importLaw{
-		pureLaw("internal/cluster/hibernation").alsoReaching("internal/stoprecord"),
+		pureLaw("internal/cluster/hibernation").alsoReaching("internal/stop/record"),
 		pureLaw("internal/cluster/hibernation/csr").allowingImport("net"),
-		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stopcheck", "internal/buildinfo", "internal/egress"),
+		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/egress"),
 		{
 			packages: "internal/cluster/hibernation/cloudaccounts", reason: "what waits for clouds knows neither the hub nor the decision",
 			mayReach: []string{"actuator"}, mayNotReach: kubernetesClients(),
 		},
-		controllerLaw("internal/cluster/hibernation/controller").alsoReaching("internal/cluster/hibernation/...", "internal/stopcheck", "internal/buildinfo", "internal/egress"),
+		controllerLaw("internal/cluster/hibernation/controller").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/egress"),
 	}
 }
 
 // targetClients returns the packages that connect to clusters.
 func targetClients() []string {
-	return []string{"internal/cluster/hibernation", "internal/cluster/hibernation/csr", "internal/cluster/hibernation/targetcluster", "internal/stopcheck", "internal/buildinfo", "internal/egress"}
+	return []string{"internal/cluster/hibernation", "internal/cluster/hibernation/csr", "internal/cluster/hibernation/targetcluster", "internal/stop/check", "internal/buildinfo", "internal/egress"}
 }
 
 func targetLaws() []importLaw {
@@ -143,12 +143,12 @@ func targetLaws() []importLaw {
 
 func slumberLaws() []importLaw {
 	return []importLaw{
-		pureLaw("internal/switches/fieldswitch").alsoReaching("internal/stoprecord"),
-		pureLaw("internal/switches/stopadapter").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/statusannotation", "internal/switches/fieldswitch", "internal/stoppable", "internal/stoprecord"),
+		pureLaw("internal/switches/fieldswitch").alsoReaching("internal/stop/record"),
+		pureLaw("internal/switches/stopadapter").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/statusannotation", "internal/switches/fieldswitch", "internal/stoppable", "internal/stop/record"),
 		controllerLaw("internal/switches/stopadapter/controller").alsoReaching("conditional/...", "internal/cf/revision", "internal/switches/stopadapter", "internal/cluster/hibernation", "internal/switches/fieldswitch", "internal/switches/fieldswitch/controller", "internal/stoppable"),
 		controllerLaw("internal/switches/fieldswitch/controller").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/switches/fieldswitch", "internal/stoppable"),
-		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/statusannotation", "internal/stoprecord"),
-		pureLaw("internal/switches/slumber").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/statusannotation", "internal/stoppable", "internal/stoprecord"),
+		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/statusannotation", "internal/stop/record"),
+		pureLaw("internal/switches/slumber").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/statusannotation", "internal/stoppable", "internal/stop/record"),
 		controllerLaw("internal/switches/slumber/controller").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/switches/slumber", "internal/stoppable"),
 	}
 }
@@ -156,7 +156,7 @@ func slumberLaws() []importLaw {
 func mysqlLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/mysql/gtid"),
-		pureLaw("internal/mysql/switches").alsoReaching("internal/stoprecord"),
+		pureLaw("internal/mysql/switches").alsoReaching("internal/stop/record"),
 		pureLaw("internal/mysql/clustering").alsoReaching("internal/mysql/gtid"),
 		pureLaw("internal/mysql/users"),
 		pureLaw("internal/mysql/certificates"),
@@ -189,16 +189,16 @@ func cfLaws() []importLaw {
 		pureLaw("internal/cf"),
 		pureLaw(revision),
 		pureLaw(podstatus).alsoReaching(revision),
-		pureLaw(process).alsoReaching(revision, podstatus, "internal/stoprecord"),
-		pureLaw("internal/cf/app").alsoReaching(process, revision, podstatus, "internal/stoprecord"),
+		pureLaw(process).alsoReaching(revision, podstatus, "internal/stop/record"),
+		pureLaw("internal/cf/app").alsoReaching(process, revision, podstatus, "internal/stop/record"),
 		pureLaw("internal/cf/lrp").alsoReaching(revision),
 		pureLaw("internal/cf/deployment").alsoReaching(revision),
 		pureLaw("internal/cf/orgspace"),
 		pureLaw("internal/cf/build"),
-		pureLaw("internal/cf/route").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stoprecord"),
-		pureLaw("internal/cf/task").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stoprecord"),
+		pureLaw("internal/cf/route").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stop/record"),
+		pureLaw("internal/cf/task").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stop/record"),
 		controllerLaw("internal/cf/task/controller").alsoReaching("internal/cf/task", environment, process, revision, podstatus, "internal/cf/lrp"),
-		controllerLaw("internal/cf/admission/...").alsoReaching("internal/cf/admission/...", revision, "internal/stoprecord"),
+		controllerLaw("internal/cf/admission/...").alsoReaching("internal/cf/admission/...", revision, "internal/stop/record"),
 		controllerLaw(cache),
 		controllerLaw(environment).alsoReaching(process, revision, podstatus),
 		controllerLaw("internal/cf/process/controller").alsoReaching(process, revision, podstatus, cache, environment, "internal/cf/route", "internal/cf/lrp"),
@@ -223,7 +223,7 @@ func programLaws() []importLaw {
 		pureLaw("internal/coexist/lease"),
 		{
 			packages: "internal/admin/uninstall", reason: "what takes Torpor away knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/editor", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/stoprecord", "internal/decision"),
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/editor", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/stop/record", "internal/decision"),
 		},
 		pureLaw("internal/admin/check").alsoReaching("internal/admin/install"),
 		{

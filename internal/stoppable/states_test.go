@@ -17,8 +17,8 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/stoppable"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 func now() time.Time { return time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC) }

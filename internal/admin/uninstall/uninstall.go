@@ -34,7 +34,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 const (

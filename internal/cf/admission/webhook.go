@@ -23,7 +23,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // The paths of the webhooks in config/webhook.

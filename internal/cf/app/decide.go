@@ -13,7 +13,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // Defaults of a process that is created because the app has no process of that type.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // ApplyScheduled returns an app with its effective state at a time: stopped while a Slumber stops it, regardless of its

@@ -27,7 +27,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 const (

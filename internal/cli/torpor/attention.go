@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // Attention is how soon a user should look at a switch.

@@ -11,7 +11,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 func mysqlClusterKind() stoppableKind {

@@ -18,7 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
-	"github.com/torpor-dev/torpor/internal/stopcheck"
+	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
 // planCommand describes the effects of a verb without changing anything.

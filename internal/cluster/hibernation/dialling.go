@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // MayDial reports whether a cluster answered the last probe, and is to run, or keeps running because it cannot

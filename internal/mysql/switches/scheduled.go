@@ -6,7 +6,7 @@ import (
 	"time"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // ApplyScheduled returns the cluster as it is wanted at a time: offline while a Slumber stops it, regardless of its

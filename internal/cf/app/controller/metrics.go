@@ -8,7 +8,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
-	"github.com/torpor-dev/torpor/internal/stopmetrics"
+	stopmetrics "github.com/torpor-dev/torpor/internal/stop/metrics"
 )
 
 // Metrics exports every CFApp straight from the cache, so that values are right after a restart of the

@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // Name is the name of events and of the field manager, shared with the controller of apps. The controller's own name is

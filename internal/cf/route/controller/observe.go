@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/cf/route"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFRoute) (route.Observed, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/stopmetrics"
+	stopmetrics "github.com/torpor-dev/torpor/internal/stop/metrics"
 )
 
 // Metrics exposes the power state of every cluster straight from the cache, so it is right after a restart and

@@ -18,7 +18,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 func fixedTime() time.Time { return time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC) }

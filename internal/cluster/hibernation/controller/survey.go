@@ -13,7 +13,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	"github.com/torpor-dev/torpor/internal/decision"
-	"github.com/torpor-dev/torpor/internal/stopcheck"
+	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
 const (

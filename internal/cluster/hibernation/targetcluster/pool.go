@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/stopcheck"
+	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
 const (

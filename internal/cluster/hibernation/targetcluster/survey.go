@@ -11,7 +11,7 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/torpor-dev/torpor/internal/egress"
-	"github.com/torpor-dev/torpor/internal/stopcheck"
+	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
 // surveyTimeout bounds all reads of a survey, because a stop may wait for it.

@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
-	"github.com/torpor-dev/torpor/internal/stopmetrics"
+	stopmetrics "github.com/torpor-dev/torpor/internal/stop/metrics"
 )
 
 const scrapeTimeout = 5 * time.Second

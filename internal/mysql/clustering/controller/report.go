@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // stopAction is the action field of events about the end of a stop.

@@ -35,7 +35,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // Name of the controller, its events and its field manager.

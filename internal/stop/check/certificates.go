@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+const (
+	// nearMargin is how long before the expiry of its certificates a cluster should be running: OpenShift
+	// renews them in their last fifth.
+	nearMargin = 3 * 24 * time.Hour
+	// sameCertificates is the maximum difference between the expiries of certificates of API servers behind
+	// one address. A slightly later expiry is the certificate of another server, and not a renewed one.
+	sameCertificates = 24 * time.Hour
+	// maxAuthorities is how many certificates a bundle may have.
+	maxAuthorities = 100
+	// signerName is the prefix of the name of the authority that signs kubelets' certificates on OpenShift.
+	// The bundle contains other authorities, too.
+	signerName = "kube-csr-signer"
+)
+
+// AddServingCertificate records the expiry of the certificate by which the API server was verified; zero
+// means unknown.
+func (s *Survey) AddServingCertificate(expiry time.Time) { s.addExpiry(expiry) }
+
+// AddSigner records the expiry of the authority that signs kubelets' certificates.
+func (s *Survey) AddSigner(item []byte) {
+	var c struct {
+		Data struct {
+			Bundle string `json:"client-ca-file"`
+		} `json:"data"`
+	}
+	if len(item) <= MaxItemBytes && decode(item, &c) == nil {
+		s.addExpiry(signerExpiry(c.Data.Bundle))
+	}
+}
+
+func (s *Survey) addExpiry(at time.Time) {
+	if !at.IsZero() && (s.wakeBy.IsZero() || at.Before(s.wakeBy)) {
+		s.wakeBy = at
+	}
+}
+
+// signerExpiry returns the expiry of the authority of kubelets' certificates. A bundle contains those from
+// before a renewal, too, so the one that expires last counts.
+func signerExpiry(bundle string) time.Time {
+	var last, lastNamed time.Time
+	rest := []byte(bundle)
+	for range maxAuthorities {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		authority, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			continue
+		}
+		if last.Before(authority.NotAfter) {
+			last = authority.NotAfter
+		}
+		if strings.HasPrefix(authority.Subject.CommonName, signerName) && lastNamed.Before(authority.NotAfter) {
+			lastNamed = authority.NotAfter
+		}
+	}
+	if !lastNamed.IsZero() {
+		return lastNamed
+	}
+	return last
+}
+
+// ServingExpiry returns the earliest expiry in the certificate chain by which an API server was verified; of
+// several chains the one that is valid longest counts.
+func ServingExpiry(chains [][]*x509.Certificate) time.Time {
+	var best time.Time
+	for _, chain := range chains {
+		var first time.Time
+		for _, c := range chain {
+			if first.IsZero() || c.NotAfter.Before(first) {
+				first = c.NotAfter
+			}
+		}
+		if best.Before(first) {
+			best = first
+		}
+	}
+	return best
+}
+
+// nextWakeBy keeps the known time if the certificate of another server of the cluster is seen.
+func nextWakeBy(before *hivev1.HibernationCheck, seen time.Time) *metav1.Time {
+	var known *metav1.Time
+	if before != nil {
+		known = before.WakeBy
+	}
+	switch {
+	case seen.IsZero():
+		return known
+	case known != nil && !seen.Before(known.Time) && seen.Sub(known.Time) < sameCertificates:
+		return known
+	default:
+		return new(metav1.NewTime(seen.Truncate(time.Second)))
+	}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"strings"
+	"time"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// endlessStop is the assumed duration of a stop without an end.
+const endlessStop = 24 * time.Hour
+
+// StopWindow is the time of a stop that is in effect, planned or assumed.
+type StopWindow struct {
+	// Now is the time of the judgement, and Since when the stop began or would begin.
+	Now, Since time.Time
+	// Until is when it ends; zero if it has no end.
+	Until time.Time
+}
+
+func (s StopWindow) length() time.Duration {
+	if s.Until.IsZero() {
+		return endlessStop
+	}
+	return s.Until.Sub(s.Since)
+}
+
+// JudgeCheck returns the findings of a check that matter to a stop, the worst first.
+func JudgeCheck(check *hivev1.HibernationCheck, stop StopWindow) []Finding {
+	if check == nil {
+		return nil
+	}
+	var findings []Finding
+	for _, f := range check.Findings {
+		if f.After == nil || stop.length() >= f.After.Duration {
+			findings = append(findings, newFinding(f.Code, int(f.Count), f.Objects...))
+		}
+	}
+	switch wakeBy := check.WakeBy; {
+	case wakeBy == nil:
+	case stop.Until.After(wakeBy.Time):
+		findings = append(findings, newFinding(torporv1alpha1.StopOutlastsCertificatesFinding, 0))
+	case wakeBy.Sub(stop.Now) < nearMargin:
+		findings = append(findings, newFinding(torporv1alpha1.WakeByNearFinding, 0))
+	}
+	if len(check.Unread) > 0 {
+		findings = append(findings, newRemark(torporv1alpha1.NotCheckedFinding, "Expected to read all lists of the survey, found lists that the cluster did not return in time, or not to this kubeconfig: "+strings.Join(check.Unread, ", ")))
+	}
+	return sortFindings(findings)
+}
+
+// ObjectFacts are the properties of an object that keep a cluster from hibernating.
+type ObjectFacts struct {
+	IsBeingDeleted bool
+	// Unsupported is why the cluster cannot hibernate; empty if it can.
+	Unsupported string
+}
+
+// JudgeObject returns the findings that follow from the object alone.
+func JudgeObject(o ObjectFacts) []Finding {
+	var findings []Finding
+	if o.IsBeingDeleted {
+		findings = append(findings, newFinding(torporv1alpha1.BeingDeletedFinding, 0))
+	}
+	if o.Unsupported != "" {
+		findings = append(findings, newRemark(torporv1alpha1.HibernationUnsupportedFinding, o.Unsupported))
+	}
+	return findings
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+// checkAction is the action of events about findings.
+const checkAction = "CheckHibernation"
+
+// Condition returns HibernationPossible: the worst finding is its reason, and its message names all.
+func Condition(findings []Finding, isChecked bool) decision.Condition {
+	switch {
+	case len(findings) == 0 && !isChecked:
+		return decision.Unknown(hivev1.NotCheckedReason, "The cluster has not been surveyed for problems of a hibernation; a running cluster is surveyed about once an hour")
+	case len(findings) == 0:
+		return decision.True(hivev1.NothingFoundReason, "Nothing was found that a hibernation, or the resume after it, may run into")
+	}
+	var lines []string
+	for _, f := range findings {
+		lines = append(lines, f.Code+": "+f.Message)
+	}
+	message := strings.Join(lines, ". ")
+	if HasBlocking(findings) {
+		return decision.False(findings[0].Code, message)
+	}
+	return decision.True(findings[0].Code, message)
+}
+
+// Events returns events for blocking findings, and for certificates that expire soon, that the condition
+// before did not name.
+func Events(before *metav1.Condition, findings []Finding) []decision.Event {
+	var events []decision.Event
+	for _, f := range findings {
+		isTold := f.Severity == Blocking || f.Code == torporv1alpha1.WakeByNearFinding
+		if isTold && !isNamed(before, f.Code) {
+			events = append(events, decision.Event{Warning: true, Reason: f.Code, Action: checkAction, Note: f.Message})
+		}
+	}
+	return events
+}
+
+// isNamed reports whether a condition's message names a finding, as Condition writes it.
+func isNamed(c *metav1.Condition, code string) bool {
+	return c != nil && slices.ContainsFunc(strings.Split(c.Message, ". "), func(line string) bool { return strings.HasPrefix(line, code+": ") })
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// Severity is how serious a finding is.
+type Severity string
+
+// The severities.
+const (
+	// Blocking findings keep the stop or the start from succeeding, or from having any effect.
+	Blocking Severity = "blocking"
+	// Warning findings are costs or risks of a stop.
+	Warning Severity = "warning"
+)
+
+// Finding is the result of one code for one stop.
+type Finding struct {
+	Code     string   `json:"code"`
+	Severity Severity `json:"severity"`
+	// Objects are the first objects of the finding, and Count is their total number.
+	Objects []string `json:"objects,omitempty"`
+	Count   int      `json:"count,omitempty"`
+	// Message states what was expected, what was found and what to do. It contains no times.
+	Message string `json:"message"`
+}
+
+// catalogueEntry is the severity and the text of all findings of a code. The text has a place for the objects
+// that were found.
+type catalogueEntry struct {
+	code     string
+	severity Severity
+	text     string
+}
+
+// catalogue returns every code, the worst first.
+func catalogue() []catalogueEntry {
+	return []catalogueEntry{
+		{torporv1alpha1.BeingDeletedFinding, Blocking, "Expected an object that is not being deleted, found one that is; it is left as it is"},
+		{torporv1alpha1.NoControllerFinding, Blocking, "Expected a controller that acts on the object, found that %s"},
+		{torporv1alpha1.HibernationUnsupportedFinding, Blocking, "%s"},
+		{torporv1alpha1.PausedFinding, Blocking, "Expected no pause, found the annotation %s, so that nothing is stopped or started; remove it"},
+		{torporv1alpha1.StoppedBySlumberFinding, Blocking, "Expected no Slumber that stops the object, found %s, which keeps it stopped; set the annotation " + torporv1alpha1.SkipUntilAnnotation},
+		{torporv1alpha1.StartRefusedFinding, Blocking, "Expected a start that loses no data and cuts off no instance, found: %s"},
+		{torporv1alpha1.StopRefusedFinding, Blocking, "Expected a stop that the manager can carry out, found: %s"},
+		{torporv1alpha1.UntilInvalidFinding, Blocking, "%s"},
+		{torporv1alpha1.StopOutlastsCertificatesFinding, Blocking, "Expected an end of the stop before status.hibernationCheck.wakeBy, when certificates of the API server or of the kubelets' signer expire, found a later one; end it earlier, or have them renewed before"},
+		{torporv1alpha1.ClusterTooYoungFinding, Blocking, "Expected a cluster of OpenShift that is a day old, so that the signer of its kubelets' first certificates was replaced, found a younger one; stop it tomorrow"},
+		{torporv1alpha1.WebhookBlocksWakeUpFinding, Blocking, "Expected nodes and Pods of the system to come back without an admission webhook whose own Pods are in the cluster, found %s; set failurePolicy to Ignore, or have its namespaceSelector leave out kube-system, kube-node-lease and its own namespace"},
+		{torporv1alpha1.WakeByNearFinding, Warning, "Expected certificates of the API server and of the kubelets' signer that are valid for more than three days, found that one expires sooner; keep the cluster running until it has renewed it, before status.hibernationCheck.wakeBy"},
+		{torporv1alpha1.SlumberGoesOnFinding, Warning, "Expected the object to start when the stop ends, found %s, which stops it for longer; it starts after that"},
+		{torporv1alpha1.EtcdQuorumSmallFinding, Warning, "Expected three nodes of the control plane or more, of which one may be lost, found only %s; have a backup of etcd"},
+		{torporv1alpha1.VolumesNotDetachableFinding, Warning, "Expected volumes that can be detached, found %s; look at their VolumeAttachments"},
+		{torporv1alpha1.VolumesLocalFinding, Warning, "Expected volumes that outlive a machine, found on local disks %s; they are lost if their machine is replaced while the cluster hibernates"},
+		{torporv1alpha1.EvictionForbiddenFinding, Warning, "Expected PodDisruptionBudgets that allow a disruption, found some that allow none: %s; a stop of the machines ignores them"},
+		{torporv1alpha1.FinalizersPendingFinding, Warning, "Expected no deletion under way, found the namespaces %s, whose finalizers wait for controllers of the cluster; they go on after the stop"},
+		{torporv1alpha1.CronJobsMissStartsFinding, Warning, "Expected a hundred missed starts at most, found CronJobs that miss more: %s; they report TooManyMissedTimes and start once, and before Kubernetes 1.21 never again: set startingDeadlineSeconds"},
+		{torporv1alpha1.BackupDueFinding, Warning, "Expected no backup during the stop, found %s"},
+		{torporv1alpha1.NotHealthyFinding, Warning, "Expected a healthy object before a stop, found: %s"},
+		{torporv1alpha1.DeploymentUnderwayFinding, Warning, "Expected no deployment under way, found %s; a stop ends it"},
+		{torporv1alpha1.NotCheckedFinding, Warning, "%s"},
+	}
+}
+
+// Codes returns the codes of all findings, the worst first.
+func Codes() []string {
+	var codes []string
+	for _, e := range catalogue() {
+		codes = append(codes, e.code)
+	}
+	return codes
+}
+
+// newFinding returns the finding of a code about some objects, of which only the first are named.
+func newFinding(code string, count int, objects ...string) Finding {
+	entries := catalogue()
+	entry := entries[slices.IndexFunc(entries, func(e catalogueEntry) bool { return e.code == code })]
+	f := Finding{Code: code, Severity: entry.severity, Objects: objects, Count: count, Message: entry.text}
+	if strings.Contains(entry.text, "%s") {
+		f.Message = fmt.Sprintf(entry.text, joinObjects(objects, count))
+	}
+	return f
+}
+
+// newRemark returns a finding about the object itself.
+func newRemark(code, found string) Finding {
+	f := newFinding(code, 0, found)
+	f.Objects = nil
+	return f
+}
+
+func joinObjects(objects []string, count int) string {
+	text := strings.Join(objects, ", ")
+	switch more := count - len(objects); {
+	case len(objects) == 0:
+		return fmt.Sprintf("%d of them", count)
+	case more > 0:
+		return fmt.Sprintf("%s and %d more", text, more)
+	default:
+		return text
+	}
+}
+
+// sortFindings puts the worst first.
+func sortFindings(findings []Finding) []Finding {
+	rank := map[string]int{}
+	for i, e := range catalogue() {
+		rank[e.code] = i
+	}
+	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(rank[a.Code], rank[b.Code]) })
+	return findings
+}
+
+// HasBlocking reports whether one of the findings blocks.
+func HasBlocking(findings []Finding) bool {
+	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Blocking })
+}
+
+// Join merges lists of findings, the worst first.
+func Join(lists ...[]Finding) []Finding { return sortFindings(slices.Concat(lists...)) }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+)
+
+// Plan describes the effects of a stop or a start of one object, and the problems that it may meet.
+type Plan struct {
+	// Effects describe in sentences what happens, in the order of the events.
+	Effects []string
+	// WakeBy is when a cluster has to be running; nil if that is not known, or does not matter.
+	WakeBy   *metav1.Time
+	Findings []Finding
+}
+
+// PlanRequest is the stop or start that a user plans.
+type PlanRequest struct {
+	// IsStart reports that the object is to be started, and not stopped.
+	IsStart bool
+	// Now is the time of the plan, and Until when the stop is to end; zero if the user sets no end.
+	Now, Until time.Time
+	// Record is the record of the switch, and UntilAnnotation the annotation with the end of its stop.
+	Record          stoprecord.Records
+	UntilAnnotation string
+}
+
+// stop returns the stop in question: the one that is in effect, with the planned end, or one that begins now.
+func (r PlanRequest) stop() StopWindow {
+	s := StopWindow{Now: r.Now, Since: r.Now, Until: r.Until}
+	if r.Record.Holds() {
+		newest := r.Record.RequestedStop()
+		s.Since = newest.Since.Time
+		if s.Until.IsZero() && newest.Until != nil {
+			s.Until = newest.Until.Time
+		}
+	}
+	if r.IsStart {
+		s.Until = r.Now
+	}
+	return s
+}
+
+// judgeShared returns the findings that any kind may have.
+func judgeShared(object metav1.Object, r PlanRequest) []Finding {
+	var findings []Finding
+	if object.GetDeletionTimestamp() != nil {
+		findings = append(findings, newFinding(torporv1alpha1.BeingDeletedFinding, 0))
+	}
+	if r.IsStart || !r.Until.IsZero() {
+		return findings // The annotation is removed or replaced.
+	}
+	if ignored := r.Record.DescribeIgnored(r.UntilAnnotation); ignored != "" {
+		return append(findings, newRemark(torporv1alpha1.UntilInvalidFinding, ignored))
+	}
+	text := object.GetAnnotations()[r.UntilAnnotation]
+	if text == "" || r.Record.Holds() {
+		return findings
+	}
+	until, err := stoprecord.ParseUntil(text, r.Now)
+	switch {
+	case err != nil:
+		findings = append(findings, newRemark(torporv1alpha1.UntilInvalidFinding, fmt.Sprintf("%s would be ignored: %s; correct or remove it", r.UntilAnnotation, err)))
+	case !until.After(r.Now):
+		findings = append(findings, newRemark(torporv1alpha1.UntilInvalidFinding, fmt.Sprintf("%s would be ignored: expected a time to come, found %.40q; correct or remove it", r.UntilAnnotation, text)))
+	}
+	return findings
+}
+
+// judgeSlumbers returns the finding about a Slumber that stops the object now.
+func judgeSlumbers(stops []torporv1alpha1.ScheduledStop, annotations map[string]string, r PlanRequest) []Finding {
+	scheduled := stoprecord.FindScheduled(stops, annotations, r.Now)
+	if scheduled == nil {
+		return nil
+	}
+	name, until := "the Slumber "+scheduled.Slumber, r.stop().Until
+	switch {
+	case r.IsStart:
+		return []Finding{newFinding(torporv1alpha1.StoppedBySlumberFinding, 1, name)}
+	case !until.IsZero() && (scheduled.ExpiresAt == nil || scheduled.ExpiresAt.After(until)):
+		return []Finding{newFinding(torporv1alpha1.SlumberGoesOnFinding, 1, name)}
+	default:
+		return nil
+	}
+}
+
+// describeEnd describes the end of the stop.
+func (r PlanRequest) describeEnd(startCommand string) string {
+	if until := r.stop().Until; !until.IsZero() {
+		if stoprecord.IsOverdue(new(metav1.NewTime(until)), r.Now) {
+			return "It should have started by itself at " + until.UTC().Format(time.RFC3339) + ": see whether the manager runs"
+		}
+		return "It starts by itself at " + until.UTC().Format(time.RFC3339)
+	}
+	return "It stays stopped until a user starts it: " + startCommand
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+const (
+	// maxObjects is how many objects a finding names.
+	maxObjects = 3
+	// maxNameBytes is the maximum length of a Kubernetes name with a namespace.
+	maxNameBytes = 2*253 + 1
+	// MaxItemBytes is more than any needed object has: larger ones are passed over.
+	MaxItemBytes = 256 << 10
+	// maxServices is how many Services of webhooks are read.
+	maxServices = 20
+)
+
+// SurveyList is a list of a cluster that is read for a survey.
+type SurveyList struct {
+	// Name is the name for users.
+	Name string
+	// Path is where it is served, and Selector selects the relevant objects by their labels.
+	Path, Selector string
+	// codes are the codes of the findings that the list may yield.
+	codes []string
+	add   func(*Survey, []byte) error
+}
+
+// Lists returns the lists that are read from a cluster, in this order: namespaces come after the webhooks
+// that refer to them.
+func Lists() []SurveyList {
+	const admission, nodes = "/apis/admissionregistration.k8s.io/v1/", "/api/v1/nodes"
+	webhooks, quorum := []string{torporv1alpha1.WebhookBlocksWakeUpFinding}, []string{torporv1alpha1.EtcdQuorumSmallFinding}
+	return []SurveyList{
+		{Name: "ValidatingWebhookConfigurations", Path: admission + "validatingwebhookconfigurations", codes: webhooks, add: addWebhooks},
+		{Name: "MutatingWebhookConfigurations", Path: admission + "mutatingwebhookconfigurations", codes: webhooks, add: addWebhooks},
+		{Name: "Namespaces", Path: "/api/v1/namespaces", codes: append(webhooks, torporv1alpha1.FinalizersPendingFinding, torporv1alpha1.ClusterTooYoungFinding), add: addNamespace},
+		{Name: "PodDisruptionBudgets", Path: "/apis/policy/v1/poddisruptionbudgets", codes: []string{torporv1alpha1.EvictionForbiddenFinding}, add: addBudget},
+		{Name: "CronJobs", Path: "/apis/batch/v1/cronjobs", codes: []string{torporv1alpha1.CronJobsMissStartsFinding}, add: addCronJob},
+		{Name: "PersistentVolumes", Path: "/api/v1/persistentvolumes", codes: []string{torporv1alpha1.VolumesLocalFinding}, add: addVolume},
+		{Name: "VolumeAttachments", Path: "/apis/storage.k8s.io/v1/volumeattachments", codes: []string{torporv1alpha1.VolumesNotDetachableFinding}, add: addAttachment},
+		{Name: "Nodes of the control plane", Path: nodes, Selector: "node-role.kubernetes.io/control-plane", codes: quorum, add: addControlPlaneNode},
+		{Name: "Nodes that are masters", Path: nodes, Selector: "node-role.kubernetes.io/master", codes: quorum, add: addControlPlaneNode},
+	}
+}
+
+// SignerPath is the path of the object in which every API server publishes the authorities that it trusts,
+// including that of the kubelets' certificates.
+const SignerPath = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+
+// Survey collects the findings at a cluster, item by item. It keeps no item.
+type Survey struct {
+	// now is the time by the cluster's own clock.
+	now          time.Time
+	found        map[string]*findingTally
+	webhooks     []webhookAtRisk
+	namespaces   map[string]map[string]string
+	services     map[string]bool
+	controlPlane map[string]bool
+	isOpenShift  bool
+	bornAt       time.Time
+	wakeBy       time.Time
+	unread       []string
+	unreadCodes  map[string]bool
+	// isCutShort reports that the time was over before all was read, or that a server failed: another survey
+	// may read more.
+	isCutShort bool
+}
+
+// findingTally collects the findings of one code.
+type findingTally struct {
+	count   int32
+	objects []talliedObject
+}
+
+type talliedObject struct {
+	name  string
+	after time.Duration
+}
+
+// NewSurvey begins a survey of a cluster. now is the time by the cluster's clock.
+func NewSurvey(now time.Time) *Survey {
+	return &Survey{
+		now: now, found: map[string]*findingTally{}, namespaces: map[string]map[string]string{}, services: map[string]bool{},
+		controlPlane: map[string]bool{}, unreadCodes: map[string]bool{},
+	}
+}
+
+// AddItem evaluates one item of a list. An item that cannot be read is passed over.
+func (s *Survey) AddItem(l SurveyList, item []byte) {
+	if len(item) <= MaxItemBytes {
+		_ = l.add(s, item) // An object of another shape yields no finding.
+	}
+}
+
+// SkipList records that a list could not be read.
+func (s *Survey) SkipList(l SurveyList) {
+	s.unread = append(s.unread, l.Name)
+	for _, code := range l.codes {
+		s.unreadCodes[code] = true
+	}
+}
+
+// NoteCut records that something was not read for a reason that may pass.
+func (s *Survey) NoteCut() { s.isCutShort = true }
+
+// IsCutShort reports whether another survey may read more.
+func (s *Survey) IsCutShort() bool { return s.isCutShort }
+
+// note counts a finding. The first objects in the order of the list are named; if a finding matters only
+// after a while, those that are affected first.
+func (s *Survey) note(code, name string, after time.Duration) {
+	t := s.found[code]
+	if t == nil {
+		t = &findingTally{}
+		s.found[code] = t
+	}
+	t.count++
+	if !isPrintable(name) {
+		return
+	}
+	t.objects = append(t.objects, talliedObject{name, after})
+	slices.SortStableFunc(t.objects, func(a, b talliedObject) int { return int(a.after - b.after) })
+	t.objects = t.objects[:min(len(t.objects), maxObjects)]
+}
+
+// isPrintable reports whether a name can be shown to users: it comes from a cluster that may be hostile.
+func isPrintable(name string) bool {
+	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// BuildCheck returns the findings. Lists that could not be read keep the findings of the check before.
+func (s *Survey) BuildCheck(before *hivev1.HibernationCheck) *hivev1.HibernationCheck {
+	s.judgeWebhooks()
+	s.judgeControlPlane()
+	if s.isOpenShift && !s.bornAt.IsZero() && s.now.Sub(s.bornAt) < youngAge {
+		s.note(torporv1alpha1.ClusterTooYoungFinding, "", 0)
+	}
+	slices.Sort(s.unread)
+	check := &hivev1.HibernationCheck{WakeBy: nextWakeBy(before, s.wakeBy), Unread: s.unread}
+	for _, code := range slices.Sorted(maps.Keys(s.found)) {
+		if !s.unreadCodes[code] {
+			check.Findings = append(check.Findings, s.found[code].finding(code))
+		}
+	}
+	if before != nil {
+		for _, f := range before.Findings {
+			if s.unreadCodes[f.Code] {
+				check.Findings = append(check.Findings, f)
+			}
+		}
+	}
+	slices.SortFunc(check.Findings, func(a, b torporv1alpha1.StopFinding) int { return strings.Compare(a.Code, b.Code) })
+	return check
+}
+
+func (t *findingTally) finding(code string) torporv1alpha1.StopFinding {
+	f := torporv1alpha1.StopFinding{Code: code, Count: t.count}
+	for _, o := range t.objects {
+		f.Objects = append(f.Objects, o.name)
+	}
+	if len(t.objects) > 0 && t.objects[0].after > 0 {
+		f.After = &metav1.Duration{Duration: t.objects[0].after}
+	}
+	return f
+}
+
+// objectName is the part that every item has.
+type objectName struct {
+	Name              string            `json:"name"`
+	Namespace         string            `json:"namespace"`
+	Labels            map[string]string `json:"labels"`
+	CreationTimestamp metav1.Time       `json:"creationTimestamp"`
+	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+}
+
+func (o objectName) String() string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
+}
+
+func decode(item []byte, into any) error {
+	if err := json.Unmarshal(item, into); err != nil {
+		return fmt.Errorf("read an item: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+const (
+	// EventStopEnded reports that a stop has ended at the time in the annotation torpor.dev/until.
+	EventStopEnded = "StopEnded"
+	// EventStopOverdue reports that a stop is still in effect after the time in the annotation
+	// torpor.dev/until, and why.
+	EventStopOverdue = "StopOverdue"
+	// EventRequesterUnknown reports a stop whose requester no admission has recorded.
+	EventRequesterUnknown = "RequesterUnknown"
+	// EventAnnotationIgnored reports an invalid annotation of a stop.
+	EventAnnotationIgnored = "AnnotationIgnored"
+)

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestFormatEnd(t *testing.T) {
+	t.Parallel()
+	end := metav1.NewTime(time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC))
+	for name, row := range map[string]struct {
+		until     *metav1.Time
+		now       time.Time
+		want      string
+		isOverdue bool
+	}{
+		"no end: not overdue":                     {nil, end.Time, "-", false},
+		"a future end: not overdue":               {&end, end.Add(-time.Hour), "2026-11-20T22:00:00Z", false},
+		"an end that is now: not overdue":         {&end, end.Time, "2026-11-20T22:00:00Z", false},
+		"the end of the grace: not overdue":       {&end, end.Add(overdueGrace), "2026-11-20T22:00:00Z", false},
+		"a second after the grace: overdue":       {&end, end.Add(overdueGrace + time.Second), "2026-11-20T22:00:00Z (5m1s overdue)", true},
+		"two hours late: overdue":                 {&end, end.Add(2 * time.Hour), "2026-11-20T22:00:00Z (120m overdue)", true},
+		"an end in another zone: not overdue":     {new(metav1.NewTime(end.In(time.FixedZone("", 3600)))), end.Time, "2026-11-20T22:00:00Z", false},
+		"a clock that is far behind: not overdue": {&end, time.Time{}, "2026-11-20T22:00:00Z", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := FormatEnd(row.until, row.now); got != row.want {
+				t.Errorf("expected %q, found %q", row.want, got)
+			}
+			if got := IsOverdue(row.until, row.now); got != row.isOverdue {
+				t.Errorf("expected overdue %t, found %t", row.isOverdue, got)
+			}
+		})
+	}
+}

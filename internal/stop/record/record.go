@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// followUpLimit is for how long after a stop has expired the passes of its object wait for overdue stops.
+const followUpLimit = 2 * time.Minute
+
+// MaxRecords is the number of stops that are kept for one switch.
+const MaxRecords = 10
+
+// Records are the stops of one switch, newest first. Only the newest can still be requested.
+type Records []torporv1alpha1.StopRecord
+
+// RequestedStop returns the stop that the switch requests; nil if it requests none.
+func (r Records) RequestedStop() *torporv1alpha1.StopRecord {
+	if len(r) == 0 || !r[0].Requested {
+		return nil
+	}
+	return &r[0]
+}
+
+// Holds reports whether a stop is in effect: the switch requests it, and its end has not come.
+func (r Records) Holds() bool {
+	newest := r.RequestedStop()
+	return newest != nil && newest.EndedAt == nil
+}
+
+// HasExpired reports whether a stop that the switch still requests has reached its end.
+func (r Records) HasExpired() bool {
+	newest := r.RequestedStop()
+	return newest != nil && newest.EndedAt != nil
+}
+
+// HasJustExpired reports whether the newest stop has recently reached its end, or is about to be ended by it.
+func (r Records) HasJustExpired(now time.Time) bool {
+	return len(r) > 0 && r[0].StartedBy == torporv1alpha1.UntilAnnotation && (r[0].EndedAt == nil || now.Sub(r[0].EndedAt.Time) < followUpLimit)
+}
+
+// IsEndSavedIn reports whether the records in a saved status already contain the end of the newest stop as it
+// is requested now. Only then may the switch be reset: a manager that dies after that would not know why it
+// was reset.
+func (r Records) IsEndSavedIn(saved Records) bool {
+	newest, last := r.RequestedStop(), saved.RequestedStop()
+	return newest != nil && last != nil && last.StartedBy == torporv1alpha1.UntilAnnotation &&
+		last.RequestVersion == newest.RequestVersion && last.RequestedUntil == newest.RequestedUntil
+}
+
+// NextRecords returns the record that follows from the present request of an object. The result does not
+// depend on how often, or how rarely, it is called.
+func NextRecords(before Records, asked Request, now time.Time) Records {
+	var next Records
+	for _, stop := range before {
+		next = append(next, *stop.DeepCopy())
+	}
+	if !asked.IsStopped {
+		if newest := next.RequestedStop(); newest != nil {
+			withdraw(newest, asked, now)
+		}
+		return next
+	}
+	if newest := next.RequestedStop(); newest != nil && asked.Version != "" && newest.RequestVersion != "" && asked.Version != newest.RequestVersion {
+		// The switch was reset and set again between two passes. A schema that drops the version must not
+		// make a stop of each pass.
+		withdraw(newest, Request{}, now)
+	}
+	if next.RequestedStop() == nil {
+		next = next.begin(asked, now)
+	}
+	newest := next.RequestedStop()
+	setEnd(newest, asked, now)
+	isOver := newest.RequestedUntil != "" && newest.Until != nil && !now.Before(newest.Until.Time)
+	switch {
+	case isOver && newest.EndedAt == nil:
+		newest.EndedAt, newest.StartedBy = new(metav1.NewTime(now)), torporv1alpha1.UntilAnnotation
+	case !isOver && newest.EndedAt != nil:
+		// A user has set a later end, or removed it, after the stop had ended: that is another stop.
+		newest.Requested = false
+		again := torporv1alpha1.StopRecord{Since: metav1.NewTime(now), By: cmp.Or(asked.UntilBy, newest.By), RequestVersion: newest.RequestVersion, Requested: true}
+		next = next.add(again)
+		setEnd(next.RequestedStop(), asked, now)
+	}
+	next.RequestedStop().Reason = truncate(asked.Reason, maxReason)
+	return next
+}
+
+// begin adds the requested stop. Its time is unknown if no field manager of the object is recorded.
+func (r Records) begin(asked Request, now time.Time) Records {
+	lastVersion := ""
+	if len(r) > 0 {
+		lastVersion = r[0].RequestVersion
+	}
+	at := asked.At
+	if at.IsZero() || at.After(now) {
+		at = now
+	}
+	return r.add(torporv1alpha1.StopRecord{Since: metav1.NewTime(at), By: asked.requester(lastVersion), RequestVersion: asked.Version, Requested: true})
+}
+
+func (r Records) add(stop torporv1alpha1.StopRecord) Records {
+	r = slices.Insert(r, 0, stop)
+	return r[:min(len(r), MaxRecords)]
+}
+
+// withdraw records that the switch has been reset.
+func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
+	lastVersion := stop.RequestVersion
+	stop.Requested = false
+	if asked.Version != "" {
+		stop.RequestVersion = asked.Version
+	}
+	if stop.EndedAt != nil {
+		return
+	}
+	at := asked.At
+	if at.IsZero() || at.After(now) || at.Before(stop.Since.Time) {
+		at = now
+	}
+	stop.EndedAt = new(metav1.NewTime(at))
+	if stop.StartedBy == "" { // Otherwise its end had come already.
+		stop.StartedBy = asked.requester(lastVersion)
+	}
+}
+
+// setEnd records when a stop ends. A time before the stop began is left over from an earlier one; it
+// would void this stop at once.
+func setEnd(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
+	text := truncate(asked.Until, maxUntil)
+	if text == stop.RequestedUntil {
+		return
+	}
+	stop.RequestedUntil, stop.Until, stop.UntilBy = text, nil, asked.UntilBy
+	if asked.Until == "" {
+		return
+	}
+	writtenAt := asked.UntilWrittenAt
+	if writtenAt.IsZero() {
+		writtenAt = now
+	}
+	if until, err := ParseUntil(asked.Until, writtenAt); err == nil && until.After(stop.Since.Time) {
+		stop.Until = new(metav1.NewTime(until))
+	}
+}
