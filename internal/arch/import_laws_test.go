@@ -46,14 +46,14 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/statusannotation", "internal/stop/metrics", "internal/stop/record"),
+		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/statusannotation", "internal/stop/metrics", "internal/stop/record"),
 	}
 }
 
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stop/check", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/stoppable", "internal/switches/stopadapter", "internal/coexist/lease",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/reconcile/statusannotation", "internal/stop/check", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/stoppable", "internal/switches/stopadapter", "internal/coexist/lease",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -91,9 +91,9 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/coexist/otherwriter"),
 		{
 			packages: "internal/reconcile", reason: "an idiom that knows a feature is no idiom",
-			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/statusannotation"},
+			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/reconcile/statusannotation"},
 		},
-		pureLaw("internal/statusannotation"),
+		pureLaw("internal/reconcile/statusannotation"),
 		pureLaw("internal/admin/install"),
 		pureLaw("internal/stop/record"),
 		pureLaw("internal/switches/admission").alsoReaching("internal/stop/record", "internal/mysql/switches", "internal/switches/fieldswitch"),
@@ -103,12 +103,12 @@ func sharedLaws() []importLaw {
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
 		{packages: "config/crd", reason: "files that other programs embed cost nobody a package", mayNotReach: []string{"..."}},
 		{
-			packages: "internal/egress", reason: "a budget for answers knows nothing of who asks",
+			packages: "internal/httpguard", reason: "a budget for answers knows nothing of who asks",
 			mayNotReach: []string{"..."},
 		},
 		{
 			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port, the budgets of answers, what is the same for clouds, and nothing else of this repository",
-			mayReach: []string{"actuator", "internal/buildinfo", "internal/cloud/machinenames", "internal/cloud/orders", "internal/cloud/rest", "internal/egress"}, mayNotReach: kubernetesClients(),
+			mayReach: []string{"actuator", "internal/buildinfo", "internal/cloud/machinenames", "internal/cloud/onebyone", "internal/cloud/rest", "internal/httpguard"}, mayNotReach: kubernetesClients(),
 		},
 	}
 }
@@ -117,18 +117,18 @@ func hibernationLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/cluster/hibernation").alsoReaching("internal/stop/record"),
 		pureLaw("internal/cluster/hibernation/csr").allowingImport("net"),
-		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/egress"),
+		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
 		{
 			packages: "internal/cluster/hibernation/cloudaccounts", reason: "what waits for clouds knows neither the hub nor the decision",
 			mayReach: []string{"actuator"}, mayNotReach: kubernetesClients(),
 		},
-		controllerLaw("internal/cluster/hibernation/controller").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/egress"),
+		controllerLaw("internal/cluster/hibernation/controller").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
 	}
 }
 
 // targetClients returns the packages that connect to clusters.
 func targetClients() []string {
-	return []string{"internal/cluster/hibernation", "internal/cluster/hibernation/csr", "internal/cluster/hibernation/targetcluster", "internal/stop/check", "internal/buildinfo", "internal/egress"}
+	return []string{"internal/cluster/hibernation", "internal/cluster/hibernation/csr", "internal/cluster/hibernation/targetcluster", "internal/stop/check", "internal/buildinfo", "internal/httpguard"}
 }
 
 func targetLaws() []importLaw {
@@ -144,11 +144,11 @@ func targetLaws() []importLaw {
 func slumberLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/switches/fieldswitch").alsoReaching("internal/stop/record"),
-		pureLaw("internal/switches/stopadapter").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/statusannotation", "internal/switches/fieldswitch", "internal/stoppable", "internal/stop/record"),
+		pureLaw("internal/switches/stopadapter").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stoppable", "internal/stop/record"),
 		controllerLaw("internal/switches/stopadapter/controller").alsoReaching("conditional/...", "internal/cf/revision", "internal/switches/stopadapter", "internal/cluster/hibernation", "internal/switches/fieldswitch", "internal/switches/fieldswitch/controller", "internal/stoppable"),
 		controllerLaw("internal/switches/fieldswitch/controller").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/switches/fieldswitch", "internal/stoppable"),
-		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/statusannotation", "internal/stop/record"),
-		pureLaw("internal/switches/slumber").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/statusannotation", "internal/stoppable", "internal/stop/record"),
+		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/reconcile/statusannotation", "internal/stop/record"),
+		pureLaw("internal/switches/slumber").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/reconcile/statusannotation", "internal/stoppable", "internal/stop/record"),
 		controllerLaw("internal/switches/slumber/controller").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/switches/slumber", "internal/stoppable"),
 	}
 }
@@ -207,8 +207,8 @@ func cfLaws() []importLaw {
 		controllerLaw("internal/cf/deployment/controller").alsoReaching("internal/cf/deployment", revision),
 		controllerLaw("internal/cf/orgspace/controller").alsoReaching("internal/cf/orgspace"),
 		controllerLaw("internal/cf/route/controller").alsoReaching("internal/cf/route", process, revision, podstatus, "internal/cf/lrp"),
-		controllerLaw("internal/cf/imageregistry").alsoReaching("internal/cf/build", "internal/egress", "internal/buildinfo"),
-		controllerLaw("internal/cf/build/controller").alsoReaching("internal/cf/build", "internal/cf/imageregistry", "internal/egress", "internal/buildinfo"),
+		controllerLaw("internal/cf/imageregistry").alsoReaching("internal/cf/build", "internal/httpguard", "internal/buildinfo"),
+		controllerLaw("internal/cf/build/controller").alsoReaching("internal/cf/build", "internal/cf/imageregistry", "internal/httpguard", "internal/buildinfo"),
 	}
 }
 

@@ -62,7 +62,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	machinepoolcontroller "github.com/torpor-dev/torpor/internal/cluster/machinepool/controller"
 	syncsetcontroller "github.com/torpor-dev/torpor/internal/cluster/syncset/controller"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 	backupcontroller "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
@@ -163,7 +163,7 @@ type Options struct {
 
 	// endpoints, assumableRoles and engineSockets are the parsed AllowEndpoints, AWSAssumeRoles and
 	// ContainerEngineSockets.
-	endpoints      egress.Endpoints
+	endpoints      httpguard.Endpoints
 	assumableRoles []aws.AssumableRole
 	engineSockets  []containers.Socket
 	// workloadIdentities are the parsed AzureWorkloadIdentities.
@@ -417,7 +417,7 @@ func addFeatures(mgr manager.Manager, o Options) error {
 
 // parse parses the options that the command line gives as text.
 func (o *Options) parse(reader client.Reader) (err error) {
-	if o.endpoints, err = egress.ParseEndpoints(o.AllowEndpoints); err != nil {
+	if o.endpoints, err = httpguard.ParseEndpoints(o.AllowEndpoints); err != nil {
 		return fmt.Errorf("--allow-endpoints: %w", err)
 	}
 	if o.assumableRoles, err = aws.ParseAssumableRoles(o.AWSAssumeRoles); err != nil {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 

@@ -28,7 +28,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cf/build"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -93,7 +93,7 @@ func (r imageReader) fetch(ctx context.Context, named reference.Named, secrets [
 		return nil, errUnreadableSecret
 	}
 	return remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(keychain), remote.WithUserAgent(buildinfo.UserAgent("torpor")),
-		remote.WithTransport(egress.LimitTransport(&countedTransport{base: r.transport}, maxAnswerBytes, maxImageBytes)),
+		remote.WithTransport(httpguard.LimitTransport(&countedTransport{base: r.transport}, maxAnswerBytes, maxImageBytes)),
 		// The registry is only asked once for each build, so a failure is reported without a retry.
 		remote.WithRetryBackoff(remote.Backoff{Steps: 1}))
 }
@@ -197,9 +197,9 @@ func explainFailure(err error, named reference.Named) build.ImageAnswer {
 		return build.ImageAnswer{Reason: korifiv1alpha1.PullSecretUnreadableReason, Message: "expected registry credentials in the Secrets of spec.source.registry.imagePullSecrets, found an unreadable Secret; create it again and push again"}
 	case isRefused:
 		return explainRefusal(refused, named)
-	case errors.Is(err, errNotPublic), errors.Is(err, egress.ErrAddressDenied), errors.Is(err, errPlainHTTP):
+	case errors.Is(err, errNotPublic), errors.Is(err, httpguard.ErrAddressDenied), errors.Is(err, errPlainHTTP):
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAllowedReason, Message: "expected a public address and TLS for " + registry + " and for each server to which it refers, or entries of --image-registries, found a server with neither; ask the administrator to list it"}
-	case errors.Is(err, egress.ErrAnswerTooLarge):
+	case errors.Is(err, httpguard.ErrAnswerTooLarge):
 		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: fmt.Sprintf("expected responses of %s of at most %d bytes and %d objects, found a larger one", registry, maxAnswerBytes, maxAnswerObjects)}
 	case isSilence(err):
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: fmt.Sprintf("expected a response of %s over TLS within %s, found none or an untrusted certificate; push again when the registry responds", registry, askTimeout)}

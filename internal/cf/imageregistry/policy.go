@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // anyPublic and nobody are the entries of a policy that do not name a server.
@@ -45,10 +45,10 @@ var (
 type Policy struct {
 	isAnyPublic bool
 	// Servers in listed may have any address except link-local and metadata ones. listed includes the servers in plain.
-	listed, plain egress.Endpoints
+	listed, plain httpguard.Endpoints
 }
 
-// ParsePolicy parses the entries of egress.ParseEndpoints. An entry with the prefix http:// allows its server without
+// ParsePolicy parses the entries of httpguard.ParseEndpoints. An entry with the prefix http:// allows its server without
 // TLS, and * allows all servers with a public address. An empty list and "none" allow no server.
 func ParsePolicy(list []string) (Policy, error) {
 	if len(list) == 0 || slices.Equal(list, []string{nobody}) {
@@ -70,8 +70,8 @@ func ParsePolicy(list []string) (Policy, error) {
 		listed = append(listed, host)
 	}
 	var errs [2]error
-	p.listed, errs[0] = egress.ParseEndpoints(listed)
-	p.plain, errs[1] = egress.ParseEndpoints(plain)
+	p.listed, errs[0] = httpguard.ParseEndpoints(listed)
+	p.plain, errs[1] = httpguard.ParseEndpoints(plain)
 	return p, errors.Join(errs[:]...)
 }
 
@@ -99,7 +99,7 @@ func (p Policy) checkAddress(host string) error {
 	if err != nil {
 		return fmt.Errorf("read the address to dial: %w", err)
 	}
-	if p.listed.Includes(host) || egress.IsPublic(address) {
+	if p.listed.Includes(host) || httpguard.IsPublic(address) {
 		return nil
 	}
 	return errNotPublic
@@ -140,7 +140,7 @@ func newGuardedTransport(p Policy, trusted *tls.Config) *guardedTransport {
 	base := http.Transport{
 		TLSClientConfig: trusted, TLSHandshakeTimeout: connectTimeout, ForceAttemptHTTP2: true, IdleConnTimeout: idleTimeout, MaxIdleConns: maxIdleConnections,
 	}
-	egress.BoundTransport(&base)
+	httpguard.BoundTransport(&base)
 	t := &guardedTransport{policy: p, direct: base.Clone(), proxied: base.Clone(), proxyOf: http.ProxyFromEnvironment}
 	t.direct.DialContext = p.dial
 	t.proxied.Proxy, t.proxied.DialContext = t.proxyOf, (&net.Dialer{Timeout: connectTimeout}).DialContext
@@ -203,7 +203,7 @@ type countedBody struct {
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.objects += bytes.Count(p[:n], []byte("{")); b.objects > maxAnswerObjects {
-		return 0, egress.ErrAnswerTooLarge
+		return 0, httpguard.ErrAnswerTooLarge
 	}
 	return n, err
 }

@@ -26,7 +26,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 var (
@@ -50,7 +50,7 @@ type Options struct {
 	Endpoint string
 	// Endpoints are the endpoints that an endpoint_url may name. If empty, all endpoints are allowed except link-local
 	// ones. Messages are shown to users only from listed endpoints and from those of AWS.
-	Endpoints egress.Endpoints
+	Endpoints httpguard.Endpoints
 	// AssumableRoles are the roles that the manager assumes with its own identity. If empty, it assumes none.
 	AssumableRoles []AssumableRole
 	// CallTimeout bounds one API call, including all attempts; 0 means 15 s.
@@ -207,7 +207,7 @@ func (c *accountClient) listMachines(ctx context.Context, infraIDs []string) (ma
 		isTooLarge := false
 		err := c.callWithTimeout(all, "DescribeInstances", func(ctx context.Context) (err error) {
 			page, err = pages.NextPage(ctx)
-			isTooLarge = errors.Is(err, egress.ErrAnswerTooLarge)
+			isTooLarge = errors.Is(err, httpguard.ErrAnswerTooLarge)
 			return err
 		})
 		switch {

@@ -12,7 +12,7 @@ import (
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -27,12 +27,12 @@ const (
 )
 
 // newBoundedClient returns the client for all accounts. The author of a credentials Secret chooses the endpoint.
-func newBoundedClient(endpoints egress.Endpoints) RequestSender {
+func newBoundedClient(endpoints httpguard.Endpoints) RequestSender {
 	transport := awshttp.NewBuildableClient().
 		WithDialerOptions(func(d *net.Dialer) { d.Control = endpoints.ControlDial }).
-		WithTransportOptions(egress.BoundTransport).
+		WithTransportOptions(httpguard.BoundTransport).
 		GetTransport()
-	return &wholeAnswers{base: egress.NewClient(transport, maxAnswerBytes, 0), slots: make(chan struct{}, largeAnswers)}
+	return &wholeAnswers{base: httpguard.NewClient(transport, maxAnswerBytes, 0), slots: make(chan struct{}, largeAnswers)}
 }
 
 // wholeAnswers reads each answer completely before the SDK decodes it. Answers that would grow too large are refused,
@@ -51,7 +51,7 @@ func (w *wholeAnswers) Do(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(answer.Body)
 	_ = answer.Body.Close()
 	if err == nil && countItems(body) > maxAnswerItems {
-		err = egress.ErrAnswerTooLarge
+		err = httpguard.ErrAnswerTooLarge
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)

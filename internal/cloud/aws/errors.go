@@ -19,7 +19,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // The operations whose refusals may concern single machines.
@@ -76,10 +76,10 @@ func (c *accountClient) explainError(operation string, err error) error {
 // explainMissingAnswer describes an error other than an answer of the API.
 func (c *accountClient) explainMissingAnswer(operation string, status int, err error) error {
 	switch {
-	case errors.Is(err, egress.ErrAnswerTooLarge):
+	case errors.Is(err, httpguard.ErrAnswerTooLarge):
 		return c.unreachableError(operation, "its answer is larger than allowed")
-	case errors.Is(err, egress.ErrAddressDenied):
-		return c.unreachableError(operation, egress.ErrAddressDenied.Error())
+	case errors.Is(err, httpguard.ErrAddressDenied):
+		return c.unreachableError(operation, httpguard.ErrAddressDenied.Error())
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return c.unreachableError(operation, "the host is unknown")

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // TestHostileEndpointsAreCut lists machines at endpoints that try to exhaust the memory or the time of the manager.
@@ -113,7 +113,7 @@ func TestEndpointsOfSecrets(t *testing.T) {
 		"the endpoint of the manager itself: allowed":  {"http://ec2.internal", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listed, err := egress.ParseEndpoints(row.listed)
+			listed, err := httpguard.ParseEndpoints(row.listed)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 var (
@@ -28,7 +28,7 @@ type Options struct {
 	// HTTPClient sends the requests of all accounts. If nil, a client that limits the size of answers is used.
 	HTTPClient policy.Transporter
 	// Endpoints are the servers that may be called although their addresses are link-local.
-	Endpoints egress.Endpoints
+	Endpoints httpguard.Endpoints
 	// WorkloadIdentities are the service principals as which the manager may log in with its own token.
 	WorkloadIdentities []WorkloadIdentity
 	// TokenFile is the file with the token of the manager's ServiceAccount. If empty, AZURE_FEDERATED_TOKEN_FILE names

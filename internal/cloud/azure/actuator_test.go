@@ -20,8 +20,8 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 func TestCallsAreFew(t *testing.T) {
@@ -104,13 +104,13 @@ func conflict(operation, code, message string) actuatortest.Fault {
 func TestAThrottledAccountIsLeftAlone(t *testing.T) {
 	cloud := startAzure(t)
 	c := cloud.newCluster()
-	ids := c.Create(t, 10*orders.ParallelCalls)
+	ids := c.Create(t, 10*onebyone.ParallelCalls)
 	cloud.Inject(t, actuatortest.Fault{Operation: start, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "60"})
 	if err := cloud.actuator.Start(t.Context(), c.Target(), ids); actuator.ClassOf(err) != actuator.Throttled {
 		t.Errorf("start: %v, want class %q", err, actuator.Throttled)
 	}
-	if got := cloud.CountCalls()[start]; got > orders.ParallelCalls {
-		t.Errorf("start was called %d times, want at most %d that were under way at once", got, orders.ParallelCalls)
+	if got := cloud.CountCalls()[start]; got > onebyone.ParallelCalls {
+		t.Errorf("start was called %d times, want at most %d that were under way at once", got, onebyone.ParallelCalls)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestTheOwnClientBoundsAnswers(t *testing.T) {
 		}
 		return true
 	}
-	cloud.actuator = New(Options{HTTPClient: egress.NewClient(cloud.client().Transport, maxAnswerBytes, 0), Attempts: 1})
+	cloud.actuator = New(Options{HTTPClient: httpguard.NewClient(cloud.client().Transport, maxAnswerBytes, 0), Attempts: 1})
 	_, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
 	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "its answer is larger than allowed") {
 		t.Errorf("found %v, want its answer to be larger than allowed", err)

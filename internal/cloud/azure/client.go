@@ -20,8 +20,8 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -56,14 +56,14 @@ func findCloud(name string) (azureCloud, error) {
 }
 
 // newBoundedClient returns the client for all accounts.
-func newBoundedClient(endpoints egress.Endpoints) policy.Transporter {
+func newBoundedClient(endpoints httpguard.Endpoints) policy.Transporter {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConns: 100, MaxIdleConnsPerHost: orders.ParallelCalls, IdleConnTimeout: 90 * time.Second,
+		MaxIdleConns: 100, MaxIdleConnsPerHost: onebyone.ParallelCalls, IdleConnTimeout: 90 * time.Second,
 	}
-	egress.BoundTransport(transport)
-	return egress.NewClient(transport, maxAnswerBytes, 0)
+	httpguard.BoundTransport(transport)
+	return httpguard.NewClient(transport, maxAnswerBytes, 0)
 }
 
 // ownHosts sends requests only to the hosts of a cloud. Answers name the next page and the login, and a token or a

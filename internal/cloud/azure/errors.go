@@ -21,7 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
@@ -32,7 +32,7 @@ const (
 	start      = "virtualMachines/start"
 )
 
-// explainError converts an error of the SDK to an *orders.RefusedError or an *actuator.Error. The message is the same
+// explainError converts an error of the SDK to an *onebyone.RefusedError or an *actuator.Error. The message is the same
 // at each repetition.
 func (c *accountClient) explainError(operation string, err error) error {
 	if failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err); ok {
@@ -48,8 +48,8 @@ func (c *accountClient) explainError(operation string, err error) error {
 	switch {
 	case class == actuator.Unreachable:
 		return unreachableErrorf(operation, "it answers with status %d", answer.StatusCode)
-	case orders.IsOfMachine(class) && (operation == deallocate || operation == start):
-		return &orders.RefusedError{Class: class, Code: code, Message: message}
+	case onebyone.IsOfMachine(class) && (operation == deallocate || operation == start):
+		return &onebyone.RefusedError{Class: class, Code: code, Message: message}
 	default:
 		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, code, message), RetryAfter: readRetryAfter(answer.RawResponse)}
 	}

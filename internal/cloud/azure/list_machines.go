@@ -15,7 +15,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -171,7 +171,7 @@ func powerStateOf(vm *armcompute.VirtualMachine) (state actuator.MachineState, h
 // callWithTimeout makes one API call, with all its attempts, within the client's timeout.
 func (c *accountClient) callWithTimeout(ctx context.Context, operation string, do func(context.Context) error) error {
 	return cloudrest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
-		if errors.Is(err, egress.ErrAnswerTooLarge) {
+		if errors.Is(err, httpguard.ErrAnswerTooLarge) {
 			return unreachableErrorf(operation, "its answer is larger than allowed")
 		}
 		return c.explainError(operation, err)

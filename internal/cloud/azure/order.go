@@ -8,7 +8,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
 // StopMachine implements rest.OneByOneAccount.
@@ -32,7 +32,7 @@ func (c *accountClient) StartMachine(ctx context.Context, id string) error {
 func (c *accountClient) orderMachine(ctx context.Context, operation, id string, order func(context.Context, machineName) error) error {
 	m, ok := parseMachineName(id)
 	if !ok {
-		return &orders.RefusedError{Class: actuator.NotFound, Code: "NotFound", Message: "expected an id such as GROUP/NAME"}
+		return &onebyone.RefusedError{Class: actuator.NotFound, Code: "NotFound", Message: "expected an id such as GROUP/NAME"}
 	}
 	return c.callWithTimeout(ctx, operation, func(ctx context.Context) error { return order(ctx, m) })
 }

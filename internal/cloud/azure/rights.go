@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
 // rightsVersion is the version of the API that lists rights.
@@ -36,7 +36,7 @@ func (c *accountClient) RequireStopRights(ctx context.Context, ids []string) err
 		}
 	}
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(orders.ParallelCalls)
+	work.SetLimit(onebyone.ParallelCalls)
 	for group := range groups {
 		work.Go(func() error { return c.requireRightsInGroup(ctx, group) })
 	}

@@ -24,9 +24,9 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 var (
@@ -47,7 +47,7 @@ const (
 // Options configure the access to controllers. The zero value is suitable for production.
 type Options struct {
 	// Endpoints are the controllers that ClusterDeployments may name. Their messages are shown to users.
-	Endpoints egress.Endpoints
+	Endpoints httpguard.Endpoints
 	// VisitTimeout bounds all calls to one controller for an observation or an order; 0 means 10 s.
 	VisitTimeout time.Duration
 	// resend is for tests that lose packets; 0 means resendAfter.
@@ -60,7 +60,7 @@ type Options struct {
 type Actuator struct {
 	options     Options
 	controllers *lru.Cache
-	stops       *orders.PendingStops
+	stops       *onebyone.PendingStops
 
 	mu sync.Mutex
 	// silent are the controllers that did not answer the previous visit.
@@ -80,7 +80,7 @@ func New(o Options) *Actuator {
 	}
 	return &Actuator{
 		options: o, controllers: lru.New(maxCachedControllers), silent: map[string]bool{},
-		stops: &orders.PendingStops{Clock: o.Clock, Window: shutDownWindow},
+		stops: &onebyone.PendingStops{Clock: o.Clock, Window: shutDownWindow},
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // TestAControllerThatHangsHoldsUpNoOther has one controller that accepts requests and never answers, over each
@@ -151,13 +151,13 @@ func TestStatesOfRedfish(t *testing.T) {
 }
 
 func TestWhichControllersMayBeReached(t *testing.T) {
-	listed, err := egress.ParseEndpoints([]string{"10.0.0.0/8"})
+	listed, err := httpguard.ParseEndpoints([]string{"10.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, row := range map[string]struct {
 		bmc       string
-		endpoints egress.Endpoints
+		endpoints httpguard.Endpoints
 		want      string
 	}{
 		"a service of Redfish: allowed":         {bmc: "redfish+https://10.0.0.9/redfish/v1/Systems/System.Embedded.1"},
@@ -280,11 +280,11 @@ func TestABusyManagerIsNoSilentController(t *testing.T) {
 }
 
 func TestWordsOfAControllerAreShownOnceItIsListed(t *testing.T) {
-	listed, err := egress.ParseEndpoints([]string{"127.0.0.1"})
+	listed, err := httpguard.ParseEndpoints([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, endpoints := range map[string]egress.Endpoints{"a listed controller": listed, "an unlisted controller": {}} {
+	for name, endpoints := range map[string]httpguard.Endpoints{"a listed controller": listed, "an unlisted controller": {}} {
 		t.Run(name, func(t *testing.T) {
 			room := newRoom(t)
 			room.actuator = New(Options{VisitTimeout: visitTimeout, Endpoints: endpoints})
@@ -332,7 +332,7 @@ func TestHostileAnswersOfRedfishAreCut(t *testing.T) {
 // TestAnAnswerThatComesAfterTheVisitIsNone has a server whose handler returns without an answer once the client is
 // gone.
 func TestAnAnswerThatComesAfterTheVisitIsNone(t *testing.T) {
-	c := newRedfishController(bmcAddress{hostPort: "192.0.2.1", system: "/redfish/v1/Systems/1"}, login{}, egress.Endpoints{})
+	c := newRedfishController(bmcAddress{hostPort: "192.0.2.1", system: "/redfish/v1/Systems/1"}, login{}, httpguard.Endpoints{})
 	c.http = egress.NewClient(lateServer{}, maxAnswerBytes, 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

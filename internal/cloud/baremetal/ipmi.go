@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // The functions and commands in use (appendix G).
@@ -147,8 +147,8 @@ func explainIPMI(err error) error {
 		return &actuator.Error{Class: actuator.Throttled, Message: "its BMC has no room for another session"}
 	case errors.Is(err, errNotIPMI):
 		return &actuator.Error{Class: actuator.Unreachable, Message: "the server at its address does not speak IPMI 2.0"}
-	case errors.Is(err, egress.ErrAddressDenied):
-		return actuator.Errorf(actuator.Other, "%s", egress.ErrAddressDenied)
+	case errors.Is(err, httpguard.ErrAddressDenied):
+		return actuator.Errorf(actuator.Other, "%s", httpguard.ErrAddressDenied)
 	default:
 		return noAnswer()
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -39,14 +39,14 @@ type redfishController struct {
 	isTrusted bool
 }
 
-func newRedfishController(address bmcAddress, l login, endpoints egress.Endpoints) *redfishController {
+func newRedfishController(address bmcAddress, l login, endpoints httpguard.Endpoints) *redfishController {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: l.roots, MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: dialTimeout,
 		MaxConnsPerHost: maxConnections, MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second,
 	}
-	egress.BoundTransport(transport)
-	return &redfishController{url: "https://" + address.hostPort + address.system, login: l, http: egress.NewClient(transport, maxAnswerBytes, 0)}
+	httpguard.BoundTransport(transport)
+	return &redfishController{url: "https://" + address.hostPort + address.system, login: l, http: httpguard.NewClient(transport, maxAnswerBytes, 0)}
 }
 
 // computerSystem is the part of a machine's description that Torpor reads (DMTF DSP0268).
@@ -177,10 +177,10 @@ func (c *redfishController) explainError(order string, err error) error {
 	switch {
 	case isUnverified && unverified != nil:
 		return actuator.Errorf(actuator.CredentialsInvalid, "the certificate of its BMC is not signed by %s in the credentials Secret, or not valid for its address: correct them", authorityKey)
-	case errors.Is(err, egress.ErrAnswerTooLarge):
+	case errors.Is(err, httpguard.ErrAnswerTooLarge):
 		return &actuator.Error{Class: actuator.Unreachable, Message: "the answer of its BMC is larger than allowed"}
-	case errors.Is(err, egress.ErrAddressDenied):
-		return actuator.Errorf(actuator.Other, "%s", egress.ErrAddressDenied)
+	case errors.Is(err, httpguard.ErrAddressDenied):
+		return actuator.Errorf(actuator.Other, "%s", httpguard.ErrAddressDenied)
 	case errors.Is(err, errNotRedfish):
 		return &actuator.Error{Class: actuator.Unreachable, Message: "the server at its address does not speak Redfish"}
 	default:

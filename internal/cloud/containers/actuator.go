@@ -16,7 +16,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 var (
@@ -28,7 +28,7 @@ var (
 // Options configure the access to engines. The zero value is suitable for production.
 type Options struct {
 	// Endpoints are the servers that ClusterDeployments may name. Their messages are shown to users.
-	Endpoints egress.Endpoints
+	Endpoints httpguard.Endpoints
 	// Sockets are the sockets on the manager's own machine that ClusterDeployments may name. If empty, none is
 	// allowed.
 	Sockets []Socket

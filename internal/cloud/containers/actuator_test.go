@@ -20,8 +20,8 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -88,7 +88,7 @@ func TestAContainerThatIsToldToStopCountsAsStopping(t *testing.T) {
 func TestSuccessAfterThePatienceIsNotTheEndOfAStop(t *testing.T) {
 	c := &engineClient{
 		http: egress.NewClient(lateEngine{}, maxAnswerBytes, 0), timeout: time.Minute, patience: time.Millisecond,
-		stops: &orders.PendingStops{Clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), Window: stopGrace},
+		stops: &onebyone.PendingStops{Clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), Window: stopGrace},
 	}
 	if err := c.StopMachine(t.Context(), "a"); err != nil {
 		t.Errorf("stop: %v", err)
@@ -133,7 +133,7 @@ func TestAPausedContainerIsStoppedAndStarted(t *testing.T) {
 }
 
 func TestWhichEnginesMayBeReached(t *testing.T) {
-	listed, err := egress.ParseEndpoints([]string{"10.0.0.0/8"})
+	listed, err := httpguard.ParseEndpoints([]string{"10.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -35,7 +35,7 @@ type engineClient struct {
 	isTrusted         bool
 	http              *http.Client
 	timeout, patience time.Duration
-	stops             *orders.PendingStops
+	stops             *onebyone.PendingStops
 }
 
 // clientFor returns the client for the target's engine. A changed Secret gets a new client.
@@ -60,12 +60,12 @@ func (a *Actuator) newClient(address engineAddress, t actuator.Target, account s
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: a.options.Endpoints.ControlDial}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTimeout,
-		MaxIdleConns: orders.ParallelCalls, MaxIdleConnsPerHost: orders.ParallelCalls, IdleConnTimeout: 90 * time.Second,
+		MaxIdleConns: onebyone.ParallelCalls, MaxIdleConnsPerHost: onebyone.ParallelCalls, IdleConnTimeout: 90 * time.Second,
 	}
 	c := &engineClient{
 		account: account, owner: "containers/" + t.Cloud, base: url.URL{Scheme: "https", Host: address.host},
 		timeout: a.options.CallTimeout, patience: a.options.StopPatience,
-		stops:     &orders.PendingStops{Clock: a.options.Clock, Window: stopGrace + stopMargin},
+		stops:     &onebyone.PendingStops{Clock: a.options.Clock, Window: stopGrace + stopMargin},
 		isTrusted: address.socket != "" || a.options.Endpoints.Includes((&url.URL{Host: address.host}).Hostname()),
 	}
 	if address.socket != "" {
@@ -81,8 +81,8 @@ func (a *Actuator) newClient(address engineAddress, t actuator.Target, account s
 		}
 		transport.TLSClientConfig = settings
 	}
-	egress.BoundTransport(transport)
-	c.http = egress.NewClient(transport, maxAnswerBytes, 0)
+	httpguard.BoundTransport(transport)
+	c.http = httpguard.NewClient(transport, maxAnswerBytes, 0)
 	return c, nil
 }
 

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 var (
@@ -55,10 +55,10 @@ func isAboutState(err error) bool {
 	return ok && (failure.status == http.StatusConflict || failure.status == http.StatusInternalServerError)
 }
 
-// explainError converts an error to an *orders.RefusedError or an *actuator.Error. The message is the same at each
+// explainError converts an error to an *onebyone.RefusedError or an *actuator.Error. The message is the same at each
 // repetition.
 func (c *engineClient) explainError(operation string, err error) error {
-	if refused, ok := errors.AsType[*orders.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*onebyone.RefusedError](err); ok {
 		return refused
 	}
 	failure, ok := errors.AsType[*answerError](err)
@@ -69,8 +69,8 @@ func (c *engineClient) explainError(operation string, err error) error {
 	switch {
 	case class == actuator.Unreachable:
 		return unreachableErrorf(operation, "it answers with status %d", failure.status)
-	case orders.IsOfMachine(class) && operation != list:
-		return &orders.RefusedError{Class: class, Code: "status " + strconv.Itoa(failure.status), Message: c.describe(failure)}
+	case onebyone.IsOfMachine(class) && operation != list:
+		return &onebyone.RefusedError{Class: class, Code: "status " + strconv.Itoa(failure.status), Message: c.describe(failure)}
 	default:
 		return &actuator.Error{Class: class, Message: operation + ": " + c.describe(failure), RetryAfter: failure.retryAfter}
 	}
@@ -113,10 +113,10 @@ func isPortTaken(err error) bool {
 func explainMissingAnswer(operation string, err error) error {
 	unverified, isUnverified := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
-	case errors.Is(err, egress.ErrAnswerTooLarge):
+	case errors.Is(err, httpguard.ErrAnswerTooLarge):
 		return unreachableErrorf(operation, "its answer is larger than allowed")
-	case errors.Is(err, egress.ErrAddressDenied):
-		return actuator.Errorf(actuator.Other, "%s: %s", operation, egress.ErrAddressDenied)
+	case errors.Is(err, httpguard.ErrAddressDenied):
+		return actuator.Errorf(actuator.Other, "%s: %s", operation, httpguard.ErrAddressDenied)
 	case errors.Is(err, errListTooLong):
 		return unreachableErrorf(operation, "its list has more than %d containers", maxContainers)
 	case errors.Is(err, errNotAnEngine):

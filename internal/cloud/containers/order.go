@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
 // The operations, with the names that messages use.
@@ -87,7 +87,7 @@ func (c *engineClient) StartMachine(ctx context.Context, id string) error {
 				return err
 			}
 			if state == "running" || state == "stopping" {
-				return &orders.RefusedError{Class: actuator.WrongState, Code: "stopping", Message: "the container is stopping, and is started once it has stopped"}
+				return &onebyone.RefusedError{Class: actuator.WrongState, Code: "stopping", Message: "the container is stopping, and is started once it has stopped"}
 			}
 		}
 		c.stops.ForgetMachine(id)

@@ -26,7 +26,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -368,7 +368,7 @@ func TestContract(t *testing.T) {
 // allowLoopback lists the engine as an endpoint, so that its messages are shown.
 func (s *simulatedEngine) allowLoopback(t *testing.T) {
 	t.Helper()
-	endpoints, err := egress.ParseEndpoints([]string{"127.0.0.1"})
+	endpoints, err := httpguard.ParseEndpoints([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
@@ -29,7 +29,7 @@ type projectAccount struct {
 	// discardsLocalDisks reports whether a stop loses the data on disks of the instances' hosts. If nil, Google
 	// Cloud's default applies.
 	discardsLocalDisks *bool
-	starts             orders.PendingStarts
+	starts             onebyone.PendingStarts
 	// groups caches the groups of instances, by instance ID.
 	groups *lru.Cache
 }
@@ -50,7 +50,7 @@ func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 		tokens := cloudrest.NewTokenCache(a.options.Clock, func(ctx context.Context) (cloudrest.AccessToken, error) { return a.fetchToken(ctx, s) })
 		return &projectAccount{
 			client: cloudrest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
-			name:   name, owner: "gcp/" + s.ProjectID, project: s.ProjectID, secret: s.PrivateKey, discardsLocalDisks: t.DiscardLocalDisks, starts: orders.NewPendingStarts(a.options.Clock),
+			name:   name, owner: "gcp/" + s.ProjectID, project: s.ProjectID, secret: s.PrivateKey, discardsLocalDisks: t.DiscardLocalDisks, starts: onebyone.NewPendingStarts(a.options.Clock),
 			groups: lru.New(maxMachines),
 		}, nil
 	})

@@ -11,11 +11,11 @@ import (
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// explainError converts an error of a call to an *orders.RefusedError or an *actuator.Error. The message is the same
+// explainError converts an error of a call to an *onebyone.RefusedError or an *actuator.Error. The message is the same
 // at each repetition.
 func (c *projectAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
@@ -32,10 +32,10 @@ func (c *projectAccount) explainError(operation string, err error) error {
 	case class == actuator.Unreachable:
 		return unreachableErrorf(operation, "it answers with status %d", refusal.Status)
 	case isLocalSSD(message) && operation == stop:
-		return &orders.RefusedError{Class: actuator.Other, Code: "localSSD", Message: "Google Cloud does not stop instances with local SSDs without a decision about " +
+		return &onebyone.RefusedError{Class: actuator.Other, Code: "localSSD", Message: "Google Cloud does not stop instances with local SSDs without a decision about " +
 			"their data: set spec.platform.gcp.discardLocalSsdOnHibernate to true, which loses them"}
-	case orders.IsOfMachine(class) && (operation == stop || operation == start):
-		return &orders.RefusedError{Class: class, Code: reason, Message: message}
+	case onebyone.IsOfMachine(class) && (operation == stop || operation == start):
+		return &onebyone.RefusedError{Class: class, Code: reason, Message: message}
 	default:
 		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, reason, message), RetryAfter: refusal.RetryAfter()}
 	}
@@ -51,10 +51,10 @@ func (c *projectAccount) explainOrder(operation string, taken *takenOrder) error
 	if class == "" {
 		class = actuator.Other
 	}
-	if !orders.IsOfMachine(class) {
+	if !onebyone.IsOfMachine(class) {
 		return actuator.Errorf(class, "%s: %s: %s", operation, cloudrest.Scrub(failure.Code), cloudrest.Scrub(failure.Message, c.secret))
 	}
-	return &orders.RefusedError{Class: class, Code: cloudrest.Scrub(failure.Code), Message: cloudrest.Scrub(failure.Message, c.secret)}
+	return &onebyone.RefusedError{Class: class, Code: cloudrest.Scrub(failure.Code), Message: cloudrest.Scrub(failure.Message, c.secret)}
 }
 
 // readRefusal returns the reason and the message of an error.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
 // The operations, with the names that messages use.
@@ -60,7 +60,7 @@ func (c *projectAccount) StopMachine(ctx context.Context, id string) error {
 func readMachineName(id string) (machineName, error) {
 	m, ok := parseMachineName(id)
 	if !ok {
-		return machineName{}, &orders.RefusedError{Class: actuator.NotFound, Code: "notFound", Message: "expected an id such as ZONE/NAME"}
+		return machineName{}, &onebyone.RefusedError{Class: actuator.NotFound, Code: "notFound", Message: "expected an id such as ZONE/NAME"}
 	}
 	return m, nil
 }
@@ -141,7 +141,7 @@ func (c *projectAccount) acceptState(ctx context.Context, m machineName, operati
 
 // hasClass reports whether an error, of the account or of one machine, has a class.
 func hasClass(err error, class actuator.ErrorClass) bool {
-	if refused, ok := errors.AsType[*orders.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*onebyone.RefusedError](err); ok {
 		return refused.Class == class
 	}
 	return err != nil && actuator.ClassOf(err) == class

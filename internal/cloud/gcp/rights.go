@@ -12,7 +12,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/machinenames"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
 // testRights returns which of the given rights the caller has.
@@ -27,7 +27,7 @@ const maxZoneQuestions = 500
 // are granted for projects and folders, and by conditions on names and zones, but hardly ever for single machines.
 func (c *projectAccount) RequireStopRights(ctx context.Context, ids []string) error {
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(orders.ParallelCalls)
+	work.SetLimit(onebyone.ParallelCalls)
 	for _, m := range chooseAsked(ids) {
 		work.Go(func() error { return c.requireRightsFor(ctx, m) })
 	}

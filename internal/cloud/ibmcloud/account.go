@@ -8,7 +8,7 @@ import (
 	"net/url"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
@@ -25,7 +25,7 @@ type regionAccount struct {
 	name   string
 	region string
 	secret string
-	starts orders.PendingStarts
+	starts onebyone.PendingStarts
 }
 
 // accountOf returns the account of the target's API key and region. A changed Secret gets a new account.
@@ -41,7 +41,7 @@ func (a *Actuator) accountOf(t actuator.Target) (*regionAccount, error) {
 		tokens := cloudrest.NewTokenCache(a.options.Clock, func(ctx context.Context) (cloudrest.AccessToken, error) { return a.fetchToken(ctx, apiKey) })
 		return &regionAccount{
 			client: cloudrest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
-			name:   name, region: t.Region, secret: apiKey, starts: orders.NewPendingStarts(a.options.Clock),
+			name:   name, region: t.Region, secret: apiKey, starts: onebyone.NewPendingStarts(a.options.Clock),
 		}, nil
 	})
 }

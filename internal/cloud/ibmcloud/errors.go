@@ -10,11 +10,11 @@ import (
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
-// explainError converts an error of a call to an *orders.RefusedError or an *actuator.Error. The message is the same
+// explainError converts an error of a call to an *onebyone.RefusedError or an *actuator.Error. The message is the same
 // at each repetition.
 func (c *regionAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
@@ -36,8 +36,8 @@ func (c *regionAccount) explainError(operation string, err error) error {
 	switch {
 	case class == actuator.Unreachable:
 		return unreachableErrorf(operation, "it answers with status %d", refusal.Status)
-	case orders.IsOfMachine(class) && (operation == stop || operation == start):
-		return &orders.RefusedError{Class: class, Code: code, Message: message}
+	case onebyone.IsOfMachine(class) && (operation == stop || operation == start):
+		return &onebyone.RefusedError{Class: class, Code: code, Message: message}
 	default:
 		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, code, message), RetryAfter: refusal.RetryAfter()}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
@@ -28,7 +28,7 @@ type instanceAction struct {
 }
 
 // errNoInstanceID refuses an order whose ID cannot be that of an instance. IDs become parts of URLs.
-var errNoInstanceID = &orders.RefusedError{Class: actuator.NotFound, Code: "not_found", Message: "expected the id of an instance"}
+var errNoInstanceID = &onebyone.RefusedError{Class: actuator.NotFound, Code: "not_found", Message: "expected the id of an instance"}
 
 // StopMachine implements cloudrest.OneByOneAccount.
 func (c *regionAccount) StopMachine(ctx context.Context, id string) error {
@@ -76,7 +76,7 @@ func (c *regionAccount) followStart(ctx context.Context, id string) (isOver bool
 	for _, reason := range found.StatusReasons {
 		if strings.HasPrefix(reason.Code, "cannot_start") {
 			c.starts.ForgetMachine(id)
-			return true, &orders.RefusedError{
+			return true, &onebyone.RefusedError{
 				Class: classOfReason(reason.Code), Code: cloudrest.Scrub(reason.Code, c.secret), Message: cloudrest.Scrub(reason.Message, c.secret),
 			}
 		}
@@ -93,7 +93,7 @@ func (c *regionAccount) readInstance(ctx context.Context, id, operation string) 
 // acceptState returns no error for an instance that has, or is reaching, the requested state. IBM Cloud refuses to
 // stop stopped instances.
 func (c *regionAccount) acceptState(ctx context.Context, id, operation string, refusal error, accepted ...actuator.MachineState) error {
-	refused, ok := errors.AsType[*orders.RefusedError](refusal)
+	refused, ok := errors.AsType[*onebyone.RefusedError](refusal)
 	if !ok || refused.Class != actuator.WrongState {
 		return refusal
 	}

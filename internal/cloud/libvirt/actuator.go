@@ -16,8 +16,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 var (
@@ -32,7 +32,7 @@ type Options struct {
 	// such URIs are refused.
 	Socket string
 	// Endpoints are the servers that Secrets may name. Their messages are shown to users.
-	Endpoints egress.Endpoints
+	Endpoints httpguard.Endpoints
 	// CallTimeout bounds one call, and the connection to the daemon; 0 means 30 s, because a start waits for the
 	// hypervisor's process.
 	CallTimeout time.Duration
@@ -130,7 +130,7 @@ func (a *Actuator) StartAll(ctx context.Context, t actuator.Target, clusters [][
 func (a *Actuator) orderAll(ctx context.Context, t actuator.Target, operation string, clusters [][]string, do func(*connection, string) error) []error {
 	var errs []error
 	err := a.connect(ctx, t, operation, func(ctx context.Context, c *connection) error {
-		errs = orders.Run(operation, clusters, func(id string) error { return c.explainOrder(ctx, operation, do(c, id)) })
+		errs = onebyone.Run(operation, clusters, func(id string) error { return c.explainOrder(ctx, operation, do(c, id)) })
 		return nil
 	})
 	if err != nil {

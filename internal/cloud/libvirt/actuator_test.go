@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 func TestCallsAreFew(t *testing.T) {
@@ -290,11 +290,11 @@ func TestServersOfSecrets(t *testing.T) {
 		"tcp to a listed server: the daemon's message is shown": {daemon.uri(), []string{"127.0.0.0/8"}, actuator.Other, "hush-hush of the host <time> <id>"},
 		"tcp to a server without a list: refused":               {daemon.uri(), nil, actuator.Other, "tcp has no authentication"},
 		"tcp to an unlisted server: refused":                    {daemon.uri(), []string{"10.0.0.0/8"}, actuator.Other, "expected a server that --allow-endpoints lists"},
-		"a metadata service: refused":                           {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, egress.ErrAddressDenied.Error()},
+		"a metadata service: refused":                           {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, httpguard.ErrAddressDenied.Error()},
 		"a socket while the manager has none: refused":          {"qemu:///system", nil, actuator.Other, "--libvirt-socket"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listed, err := egress.ParseEndpoints(row.listed)
+			listed, err := httpguard.ParseEndpoints(row.listed)
 			if err != nil {
 				t.Fatal(err)
 			}

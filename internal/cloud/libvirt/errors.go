@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // The error codes that are treated differently, from libvirt's virterror.h.
@@ -71,11 +71,11 @@ func (a *Actuator) errorExplainer(d daemon) errorExplainer {
 
 // explainOrder is explainError for an order about one domain, which may be refused separately.
 func (d errorExplainer) explainOrder(ctx context.Context, operation string, err error) error {
-	if known, ok := errors.AsType[*orders.RefusedError](err); ok {
+	if known, ok := errors.AsType[*onebyone.RefusedError](err); ok {
 		return known
 	}
-	if said, ok := errors.AsType[*daemonError](err); ok && orders.IsOfMachine(classOf(said)) {
-		return &orders.RefusedError{Class: classOf(said), Code: fmt.Sprintf("error %d", said.code), Message: d.describe(said)}
+	if said, ok := errors.AsType[*daemonError](err); ok && onebyone.IsOfMachine(classOf(said)) {
+		return &onebyone.RefusedError{Class: classOf(said), Code: fmt.Sprintf("error %d", said.code), Message: d.describe(said)}
 	}
 	return d.explainError(ctx, operation, err)
 }
@@ -123,8 +123,8 @@ func explainMissingAnswer(operation string, err error) error {
 		return unreachableErrorf(operation, "its list has more domains than a host may have")
 	case errors.Is(err, errNotLibvirt), isPlain:
 		return unreachableErrorf(operation, "its answer is not a valid libvirt response")
-	case errors.Is(err, egress.ErrAddressDenied):
-		return actuator.Errorf(actuator.Other, "%s: %s", operation, egress.ErrAddressDenied)
+	case errors.Is(err, httpguard.ErrAddressDenied):
+		return actuator.Errorf(actuator.Other, "%s: %s", operation, httpguard.ErrAddressDenied)
 	default:
 		return unreachableErrorf(operation, "it does not answer")
 	}

@@ -29,7 +29,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -86,7 +86,7 @@ log_outputs = "3:stderr"
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	runLibvirtd(t, tree, dir)
-	endpoints, err := egress.ParseEndpoints([]string{"127.0.0.1"})
+	endpoints, err := httpguard.ParseEndpoints([]string{"127.0.0.1"})
 	testenv.ExpectNoError(t, err)
 	d := &realDaemon{actuator: New(Options{Endpoints: endpoints}), authority: authority, address: listen}
 	d.secret = d.credentials(t, authority, "torpor")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/machinenames"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
 // listTimeoutFactor bounds the time for all calls of a listing, as a multiple of the timeout of one call.
@@ -37,7 +37,7 @@ func (c *connection) listMachines(ctx context.Context, infraIDs []string, pendin
 	var mu sync.Mutex
 	found := map[string][]actuator.Machine{}
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(orders.ParallelCalls)
+	work.SetLimit(onebyone.ParallelCalls)
 	for _, d := range domains {
 		work.Go(func() error {
 			infraID, machine, err := c.readMachine(ctx, d, infraIDs, pending)

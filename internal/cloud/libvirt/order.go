@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
 // The operations, with the names that messages use.
@@ -23,7 +23,7 @@ const (
 )
 
 // errPausedBriefly refuses an order for a guest that accepts none for a moment.
-var errPausedBriefly = &orders.RefusedError{
+var errPausedBriefly = &onebyone.RefusedError{
 	Class: actuator.WrongState, Code: "paused for a moment", Message: "the daemon has paused the guest to start, move, save or copy it, and will resume it",
 }
 
@@ -32,7 +32,7 @@ func (c *connection) requirePersistence(ctx context.Context, ids []string) error
 	var mu sync.Mutex
 	var transient []string
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(orders.ParallelCalls)
+	work.SetLimit(onebyone.ParallelCalls)
 	for _, id := range ids {
 		work.Go(func() error {
 			d, err := c.findDomain(ctx, id)
@@ -79,7 +79,7 @@ func (c *connection) stopDomain(ctx context.Context, id string, pending *pending
 		if found.isPausedBriefly() {
 			return errPausedBriefly
 		}
-		return &orders.RefusedError{Class: actuator.Other, Code: "paused", Message: "a paused guest cannot turn itself off, and its memory would be lost if it were turned off; resume it (virsh resume) or turn it off (virsh destroy)"}
+		return &onebyone.RefusedError{Class: actuator.Other, Code: "paused", Message: "a paused guest cannot turn itself off, and its memory would be lost if it were turned off; resume it (virsh resume) or turn it off (virsh destroy)"}
 	case statePMSuspended:
 		// A suspended guest receives the button only after a wakeup.
 		if err := c.wakeUp(ctx, d); err != nil {
@@ -90,7 +90,7 @@ func (c *connection) stopDomain(ctx context.Context, id string, pending *pending
 		return c.ignoreAlreadyOff(ctx, d, err)
 	}
 	if pending.remember(c.place, d) {
-		return &orders.RefusedError{Class: actuator.Other, Code: "no reaction", Message: "the guest was asked to turn off minutes ago and still runs; it needs an ACPI daemon or the guest agent; Torpor never cuts the power, but virsh destroy does"}
+		return &onebyone.RefusedError{Class: actuator.Other, Code: "no reaction", Message: "the guest was asked to turn off minutes ago and still runs; it needs an ACPI daemon or the guest agent; Torpor never cuts the power, but virsh destroy does"}
 	}
 	return nil
 }
@@ -120,13 +120,13 @@ func (c *connection) startDomain(ctx context.Context, id string, pending *pendin
 	case found.state == statePMSuspended:
 		return c.wakeUp(ctx, d)
 	case machineStateOf(found) == actuator.Stopping, pending.isPending(c.place, d):
-		return &orders.RefusedError{Class: actuator.WrongState, Code: "turning off", Message: "the guest is turning off, and can be started once it is off"}
+		return &onebyone.RefusedError{Class: actuator.WrongState, Code: "turning off", Message: "the guest is turning off, and can be started once it is off"}
 	case found.state == statePaused && found.reason == pausedStartingUp:
 		return nil
 	case found.isPausedBriefly():
 		return errPausedBriefly
 	case found.state == statePaused:
-		return &orders.RefusedError{Class: actuator.Other, Code: "paused", Message: "the guest is paused; resume it: virsh resume"}
+		return &onebyone.RefusedError{Class: actuator.Other, Code: "paused", Message: "the guest is paused; resume it: virsh resume"}
 	default:
 		return nil // The domain runs already.
 	}

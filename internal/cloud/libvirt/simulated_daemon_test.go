@@ -20,7 +20,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -81,7 +81,7 @@ func startDaemon(t *testing.T) *simulatedDaemon {
 
 func serveDaemon(t *testing.T, listener net.Listener) *simulatedDaemon {
 	t.Helper()
-	endpoints, err := egress.ParseEndpoints([]string{"127.0.0.1"})
+	endpoints, err := httpguard.ParseEndpoints([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}

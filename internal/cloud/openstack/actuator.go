@@ -14,7 +14,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 var (
@@ -29,7 +29,7 @@ type Options struct {
 	// limits is used.
 	Transport http.RoundTripper
 	// Endpoints are the servers that Secrets may name. Their messages are shown to users.
-	Endpoints egress.Endpoints
+	Endpoints httpguard.Endpoints
 	// CallTimeout bounds one API call; 0 means 15 s.
 	CallTimeout time.Duration
 	// Attempts is the number of attempts of a listing or a start while the cloud does not answer; 0 means 4.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 func TestCallsAreFew(t *testing.T) {
@@ -324,7 +324,7 @@ func TestServersOfSecrets(t *testing.T) {
 		"a metadata service that is listed: allowed, the daemon's message is shown": {"http://169.254.169.254/v3", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listed, err := egress.ParseEndpoints(row.listed)
+			listed, err := httpguard.ParseEndpoints(row.listed)
 			if err != nil {
 				t.Fatal(err)
 			}

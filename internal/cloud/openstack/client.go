@@ -25,9 +25,9 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -43,13 +43,13 @@ type projectClient struct {
 	// isTrusted reports whether the administrator lists the servers, so that their messages may be shown.
 	isTrusted bool
 	hosts     *ownHosts
-	endpoints egress.Endpoints
+	endpoints httpguard.Endpoints
 	timeout   time.Duration
 	provider  *gophercloud.ProviderClient
 	// shelves reports whether servers are shelved instead of stopped. unshelved are the servers that the cloud was
 	// ordered to unshelve.
 	shelves   bool
-	unshelved orders.PendingStarts
+	unshelved onebyone.PendingStarts
 
 	// loggingIn allows one login at a time. compute is nil before the first login.
 	loggingIn *semaphore.Weighted
@@ -60,14 +60,14 @@ type projectClient struct {
 }
 
 // newTransport returns a transport with limits. If roots is nil, those of the system are used.
-func newTransport(endpoints egress.Endpoints, roots *x509.CertPool) *http.Transport {
+func newTransport(endpoints httpguard.Endpoints, roots *x509.CertPool) *http.Transport {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConns: 100, MaxIdleConnsPerHost: orders.ParallelCalls, IdleConnTimeout: 90 * time.Second,
+		MaxIdleConns: 100, MaxIdleConnsPerHost: onebyone.ParallelCalls, IdleConnTimeout: 90 * time.Second,
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 	}
-	egress.BoundTransport(transport)
+	httpguard.BoundTransport(transport)
 	return transport
 }
 
@@ -134,7 +134,7 @@ func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*pr
 	}
 	c := &projectClient{
 		settings: s, account: account, hosts: &ownHosts{base: base}, endpoints: a.options.Endpoints, timeout: a.options.CallTimeout,
-		loggingIn: semaphore.NewWeighted(1), shelves: shelves, unshelved: orders.NewPendingStarts(clock.RealClock{}), isTrusted: a.options.Endpoints.Includes(u.Hostname()),
+		loggingIn: semaphore.NewWeighted(1), shelves: shelves, unshelved: onebyone.NewPendingStarts(clock.RealClock{}), isTrusted: a.options.Endpoints.Includes(u.Hostname()),
 	}
 	if err := c.allowHost(u, "auth_url in "+cloudsKey+" of the credentials Secret"); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*pr
 	if c.provider, err = openstack.NewClient(s.Auth.AuthURL); err != nil {
 		return nil, actuator.Errorf(actuator.CredentialsInvalid, "auth_url in %s of the credentials Secret is not the URL of an identity service: correct it", cloudsKey)
 	}
-	c.provider.HTTPClient = *egress.NewClient(c.hosts, maxAnswerBytes, 0)
+	c.provider.HTTPClient = *httpguard.NewClient(c.hosts, maxAnswerBytes, 0)
 	c.provider.UserAgent.Prepend("torpor/" + buildinfo.ReadVersion().Version)
 	return c, nil
 }

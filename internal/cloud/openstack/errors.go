@@ -15,9 +15,9 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 var (
@@ -34,13 +34,13 @@ func (e *loginError) Error() string { return "login: " + e.err.Error() }
 // Unwrap returns the cause.
 func (e *loginError) Unwrap() error { return e.err }
 
-// explainError converts an error of the library to an *orders.RefusedError or an *actuator.Error. The message is the
+// explainError converts an error of the library to an *onebyone.RefusedError or an *actuator.Error. The message is the
 // same at each repetition. The library's own messages contain URLs and bodies.
 func (c *projectClient) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
 	}
-	if known, ok := errors.AsType[*orders.RefusedError](err); ok {
+	if known, ok := errors.AsType[*onebyone.RefusedError](err); ok {
 		return known
 	}
 	if relogin, ok := errors.AsType[*gophercloud.ErrUnableToReauthenticate](err); ok {
@@ -60,8 +60,8 @@ func (c *projectClient) explainError(operation string, err error) error {
 	switch {
 	case class == actuator.Unreachable:
 		return c.unreachableErrorf(operation, "it answers with status %d", answer.Actual)
-	case orders.IsOfMachine(class) && operation != list:
-		return &orders.RefusedError{Class: class, Code: "status " + strconv.Itoa(answer.Actual), Message: message}
+	case onebyone.IsOfMachine(class) && operation != list:
+		return &onebyone.RefusedError{Class: class, Code: "status " + strconv.Itoa(answer.Actual), Message: message}
 	default:
 		return &actuator.Error{Class: class, Message: operation + ": " + message, RetryAfter: cloudrest.ReadRetryAfter(answer.ResponseHeader)}
 	}
@@ -91,12 +91,12 @@ func (c *projectClient) explainMissingAnswer(operation string, err error) error 
 	switch {
 	case errors.Is(err, errForeignHost):
 		return c.unreachableErrorf(operation, "its answer names a host outside the cloud")
-	case errors.Is(err, egress.ErrAnswerTooLarge):
+	case errors.Is(err, httpguard.ErrAnswerTooLarge):
 		return c.unreachableErrorf(operation, "its answer is larger than allowed")
 	case errors.Is(err, errListTooLong):
 		return c.unreachableErrorf(operation, "its list has more pages or servers than a project may have")
-	case errors.Is(err, egress.ErrAddressDenied):
-		return actuator.Errorf(actuator.Other, "%s: %s", operation, egress.ErrAddressDenied)
+	case errors.Is(err, httpguard.ErrAddressDenied):
+		return actuator.Errorf(actuator.Other, "%s: %s", operation, httpguard.ErrAddressDenied)
 	case errors.Is(err, errNotOpenStack), isSyntax && syntax != nil, isWrongType && wrong != nil:
 		return c.unreachableErrorf(operation, "its answer is not a valid OpenStack response")
 	default:

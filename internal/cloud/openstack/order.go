@@ -12,7 +12,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
 // The operations, with the names that messages use.
@@ -83,7 +83,7 @@ func judgeConflict(ctx context.Context, compute *gophercloud.ServiceClient, id s
 func (c *projectClient) unshelveServer(ctx context.Context, compute *gophercloud.ServiceClient, id string) error {
 	if c.unshelved.Find(id) != "" {
 		c.unshelved.ForgetMachine(id)
-		return &orders.RefusedError{
+		return &onebyone.RefusedError{
 			Class: actuator.NoCapacity, Code: "shelved again", Message: "the cloud accepted the order to unshelve the server but left it shelved: most likely it has no room for it",
 		}
 	}
@@ -115,13 +115,13 @@ func (c *projectClient) acceptState(found *servers.Server, refusal error, accept
 	case slices.Contains(accepted, stateOf(found)) && !c.holdsCapacity(found):
 		return nil
 	case isLocked(refusal):
-		return &orders.RefusedError{Class: actuator.Other, Code: "locked", Message: "the server is locked; unlock it: openstack server unlock"}
+		return &onebyone.RefusedError{Class: actuator.Other, Code: "locked", Message: "the server is locked; unlock it: openstack server unlock"}
 	case found.TaskState == "" && wayOut(found.Status) != "":
 		status := strings.ToLower(found.Status)
-		return &orders.RefusedError{
+		return &onebyone.RefusedError{
 			Class: actuator.Other, Code: status, Message: "the server is " + status + " and stays so until you run: " + wayOut(found.Status),
 		}
 	default:
-		return &orders.RefusedError{Class: actuator.WrongState, Code: "conflict", Message: "its state does not allow that now: " + describeState(found)}
+		return &onebyone.RefusedError{Class: actuator.WrongState, Code: "conflict", Message: "its state does not allow that now: " + describeState(found)}
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -84,7 +84,7 @@ func startOpenStack(t *testing.T) *simulatedOpenStack {
 	s := &simulatedOpenStack{servers: map[string]*simulatedServer{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
-	endpoints, err := egress.ParseEndpoints([]string{"127.0.0.1"})
+	endpoints, err := httpguard.ParseEndpoints([]string{"127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/internal/buildinfo"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // maxAnswerBytes allows for a page of 500 machines of 16 KiB each.
@@ -34,25 +34,25 @@ type APIClient struct {
 }
 
 // NewHTTPClient returns a client that sends the requests of all accounts of a cloud.
-func NewHTTPClient(endpoints egress.Endpoints) *http.Client {
+func NewHTTPClient(endpoints httpguard.Endpoints) *http.Client {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConns: 100, MaxIdleConnsPerHost: orders.ParallelCalls, IdleConnTimeout: 90 * time.Second,
+		MaxIdleConns: 100, MaxIdleConnsPerHost: onebyone.ParallelCalls, IdleConnTimeout: 90 * time.Second,
 	}
-	egress.BoundTransport(transport)
+	httpguard.BoundTransport(transport)
 	return BoundClient(transport)
 }
 
 // BoundClient returns a client that limits the size of answers. It follows no redirect, because the token would be
 // sent along.
 func BoundClient(transport http.RoundTripper) *http.Client {
-	return egress.NewClient(transport, maxAnswerBytes, 0)
+	return httpguard.NewClient(transport, maxAnswerBytes, 0)
 }
 
 // Call makes one call. It sends body as JSON unless body is nil, and decodes the JSON of the answer into result unless
 // result is nil. It returns the error of ctx if ctx ended, a *StatusError if the cloud refused, and otherwise
-// ErrNotJSON, egress.ErrAnswerTooLarge or another error.
+// ErrNotJSON, httpguard.ErrAnswerTooLarge or another error.
 func (c *APIClient) Call(ctx context.Context, method, url string, body, result any) error {
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()

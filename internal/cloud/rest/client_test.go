@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // newClient returns a client whose tokens are valid for the given time, and a counter of fetched tokens.
@@ -119,8 +119,8 @@ func TestMissingAnswersAreDescribed(t *testing.T) {
 		err  error
 		want string
 	}{
-		"too large: its answer is larger than allowed": {fmt.Errorf("read: %w", egress.ErrAnswerTooLarge), "its answer is larger than allowed"},
-		"forbidden": {fmt.Errorf("dial: %w", egress.ErrAddressDenied), egress.ErrAddressDenied.Error()},
+		"too large: its answer is larger than allowed": {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "its answer is larger than allowed"},
+		"forbidden": {fmt.Errorf("dial: %w", httpguard.ErrAddressDenied), httpguard.ErrAddressDenied.Error()},
 		"no JSON: its answer is not a valid response of this API": {ErrNotJSON, "its answer is not a valid response of this API"},
 		"anything": {errors.New("dial tcp 10.0.0.1:4711: refused"), "it does not answer"},
 	} {

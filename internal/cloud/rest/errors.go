@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -80,10 +80,10 @@ func (r *StatusError) Class() actuator.ErrorClass {
 // was interrupted or timed out all means that the cloud does not answer.
 func DescribeMissingAnswer(err error) string {
 	switch {
-	case errors.Is(err, egress.ErrAnswerTooLarge):
+	case errors.Is(err, httpguard.ErrAnswerTooLarge):
 		return "its answer is larger than allowed"
-	case errors.Is(err, egress.ErrAddressDenied):
-		return egress.ErrAddressDenied.Error()
+	case errors.Is(err, httpguard.ErrAddressDenied):
+		return httpguard.ErrAddressDenied.Error()
 	case errors.Is(err, ErrNotJSON):
 		return "its answer is not a valid response of this API"
 	default:

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/torpor-dev/torpor/actuator"
-	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 )
 
 // OneByOneAccount is an account at a cloud that accepts orders for single machines only.
@@ -19,7 +19,7 @@ type OneByOneAccount interface {
 	// RequireStopRights returns an error if the cloud reports in advance that one of the machines may not be stopped.
 	RequireStopRights(ctx context.Context, ids []string) error
 	// StopMachine stops a machine, and StartMachine starts one. An error that concerns that machine only is an
-	// *orders.RefusedError.
+	// *onebyone.RefusedError.
 	StopMachine(ctx context.Context, id string) error
 	StartMachine(ctx context.Context, id string) error
 }
@@ -100,5 +100,5 @@ func (a OneByOneActuator[A]) orderAll(t actuator.Target, operation string, clust
 	if err != nil {
 		return slices.Repeat([]error{err}, len(clusters))
 	}
-	return orders.Run(operation, clusters, func(id string) error { return order(account, id) })
+	return onebyone.Run(operation, clusters, func(id string) error { return order(account, id) })
 }

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // CloudOptions configure the access to a cloud. The zero value is suitable for production.
@@ -16,7 +16,7 @@ type CloudOptions struct {
 	// HTTPClient sends the requests of all accounts. If nil, a client that limits the size of answers is used.
 	HTTPClient *http.Client
 	// Endpoints are the servers that may be called although their addresses are link-local.
-	Endpoints egress.Endpoints
+	Endpoints httpguard.Endpoints
 	// CallTimeout bounds one API call; 0 means 15 s.
 	CallTimeout time.Duration
 	// Clock decides when a token expires; nil means the system clock.

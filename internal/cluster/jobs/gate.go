@@ -17,7 +17,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 )
 
 // Gate decides whether, how and after which resume a cluster is dialled. Gates are comparable.

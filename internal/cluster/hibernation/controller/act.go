@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudaccounts"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 )
 
 // act starts the one action of a plan and does not wait for it. A later pass observes its result.

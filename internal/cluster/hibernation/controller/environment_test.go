@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -58,7 +58,7 @@ func newEnv(t *testing.T, cloudFlags ...string) *env {
 }
 
 func clouds() map[string]actuator.Actuator {
-	listed, err := egress.ParseEndpoints([]string{"127.0.0.0/8"})
+	listed, err := httpguard.ParseEndpoints([]string{"127.0.0.0/8"})
 	if err != nil {
 		panic(err)
 	}

@@ -29,7 +29,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
@@ -53,7 +53,7 @@ type Dialer struct {
 	// AllowInsecure permits kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
 	AllowInsecure bool
 	// Endpoints may be dialled although their addresses are link-local.
-	Endpoints egress.Endpoints
+	Endpoints httpguard.Endpoints
 }
 
 // ClusterClient is a connection to one cluster, with the budgets of one poll.
@@ -121,7 +121,7 @@ func (d Dialer) Dial(kubeconfig []byte, override hibernation.ServerOverride) (*C
 		TLSClientConfig: tls, ForceAttemptHTTP2: true, TLSHandshakeTimeout: connectTimeout, Proxy: proxy,
 		DialContext: dial, IdleConnTimeout: idleTimeout,
 	}
-	egress.BoundTransport(transport)
+	httpguard.BoundTransport(transport)
 	wrapped, err := rest.HTTPWrappersForConfig(cfg, transport)
 	if err != nil {
 		return nil, errUnreadable
@@ -133,7 +133,7 @@ func (d Dialer) Dial(kubeconfig []byte, override hibernation.ServerOverride) (*C
 func (c *ClusterClient) renew() (*ClusterClient, error) {
 	next := *c
 	next.date = &firstDate{RoundTripper: c.wrapped}
-	r, err := rest.UnversionedRESTClientForConfigAndClient(c.config, egress.NewClient(next.date, maxPageBytes, maxLookBytes))
+	r, err := rest.UnversionedRESTClientForConfigAndClient(c.config, httpguard.NewClient(next.date, maxPageBytes, maxLookBytes))
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
@@ -198,7 +198,7 @@ func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if n > maxProbeBytes {
-		return egress.ErrAnswerTooLarge
+		return httpguard.ErrAnswerTooLarge
 	}
 	return nil
 }

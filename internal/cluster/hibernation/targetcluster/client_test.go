@@ -24,7 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // kubeconfig returns a complete kubeconfig with a token, edited.
@@ -75,7 +75,7 @@ func TestDialRefuses(t *testing.T) {
 		"impersonation of a group: refused": {func(_ *cluster, u *user, _ *config) {
 			u.Impersonate, u.ImpersonateGroups = "x", []string{"system:masters"}
 		}, errInsecure},
-		"a metadata service: refused":            {func(c *cluster, _ *user, _ *config) { c.Server = "https://169.254.169.254" }, egress.ErrAddressDenied},
+		"a metadata service: refused":            {func(c *cluster, _ *user, _ *config) { c.Server = "https://169.254.169.254" }, httpguard.ErrAddressDenied},
 		"no server: refused":                     {func(c *cluster, _ *user, _ *config) { c.Server = "" }, errUnreadable},
 		"a context that does not exist: refused": {func(_ *cluster, _ *user, c *config) { c.CurrentContext = "y" }, errUnreadable},
 		"a malformed authority: refused":         {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
@@ -124,7 +124,7 @@ func TestDescribeError(t *testing.T) {
 		"anything else: the connection fails":                                                          {errors.New("read tcp 127.0.0.1:5->127.0.0.1:6: reset"), "the connection fails"},
 		"a kubeconfig that is refused: passed on":                                                      {errForeign, errForeign.Error()},
 		"an unreadable kubeconfig: passed on":                                                          {errUnreadable, errUnreadable.Error()},
-		"an answer that is too large: passed on":                                                       {egress.ErrAnswerTooLarge, egress.ErrAnswerTooLarge.Error()},
+		"an answer that is too large: passed on":                                                       {httpguard.ErrAnswerTooLarge, httpguard.ErrAnswerTooLarge.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, err := range []error{row.err, fmt.Errorf("probe: %w", &url.Error{Op: "Get", URL: "https://127.0.0.1:4711/readyz", Err: row.err})} {

@@ -16,12 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // IsTooCostly reports whether a server used up the budget of a poll. It is polled less often then.
 func IsTooCostly(err error) bool {
-	return errors.Is(err, egress.ErrAnswerTooLarge) || errors.Is(err, errTooManyItems) || errors.Is(err, errTooManyNodes) ||
+	return errors.Is(err, httpguard.ErrAnswerTooLarge) || errors.Is(err, errTooManyItems) || errors.Is(err, errTooManyNodes) ||
 		errors.Is(err, errTooMuchToKeep)
 }
 
@@ -64,7 +64,7 @@ func isRedirect(code int32) bool {
 func findOwnError(err error) error {
 	for _, known := range []error{
 		errUnreadable, errForeign, errInsecure, errInsecureOverride, errUnverifiedOverride, errTooManyItems, errTooManyNodes, errTooMuchToKeep,
-		errMalformed, egress.ErrAnswerTooLarge, egress.ErrAddressDenied,
+		errMalformed, httpguard.ErrAnswerTooLarge, httpguard.ErrAddressDenied,
 	} {
 		if errors.Is(err, known) {
 			return known

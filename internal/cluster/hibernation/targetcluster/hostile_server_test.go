@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // repeatUntilRefused writes a text until the reader has gone, or up to a number of bytes.
@@ -62,8 +62,8 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"a compressed answer that grows a thousandfold": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(bomb.Bytes())
-		}, probe, egress.ErrAnswerTooLarge},
-		"an endless answer to a probe": {func(w http.ResponseWriter) { repeatUntilRefused(w, "ok", muchMore) }, probe, egress.ErrAnswerTooLarge},
+		}, probe, httpguard.ErrAnswerTooLarge},
+		"an endless answer to a probe": {func(w http.ResponseWriter) { repeatUntilRefused(w, "ok", muchMore) }, probe, httpguard.ErrAnswerTooLarge},
 		"an endless error": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusInternalServerError)
 			repeatUntilRefused(w, "no", muchMore)
@@ -75,20 +75,20 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"one endless object": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"`)
 			repeatUntilRefused(w, "a", muchMore)
-		}, list, egress.ErrAnswerTooLarge},
+		}, list, httpguard.ErrAnswerTooLarge},
 		"endless white space": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[`)
 			repeatUntilRefused(w, " ", muchMore)
-		}, list, egress.ErrAnswerTooLarge},
+		}, list, httpguard.ErrAnswerTooLarge},
 		"an endless page of large objects": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, `,{"metadata":{"name":"`+strings.Repeat("a", 1<<20)+`"}}`, muchMore)
-		}, list, egress.ErrAnswerTooLarge},
+		}, list, httpguard.ErrAnswerTooLarge},
 		"endless lists inside of objects": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{"status":{"conditions":[{}`)
 			repeatUntilRefused(w, ",{}", 2<<20)
 			_, _ = io.WriteString(w, `]}}]}`)
-		}, list, egress.ErrAnswerTooLarge},
+		}, list, httpguard.ErrAnswerTooLarge},
 		"an endless list of served kinds": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"resources":[{}`)
 			repeatUntilRefused(w, ",{}", muchMore)
@@ -103,7 +103,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"an endless answer to an object": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`)
 			repeatUntilRefused(w, " ", muchMore)
-		}, apply, egress.ErrAnswerTooLarge},
+		}, apply, httpguard.ErrAnswerTooLarge},
 		"endless pages": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
 		}, listNodes, errTooManyItems},
@@ -238,10 +238,10 @@ func TestResolvedAddressesAreChecked(t *testing.T) {
 	defer c.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if _, err := c.transport.DialContext(ctx, "tcp", "169.254.169.254:80"); !errors.Is(err, egress.ErrAddressDenied) {
-		t.Errorf("found %v, want %v", err, egress.ErrAddressDenied)
+	if _, err := c.transport.DialContext(ctx, "tcp", "169.254.169.254:80"); !errors.Is(err, httpguard.ErrAddressDenied) {
+		t.Errorf("found %v, want %v", err, httpguard.ErrAddressDenied)
 	}
-	if want, got := egress.ErrAddressDenied.Error(), DescribeError(fmt.Errorf("probe: %w", egress.ErrAddressDenied)); got != want {
+	if want, got := httpguard.ErrAddressDenied.Error(), DescribeError(fmt.Errorf("probe: %w", httpguard.ErrAddressDenied)); got != want {
 		t.Errorf("found %q, want %q", got, want)
 	}
 }

@@ -12,7 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -95,7 +95,7 @@ type pageReader struct {
 // Read implements io.Reader.
 func (p *pageReader) Read(b []byte) (int, error) {
 	if p.left <= 0 {
-		return 0, egress.ErrAnswerTooLarge
+		return 0, httpguard.ErrAnswerTooLarge
 	}
 	n, err := p.body.Read(b[:min(len(b), p.left)])
 	p.left -= n
@@ -208,7 +208,7 @@ type objectMetadata struct {
 // decodeInnerList reads a list inside an item. A list that is longer than any plausible one is an error.
 func decodeInnerList[T any](raw json.RawMessage) ([]T, error) {
 	if len(raw) > maxListBytes {
-		return nil, egress.ErrAnswerTooLarge
+		return nil, httpguard.ErrAnswerTooLarge
 	}
 	if len(raw) == 0 {
 		return nil, nil

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 const (
@@ -199,7 +199,7 @@ func (c *ClusterClient) discardObject(ctx context.Context, request *rest.Request
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if n > maxItemBytes {
-		return egress.ErrAnswerTooLarge
+		return httpguard.ErrAnswerTooLarge
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // namedServer is an API server whose certificate is for example.com and 127.0.0.1. It records the names that it is
@@ -137,10 +137,10 @@ func TestOverridesAreRefused(t *testing.T) {
 		"a URL with a TLS server name: accepted":                   {hibernation.ServerOverride{URL: s.URL}, func(c *clientcmdapi.Cluster) { c.TLSServerName = "example.com" }, nil},
 		"an address without a URL keeps the server name: accepted": {hibernation.ServerOverride{Address: "127.0.0.1"}, none, nil},
 		"plain http: refused":                                      {hibernation.ServerOverride{URL: "http://127.0.0.1:" + s.port}, authority, errInsecureOverride},
-		"a metadata service's URL: refused":                        {hibernation.ServerOverride{URL: "https://169.254.169.254"}, authority, egress.ErrAddressDenied},
-		"a metadata service's address: refused":                    {hibernation.ServerOverride{Address: "169.254.169.254"}, authority, egress.ErrAddressDenied},
-		"the IPv6 form of a metadata service's address: refused":   {hibernation.ServerOverride{Address: "::ffff:169.254.169.254"}, authority, egress.ErrAddressDenied},
-		"a URL with a metadata service's address: refused":         {hibernation.ServerOverride{URL: s.URL, Address: "169.254.169.254"}, authority, egress.ErrAddressDenied},
+		"a metadata service's URL: refused":                        {hibernation.ServerOverride{URL: "https://169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"a metadata service's address: refused":                    {hibernation.ServerOverride{Address: "169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"the IPv6 form of a metadata service's address: refused":   {hibernation.ServerOverride{Address: "::ffff:169.254.169.254"}, authority, httpguard.ErrAddressDenied},
+		"a URL with a metadata service's address: refused":         {hibernation.ServerOverride{URL: s.URL, Address: "169.254.169.254"}, authority, httpguard.ErrAddressDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := (Dialer{}).Dial(kubeconfig(t, "https://127.0.0.1:1", func(c *clientcmdapi.Cluster, _ *clientcmdapi.AuthInfo, _ *clientcmdapi.Config) { row.edit(c) }), row.override)

@@ -10,7 +10,7 @@ import (
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/httpguard"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
@@ -69,7 +69,7 @@ func (c *ClusterClient) readObject(ctx context.Context, path string) ([]byte, er
 	case err != nil:
 		return nil, fmt.Errorf("read the answer: %w", err)
 	case len(object) > stopcheck.MaxItemBytes:
-		return nil, egress.ErrAnswerTooLarge
+		return nil, httpguard.ErrAnswerTooLarge
 	}
 	return object, nil
 }

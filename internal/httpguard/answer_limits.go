@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package egress bounds what the manager's HTTP requests to foreign servers can cost and reach. Users of the
+// Package httpguard bounds what the manager's HTTP requests to foreign servers can cost and reach. Users of the
 // hub name clouds and target clusters in Secrets, so a server may send an endless answer, or be one that no
 // user may reach.
-package egress
+package httpguard
 
 import (
 	"context"

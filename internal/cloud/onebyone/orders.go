@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package orders stops and starts the machines of clusters at clouds that accept orders for single machines only.
-package orders
+// Package onebyone stops and starts the machines of clusters at clouds that accept orders for single machines only.
+package onebyone
 
 import (
 	"cmp"
