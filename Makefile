@@ -39,7 +39,7 @@ mysql nova libvirt guest engine bmc: local ## Fetch a real part of the tests int
 s3 helm release: ## Build versitygw, helm, or krew and OLM's validator, into .cache/bin
 	@$(BUILD) $(STRIPPED) -modfile=go.$@.mod -o $(BIN)/ tool
 image plugins bundle chart: ## Build a part of a release into .cache/release, without Docker
-	@go run ./cmd/release $@ --dir .cache/release $(RELEASE)
+	@go run ./hack/release $@ --dir .cache/release $(RELEASE)
 
 ##@ Demos
 
@@ -73,20 +73,20 @@ test-full: local torpor mysql s3 helm ## Run all tests with the race detector, a
 test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times next to eight busy loops, which end with their shell
 	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; \
 		for i in $$(seq $(or $(N),1)); do .ci/with-parts .ci/test loaded || exit; done
-test-run: local torpor mysql s3 helm ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
+test-run: local torpor mysql s3 helm ## Run one test with everything it needs: PKG=./test/e2e RUN=TestName
 	@$(GO_TEST) $(PKG) -run '$(RUN)'
 test-foreign: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi
-	@$(GO_TEST) ./internal/e2e/foreign
+	@$(GO_TEST) ./test/e2e/foreign
 test-hostile: local torpor mysql ## Run the stories with hostile callers and servers
-	@$(GO_TEST) ./internal/e2e/hostile
+	@$(GO_TEST) ./test/e2e/hostile
 test-release: local torpor mysql release helm ## Check the parts of a release with krew, OLM's validator and helm
-	@$(GO_TEST) ./internal/e2e/release
+	@$(GO_TEST) ./test/e2e/release
 test-tutorials: local torpor mysql node-parts helm kubectl-torpor kubectl-moco ## As root on Debian: run the tutorials
-	@TORPOR_TUTORIALS=1 $(GO_TEST) ./internal/e2e/tutorials
+	@TORPOR_TUTORIALS=1 $(GO_TEST) ./test/e2e/tutorials
 test-outside: local ## See the page in Chromium, and Torpor as Prometheus, Argo CD and kstatus see it
 	@.ci/with-parts .ci/test-outside
 e2e: local torpor mysql ## Kill processes at every fault point, and run the tests with real pods
-	@TORPOR_E2E=full $(GO_TEST) ./internal/e2e
+	@TORPOR_E2E=full $(GO_TEST) ./test/e2e
 	@TORPOR_E2E=full $(GO_TEST) ./internal/mysql/clustering/controller -run 'TestKilled'
 	@$(MAKE) e2e-pods
 e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes); elsewhere print why not
@@ -97,7 +97,7 @@ e2e-clouds: libvirt nova engine bmc torpor ## Run the tests of clouds with real 
 	@TORPOR_E2E=clouds TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST) -p 1 ./internal/cloud/... \
 		-run 'Contract|Nova|Real|Hibernates'
 e2e-machines: libvirt guest torpor ## As root: hibernate a cluster of virtual machines
-	@TORPOR_E2E=machines TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST) ./internal/e2e/machines
+	@TORPOR_E2E=machines TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST) ./test/e2e/machines
 
 ##@ Measurements
 
@@ -110,19 +110,19 @@ bench-fleet: local torpor
 bench-conditional: local
 	@cd conditional/bench && $(CURDIR)/.ci/with-parts go run . --out $(BENCH_DIR)/conditional.json $(BENCH)
 bench-mysql: local torpor mysql s3
-	@$(GO_BENCH) ./internal/e2e/mysql -run 'TestBench$$'
+	@$(GO_BENCH) ./test/e2e/mysql -run 'TestBench$$'
 bench-restart: local torpor
-	@$(GO_BENCH) ./internal/e2e/cf -run 'TestBenchRestart$$'
+	@$(GO_BENCH) ./test/e2e/cf -run 'TestBenchRestart$$'
 bench-sync: local torpor
 	@$(GO_BENCH) ./internal/cluster/syncset/controller -run 'TestBenchSync$$'
 bench-record: local torpor
-	@$(GO_BENCH) ./internal/e2e/record -run 'TestBenchRecord$$'
+	@$(GO_BENCH) ./test/e2e/record -run 'TestBenchRecord$$'
 bench-page: local
 	@TORPOR_BENCH_DIR=$(BENCH_DIR) .ci/with-parts .ci/test-outside bench-page
 soak: ## Inject random faults and check for losses: NAME=mysql (default) or conditional, SOAK=20m SEED=1
 	@$(MAKE) soak-$(or $(NAME),mysql)
 soak-mysql: local mysql
-	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) $(GO_BENCH) ./internal/e2e/mysql -run 'TestSoak$$'
+	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) $(GO_BENCH) ./test/e2e/mysql -run 'TestSoak$$'
 soak-conditional: local
 	@cd conditional/bench && $(CURDIR)/.ci/with-parts go run -race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1)
 
@@ -137,11 +137,11 @@ lint: ## Lint all modules
 tidy: ## Tidy all modules
 	@.ci/in-modules go mod tidy
 	@cd conditional/examples/stock && go mod tidy
-	@cd internal/outside/browser && go mod tidy
-	@cd internal/outside/observers && go mod tidy
+	@cd test/outside/browser && go mod tidy
+	@cd test/outside/observers && go mod tidy
 subjects: ## Check the subjects of commits: SINCE=REF (default: the last commit only)
 	@SINCE="$(SINCE)" .ci/check-subjects
 verify: generate tidy lint ## Regenerate, tidy, lint and check the house laws; fails if that changes what is committed
-	@go test -count=1 ./internal/arch
+	@go test -count=1 ./test/arch
 	@git diff --exit-code && test -z "$$(git status --porcelain)" || \
 		{ git status --short; echo "expected a clean tree"; exit 1; }

@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 const configFolder = "../../config"

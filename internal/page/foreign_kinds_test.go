@@ -23,7 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	stopadaptercontroller "github.com/torpor-dev/torpor/internal/switches/stopadapter/controller"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 const kustomizations = "kustomizations.kustomize.toolkit.fluxcd.io"

@@ -11,7 +11,7 @@ import (
 // markup is HTML whose values are escaped.
 //
 // The page does not use html/template: that package calls methods by name, so the linker keeps every exported method
-// of the manager, which doubles the size of its binary. internal/arch checks this.
+// of the manager, which doubles the size of its binary. test/arch checks this.
 type markup string
 
 // fill replaces each %v of a format by a value. It escapes all values that are not markup, which makes them safe as

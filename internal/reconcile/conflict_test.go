@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // conflictingWrites answers every write of some objects like an admission webhook that refuses with a conflict.

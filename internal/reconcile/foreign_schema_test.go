@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // countedWrites counts write requests.
@@ -45,7 +45,7 @@ func (c countedWrites) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
-	env.InstallCRDs(t, filepath.Join("..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
+	env.InstallCRDs(t, filepath.Join("..", "..", "test", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
 	var writes atomic.Int64
 	counted, err := client.New(env.WithTransport(func(next http.RoundTripper) http.RoundTripper { return countedWrites{next, &writes} }).Config,
 		client.Options{Scheme: env.Client.Scheme()})
@@ -216,7 +216,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 	}
 
 	// If the schema does not keep the field, the annotation is written at once.
-	env.InstallCRDs(t, filepath.Join("..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
+	env.InstallCRDs(t, filepath.Join("..", "..", "test", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
 	isHurried = true
 	testenv.Eventually(t, "the annotation has the fields that the schema drops now", func() error {
 		record.RequestedBy += "."

@@ -27,7 +27,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // guarded is a controller that only counts its passes, next to an upstream controller.

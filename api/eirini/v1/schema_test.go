@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // TestTheSchema asks a real API server; its subtests share one, which takes seconds to start.

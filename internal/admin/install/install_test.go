@@ -28,7 +28,7 @@ func readDefinition(t *testing.T, path ...string) *apiextensionsv1.CustomResourc
 
 func TestJudgeCRD(t *testing.T) {
 	ours := readDefinition(t, "..", "..", "..", "config", "crd", "hive.openshift.io_clusterdeployments.yaml")
-	hives := readDefinition(t, "..", "..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml")
+	hives := readDefinition(t, "..", "..", "..", "test", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml")
 	hives.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "hive-operator", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)},
 		{Manager: "kube-apiserver", Subresource: "status", FieldsV1: metav1.NewFieldsV1(`{"f:spec":{}}`)},

@@ -28,7 +28,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/admin/editor"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // Neither the webhook's Service nor a manager exists.
@@ -148,7 +148,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 func TestDefinitionsGoOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
-	hub.InstallCRDs(t, filepath.Join("..", "..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
+	hub.InstallCRDs(t, filepath.Join("..", "..", "..", "test", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
 	hives := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "clusterdeployments.hive.openshift.io"}}
 	hives.SetGroupVersionKind(newCRD().GroupVersionKind())
 	testenv.ExpectNoError(t, hub.Client.Patch(t.Context(), hives, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))

@@ -22,7 +22,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func TestCredentialsThatAreLetIn(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/conversation"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/conversation"
 )
 
 // caller sends requests to a replica with the credentials of a user.

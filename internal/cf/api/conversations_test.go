@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testenv/conversation"
+	"github.com/torpor-dev/torpor/test/env/conversation"
 )
 
 // TestConversationsOfTheRealClient replays the recorded requests of the real client, file by file.

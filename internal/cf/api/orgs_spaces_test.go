@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // TestAdminMakesOrgsSpacesAndRoles creates an org and a space, gives a role in it, and deletes both, with the requests

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func TestSlowAndEndlessClientsAreDisconnected(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
-	"github.com/torpor-dev/torpor/internal/testenv/model"
+	"github.com/torpor-dev/torpor/test/env/model"
 )
 
 // revisions is the number of revisions in the model. Arrays keep its states comparable.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
-	"github.com/torpor-dev/torpor/internal/testenv/model"
+	"github.com/torpor-dev/torpor/test/env/model"
 )
 
 // TestEveryStateIsHarmlessAndComesToRest explores every interleaving of user requests, accidents, steps of Kubernetes

@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // planFixture is an object of the hub, with the content of the cluster that it describes.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func statusHeadings() []string {

@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	"github.com/torpor-dev/torpor/internal/httpguard"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func TestCallsAreFew(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hibernationcontroller "github.com/torpor-dev/torpor/internal/cluster/hibernation/controller"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // TestAClusterHibernatesAndResumes uses the real controller and an API server that serves as the target cluster's too.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // expectGroups checks the groups of a cluster's machines, and the number of instances read for them.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testenv/model"
+	"github.com/torpor-dev/torpor/test/env/model"
 )
 
 // maxStepsToRest is the largest number of passes until nothing changes any more, after any disturbances. With operators

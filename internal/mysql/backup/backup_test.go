@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	releaseimage "github.com/torpor-dev/torpor/hack/release/image"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
-	releaseimage "github.com/torpor-dev/torpor/internal/release/image"
 )
 
 func noon() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // TestRenewFiles renews the files of one cluster for eleven years.

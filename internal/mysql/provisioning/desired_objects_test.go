@@ -26,8 +26,8 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

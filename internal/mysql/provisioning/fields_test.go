@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // fieldUse defines how a field of the spec takes effect: a value changes the objects, or the condition

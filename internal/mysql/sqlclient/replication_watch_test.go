@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
 // TestReplicationWatch stops the SQL thread of a watched replica in two ways, and then cancels a watch. No other

@@ -20,8 +20,8 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
 func adminAccount() Account       { return Account{"moco-admin", mysqld.AdminPassword} }

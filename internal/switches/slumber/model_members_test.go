@@ -26,7 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // memberKind is a kind in the model.

@@ -21,7 +21,7 @@ import (
 
 	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // TestHubIsLookedAt observes a real API server, first without changes and then after each change that a check covers.
@@ -69,7 +69,7 @@ func TestHubIsLookedAt(t *testing.T) {
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return shiftedClock{next, row.by} })
 		check(name, cfg, map[admincheck.Check]admincheck.CheckState{admincheck.ClockCheck: row.want}, "apart")
 	}
-	env.InstallCRDs(t, filepath.Join("..", "..", "..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
+	env.InstallCRDs(t, filepath.Join("..", "..", "..", "..", "test", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
 	env.ExpectCreated(t,
 		&coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name},

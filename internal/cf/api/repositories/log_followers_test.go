@@ -32,7 +32,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // logServer serves the Pods of one app and their logs, within the rights of each caller.

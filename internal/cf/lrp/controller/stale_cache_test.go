@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // Race r: an LRP that is superseded right after its StatefulSet is created is not released before the cache

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
 const readers = `create user 'moco-readonly'@'%' identified by 'r';

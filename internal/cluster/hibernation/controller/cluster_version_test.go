@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // TestAnUpgradeOfTheClusterIsNoticed upgrades an OpenShift cluster that is too old to hibernate, without a change

@@ -24,7 +24,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/httpguard"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 const (

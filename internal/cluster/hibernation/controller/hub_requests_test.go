@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // requestCounter counts the manager's requests to the hub, by method and by the end of the path from its resource on.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // refusesSecondOwner has two ClusterDeployments of the same machines; the more recent one wants another power state.

@@ -11,7 +11,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func stopsWorkersFirst(t *testing.T, e *env) {

@@ -20,7 +20,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // busyServer is the reported error of an overloaded API server, as on a busy machine.

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func TestTheSchemaRefuses(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // policyCase is a patch of a cluster in a power state, and the API server's refusal; empty if it admits the patch.

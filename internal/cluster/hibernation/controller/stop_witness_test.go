@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // stopWitness is a proxy between the manager and its clouds that compares each stop with the live specs. No cloud

@@ -33,7 +33,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/machinepool"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func setReplicas(n int64) func(*hivev1.MachinePoolSpec) {

@@ -24,7 +24,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/machinepool"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // env is a hub with a manager, and the API server of an OpenShift cluster.

@@ -26,7 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/syncset"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 const secretValue = "hush-hush-3141592653"

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func TestFolder(t *testing.T) {

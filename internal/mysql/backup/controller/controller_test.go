@@ -31,7 +31,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func TestMain(m *testing.M) {

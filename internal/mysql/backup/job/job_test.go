@@ -27,8 +27,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
 func TestBackupAndRestore(t *testing.T) {

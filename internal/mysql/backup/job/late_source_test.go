@@ -10,7 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func TestALateReplicaIsReadOnlyIfNoOtherCan(t *testing.T) {

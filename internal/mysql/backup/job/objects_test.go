@@ -12,7 +12,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // TestBrokenViews covers every kind of view that mysqldump fails at, and valid views that look similar.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // buildEvent builds an event of the binary log.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
 // longestBlock repeats the statements in separate sessions until stopped, and returns the duration of the slowest.

@@ -5,8 +5,8 @@ package job
 import (
 	"testing"
 
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
 )
 
 // TestTheLockOfARestoreOutlastsALoad uses a server that ends idle sessions after a second, and a load of two

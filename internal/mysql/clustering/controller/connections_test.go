@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // TestFailedWatchIsLookedAt has a server without connections, so that every watch of it fails at once.

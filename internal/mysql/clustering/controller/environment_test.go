@@ -32,9 +32,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
+	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
 const (

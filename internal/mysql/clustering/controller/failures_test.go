@@ -25,9 +25,9 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
+	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
 func TestEmptyReplicasAreCloned(t *testing.T) {

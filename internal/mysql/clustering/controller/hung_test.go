@@ -16,9 +16,9 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
+	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
 // startStatement runs a statement that will wait, in the session of an account, and returns a channel for its result.

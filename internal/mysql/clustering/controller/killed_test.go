@@ -37,7 +37,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // maxKillPoints is the number of points at which a manager is killed, unless TORPOR_E2E=full requests all of them.

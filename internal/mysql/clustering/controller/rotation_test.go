@@ -20,7 +20,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // login queries a server for one row with a password, over TLS.

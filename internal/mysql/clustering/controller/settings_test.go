@@ -11,8 +11,8 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
 // oddSettings change the behavior of sessions that depend on the server's settings.

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
+	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
 const (

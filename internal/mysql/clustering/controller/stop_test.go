@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // These tests stop clustering in the middle of an operation. The one in the middle of a switchover is in

@@ -18,9 +18,9 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
-	"github.com/torpor-dev/torpor/internal/testenv"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
-	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
+	"github.com/torpor-dev/torpor/test/env/mysqlpods"
 )
 
 // wiretap searches the data on the wire for passwords.

@@ -38,7 +38,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 func TestObjectsAreMadeAndNotWrittenTwice(t *testing.T) {

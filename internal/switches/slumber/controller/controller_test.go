@@ -34,7 +34,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 var (

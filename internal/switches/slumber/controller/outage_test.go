@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
 	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // outageStory is a namespace with a member of every kind, one of which a user stops, and a Slumber that selects all

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package arch
+
+import "slices"
+
+// importLaw states what one kind of package may import. Packages are paths below the repository, in the go command's patterns.
+type importLaw struct {
+	// packages are the packages that the law is for. If several laws match, the first counts.
+	packages string
+	// reason is shown with every breach.
+	reason string
+	// mayReach lists packages of this repository that may be imported, directly or through others.
+	mayReach []string
+	// mayImport, if set, narrows which packages of this repository may be imported directly.
+	mayImport []string
+	// mayImportForeign, if set, lists which packages of other modules may be imported directly.
+	mayImportForeign []string
+	// mayNotReach lists packages of other modules that may not be imported, not even through others.
+	mayNotReach []string
+	// bannedStandard lists packages of the standard library that may not be imported directly.
+	bannedStandard []string
+	// getsTimeAsValue forbids to ask a clock.
+	getsTimeAsValue bool
+}
+
+// importLaws returns every law. A package without a law fails the test: a new package gets its law first.
+func importLaws() []importLaw {
+	return slices.Concat(publicLaws(), sharedLaws(), hibernationLaws(), targetLaws(), slumberLaws(), mysqlLaws(), cfLaws(), programLaws(), testToolLaws())
+}
+
+func publicNames() []string { return []string{"api/...", "actuator"} }
+
+func kubernetesClients() []string {
+	return []string{"k8s.io/client-go/...", "sigs.k8s.io/controller-runtime/..."}
+}
+
+func pureLaw(packages string) importLaw {
+	return importLaw{
+		packages: packages, reason: "a decision that sees only values can be tested to the last case",
+		mayReach: append(publicNames(), "internal/decision"), mayNotReach: kubernetesClients(),
+		bannedStandard: []string{"net", "net/http", "os", "os/exec", "log", "log/slog", "context"}, getsTimeAsValue: true,
+	}
+}
+
+func controllerLaw(packages string) importLaw {
+	return importLaw{
+		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
+		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/statusannotation", "internal/stop/metrics", "internal/stop/record"),
+	}
+}
+
+func frontLaw(packages string) importLaw {
+	return importLaw{
+		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/reconcile/statusannotation", "internal/stop/check", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/stoppable", "internal/switches/stopadapter", "internal/coexist/lease",
+			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
+	}
+}
+
+func publicLaws() []importLaw {
+	return []importLaw{
+		{
+			packages: "api/...", reason: "names that everything imports must not cost anyone a client",
+			mayReach:         []string{"api/torpor/..."},
+			mayImportForeign: []string{"k8s.io/apimachinery/...", "k8s.io/api/..."}, mayNotReach: kubernetesClients(),
+		},
+		{
+			packages: "actuator", reason: "the author of an actuator needs neither Kubernetes nor the SDK of another cloud",
+			mayNotReach: []string{"..."},
+		},
+		{
+			packages: "actuator/actuatortest", reason: "the contract suite is for authors of actuators, who have no cluster",
+			mayReach: []string{"actuator"}, mayImportForeign: []string{"github.com/google/go-cmp/..."}, mayNotReach: kubernetesClients(),
+		},
+		{
+			packages: "config", reason: "manifests know nothing of the code that reads them",
+		},
+		{
+			packages: "conditional/...", reason: "the library must stay extractable, so it knows nothing of its first user",
+			mayReach: []string{"conditional/..."},
+		},
+	}
+}
+
+func sharedLaws() []importLaw {
+	decision := pureLaw("internal/decision")
+	decision.mayReach, decision.mayImportForeign = nil, []string{"k8s.io/apimachinery/pkg/apis/meta/v1"}
+	return []importLaw{
+		decision,
+		pureLaw("internal/coexist/otherwriter"),
+		{
+			packages: "internal/reconcile", reason: "an idiom that knows a feature is no idiom",
+			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/reconcile/statusannotation"},
+		},
+		pureLaw("internal/reconcile/statusannotation"),
+		pureLaw("internal/admin/install"),
+		pureLaw("internal/stop/record"),
+		pureLaw("internal/switches/admission").alsoReaching("internal/stop/record", "internal/mysql/switches", "internal/switches/fieldswitch"),
+		controllerLaw("internal/switches/admission/webhook").alsoReaching("internal/switches/admission", "internal/mysql/switches", "internal/switches/fieldswitch"),
+		pureLaw("internal/stop/metrics").alsoReaching("internal/stop/record"),
+		pureLaw("internal/stop/check").alsoReaching("internal/stop/record"),
+		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
+		{packages: "config/crd", reason: "files that other programs embed cost nobody a package", mayNotReach: []string{"..."}},
+		{
+			packages: "internal/httpguard", reason: "a budget for answers knows nothing of who asks",
+			mayNotReach: []string{"..."},
+		},
+		{
+			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port, the budgets of answers, what is the same for clouds, and nothing else of this repository",
+			mayReach: []string{"actuator", "internal/buildinfo", "internal/cloud/machinenames", "internal/cloud/onebyone", "internal/cloud/rest", "internal/httpguard"}, mayNotReach: kubernetesClients(),
+		},
+	}
+}
+
+func hibernationLaws() []importLaw {
+	return []importLaw{
+		pureLaw("internal/cluster/hibernation").alsoReaching("internal/stop/record"),
+		pureLaw("internal/cluster/hibernation/csr").allowingImport("net"),
+		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
+		{
+			packages: "internal/cluster/hibernation/cloudaccounts", reason: "what waits for clouds knows neither the hub nor the decision",
+			mayReach: []string{"actuator"}, mayNotReach: kubernetesClients(),
+		},
+		controllerLaw("internal/cluster/hibernation/controller").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
+	}
+}
+
+// targetClients returns the packages that connect to clusters.
+func targetClients() []string {
+	return []string{"internal/cluster/hibernation", "internal/cluster/hibernation/csr", "internal/cluster/hibernation/targetcluster", "internal/stop/check", "internal/buildinfo", "internal/httpguard"}
+}
+
+func targetLaws() []importLaw {
+	return []importLaw{
+		controllerLaw("internal/cluster/jobs").alsoReaching(targetClients()...),
+		pureLaw("internal/cluster/syncset"),
+		controllerLaw("internal/cluster/syncset/controller").alsoReaching(targetClients()...).alsoReaching("internal/cluster/jobs", "internal/cluster/syncset"),
+		pureLaw("internal/cluster/machinepool"),
+		controllerLaw("internal/cluster/machinepool/controller").alsoReaching(targetClients()...).alsoReaching("internal/cluster/jobs", "internal/cluster/machinepool"),
+	}
+}
+
+func slumberLaws() []importLaw {
+	return []importLaw{
+		pureLaw("internal/switches/fieldswitch").alsoReaching("internal/stop/record"),
+		pureLaw("internal/switches/stopadapter").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stoppable", "internal/stop/record"),
+		controllerLaw("internal/switches/stopadapter/controller").alsoReaching("conditional/...", "internal/cf/revision", "internal/switches/stopadapter", "internal/cluster/hibernation", "internal/switches/fieldswitch", "internal/switches/fieldswitch/controller", "internal/stoppable"),
+		controllerLaw("internal/switches/fieldswitch/controller").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/switches/fieldswitch", "internal/stoppable"),
+		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/reconcile/statusannotation", "internal/stop/record"),
+		pureLaw("internal/switches/slumber").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/reconcile/statusannotation", "internal/stoppable", "internal/stop/record"),
+		controllerLaw("internal/switches/slumber/controller").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/switches/slumber", "internal/stoppable"),
+	}
+}
+
+func mysqlLaws() []importLaw {
+	return []importLaw{
+		pureLaw("internal/mysql/gtid"),
+		pureLaw("internal/mysql/switches").alsoReaching("internal/stop/record"),
+		pureLaw("internal/mysql/clustering").alsoReaching("internal/mysql/gtid"),
+		pureLaw("internal/mysql/users"),
+		pureLaw("internal/mysql/certificates"),
+		pureLaw("internal/mysql/provisioning").alsoReaching("internal/mysql/users", "internal/mysql/certificates"),
+		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
+		pureLaw("internal/mysql/backup/binlog").alsoReaching("internal/mysql/gtid"),
+		controllerLaw("internal/mysql/sqlclient"),
+		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient", "internal/mysql/switches"),
+		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/provisioning", "internal/mysql/switches"),
+		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/gtid", "internal/mysql/switches"),
+		{
+			packages: "internal/mysql/backup/bucket", reason: "a place for objects knows nothing of what they are",
+			mayReach: []string{"internal/buildinfo"}, mayNotReach: kubernetesClients(),
+		},
+		{
+			packages: "internal/mysql/backup/job", reason: "what runs in the Pods of Jobs needs nothing of Kubernetes",
+			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/backup/bucket", "internal/mysql/gtid"),
+			mayNotReach: kubernetesClients(),
+		},
+	}
+}
+
+func cfLaws() []importLaw {
+	const (
+		cache, podstatus, process, revision = "internal/cf/podcache", "internal/cf/podstatus", "internal/cf/process", "internal/cf/revision"
+		environment                         = "internal/cf/appenvironment"
+	)
+	return []importLaw{
+		frontLaw("internal/cf/api/...").alsoReaching("internal/cf/api/..."),
+		pureLaw("internal/cf"),
+		pureLaw(revision),
+		pureLaw(podstatus).alsoReaching(revision),
+		pureLaw(process).alsoReaching(revision, podstatus, "internal/stop/record"),
+		pureLaw("internal/cf/app").alsoReaching(process, revision, podstatus, "internal/stop/record"),
+		pureLaw("internal/cf/lrp").alsoReaching(revision),
+		pureLaw("internal/cf/deployment").alsoReaching(revision),
+		pureLaw("internal/cf/orgspace"),
+		pureLaw("internal/cf/build"),
+		pureLaw("internal/cf/route").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stop/record"),
+		pureLaw("internal/cf/task").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stop/record"),
+		controllerLaw("internal/cf/task/controller").alsoReaching("internal/cf/task", environment, process, revision, podstatus, "internal/cf/lrp"),
+		controllerLaw("internal/cf/admission/...").alsoReaching("internal/cf/admission/...", revision, "internal/stop/record"),
+		controllerLaw(cache),
+		controllerLaw(environment).alsoReaching(process, revision, podstatus),
+		controllerLaw("internal/cf/process/controller").alsoReaching(process, revision, podstatus, cache, environment, "internal/cf/route", "internal/cf/lrp"),
+		controllerLaw("internal/cf/app/controller").alsoReaching("internal/cf/app", process, revision, podstatus),
+		controllerLaw("internal/cf/lrp/controller").alsoReaching("internal/cf/lrp", revision, podstatus, cache),
+		controllerLaw("internal/cf/deployment/controller").alsoReaching("internal/cf/deployment", revision),
+		controllerLaw("internal/cf/orgspace/controller").alsoReaching("internal/cf/orgspace"),
+		controllerLaw("internal/cf/route/controller").alsoReaching("internal/cf/route", process, revision, podstatus, "internal/cf/lrp"),
+		controllerLaw("internal/cf/imageregistry").alsoReaching("internal/cf/build", "internal/httpguard", "internal/buildinfo"),
+		controllerLaw("internal/cf/build/controller").alsoReaching("internal/cf/build", "internal/cf/imageregistry", "internal/httpguard", "internal/buildinfo"),
+	}
+}
+
+func programLaws() []importLaw {
+	return []importLaw{
+		frontLaw("internal/cli/...").alsoReaching("internal/cli/..."),
+		frontLaw("internal/page").alsoReaching("internal/cli/...", "internal/cf/api/authorization", "internal/cf/api/apierrors"),
+		{
+			packages: "internal/coexist/claim", reason: "who may act is decided before any feature runs",
+			mayReach: []string{"conditional/...", "api/torpor/...", "internal/coexist/lease"},
+		},
+		pureLaw("internal/coexist/lease"),
+		{
+			packages: "internal/admin/uninstall", reason: "what takes Torpor away knows names and no feature",
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/editor", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/stop/record", "internal/decision"),
+		},
+		pureLaw("internal/admin/check").alsoReaching("internal/admin/install"),
+		{
+			packages: "internal/admin/check/hub", reason: "what looks before anything is installed knows names and no feature",
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/admin/check", "internal/decision"),
+		},
+		{
+			packages: "hack/release/...", reason: "what builds a release reads manifests and programs, and calls no feature",
+			mayReach: append(publicNames(), "hack/release/...", "internal/buildinfo", "internal/admin/check", "internal/admin/install", "internal/decision"),
+		},
+		{
+			packages: "internal/admin/editor", reason: "changing many objects knows no kind",
+		},
+		{
+			packages: "internal/admin/korifi", reason: "what hands over knows names and no feature",
+			mayReach: append(publicNames(), "internal/admin/editor", "internal/coexist/otherwriter"),
+		},
+		{
+			packages: "internal/manager", reason: "the only place that wires",
+			mayReach: []string{"..."},
+		},
+		{
+			packages: "cmd/torpor", reason: "a command starts what others have wired",
+			mayReach: []string{"..."}, mayImport: []string{"internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/editor", "internal/admin/korifi", "internal/cf/api", "internal/mysql/backup/job", "internal/admin/install", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
+		},
+		frontLaw("cmd/kubectl-*").alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
+	}
+}
+
+func testToolLaws() []importLaw {
+	return []importLaw{
+		{
+			packages: "test/env/...", reason: "what tests share must not pull a feature into another feature's tests",
+			mayReach: append(publicNames(), "test/env/...", "internal/mysql/users", "internal/mysql/certificates"),
+		},
+		{
+			packages: "test/e2e/...", reason: "stories from outside are tests only: what they share lives in testenv",
+			mayNotReach: []string{"..."},
+		},
+		{
+			packages: "test/arch", reason: "the judge depends on nothing",
+			mayNotReach: []string{"..."},
+		},
+		{
+			packages: "local/...", reason: "the environment of demos and tests must not share code with what it tests",
+			mayReach: []string{"api/...", "local/..."},
+		},
+	}
+}
+
+// testOnlyPackages lists the packages that no package outside may link in, whatever its law.
+func testOnlyPackages() []string {
+	return []string{"local/...", "test/...", "hack/...", "actuator/actuatortest"}
+}
+
+func (l importLaw) alsoReaching(packages ...string) importLaw {
+	l.mayReach = slices.Concat(packages, l.mayReach)
+	return l
+}
+
+func (l importLaw) alsoCalling(packages ...string) importLaw {
+	l.mayImport = slices.Concat(packages, l.mayImport)
+	return l
+}
+
+func (l importLaw) allowingImport(pkg string) importLaw {
+	l.bannedStandard = slices.DeleteFunc(slices.Clone(l.bannedStandard), func(banned string) bool { return banned == pkg })
+	return l
+}

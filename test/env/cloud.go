@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// Region is the simulated cloud's only region.
+	Region = "local-1"
+	// AccessKey is an access key id that tests use; a cloud started without --access-keys accepts any.
+	AccessKey = "AKIATORPORTEST000001"
+	// SecretKey is the secret that must never appear anywhere.
+	SecretKey = "s3cr3t-Of/torpor+tests"
+)
+
+// CloudServer is a simulated cloud in its own process.
+type CloudServer struct {
+	*Process
+	// URL is its endpoint.
+	URL string
+
+	http *http.Client
+}
+
+// StartCloud starts a simulated cloud whose machines take 100 ms to start and to stop; flags of `local cloud`
+// are added.
+func StartCloud(t testing.TB, flags ...string) *CloudServer {
+	t.Helper()
+	args := append([]string{
+		"cloud", "--dir", t.TempDir(), "--port", "0", "--region", Region, "--start-latency", "100ms", "--stop-latency", "100ms",
+	}, flags...)
+	c := &CloudServer{
+		Process: StartProcess(t, localBinary(t), args, nil),
+		// Without idle connections: some tests count goroutines.
+		http: &http.Client{Timeout: callTimeout, Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	c.URL = c.WaitForLine(t, "ready: ")
+	return c
+}
+
+// CredentialsData returns the keys of a Secret with access to this cloud.
+func (c *CloudServer) CredentialsData() map[string][]byte {
+	return map[string][]byte{
+		"aws_access_key_id": []byte(AccessKey), "aws_secret_access_key": []byte(SecretKey), "endpoint_url": []byte(c.URL),
+	}
+}
+
+// CountCalls returns how often each action was called; "<action>.errors" of them were refused.
+func (c *CloudServer) CountCalls(t testing.TB) map[string]int {
+	t.Helper()
+	var counts map[string]int
+	c.callAdmin(t, http.MethodGet, "calls", nil, &counts)
+	return counts
+}
+
+// ResetCalls restarts the counts from zero.
+func (c *CloudServer) ResetCalls(t testing.TB) {
+	t.Helper()
+	c.callAdmin(t, http.MethodDelete, "calls", nil, nil)
+}
+
+// CloudFault is a failure on demand; see `local cloud`, which refuses invalid ones.
+type CloudFault struct {
+	// Kind is empty for a call that is refused or delayed, or stuckPending, stuckStopping, lostStart.
+	Kind string `json:"kind,omitempty"`
+	// Action limits a fault of calls to one action; empty is every action.
+	Action string `json:"action,omitempty"`
+	// InstanceIDs limits the fault to these machines; empty is all.
+	InstanceIDs []string `json:"instanceIDs,omitempty"`
+	// Code and Message are the error in the answer.
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Times is how often the fault strikes; 0 means until it is cleared.
+	Times int `json:"times,omitempty"`
+	// Delay is the delay of the answer, as "1.5s".
+	Delay string `json:"delay,omitempty"`
+}
+
+// InjectFault adds a fault.
+func (c *CloudServer) InjectFault(t testing.TB, f CloudFault) {
+	t.Helper()
+	c.callAdmin(t, http.MethodPost, "faults", f, nil)
+}
+
+// ClearFaults ends all faults.
+func (c *CloudServer) ClearFaults(t testing.TB) {
+	t.Helper()
+	c.callAdmin(t, http.MethodDelete, "faults", nil, nil)
+}
+
+// SetLatency sets how long machines take to start and to stop from now on.
+func (c *CloudServer) SetLatency(t testing.TB, start, stop time.Duration) {
+	t.Helper()
+	c.callAdmin(t, http.MethodPost, "latency", map[string]string{"start": start.String(), "stop": stop.String()}, nil)
+}
+
+// callAdmin calls the cloud's admin interface and reads the answer unless into is nil. Cleanups can call it
+// too.
+func (c *CloudServer) callAdmin(t testing.TB, method, path string, body, into any) {
+	t.Helper()
+	text, err := json.Marshal(body)
+	ExpectNoError(t, err)
+	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), method, c.URL+"/_local/"+path, bytes.NewReader(text))
+	ExpectNoError(t, err)
+	c.sendRequest(t, request, func(answer []byte) error {
+		if into == nil {
+			return nil
+		}
+		return json.Unmarshal(answer, into)
+	})
+}
+
+// sendRequest sends a request and passes the answer to read; anything but success fails the test.
+func (c *CloudServer) sendRequest(t testing.TB, request *http.Request, read func([]byte) error) {
+	t.Helper()
+	answer, err := c.http.Do(request)
+	if err != nil {
+		t.Fatalf("call the cloud: %v", err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatalf("read the cloud's answer: %v", err)
+	}
+	if answer.StatusCode >= http.StatusMultipleChoices {
+		t.Fatalf("%s %s: %s: %s", request.Method, request.URL.Path, answer.Status, text)
+	}
+	if err := read(text); err != nil {
+		t.Fatalf("understand the cloud's answer: %v: %s", err, text)
+	}
+}
+
+// CloudInstance is a machine as the cloud itself reports it.
+type CloudInstance struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	State string `json:"state"`
+	// AskedAt is when a caller last changed the state.
+	AskedAt   time.Time         `json:"askedAt"`
+	ChangedAt time.Time         `json:"changedAt"`
+	PID       int               `json:"pid"`
+	PrivateIP string            `json:"privateIP"`
+	Tags      map[string]string `json:"tags"`
+}
+
+// ListInstances returns the machines of a cluster, all machines for an empty infraID.
+func (c *CloudServer) ListInstances(t testing.TB, infraID string) []CloudInstance {
+	t.Helper()
+	var all []CloudInstance
+	c.callAdmin(t, http.MethodGet, "instances", nil, &all)
+	return slices.DeleteFunc(all, func(i CloudInstance) bool {
+		return infraID != "" && i.Tags[clusterTag(infraID)] != "owned"
+	})
+}
+
+// ExpectState returns an error unless every machine of the cluster that was not terminated is in the state,
+// for use with Eventually.
+func (c *CloudServer) ExpectState(t testing.TB, infraID, state string) error {
+	t.Helper()
+	machines := slices.DeleteFunc(c.ListInstances(t, infraID), func(i CloudInstance) bool { return i.State == "terminated" || i.State == "shutting-down" })
+	for _, i := range machines {
+		if i.State != state {
+			return fmt.Errorf("expected %s to be %s, found %s", i.Name, state, i.State)
+		}
+	}
+	if len(machines) == 0 {
+		return fmt.Errorf("expected machines of %s, found none", infraID)
+	}
+	return nil
+}
+
+// RunInstances creates n machines without commands, named <infraID>-0 and so on, and returns their ids once
+// they run.
+func (c *CloudServer) RunInstances(t testing.TB, infraID string, n int) []string {
+	t.Helper()
+	var ids []string
+	for i := range n {
+		ids = append(ids, c.runInstance(t, infraID, fmt.Sprintf("%s-%d", infraID, i)))
+	}
+	Eventually(t, "the machines run", func() error { return c.ExpectState(t, infraID, "running") })
+	return ids
+}
+
+// RunInstance creates one machine without a command, and returns its id.
+func (c *CloudServer) RunInstance(t testing.TB, infraID, name string) string {
+	t.Helper()
+	return c.runInstance(t, infraID, name)
+}
+
+// RunSpotInstance creates a machine of a one-time spot request, which can be terminated only.
+func (c *CloudServer) RunSpotInstance(t testing.TB, infraID, name string) string {
+	t.Helper()
+	return c.runInstance(t, infraID, name, "InstanceMarketOptions.MarketType", "spot")
+}
+
+// StopInstance stops one machine in the cloud itself, without the manager.
+func (c *CloudServer) StopInstance(t testing.TB, id string) {
+	t.Helper()
+	c.callEC2(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
+}
+
+// ReplaceInstance terminates one machine and returns the id of another one of its cluster.
+func (c *CloudServer) ReplaceInstance(t testing.TB, infraID, id string) string {
+	t.Helper()
+	c.callEC2(t, url.Values{"Action": {"TerminateInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
+	return c.runInstance(t, infraID, infraID+"-replacement")
+}
+
+// runInstance accepts further parameters of the call, each a name and a value.
+func (c *CloudServer) runInstance(t testing.TB, infraID, name string, parameters ...string) string {
+	t.Helper()
+	var made struct {
+		IDs []string `xml:"instancesSet>item>instanceId"`
+	}
+	form := url.Values{
+		"Action": {"RunInstances"}, "ImageId": {"ami-test"}, "MinCount": {"1"}, "MaxCount": {"1"},
+		"TagSpecification.1.ResourceType": {"instance"},
+		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
+		"TagSpecification.1.Tag.2.Key": {clusterTag(infraID)}, "TagSpecification.1.Tag.2.Value": {"owned"},
+	}
+	for pair := range slices.Chunk(parameters, 2) {
+		form.Set(pair[0], pair[1])
+	}
+	c.callEC2(t, form, func(answer []byte) error { return xml.Unmarshal(answer, &made) })
+	if len(made.IDs) != 1 {
+		t.Fatalf("RunInstances: expected one machine, found %v", made.IDs)
+	}
+	return made.IDs[0]
+}
+
+func (c *CloudServer) callEC2(t testing.TB, form url.Values, read func([]byte) error) {
+	t.Helper()
+	form.Set("Version", "2016-11-15")
+	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, c.URL, strings.NewReader(form.Encode()))
+	ExpectNoError(t, err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	// The cloud checks the key and the region, not the signature.
+	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")
+	c.sendRequest(t, request, read)
+}
+
+func clusterTag(infraID string) string { return "kubernetes.io/cluster/" + infraID }
+
+// ClusterOptions describe a target cluster. Empty fields have the defaults of `local cluster create`.
+type ClusterOptions struct {
+	// Name of the cluster and its ClusterDeployment, at most 32 lower-case letters, digits and dashes.
+	Name string
+	// Namespace of the ClusterDeployment.
+	Namespace string
+	// Nodes is the number of nodes.
+	Nodes int
+	// Certificates is how long the nodes' certificates are valid, at least 20 s.
+	Certificates time.Duration
+	// Flags of `local cluster create` are added.
+	Flags []string
+}
+
+// TargetCluster is a cluster whose machines are processes of the simulated cloud.
+type TargetCluster struct {
+	Name, Namespace, InfraID string
+	// Kubeconfig is the path of the administrator's kubeconfig; Manifest the path of the objects for the hub.
+	Kubeconfig, Manifest string
+	// Config and Client give administrator access while the cluster is running.
+	Config *rest.Config
+	Client client.Client
+}
+
+// CreateTargetCluster creates a target cluster and returns when its nodes are ready. The cloud must have been
+// started with --allow-commands. If the hub serves no ClusterDeployments yet, apply Manifest later.
+func CreateTargetCluster(t testing.TB, hub *Environment, cloud *CloudServer, o ClusterOptions) *TargetCluster {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"cluster", "create", o.Name, "--hub", hub.KubeconfigPath(t), "--cloud", cloud.URL, "--region", Region, "--access-key", AccessKey, "--dir", dir}
+	if o.Namespace == "" {
+		o.Namespace = "default"
+	}
+	args = append(args, "--namespace", o.Namespace)
+	if o.Nodes > 0 {
+		args = append(args, "--nodes", strconv.Itoa(o.Nodes))
+	}
+	if o.Certificates > 0 {
+		args = append(args, "--certificates", o.Certificates.String())
+	}
+	p := StartProcess(t, localBinary(t), append(args, o.Flags...), nil)
+	c := &TargetCluster{
+		Name: o.Name, Namespace: o.Namespace, Kubeconfig: p.WaitForLine(t, "kubeconfig: "), Manifest: filepath.Join(dir, "clusterdeployment.yaml"),
+	}
+	if code := p.ExitCode(); code != 0 {
+		t.Fatalf("make cluster %s: exit code %d", o.Name, code)
+	}
+	_, c.InfraID, _ = strings.Cut(strings.TrimSuffix(p.WaitForLine(t, "ready: cluster "), ")"), "(infraID ")
+	var err error
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		t.Fatalf("read the cluster's kubeconfig: %v", err)
+	}
+	c.Config.QPS = -1
+	c.Client = newClient(t, c.Config)
+	return c
+}

@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package env gives tests an environment: a real API server with the repository's CRDs, controllers that
+// run in the test's own process, a simulated cloud, target clusters on it, and processes that end with the
+// test. Only tests import it. It starts the repository's own binary local, whose path is in the environment
+// variable TORPOR_LOCAL; tests are skipped without it. docs/testing.md shows how the parts fit together.
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+func localBinary(t testing.TB) string {
+	t.Helper()
+	path := os.Getenv("TORPOR_LOCAL")
+	if path == "" {
+		t.Skip("TORPOR_LOCAL is not set: expected the path of the binary local; build it with `make local`, run with `make test`")
+	}
+	return path
+}
+
+// callTimeout bounds each call of a test to one of its own servers.
+const callTimeout = time.Minute
+
+// Environment is a real API server with its etcd as processes that end with the test, and an administrator's
+// client for it. No controllers run unless they are started.
+type Environment struct {
+	*Process
+	// Config has administrator access. Copy it to change it.
+	Config *rest.Config
+	// Client reads and writes directly, without a cache.
+	Client client.Client
+
+	dir string
+}
+
+// Start starts an API server that serves every CRD of the repository. It takes about five seconds: share one between
+// subtests, or between the tests of a package with a Suite.
+func Start(t testing.TB) *Environment {
+	t.Helper()
+	e := StartAPIServer(t)
+	e.InstallCRDs(t)
+	return e
+}
+
+// StartAPIServer starts an API server without any CRD.
+func StartAPIServer(t testing.TB) *Environment {
+	t.Helper()
+	return startEnvironment(t, "--api-only")
+}
+
+// StartOlder starts an API server that serves every CRD of the repository, and the Kubernetes API of an older
+// version, such as 1.35.
+func StartOlder(t testing.TB, version string) *Environment {
+	t.Helper()
+	e := StartOlderAPIServer(t, version)
+	e.InstallCRDs(t)
+	return e
+}
+
+// StartOlderAPIServer starts an API server of an older version without any CRD.
+func StartOlderAPIServer(t testing.TB, version string) *Environment {
+	t.Helper()
+	return startEnvironment(t, "--api-only", "--emulated-version", version)
+}
+
+// StartOlderControlPlane starts an API server of an older version without any CRD, and the controllers of
+// Kubernetes.
+func StartOlderControlPlane(t testing.TB, version string) *Environment {
+	t.Helper()
+	return startEnvironment(t, "--emulated-version", version)
+}
+
+// StartControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes,
+// and nodes that report every Pod as running without running it, and serve a log for it.
+func StartControlPlane(t testing.TB, nodes int) *Environment {
+	t.Helper()
+	e := startEnvironment(t, "--approve-serving")
+	for i := range nodes {
+		name := fmt.Sprintf("node-%d", i)
+		p := StartProcess(t, localBinary(t), []string{
+			"node", "--name", name, "--dir", t.TempDir(), "--bootstrap-kubeconfig", e.KubeconfigPath(t), "--heartbeat", "2s",
+		}, nil)
+		t.Cleanup(func() { p.KillAtOnce(t) })
+		Eventually(t, name+" is ready", func() error { return e.nodeIsReady(t, name) })
+	}
+	return e
+}
+
+// StartBridgedControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes on the bridge to real
+// machines, as root.
+func StartBridgedControlPlane(t testing.TB) *Environment {
+	t.Helper()
+	e := startEnvironment(t, "--address", "10.250.0.1")
+	t.Cleanup(func() { e.Stop(t) }) // The bridge is removed only by a graceful end.
+	return e
+}
+
+func (e *Environment) nodeIsReady(t testing.TB, name string) error {
+	t.Helper()
+	var node corev1.Node
+	if err := e.Client.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
+		return fmt.Errorf("get: %w", err)
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0 {
+			return nil
+		}
+	}
+	return errors.New("expected the node to be ready and without taints, found it is not")
+}
+
+// hubCollection raises the garbage of a test's control plane before it is collected: a real one has a larger
+// heap, and collects more rarely.
+const hubCollection = "GOGC=400"
+
+const (
+	// startAttempts is how often an API server that gives up is started: it waits half a minute for its own
+	// roles, and no flag makes that longer.
+	startAttempts = 3
+	// kubeconfigPrefix precedes the path that a control plane prints when it is ready.
+	kubeconfigPrefix = "kubeconfig: "
+)
+
+// startsOrGivesUp reports whether a control plane is ready, or has ended for another reason than that the
+// machine was too busy for its API server.
+func (p *Process) startsOrGivesUp(t testing.TB) (isDecided bool) {
+	t.Helper()
+	Eventually(t, p.Name+" starts", func() error {
+		if _, isReady := p.findLine(kubeconfigPrefix); isReady {
+			isDecided = true
+			return nil
+		}
+		select {
+		case <-p.done:
+			isDecided = !strings.Contains(p.LastOutput(), `PostStartHook "rbac/bootstrap-roles" failed`)
+			return nil
+		default:
+			return errors.New("not yet")
+		}
+	})
+	return isDecided
+}
+
+func startEnvironment(t testing.TB, flags ...string) *Environment {
+	t.Helper()
+	e := &Environment{}
+	for range startAttempts {
+		e.dir = t.TempDir()
+		p := StartProcess(t, localBinary(t), append([]string{"control-plane", "--dir", e.dir}, flags...), []string{hubCollection})
+		// A graceful shutdown takes seconds and only saves data that no test reads.
+		t.Cleanup(func() { p.KillAtOnce(t) })
+		if e.Process = p; p.startsOrGivesUp(t) {
+			break
+		}
+	}
+	file := e.WaitForLine(t, kubeconfigPrefix)
+	var err error
+	if e.Config, err = clientcmd.BuildConfigFromFlags("", file); err != nil {
+		t.Fatalf("read the hub's kubeconfig: %v", err)
+	}
+	// Rate limits of the client would only slow tests down.
+	e.Config.QPS = -1
+	e.Client = newClient(t, e.Config)
+	return e
+}
+
+// KubeconfigPath returns the path of a kubeconfig with the rights of an administrator.
+func (e *Environment) KubeconfigPath(testing.TB) string {
+	return filepath.Join(e.dir, "admin.kubeconfig")
+}
+
+// InstallCRDs installs every CRD of config/crd, or those of files and folders, and returns when they are
+// served. A CRD of the same name is replaced.
+func (e *Environment) InstallCRDs(t testing.TB, paths ...string) {
+	t.Helper()
+	if len(paths) == 0 {
+		paths = []string{crdFolder(t)}
+	}
+	options := envtest.CRDInstallOptions{Paths: paths, ErrorIfPathMissing: true, MaxTime: eventuallyTimeout}
+	if _, err := envtest.InstallCRDs(e.Config, options); err != nil {
+		t.Fatalf("install CRDs: %v", err)
+	}
+}
+
+// RemoveCRDs deletes every CRD and returns when they are gone, with all their objects.
+func (e *Environment) RemoveCRDs(t testing.TB) {
+	t.Helper()
+	var all apiextensionsv1.CustomResourceDefinitionList
+	if err := e.Client.List(t.Context(), &all); err != nil {
+		t.Fatalf("list CRDs: %v", err)
+	}
+	for i := range all.Items {
+		crd := &all.Items[i]
+		if err := e.Client.Delete(t.Context(), crd); err != nil {
+			t.Fatalf("remove CRD: %v", err)
+		}
+		looks := 0
+		Eventually(t, "the CRD "+crd.Name+" is gone", func() error {
+			if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); k8serrors.IsNotFound(err) {
+				return nil
+			}
+			if looks++; looks%nudgeInterval == 0 {
+				return errors.Join(errors.New("the CRD is still there"), e.nudgeCRD(t, crd))
+			}
+			return errors.New("the CRD is still there")
+		})
+	}
+}
+
+// nudgeInterval is the number of polls after which a CRD is nudged again.
+const nudgeInterval = 40
+
+// nudgeCRD changes a CRD whose deletion hangs. When the API server's finalizer meets a conflict with another
+// of its controllers, it waits for the next change, and ignores a change of its own condition. Without a
+// nudge the CRD stays until the next resync, five minutes later.
+func (e *Environment) nudgeCRD(t testing.TB, crd *apiextensionsv1.CustomResourceDefinition) error {
+	t.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"nudge":%q}}}`, crd.ResourceVersion)
+	return client.IgnoreNotFound(e.Client.Patch(t.Context(), crd, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// CreateNamespace creates a namespace for a test and returns its name. It stays, since no controller deletes
+// namespaces here.
+func (e *Environment) CreateNamespace(t testing.TB) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := e.Client.Create(t.Context(), ns); err != nil {
+		t.Fatalf("make namespace: %v", err)
+	}
+	return ns.Name
+}
+
+// DeleteAfterTest deletes an object when the test ends; an object that is already gone is no error.
+func (e *Environment) DeleteAfterTest(t testing.TB, obj client.Object) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	t.Cleanup(func() {
+		if err := e.Client.Delete(ctx, obj); err != nil && !k8serrors.IsNotFound(err) {
+			t.Errorf("delete %s: %v", obj.GetName(), err)
+		}
+	})
+}
+
+func newClient(t testing.TB, cfg *rest.Config) client.Client {
+	t.Helper()
+	known := k8sruntime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), hiveinternalv1alpha1.AddToScheme(known), mocov1beta2.AddToScheme(known),
+		korifiv1alpha1.AddToScheme(known), eiriniv1.AddToScheme(known), torporv1alpha1.AddToScheme(known)); err != nil {
+		t.Fatalf("register kinds: %v", err)
+	}
+	cfg = rest.CopyConfig(cfg)
+	// A server that hangs must fail the call, not the whole test binary.
+	cfg.Timeout = callTimeout
+	c, err := client.New(cfg, client.Options{Scheme: known})
+	if err != nil {
+		t.Fatalf("make client: %v", err)
+	}
+	return c
+}
+
+// crdFolder finds config/crd above the folder that the test runs in.
+func crdFolder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	ExpectNoError(t, err)
+	for ; filepath.Dir(dir) != dir; dir = filepath.Dir(dir) {
+		if found := filepath.Join(dir, "config", "crd"); isFolder(found) {
+			return found
+		}
+	}
+	t.Fatal("expected config/crd in a folder above the test's, found none; run the test inside the repository")
+	return ""
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// StartManager runs a manager in the test's own process, where the race detector covers it, until the test
+// ends or stop is called. The setup function registers the controllers; adjust changes options before the
+// manager is created. It knows every kind of the repository, serves no metrics, and shows the end of its log
+// if the test fails.
+func StartManager(t testing.TB, env *Environment, setup func(manager.Manager) error, adjust ...func(*manager.Options)) (stop func()) {
+	t.Helper()
+	options := manager.Options{
+		Scheme:  env.Client.Scheme(),
+		Metrics: server.Options{BindAddress: "0"},
+		// Several tests of one process run controllers of the same name.
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	}
+	for _, change := range adjust {
+		change(&options)
+	}
+	if options.Logger.GetSink() == nil {
+		log := &LogBuffer{}
+		log.ShowOnFailure(t, "the manager")
+		options.Logger = log.Logger(0)
+	}
+	mgr, err := manager.New(env.Config, options)
+	if err != nil {
+		t.Fatalf("make manager: %v", err)
+	}
+	if err := setup(mgr); err != nil {
+		t.Fatalf("set up controllers: %v", err)
+	}
+	return RunInBackground(t, "the manager", mgr.Start)
+}
+
+// RunInBackground runs a function until the test ends or stop is called. Both cancel its context and wait
+// until it returns, so that none of its goroutines outlives the test; an error that it returns fails the
+// test.
+func RunInBackground(t testing.TB, name string, run func(ctx context.Context) error) (stop func()) {
+	t.Helper()
+	// The test's own context ends before its cleanups, and would end what they still need.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("%s ended with: %v", name, err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// WithTransport returns the environment with a transport of the test, which may count, delay or refuse
+// requests. Only components that are started with the result use it; its Client does not.
+func (e *Environment) WithTransport(wrap func(http.RoundTripper) http.RoundTripper) *Environment {
+	wrapped := *e
+	wrapped.Config = rest.CopyConfig(e.Config)
+	wrapped.Config.Wrap(wrap)
+	return &wrapped
+}
+
+// ImpersonateUser returns a configuration that acts as another user, with the rights of that user only.
+func (e *Environment) ImpersonateUser(name string, groups ...string) *rest.Config {
+	cfg := rest.CopyConfig(e.Config)
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: groups}
+	return cfg
+}
+
+// Suite holds what the tests of one package share, such as a control plane and its manager, so that each test function
+// can be run alone and all together pay for one start:
+//
+//	var (
+//		suite  testenv.Suite
+//		shared = testenv.NewShared(&suite, newEnv) // func newEnv(t testing.TB) *env
+//	)
+//
+//	func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+//
+//	func TestSomething(t *testing.T) { e := shared.Get(t) ... }
+type Suite struct {
+	mu       sync.Mutex
+	cleanups []func()
+	failed   bool
+}
+
+// Run runs the tests of the package, then ends the shared values, and returns the exit code of the process.
+func (s *Suite) Run(m *testing.M) int {
+	code := m.Run()
+	s.runCleanups()
+	if s.failed && code == 0 {
+		return 1
+	}
+	return code
+}
+
+// runCleanups calls the cleanups in reverse order. A cleanup may add others.
+func (s *Suite) runCleanups() {
+	for {
+		s.mu.Lock()
+		last := len(s.cleanups) - 1
+		if last < 0 {
+			s.mu.Unlock()
+			return
+		}
+		cleanup := s.cleanups[last]
+		s.cleanups = s.cleanups[:last]
+		s.mu.Unlock()
+		cleanup()
+	}
+}
+
+// Shared is a value that starts with the first test that gets it, and ends after the last test of the
+// package.
+type Shared[T any] struct {
+	suite *Suite
+	start func(testing.TB) T
+
+	once    sync.Once
+	value   T
+	started bool
+	skipped string
+}
+
+// NewShared shares what start returns. Start must not skip or fail through another TB than the one it is given.
+func NewShared[T any](suite *Suite, start func(testing.TB) T) *Shared[T] {
+	return &Shared[T]{suite: suite, start: start}
+}
+
+// Get returns the value, and starts it if this is the first test to ask. Once a start has failed or was
+// skipped, all tests that ask fail or are skipped.
+func (s *Shared[T]) Get(t testing.TB) T {
+	t.Helper()
+	s.once.Do(func() {
+		ended := make(chan struct{})
+		ctx := context.WithoutCancel(t.Context())
+		tb := &suiteTB{TB: t, suite: s.suite, context: func() context.Context { return ctx }}
+		// FailNow and SkipNow end their goroutine, so start runs in a separate one.
+		go func() {
+			defer close(ended)
+			s.value = s.start(tb)
+			s.started = true
+		}()
+		<-ended
+		s.skipped = tb.skipped
+	})
+	switch {
+	case s.skipped != "":
+		t.Skip(s.skipped)
+	case !s.started:
+		t.Fatal("expected the shared value of this package's tests to start, found that it failed; see the first test's log")
+	}
+	return s.value
+}
+
+// suiteTB is the testing.TB of values that outlive a test. It embeds the first test's only because no type
+// outside package testing can implement the interface otherwise; that test ends long before the suite, so
+// none of its methods is used.
+type suiteTB struct {
+	testing.TB
+	suite   *Suite
+	context func() context.Context
+	skipped string
+}
+
+func (s *suiteTB) Helper()                  {}
+func (s *suiteTB) Name() string             { return "suite" }
+func (s *suiteTB) Context() context.Context { return s.context() }
+func (s *suiteTB) Output() io.Writer        { return os.Stderr }
+func (s *suiteTB) Skipped() bool            { return s.skipped != "" }
+func (s *suiteTB) Log(args ...any)          { fmt.Fprintln(os.Stderr, args...) }
+func (s *suiteTB) Error(args ...any)        { s.Log(args...); s.Fail() }
+func (s *suiteTB) Fatal(args ...any)        { s.Log(args...); s.FailNow() }
+func (s *suiteTB) Skip(args ...any)         { s.skipped = fmt.Sprint(args...); s.SkipNow() }
+func (s *suiteTB) SkipNow()                 { runtime.Goexit() }
+func (s *suiteTB) FailNow()                 { s.Fail(); runtime.Goexit() }
+
+func (s *suiteTB) Logf(format string, args ...any)   { s.Log(fmt.Sprintf(format, args...)) }
+func (s *suiteTB) Errorf(format string, args ...any) { s.Error(fmt.Sprintf(format, args...)) }
+func (s *suiteTB) Fatalf(format string, args ...any) { s.Fatal(fmt.Sprintf(format, args...)) }
+func (s *suiteTB) Skipf(format string, args ...any)  { s.Skip(fmt.Sprintf(format, args...)) }
+
+func (s *suiteTB) Fail() {
+	s.suite.mu.Lock()
+	defer s.suite.mu.Unlock()
+	s.suite.failed = true
+}
+
+func (s *suiteTB) Failed() bool {
+	s.suite.mu.Lock()
+	defer s.suite.mu.Unlock()
+	return s.suite.failed
+}
+
+func (s *suiteTB) Cleanup(cleanup func()) {
+	s.suite.mu.Lock()
+	defer s.suite.mu.Unlock()
+	s.suite.cleanups = append(s.suite.cleanups, cleanup)
+}
+
+func (s *suiteTB) TempDir() string {
+	dir, err := os.MkdirTemp("", "suite-")
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			s.Error(err)
+		}
+	})
+	return dir
+}
+
+// Setenv sets a variable for the rest of the package's tests.
+func (s *suiteTB) Setenv(name, value string) {
+	if err := os.Setenv(name, value); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// FindHTTPRouteCRD returns the file in the Gateway API's module that defines HTTPRoutes. The go command knows
+// the path even for tests compiled with -trimpath.
+func FindHTTPRouteCRD(t testing.TB) string {
+	t.Helper()
+	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	ExpectNoError(t, err)
+	return filepath.Join(strings.TrimSpace(string(folder)), "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml")
+}

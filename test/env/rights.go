@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// GrantRights gives a user, such as alice or system:serviceaccount:prod:ci, the rights of some rules about
+// resources in all namespaces. It returns when the API server grants them: its authorizer watches roles,
+// which on a busy machine takes a while.
+func (e *Environment) GrantRights(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	name := metav1.ObjectMeta{Name: strings.ReplaceAll(user, ":", "-")}
+	e.ExpectCreated(t, &rbacv1.ClusterRole{ObjectMeta: name, Rules: rules}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
+	for _, rule := range rules {
+		e.AwaitRight(t, firstRight(rule), user)
+	}
+}
+
+// AwaitRight returns when the API server grants a right to a user who is in these groups.
+func (e *Environment) AwaitRight(t testing.TB, right authorizationv1.ResourceAttributes, user string, groups ...string) {
+	t.Helper()
+	Eventually(t, user+" may "+right.Verb+" "+right.Resource, func() error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: &right}}
+		err := e.Client.Create(t.Context(), review)
+		return errors.Join(err, ErrorIf(!review.Status.Allowed, "not yet"))
+	})
+}
+
+// firstRight returns the first right that a rule about resources grants.
+func firstRight(rule rbacv1.PolicyRule) authorizationv1.ResourceAttributes {
+	right := authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0]}
+	right.Resource, right.Subresource, _ = strings.Cut(rule.Resources[0], "/")
+	if len(rule.ResourceNames) > 0 {
+		right.Name = rule.ResourceNames[0]
+	}
+	return right
+}
