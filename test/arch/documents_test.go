@@ -20,6 +20,8 @@ const (
 	maxTourWords    = 900
 	tourOfTheHouse  = "docs/architecture.md"
 	newcomersReadme = "README.md"
+
+	headingOfPackages = "\n## Every package\n"
 )
 
 func TestPackagesAreDocumentedOnce(t *testing.T) {
@@ -65,12 +67,31 @@ func TestTheTourStaysShort(t *testing.T) {
 	if !fileExists(tourOfTheHouse) {
 		t.Fatalf("expected %s, found nothing", tourOfTheHouse)
 	}
-	text := readFile(t, tourOfTheHouse)
+	text, _, _ := strings.Cut(readFile(t, tourOfTheHouse), headingOfPackages) // The list below grows with the packages.
 	if lines := strings.Count(text, "\n"); lines > maxTourLines {
 		t.Errorf("%s: expected at most %d lines, which are two pages, found %d", tourOfTheHouse, maxTourLines, lines)
 	}
 	if words := len(strings.Fields(text)); words > maxTourWords {
 		t.Errorf("%s: expected at most %d words, which are two pages, found %d", tourOfTheHouse, maxTourWords, words)
+	}
+}
+
+// TestTheTourNamesEveryPackage compares the packages of the root module with the rows of the tour.
+func TestTheTourNamesEveryPackage(t *testing.T) {
+	_, list, _ := strings.Cut(readFile(t, tourOfTheHouse), headingOfPackages)
+	rows := map[string]int{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| \\S.* \\|$").FindAllStringSubmatch(list, -1) {
+		rows[row[1]]++
+	}
+	for _, pkg := range runCommand(t, ".", "go", "list", "./...") {
+		name := strings.TrimPrefix(pkg, modulePrefix)
+		if rows[name] != 1 {
+			t.Errorf("%s: expected one row for the package %s, found %d", tourOfTheHouse, name, rows[name])
+		}
+		delete(rows, name)
+	}
+	for name := range rows {
+		t.Errorf("%s: expected rows for packages, found %s, which is none; remove the row", tourOfTheHouse, name)
 	}
 }
 

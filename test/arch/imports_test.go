@@ -100,6 +100,35 @@ func TestDecisionsDoNotAskForTheTime(t *testing.T) {
 	}
 }
 
+// A package has one name in every file that imports it, and an alias only if that differs from its own name.
+func TestPackagesAreImportedUnderOneName(t *testing.T) {
+	first := map[string]string{} // The name of a package, by its path.
+	for _, s := range handwrittenSources(t) {
+		for _, spec := range s.file.Imports {
+			ours, isOurs := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), modulePrefix)
+			if !isOurs || spec.Name != nil && spec.Name.Name == "_" {
+				continue
+			}
+			name := path.Base(ours)
+			if spec.Name != nil {
+				if name == spec.Name.Name {
+					t.Errorf("%s: expected %s without an alias, found its own name; remove it", s.position(spec), ours)
+				}
+				name = spec.Name.Name
+			}
+			if _, isKnown := first[ours]; !isKnown {
+				first[ours] = name
+			}
+			if name != first[ours] {
+				t.Errorf("%s: expected the name %s for %s, as in other files, found %s", s.position(spec), first[ours], ours, name)
+			}
+		}
+	}
+	if len(first) == 0 {
+		t.Error("expected imports of packages of this repository, found none")
+	}
+}
+
 func (l importLaw) findBreaches(p goPackage) []string {
 	var found []string
 	for _, dep := range p.Deps {

@@ -34,9 +34,13 @@ const (
 // Register adds the handlers at the paths of config/record/webhook.
 func Register(server webhook.Server) {
 	server.Register("/note-clusters", newHandler(noteCluster))
-	server.Register("/note-databases", newHandler(func(r switchadmission.Request, _, _ *admittedObject) map[string]string { return switchadmission.NextOfMySQLCluster(r) }))
+	server.Register("/note-databases", newHandler(func(r switchadmission.Request, _, _ *admittedObject) map[string]string {
+		return switchadmission.NextOfMySQLCluster(r)
+	}))
 	server.Register("/note-slumbers", newHandler(noteSlumber))
-	server.Register("/note-workloads", newHandler(func(r switchadmission.Request, _, _ *admittedObject) map[string]string { return switchadmission.NextOfWorkload(r) }))
+	server.Register("/note-workloads", newHandler(func(r switchadmission.Request, _, _ *admittedObject) map[string]string {
+		return switchadmission.NextOfWorkload(r)
+	}))
 }
 
 func noteCluster(r switchadmission.Request, old, updated *admittedObject) map[string]string {
