@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/torpor-dev/torpor/config"
-	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/test/env"
 )
 
 const renderedImage = "registry.example/torpor:v0.1.0"
