@@ -9,6 +9,7 @@ package env
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -392,6 +394,25 @@ type Suite struct {
 	mu       sync.Mutex
 	cleanups []func()
 	failed   bool
+}
+
+// IsFull reports whether tests cover everything, as `make test-full` does: every fault point, and every repetition.
+// Otherwise they prove each promise once.
+func IsFull() bool { return os.Getenv("TORPOR_E2E") == "full" }
+
+// CountRepetitions returns how often a test repeats what it proves: all times in a full run, and a few times otherwise.
+func CountRepetitions(few, all int) int {
+	if IsFull() {
+		return all
+	}
+	return few
+}
+
+// SetParallel lets n tests of the package run at the same time, unless the flag -parallel sets another number. It is for
+// tests that wait for other processes and intervals more than they compute. It is called before the tests run.
+func SetParallel(n int) {
+	// The command line is parsed later and wins. The flag always exists, and has numbers as values.
+	_ = flag.Set("test.parallel", strconv.Itoa(n))
 }
 
 // Run runs the tests of the package, then ends the shared values, and returns the exit code of the process.

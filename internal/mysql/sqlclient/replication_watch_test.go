@@ -16,7 +16,7 @@ import (
 // statement waits for a watch.
 func TestReplicationWatch(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
-	machines := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t)}
+	machines := bed.StartServers(t, 2)
 	source, replica := openServer(t, machines[0]), openServer(t, machines[1])
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

@@ -55,7 +55,7 @@ func failOnError(t *testing.T, err error) {
 // TestReplicationOfThreeServers leads three new servers through the life of a cluster.
 func TestReplicationOfThreeServers(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
-	machines := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t), bed.StartServer(t)}
+	machines := bed.StartServers(t, 3)
 	var servers []*Server
 	for _, m := range machines {
 		servers = append(servers, openServer(t, m))
@@ -212,7 +212,7 @@ func TestGrantThatWaitsKeepsNobodyFromHelping(t *testing.T) {
 // in progress.
 func TestCloneThatWasKilledHasFailed(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
-	machines := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t)}
+	machines := bed.StartServers(t, 2)
 	donor, recipient := openServer(t, machines[0]), openServer(t, machines[1])
 	ctx := t.Context()
 	failOnError(t, donor.SetWritable(ctx, SemiSync{}, 0))

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -83,8 +84,28 @@ func CertificateOptions(dir string) []string {
 	}
 }
 
+// StartServers starts several servers at the same time.
+func (b *Installation) StartServers(t testing.TB, count int) []*Server {
+	t.Helper()
+	var all []*Server
+	for range count {
+		s := b.createServer(t)
+		s.launch(t)
+		all = append(all, s)
+	}
+	for _, s := range all {
+		s.WaitUntilReady(t)
+	}
+	return all
+}
+
 // StartServer starts another server, which is read-only and has no transactions and no source.
 func (b *Installation) StartServer(t testing.TB) *Server {
+	t.Helper()
+	return b.StartServers(t, 1)[0]
+}
+
+func (b *Installation) createServer(t testing.TB) *Server {
 	t.Helper()
 	b.servers++
 	s := &Server{installation: b, Address: b.network + "." + strconv.Itoa(b.servers), dir: filepath.Join(b.dir, strconv.Itoa(b.servers))}
@@ -98,7 +119,6 @@ func (b *Installation) StartServer(t testing.TB) *Server {
 	writeFile(t, filepath.Join(s.dir, "start.sql"), strings.Join(atStart, ";\n")+";\n")
 	options += "\ninit_file=" + filepath.Join(s.dir, "start.sql") + "\n" + strings.Join(b.Settings, "\n")
 	writeFile(t, filepath.Join(s.dir, "my.cnf"), b.buildConfig(s.dataDir(), s.Address, b.servers)+options+"\n")
-	s.StartAndWait(t)
 	return s
 }
 
@@ -143,9 +163,54 @@ func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
 
 func (s *Server) copyTemplate(t testing.TB) {
 	t.Helper()
-	if err := os.CopyFS(s.dataDir(), os.DirFS(s.installation.template)); err != nil {
+	copyTree := copySparse
+	if s.installation.VolumeMegabytes > 0 { // On a full volume, a server can write only where there is no hole.
+		copyTree = func(to, from string) error { return os.CopyFS(to, os.DirFS(from)) }
+	}
+	if err := copyTree(s.dataDir(), s.installation.template); err != nil {
 		t.Fatalf("copy the data directory: %v", err)
 	}
+}
+
+// copySparse copies a folder without the zeros, which are more than half of a data directory.
+func copySparse(to, from string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return os.MkdirAll(filepath.Join(to, below), 0o750)
+		}
+		return copySparseFile(filepath.Join(to, below), path)
+	})
+}
+
+func copySparseFile(to, from string) (err error) {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	const size = 16 << 10 // A page of InnoDB.
+	var zeros [size]byte
+	for at := 0; at < len(text); at += size {
+		chunk := text[at:min(at+size, len(text))]
+		if bytes.Equal(chunk, zeros[:len(chunk)]) {
+			continue
+		}
+		if _, err := file.WriteAt(chunk, int64(at)); err != nil {
+			return err
+		}
+	}
+	return file.Truncate(int64(len(text)))
 }
 
 // WipeData kills the server and restores its initial data directory, as if its Pod and volume were deleted. The
@@ -162,24 +227,34 @@ func (s *Server) WipeData(t testing.TB) {
 // StartAndWait restarts the server after Stop or KillAtOnce, and returns when it accepts connections.
 func (s *Server) StartAndWait(t testing.TB) {
 	t.Helper()
+	s.launch(t)
+	s.WaitUntilReady(t)
+}
+
+func (s *Server) launch(t testing.TB) {
+	t.Helper()
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.halted = false
 	s.launchProcess(t)
-	s.mu.Unlock()
-	s.WaitUntilReady(t)
 }
 
 // WaitUntilReady returns when the server accepts connections.
 func (s *Server) WaitUntilReady(t testing.TB) {
 	t.Helper()
 	testenv.Eventually(t, "mysqld on "+s.Address+" accepts connections", func() error {
-		var dialer net.Dialer
-		c, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(s.Address, strconv.Itoa(AdminPort)))
-		if err != nil {
-			return fmt.Errorf("dial: %w", err)
-		}
-		return c.Close()
+		return errors.Join(s.dialPort(t, AdminPort), s.dialPort(t, Port)) // It listens on one port after the other.
 	})
+}
+
+func (s *Server) dialPort(t testing.TB, port int) error {
+	t.Helper()
+	var dialer net.Dialer
+	c, err := dialer.DialContext(t.Context(), "tcp", net.JoinHostPort(s.Address, strconv.Itoa(port)))
+	if err != nil {
+		return fmt.Errorf("dial: %w", err)
+	}
+	return c.Close()
 }
 
 // Stop shuts the server down as the deletion of its Pod does.
@@ -234,6 +309,7 @@ func (s *Server) launchProcess(t testing.TB) {
 	line := s.installation.serverCommand("--defaults-file=" + filepath.Join(s.dir, "my.cnf"))
 	p := testenv.StartProcess(t, line[0], line[1:], []string{"MYSQLD_PARENT_PID=" + strconv.Itoa(os.Getpid())})
 	s.process = p
+	t.Cleanup(func() { p.KillAtOnce(t) }) // A graceful shutdown takes a second and only saves data that no test reads.
 	go func() {
 		<-p.ExitChannel()
 		s.mu.Lock()
@@ -334,7 +410,7 @@ type Installation struct {
 func NewInstallation(t testing.TB, statements string, hosts ...string) *Installation {
 	t.Helper()
 	network := reserveNetwork(t)
-	b := &Installation{tree: os.Getenv("TORPOR_MYSQL"), dir: shortDir(t, network), network: network}
+	b := &Installation{tree: os.Getenv("TORPOR_MYSQL"), dir: serversDir(t, network), network: network}
 	if _, err := os.Stat(b.joinPath("usr/sbin/mysqld")); err != nil {
 		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
 	}
@@ -408,11 +484,61 @@ func (b *Installation) runServer(t testing.TB, args ...string) {
 	}
 }
 
+const (
+	// memory is a file system in memory. Servers do not wait for a disk there; a commit waits for several writes.
+	memory = "/dev/shm"
+	// minMemory is the free space that the servers of all tests at once fit into.
+	minMemory = 4 << 30
+	dirPrefix = "mysqld-"
+)
+
+// serversDir returns an empty folder with a short name for the servers of a network: in memory if there is enough, and
+// on disk otherwise and for benchmarks.
+func serversDir(t testing.TB, network string) string {
+	t.Helper()
+	var found syscall.Statfs_t
+	err := syscall.Statfs(memory, &found)
+	if err != nil || found.Bavail*uint64(found.Bsize) < minMemory || os.Getenv("TORPOR_BENCH") != "" {
+		return shortDir(t, network)
+	}
+	removeLeftovers(t)
+	dir := filepath.Join(memory, dirPrefix+network)
+	testenv.ExpectNoError(t, errors.Join(removeServersDir(dir), os.Mkdir(dir, 0o700)))
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// removeServersDir removes a folder of a test that was killed, and unmounts the volumes in it.
+func removeServersDir(dir string) error {
+	volumes, err := filepath.Glob(filepath.Join(dir, "[0-9]"))
+	for _, volume := range volumes {
+		_ = syscall.Unmount(volume, syscall.MNT_DETACH) // Most servers have no volume of their own.
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// removeLeftovers removes the folders of tests that were killed: those whose networks are free.
+func removeLeftovers(t testing.TB) {
+	t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(memory, dirPrefix+"127.*"))
+	testenv.ExpectNoError(t, err)
+	for _, dir := range dirs {
+		if held, err := holdNetwork(t, strings.TrimPrefix(filepath.Base(dir), dirPrefix)); err == nil {
+			_ = removeServersDir(dir) // It may belong to another user.
+			_ = held.Close()
+		}
+	}
+}
+
 // shortDir returns a link, because the path of a socket has at most 107 bytes. The link is named after the test's
 // own network, so an existing link was left behind by a killed test.
 func shortDir(t testing.TB, network string) string {
 	t.Helper()
-	link := filepath.Join(os.TempDir(), "mysqld-"+network)
+	link := filepath.Join(os.TempDir(), dirPrefix+network)
 	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -436,8 +562,7 @@ func reserveNetwork(t testing.TB) string {
 	t.Helper()
 	for second := range 40 {
 		network := fmt.Sprintf("127.%d.%d", 20+second, os.Getpid()%250)
-		var config net.ListenConfig
-		held, err := config.Listen(t.Context(), "tcp", network+".254:3306")
+		held, err := holdNetwork(t, network)
 		if err != nil {
 			continue
 		}
@@ -446,6 +571,12 @@ func reserveNetwork(t testing.TB) string {
 	}
 	t.Fatal("expected a free loopback network between 127.20 and 127.59, found them all in use: end other tests")
 	return ""
+}
+
+func holdNetwork(t testing.TB, network string) (net.Listener, error) {
+	t.Helper()
+	var config net.ListenConfig
+	return config.Listen(t.Context(), "tcp", network+".254:3306")
 }
 
 // buildConfig returns a server's my.cnf: the settings that clustering needs, and small sizes, so that three servers

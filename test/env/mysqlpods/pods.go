@@ -87,9 +87,7 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, options Clus
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+users, fmt.Sprintf("*.moco-%s.%s.svc", c.Name.Name, c.Name.Namespace))
 	bed.VolumeMegabytes, bed.TakesOverCopies, bed.Settings = options.VolumeMegabytes, options.TakesOverCopies, options.Settings
 	c.Installation = bed
-	for range c.pods {
-		c.Servers = append(c.Servers, bed.StartServer(t))
-	}
+	c.Servers = bed.StartServers(t, len(c.pods))
 	if options.IsLinked {
 		c.Network = newNetwork(t, c.Servers)
 	}
@@ -295,9 +293,9 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 			if ctx.Err() != nil || c.Network != nil && c.Network.IsCut(i) {
 				continue
 			}
-			// The test may have deleted the Pod.
+			// The test may have deleted the Pod. After another error the next probe reports again, as the kubelet does.
 			if err := client.IgnoreNotFound(c.reportReadiness(ctx, i, is)); err != nil && ctx.Err() == nil {
-				t.Error(err)
+				t.Log(err)
 			}
 		}
 	})
@@ -314,7 +312,12 @@ func (c *PodCluster) reportReadiness(ctx context.Context, i int, is bool) error 
 	if was := pod.Status.Conditions[0].Status == corev1.ConditionTrue; was == is {
 		return nil
 	}
-	return ReportPod(ctx, c.Env.Client, pod, c.PodAddresses()[i], is)
+	before := pod.DeepCopy()
+	err := ReportPod(ctx, c.Env.Client, pod, c.PodAddresses()[i], is)
+	if err != nil {
+		c.pods[i] = before // The report is still owed.
+	}
+	return err
 }
 
 func acceptsConnections(ctx context.Context, address string) bool {

@@ -4,7 +4,6 @@ package controller
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -608,20 +607,13 @@ func TestAFailingReconcileDoesNotDelayAStop(t *testing.T) {
 	}
 }
 
-// parallelTests is the number of concurrent tests. They wait for the API server more than they compute.
-const parallelTests = "8"
-
 var (
 	suite  testenv.Suite
 	shared = testenv.NewShared(&suite, newTestEnv)
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := flag.Set("test.parallel", parallelTests); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	testenv.SetParallel(8)
 	log.SetLogger(logr.Discard())
 	os.Exit(suite.Run(m))
 }
