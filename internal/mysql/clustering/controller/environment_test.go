@@ -147,7 +147,9 @@ func (e *environment) getCluster(t *testing.T) *mocov1beta2.MySQLCluster {
 	return cluster
 }
 
-// waitForCondition waits until a condition has a status and a reason, as in "True Healthy".
+// waitForCondition waits until a condition has a status and a reason, as in "True Healthy". The Pods of a healthy
+// cluster then also have their labels. Before that, the manager ends the sessions of clients of an instance that is
+// about to get its label.
 func (e *environment) waitForCondition(t *testing.T, kind, want string) *mocov1beta2.MySQLCluster {
 	t.Helper()
 	var cluster *mocov1beta2.MySQLCluster
@@ -157,10 +159,39 @@ func (e *environment) waitForCondition(t *testing.T, kind, want string) *mocov1b
 		if c == nil {
 			return errors.New("there is no such condition")
 		}
-		found := string(c.Status) + " " + c.Reason
-		return testenv.ErrorIf(found != want, "found %s: %s", found, c.Message)
+		if found := string(c.Status) + " " + c.Reason; found != want {
+			return fmt.Errorf("found %s: %s", found, c.Message)
+		}
+		if want != "True Healthy" {
+			return nil
+		}
+		return e.expectLabels(t, cluster)
 	})
 	return cluster
+}
+
+// expectLabels reports whether every Pod has the label of its role.
+func (e *environment) expectLabels(t *testing.T, cluster *mocov1beta2.MySQLCluster) error {
+	t.Helper()
+	for i := range cluster.InstanceCount() {
+		want := mocov1beta2.RoleReplica
+		if i == cluster.Status.CurrentPrimaryIndex {
+			want = mocov1beta2.RolePrimary
+		}
+		if err := e.expectRole(t, i, string(want)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expectRole reports whether the Pod of an instance has the label of a role, or no label if it is empty.
+func (e *environment) expectRole(t *testing.T, i int, want string) error {
+	t.Helper()
+	var pod corev1.Pod
+	err := e.Client.Get(t.Context(), types.NamespacedName{Namespace: e.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", clusterName, i)}, &pod)
+	found := pod.Labels[mocov1beta2.RoleLabel]
+	return errors.Join(err, testenv.ErrorIf(found != want, "instance %d: expected the role %q, found %q", i, want, found))
 }
 
 // annotate sets annotations; an empty value removes one.
@@ -207,6 +238,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(crashKubeconfig) != "" {
 		os.Exit(runCrashProcess())
 	}
+	testenv.SetParallel(6)
 	os.Exit(suite.Run(m))
 }
 
@@ -238,10 +270,16 @@ func (e *environment) openSessionWith(t *testing.T, i int, user, password string
 
 func (e *environment) runStatements(t *testing.T, i int, user string, statements ...string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
-	defer cancel()
 	db := e.openSession(t, i, user)
 	defer func() { _ = db.Close() }()
+	return runIn(t, db, statements...)
+}
+
+// runIn runs statements in a session.
+func runIn(t *testing.T, db *sql.DB, statements ...string) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
+	defer cancel()
 	for _, statement := range statements {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)
@@ -272,19 +310,34 @@ func (e *environment) waitForAcknowledgedWrite(t *testing.T) (heir int, value st
 	return heir, value
 }
 
+// mustRun runs statements once the instance accepts a session. It does not repeat a statement, which may have taken
+// effect.
 func (e *environment) mustRun(t *testing.T, i int, user string, statements ...string) {
 	t.Helper()
-	testenv.ExpectNoError(t, e.runStatements(t, i, user, statements...))
+	db := e.openSession(t, i, user)
+	defer func() { _ = db.Close() }()
+	testenv.Eventually(t, fmt.Sprintf("instance %d accepts a session of %s", i, user), func() error { return db.PingContext(t.Context()) })
+	testenv.ExpectNoError(t, runIn(t, db, statements...))
 }
 
+// query returns the answer of an instance. It repeats a query that got no answer, because the manager ends sessions of
+// clients when an instance changes its role.
 func (e *environment) query(t *testing.T, i int, query string) string {
 	t.Helper()
-	value, err := e.tryQuery(t, i, query)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	var value string
+	testenv.Eventually(t, fmt.Sprintf("instance %d answers %s", i, query), func() error {
+		var err error
+		value, err = e.tryQuery(t, i, query)
+		if refusal, isAnswer := errors.AsType[*driver.MySQLError](err); isAnswer && !slices.Contains([]uint16{errShutdown, errInterrupted}, refusal.Number) {
+			t.Fatalf("%s: %v", query, err)
+		}
+		return err
+	})
 	return value
 }
+
+// Numbers of MySQL's errors for a statement whose session or server ends.
+const errShutdown, errInterrupted = 1053, 1317
 
 func (e *environment) tryQuery(t *testing.T, i int, query string) (string, error) {
 	t.Helper()

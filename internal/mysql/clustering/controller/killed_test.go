@@ -123,7 +123,7 @@ func killPoints(acts int) []string {
 	for n := 1; n <= acts; n++ {
 		all = append(all, fmt.Sprint(n, " before"), fmt.Sprint(n, " after"))
 	}
-	if os.Getenv("TORPOR_E2E") == "full" || len(all) <= maxKillPoints {
+	if testenv.IsFull() || len(all) <= maxKillPoints {
 		return all
 	}
 	var some []string
@@ -248,11 +248,7 @@ func (e *environment) expectAnotherPrimary(t *testing.T, p int) func() error {
 		if got, err := e.tryQuery(t, now, "select @@read_only"); err != nil || got != "0" {
 			return fmt.Errorf("instance %d is the primary and takes no writes (%w)", now, err)
 		}
-		// The manager ends the sessions of clients before it adds the label.
-		var pod corev1.Pod
-		err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: e.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", clusterName, now)}, &pod)
-		got := pod.Labels[mocov1beta2.RoleLabel]
-		return errors.Join(err, testenv.ErrorIf(got != string(mocov1beta2.RolePrimary), "instance %d is the primary and has the role %q", now, got))
+		return e.expectRole(t, now, string(mocov1beta2.RolePrimary)) // The manager ends the sessions of clients before it adds the label.
 	}
 }
 

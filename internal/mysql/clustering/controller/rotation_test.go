@@ -23,7 +23,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// login queries a server for one row with a password, over TLS.
+// login queries a server for one row with a password, over TLS. It logs in again if the session is ended: the manager
+// ends the sessions of clients when an instance changes its role.
 func (e *environment) login(ctx context.Context, t *testing.T, i int, user, password string) error {
 	t.Helper()
 	c := driver.NewConfig()
@@ -33,7 +34,13 @@ func (e *environment) login(ctx context.Context, t *testing.T, i int, user, pass
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)
 	defer func() { _ = db.Close() }() // The session only read.
-	return db.PingContext(ctx)
+	const attempts = 10
+	for range attempts {
+		if err = db.PingContext(ctx); !errors.Is(err, driver.ErrInvalidConn) {
+			return err
+		}
+	}
+	return err
 }
 
 // beginRotation clears an earlier rotation, requests another one, and returns the passwords that become the old ones.

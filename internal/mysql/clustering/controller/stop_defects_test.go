@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,7 @@ func TestSecondStopIsHonoured(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	e.startClustering(t)
 	e.stopClustering(t)
+	e.waitForLooks(t) // Until then the condition may be that of the first stop.
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	e.mustRun(t, 1, "root", "stop replica")
 	checks := e.metricValue(t, "moco_cluster_checks_total")
@@ -90,18 +92,19 @@ func TestStopIsReachedByManagerThatCannotAsk(t *testing.T) {
 func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
-	// This client keeps the server from becoming read-only.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	// This client keeps the server from becoming read-only. After two seconds the manager would end its session.
+	ctx, watcher := t.Context(), e.openSession(t, 0, "root")
 	holder, err := e.openSession(t, 0, "app").Conn(ctx)
-	testenv.ExpectNoError(t, err)
+	testenv.ExpectNoError(t, errors.Join(err, watcher.PingContext(ctx)))
 	if _, err := holder.ExecContext(ctx, "lock tables app.t write"); err != nil {
 		t.Fatal(err)
 	}
 	e.requestStepDown(t, 0)
 	testenv.Eventually(t, "the switchover is under way", func() error {
-		got := e.query(t, 0, "select count(*) from performance_schema.processlist where info like '%super_read_only = on%' and user = 'moco-admin'")
-		return testenv.ErrorIf(got != "1", "found %s", got)
+		const pending = "select count(*) from performance_schema.processlist where info like '%super_read_only = on%' and user = 'moco-admin'"
+		var got string
+		err := watcher.QueryRowContext(ctx, pending).Scan(&got)
+		return errors.Join(err, testenv.ErrorIf(got != "1", "found %s", got))
 	})
 	e.stopClustering(t)
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
