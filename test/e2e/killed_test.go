@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -29,7 +28,7 @@ const managerAbsence = 15 * time.Second
 func TestManagerIsKilledAtEveryRequest(t *testing.T) {
 	t.Parallel()
 	w := newEnvironment(t)
-	full := os.Getenv("TORPOR_E2E") == "full"
+	full := testenv.IsFull()
 	t.Logf("killing at every request: %t; TORPOR_E2E=full does, otherwise only stop, start, approval and record", full)
 	expiring := w.createCluster(t, "expiring", shortCertificates)
 

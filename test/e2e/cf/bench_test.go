@@ -389,6 +389,9 @@ func (c *requestCounter) countRequest(r *http.Request) {
 	if last := words[len(words)-1]; last == "status" {
 		what += "/status"
 	}
+	if strings.HasPrefix(r.UserAgent(), "torpor/") && what == "selfsubjectaccessreviews" {
+		what += " of the manager" // It reviews its own rights from time to time.
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts == nil {

@@ -133,6 +133,7 @@ func (c caller) upload(t *testing.T, want int, pkg, code string) string {
 // TestBuilderOfOthersBuildsCode pushes code as the client does. The conversation push-source covers the
 // refusal without a builder, which leaves no app behind.
 func TestBuilderOfOthersBuildsCode(t *testing.T) {
+	t.Parallel()
 	base := shared.Get(t)
 	space := base.createSpace(t)
 	w, tokenFile := *base, filepath.Join(t.TempDir(), "token")

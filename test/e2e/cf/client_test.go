@@ -71,6 +71,7 @@ func TestConversationsHoldWithRealControllers(t *testing.T) {
 const started = string(korifiv1alpha1.StartedState)
 
 func TestRestartLeavesOnlyTheNewRevision(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 2, started)
@@ -88,6 +89,7 @@ func TestRestartLeavesOnlyTheNewRevision(t *testing.T) {
 }
 
 func TestRollingRestartLeavesOnlyTheNewRevision(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 3, started)
@@ -115,6 +117,7 @@ func (c caller) waitForDeployment(t *testing.T, deployment, want string) {
 }
 
 func TestCancelledDeploymentLeavesTheOldRevision(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 2, started)
@@ -136,6 +139,7 @@ func TestCancelledDeploymentLeavesTheOldRevision(t *testing.T) {
 // Variables that are set for the next revision reach no instance of this one, even after a restart of an
 // instance.
 func TestRestartedInstanceKeepsItsEnvironment(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 1, "STOPPED")
@@ -178,6 +182,7 @@ func (w *env) readVariable(ctx context.Context, space, app, name string) (string
 }
 
 func TestScaling(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 1, started)
@@ -189,6 +194,7 @@ func TestScaling(t *testing.T) {
 }
 
 func TestOneInstanceOfTwelveIsRestarted(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	const twelve = 12
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -221,13 +227,13 @@ func (w *env) listPodUIDs(t *testing.T, space, app string) map[string]string {
 }
 
 func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
-	const rounds, points = 10, 20
+	const points = 20
+	rounds := testenv.CountRepetitions(2, 10)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 1, started)
-	begun := time.Now()
-	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
-	whole := time.Since(begun)
+	whole := alice.timeRestart(t, app)
 	aborted := 0
 	for i := range rounds * points {
 		ctx, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i%points+1)/(points/4)) // Up to much later than one request took.
@@ -247,6 +253,19 @@ func TestClientThatGoesAwayLeavesNoAppStopped(t *testing.T) {
 	w.waitForOnlyRevision(t, space, app, w.getApp(t, space, app).Annotations[korifiv1alpha1.RevisionAnnotation], 1)
 }
 
+// timeRestart returns how long the fastest of some requests for a restart took.
+func (c caller) timeRestart(t *testing.T, app string) time.Duration {
+	t.Helper()
+	const requests = 5
+	fastest := time.Hour
+	for range requests {
+		begun := time.Now()
+		c.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
+		fastest = min(fastest, time.Since(begun))
+	}
+	return fastest
+}
+
 func (w *env) getApp(t *testing.T, space, name string) *korifiv1alpha1.CFApp {
 	t.Helper()
 	var a korifiv1alpha1.CFApp
@@ -255,6 +274,7 @@ func (w *env) getApp(t *testing.T, space, name string) *korifiv1alpha1.CFApp {
 }
 
 func TestCallersWithoutRightsAreRefused(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space, alice, bob, mallory := w.createSpace(t), w.newCaller(t, "alice"), w.newCaller(t, "bob"), w.newCaller(t, "mallory")
 	app := alice.createApp(t, space, "shop", 1, started)
@@ -276,6 +296,7 @@ func TestCallersWithoutRightsAreRefused(t *testing.T) {
 }
 
 func TestDeletedAppTakesEverythingWithIt(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 2, started)
@@ -338,6 +359,7 @@ func TestOrgsAndSpacesComeAndGo(t *testing.T) {
 // TestDeletionWaitsForSlowPods deletes an app whose Pods end slowly; its job is over when they are gone, and
 // not before.
 func TestDeletionWaitsForSlowPods(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	const end = 4 * time.Second
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
@@ -412,12 +434,14 @@ func (w *env) requireStartedRevision(t *testing.T, space, name string) int {
 	return n
 }
 
-// TestTwoHundredRestartsLeaveOneRevisionEach tests the decision: a stop and a start within milliseconds, as
-// `cf restart` sends them, two hundred times. Each time the revision rises by exactly one, the LRP has a new
+// TestManyRestartsLeaveOneRevisionEach tests the decision: a stop and a start within milliseconds, as
+// `cf restart` sends them, many times. Each time the revision rises by exactly one, the LRP has a new
 // name, no Pod of an older revision is left when the app runs, and until then stats never show one as
 // running.
-func TestTwoHundredRestartsLeaveOneRevisionEach(t *testing.T) {
-	const rounds, instances = 200, 2
+func TestManyRestartsLeaveOneRevisionEach(t *testing.T) {
+	t.Parallel()
+	const instances = 2
+	rounds := testenv.CountRepetitions(40, 200)
 	w := shared.Get(t)
 	space, alice, bob := w.createSpace(t), w.newCaller(t, "alice"), w.newCaller(t, "bob")
 	app := alice.createApp(t, space, "shop", instances, started)

@@ -31,6 +31,7 @@ type documentedClient struct {
 
 // TestClientOfTheDocumentation performs a developer's actions on an app, from its push to its deletion.
 func TestClientOfTheDocumentation(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	c := &documentedClient{caller: w.newCaller(t, "alice"), t: t, space: w.createSpace(t)}
 	c.push()

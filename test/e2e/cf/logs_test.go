@@ -17,6 +17,7 @@ const recentLogs = "?descending=true&envelope_types=LOG&limit=1000&start_time=-6
 
 // TestRecentLogs reads logs of hollow nodes through the API server, with the query of the cf client.
 func TestRecentLogs(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space := w.createSpace(t)
 	alice, bob, mallory := w.newCaller(t, "alice"), w.newCaller(t, "bob"), w.newCaller(t, "mallory")

@@ -25,6 +25,7 @@ import (
 // keep the user's image name, so that the same manifest follows the tag. A missing tag fails the push with a
 // message.
 func TestPushedImageIsPinned(t *testing.T) {
+	t.Parallel()
 	w := newEnv(t, nil)
 	space, c := w.createSpace(t), w.newCaller(t, "alice")
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))

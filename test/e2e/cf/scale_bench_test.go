@@ -102,6 +102,7 @@ func (c *requestCounter) countReviews(t *testing.T, w *env, path string) int {
 
 // TestNamedSpacesCostFewReviews has many spaces, and a developer of one space who requests only that one.
 func TestNamedSpacesCostFewReviews(t *testing.T) {
+	t.Parallel()
 	const others, most = 60, 10
 	through := &requestCounter{}
 	w := newEnvOn(t, testenv.Start(t), through)

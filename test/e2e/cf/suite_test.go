@@ -49,6 +49,7 @@ var (
 // TestMain discards the log of the tests' own clients, which otherwise warn that they have none.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
+	testenv.SetParallel(4)
 	os.Exit(suite.Run(m))
 }
 
@@ -220,9 +221,17 @@ func (w *env) newCaller(t *testing.T, account string) caller {
 	return caller{env: w, authorization: "Bearer " + w.createToken(t, account)}
 }
 
+// expectStatus sends a request and returns the body of the answer. On an overloaded machine the API server does not wait
+// for the admission. The answer then is that the client may try again, as the client of cf does.
 func (c caller) expectStatus(t *testing.T, want int, method, path, body string) string {
 	t.Helper()
-	a, err := c.send(t.Context(), method, path, body)
+	var a conversation.APIAnswer
+	var err error
+	testenv.Eventually(t, method+" "+path+" is answered", func() error {
+		a, err = c.send(t.Context(), method, path, body)
+		isOverloaded := a.Status == http.StatusServiceUnavailable && want != a.Status && strings.Contains(a.Body, "; try again")
+		return testenv.ErrorIf(isOverloaded, "found %s", a.Body)
+	})
 	if err != nil || a.Status != want {
 		t.Fatalf("%s %s: found %d %s (%v), want %d", method, path, a.Status, a.Body, err, want)
 	}

@@ -29,6 +29,7 @@ import (
 // Spaces enforce the Pod Security standard "restricted", which Torpor's Pods meet, but not necessarily with
 // changes by other webhooks and policies.
 func TestInstancesThatPodSecurityRefusesSayWhy(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	testenv.ExpectNoError(t, w.requireLabel(t, space, "pod-security.kubernetes.io/enforce"))
@@ -80,6 +81,7 @@ func (w *env) letOthersChangePods(t *testing.T, space, app string) {
 // A kubelet that lacks a Secret proceeds without it, so that the registry's refusal reads like a wrong
 // password.
 func TestImageWithoutItsPullSecretSaysWhy(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 1, "STOPPED")
@@ -114,6 +116,7 @@ func TestImageWithoutItsPullSecretSaysWhy(t *testing.T) {
 // others until an administrator marks the node as out of service. Until then the app reports what it waits
 // for.
 func TestInstanceOfANodeThatIsGoneComesBack(t *testing.T) {
+	t.Parallel()
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 1, "STOPPED")
