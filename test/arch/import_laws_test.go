@@ -46,7 +46,7 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/statusannotation", "internal/stop/metrics", "internal/stop/record"),
+		mayReach: append(publicNames(), "internal/background", "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/statusannotation", "internal/stop/metrics", "internal/stop/record"),
 	}
 }
 
@@ -105,6 +105,10 @@ func sharedLaws() []importLaw {
 		{
 			packages: "internal/httpguard", reason: "a budget for answers knows nothing of who asks",
 			mayNotReach: []string{"..."},
+		},
+		{
+			packages: "internal/background", reason: "a service that makes calls knows neither their users nor the cluster",
+			mayNotReach: append(kubernetesClients(), "k8s.io/api/..."),
 		},
 		{
 			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port, the budgets of answers, what is the same for clouds, and nothing else of this repository",
