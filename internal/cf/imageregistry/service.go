@@ -8,8 +8,6 @@ package imageregistry
 import (
 	"context"
 	"crypto/tls"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/distribution/reference"
@@ -20,6 +18,7 @@ import (
 	"k8s.io/utils/lru"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/background"
 	"github.com/torpor-dev/torpor/internal/cf/build"
 )
 
@@ -62,67 +61,54 @@ type Service struct {
 	policy    Policy
 	clock     clock.PassiveClock
 	transport *guardedTransport
-	wake      chan struct{}
 	// timeout is askTimeout, except in tests.
 	timeout time.Duration
-
-	mu      sync.Mutex
-	asked   map[types.NamespacedName]*askedImage
-	waiting []*askedImage
-	running int
-	// busy counts the running questions of each registry and each space.
-	busy map[string]int
+	asked   *background.Service[types.NamespacedName, askedImage]
 	// silent maps a registry to the time until which it is not contacted.
 	silent *lru.Cache
 }
 
-// askedImage is a question with its answer, guarded by the service's lock.
+// askedImage is a question with its answer; nil if there is none yet.
 type askedImage struct {
 	Question
-	named    reference.Named
-	waitsFor time.Time
-	answer   *build.ImageAnswer
+	named  reference.Named
+	answer *build.ImageAnswer
 }
 
 // NewService returns a service that contacts no registry before Start. If trusted is nil, the certificate authorities
 // of the system are used.
 func NewService(p Policy, now clock.PassiveClock, trusted *tls.Config) *Service {
-	return &Service{
-		policy: p, clock: now, transport: newGuardedTransport(p, trusted), wake: make(chan struct{}, 1), timeout: askTimeout,
-		asked: map[types.NamespacedName]*askedImage{}, busy: map[string]int{}, silent: lru.New(maxSilent),
-	}
+	s := &Service{policy: p, clock: now, transport: newGuardedTransport(p, trusted), timeout: askTimeout, silent: lru.New(maxSilent)}
+	s.asked = background.NewService(now, s.take)
+	return s
 }
 
 // RequestAnswer returns the answer to a question, or false if the pass has to wait until the build is enqueued. Each
 // build causes one question, whose answer is kept until ForgetBuild.
 func (s *Service) RequestAnswer(q Question) (build.ImageAnswer, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known := s.asked[q.Build]
+	s.asked.Lock()
+	defer s.asked.Unlock()
+	known := s.asked.Get(q.Build)
 	if known != nil && known.UID == q.UID && known.Registry.Image == q.Registry.Image {
 		if known.answer == nil {
 			return build.ImageAnswer{}, false
 		}
 		return *known.answer, true
 	}
-	next := &askedImage{Question: q, waitsFor: s.clock.Now()}
-	if answer, isKnown := s.answerUnasked(next); isKnown {
+	next := askedImage{Question: q}
+	if answer, isKnown := s.answerUnasked(&next); isKnown {
 		return answer, true
 	}
-	s.asked[q.Build] = next
-	s.waiting = append(s.waiting, next)
-	s.wakeUp()
+	s.asked.Put(q.Build, next)
+	s.asked.Ask(q.Build, s.clock.Now())
 	return build.ImageAnswer{}, false
 }
 
 // ForgetBuild drops the answer of a completed or deleted build.
 func (s *Service) ForgetBuild(name types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if known := s.asked[name]; known != nil {
-		delete(s.asked, name)
-		s.waiting = slices.DeleteFunc(s.waiting, func(a *askedImage) bool { return a == known })
-	}
+	s.asked.Lock()
+	defer s.asked.Unlock()
+	s.asked.Forget(name)
 }
 
 // answerUnasked returns an answer if the registry need not or may not be contacted.
@@ -140,7 +126,7 @@ func (s *Service) answerUnasked(a *askedImage) (build.ImageAnswer, bool) {
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "--image-registries does not list " + reference.Domain(named)}, true
 	case s.isSilent(reference.Domain(named)):
 		return silentAnswer(named), true
-	case len(s.waiting) >= maxWaiting:
+	case s.asked.CountWaiting(background.Share{}) >= maxWaiting:
 		return busyAnswer(), true
 	default:
 		return build.ImageAnswer{}, false
@@ -161,62 +147,34 @@ func (s *Service) isSilent(registry string) bool {
 	return isKnown && isTime && s.clock.Now().Before(at)
 }
 
-func (s *Service) wakeUp() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
 // Start implements manager.Runnable. It returns when ctx and all running questions have ended.
 func (s *Service) Start(ctx context.Context) error {
-	var work sync.WaitGroup
 	defer s.transport.closeIdleConnections()
-	defer work.Wait()
-	for {
-		for next := s.takeNext(); next != nil; next = s.takeNext() {
-			work.Go(func() { s.publish(ctx, next, s.ask(ctx, next)) })
+	return s.asked.Start(ctx)
+}
+
+// take answers a question that needs no request any more. Questions above the share of their registry or space wait.
+func (s *Service) take(_ types.NamespacedName, a *askedImage, due time.Time) background.Call {
+	registry := reference.Domain(a.named)
+	switch {
+	case s.isSilent(registry):
+		s.keep(a, silentAnswer(a.named))
+	case s.clock.Since(due) > waitLimit:
+		s.keep(a, busyAnswer())
+	default:
+		shares := []background.Share{
+			{Name: "all", Limit: maxAtOnce}, {Name: "registry/" + registry, Limit: maxOfRegistry}, {Name: "space/" + a.Build.Namespace, Limit: maxOfSpace},
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.wake:
-		}
+		return background.Call{Timeout: s.timeout, Shares: shares, Do: func(ctx context.Context) func() {
+			answer := s.ask(ctx, a)
+			return func() { s.keep(a, answer) }
+		}}
 	}
+	return background.Call{}
 }
 
-// takeNext returns the oldest question that may run now, and answers questions that need no request any more. Questions
-// above the share of their registry or space wait.
-func (s *Service) takeNext() *askedImage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var next *askedImage
-	s.waiting = slices.DeleteFunc(s.waiting, func(a *askedImage) bool {
-		registry, space := busyKeys(a)
-		switch {
-		case s.isSilent(reference.Domain(a.named)):
-			s.keep(a, silentAnswer(a.named))
-		case s.clock.Since(a.waitsFor) > waitLimit:
-			s.keep(a, busyAnswer())
-		case next != nil || s.running >= maxAtOnce || s.busy[registry] >= maxOfRegistry || s.busy[space] >= maxOfSpace:
-			return false
-		default:
-			next = a
-			s.running, s.busy[registry], s.busy[space] = s.running+1, s.busy[registry]+1, s.busy[space]+1
-		}
-		return true
-	})
-	return next
-}
-
-func busyKeys(a *askedImage) (registry, space string) {
-	return "registry/" + reference.Domain(a.named), "space/" + a.Build.Namespace
-}
-
-// ask answers one question within the timeout.
+// ask answers one question, and remembers a registry that did not respond.
 func (s *Service) ask(ctx context.Context, a *askedImage) build.ImageAnswer {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	var secrets []corev1.Secret
 	for _, ref := range a.Registry.ImagePullSecrets[:min(len(a.Registry.ImagePullSecrets), maxPullSecrets)] {
 		secret, err := s.ReadSecret(ctx, types.NamespacedName{Namespace: a.Build.Namespace, Name: ref.Name})
@@ -229,34 +187,15 @@ func (s *Service) ask(ctx context.Context, a *askedImage) build.ImageAnswer {
 			secrets = append(secrets, *secret)
 		}
 	}
-	return imageReader{s.policy, s.transport}.read(ctx, a.named, secrets)
-}
-
-// publish stores an answer and enqueues the build.
-func (s *Service) publish(ctx context.Context, a *askedImage, answer build.ImageAnswer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	registry, space := busyKeys(a)
-	s.running--
-	for _, key := range []string{registry, space} {
-		if s.busy[key]--; s.busy[key] == 0 {
-			delete(s.busy, key)
-		}
-	}
-	s.wakeUp()
-	if ctx.Err() != nil {
-		return // A failure because the manager ends is not the registry's.
-	}
+	answer := imageReader{s.policy, s.transport}.read(ctx, a.named, secrets)
 	if answer.Reason == korifiv1alpha1.RegistrySilentReason {
 		s.silent.Add(reference.Domain(a.named), s.clock.Now().Add(silentFor))
 	}
-	s.keep(a, answer)
+	return answer
 }
 
-// keep stores an answer, and enqueues the build unless the question was forgotten.
+// keep stores an answer, and enqueues the build.
 func (s *Service) keep(a *askedImage, answer build.ImageAnswer) {
 	a.answer = &answer
-	if s.asked[a.Build] == a {
-		s.Enqueue(a.Build)
-	}
+	s.Enqueue(a.Build)
 }

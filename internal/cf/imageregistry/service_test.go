@@ -451,8 +451,8 @@ func TestBuildIsAskedForOnce(t *testing.T) {
 		t.Errorf("expected a request for another build, found %+v", answer)
 	}
 	a.ForgetBuild(q.Build)
-	if len(a.asked) != 0 {
-		t.Errorf("expected no data of a completed build, found %d", len(a.asked))
+	if left := a.asked.ListKeys(); len(left) != 0 {
+		t.Errorf("expected no data of a completed build, found %d", len(left))
 	}
 }
 
