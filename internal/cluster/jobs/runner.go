@@ -4,14 +4,16 @@ package jobs
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/torpor-dev/torpor/internal/background"
 )
 
 const (
@@ -44,18 +46,14 @@ type Runner[J, A, M any] struct {
 	// that the attempt has not failed.
 	Remember func(before M, answer *A, retryAt time.Time) M
 
+	objects *background.Service[types.NamespacedName, attemptedJob[J, A, M]]
 	// enqueue triggers a pass of the object soon, and does not block.
-	enqueue         func(object types.NamespacedName)
-	prompt, patient workqueue.TypedInterface[types.NamespacedName]
-	mu              sync.Mutex
-	objects         map[types.NamespacedName]*attemptedJob[J, A, M]
+	enqueue func(object types.NamespacedName)
 }
 
-// attemptedJob is the state of one object. It is guarded by the lock of its runner.
+// attemptedJob is the state of one object.
 type attemptedJob[J, A, M any] struct {
 	job *J
-	// isRunning is whether the job has begun.
-	isRunning bool
 	// answer is the answer that no pass has reported yet; nil if there is none.
 	answer   *A
 	attempt  M
@@ -65,17 +63,22 @@ type attemptedJob[J, A, M any] struct {
 
 // NewRunner returns a runner that dials no cluster before it is started.
 func NewRunner[J, A, M any](do func(context.Context, *J) (*A, Outcome), remember func(M, *A, time.Time) M) *Runner[J, A, M] {
-	return &Runner[J, A, M]{
-		Do: do, Remember: remember, objects: map[types.NamespacedName]*attemptedJob[J, A, M]{},
-		prompt: workqueue.NewTyped[types.NamespacedName](), patient: workqueue.NewTyped[types.NamespacedName](),
+	r := &Runner[J, A, M]{Do: do, Remember: remember}
+	r.objects = background.NewService(clock.RealClock{}, r.take)
+	r.objects.Queue = func(_ types.NamespacedName, known *attemptedJob[J, A, M]) background.Share {
+		if known.isSilent {
+			return background.Share{Name: "patient", Limit: patientJobs}
+		}
+		return background.Share{Name: "prompt", Limit: promptJobs}
 	}
+	return r
 }
 
 // Answers triggers passes of the objects that the runner has answers for.
 func (r *Runner[J, A, M]) Answers() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		r.objects.Lock()
+		defer r.objects.Unlock()
 		r.enqueue = func(object types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: object}) }
 		return nil
 	})
@@ -84,9 +87,9 @@ func (r *Runner[J, A, M]) Answers() source.Source {
 // RequestAnswer returns the answer of the last job, and the memory of the last attempt. It returns false while
 // a job is in progress; the pass runs again after that.
 func (r *Runner[J, A, M]) RequestAnswer(object types.NamespacedName) (*A, M, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.objects[object]
+	r.objects.Lock()
+	defer r.objects.Unlock()
+	known := r.objects.Get(object)
 	var none M
 	switch {
 	case known == nil:
@@ -100,94 +103,50 @@ func (r *Runner[J, A, M]) RequestAnswer(object types.NamespacedName) (*A, M, boo
 
 // Reported forgets an answer that was saved in the status.
 func (r *Runner[J, A, M]) Reported(object types.NamespacedName, answer *A) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known := r.objects[object]; known != nil && known.answer == answer {
+	r.objects.Lock()
+	defer r.objects.Unlock()
+	if known := r.objects.Get(object); known != nil && known.answer == answer {
 		known.answer = nil
 	}
 }
 
 // Submit submits a job. A job that is not finished stays.
 func (r *Runner[J, A, M]) Submit(object types.NamespacedName, job *J) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.objects[object]
+	r.objects.Lock()
+	defer r.objects.Unlock()
+	known := r.objects.Get(object)
 	if known == nil {
-		known = &attemptedJob[J, A, M]{}
-		r.objects[object] = known
+		known = r.objects.Put(object, attemptedJob[J, A, M]{})
 	}
 	if known.job != nil {
 		return
 	}
 	known.job = job
-	if known.isSilent {
-		r.patient.Add(object)
-	} else {
-		r.prompt.Add(object)
-	}
+	r.objects.Ask(object, time.Now())
 }
 
 // ForgetObject forgets an object that is gone. A job in progress ends soon, because its cluster may not be
 // dialled.
 func (r *Runner[J, A, M]) ForgetObject(object types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if known := r.objects[object]; known != nil && known.job == nil {
-		delete(r.objects, object)
-	}
+	r.objects.Lock()
+	defer r.objects.Unlock()
+	r.objects.Forget(object)
 }
 
-// Start implements manager.Runnable. It returns when ctx and all goroutines that it started have ended.
-func (r *Runner[J, A, M]) Start(ctx context.Context) error {
-	var work sync.WaitGroup
-	for queue, count := range map[workqueue.TypedInterface[types.NamespacedName]]int{r.prompt: promptJobs, r.patient: patientJobs} {
-		for range count {
-			work.Go(func() { r.work(ctx, queue) })
-		}
-	}
-	<-ctx.Done()
-	r.prompt.ShutDown()
-	r.patient.ShutDown()
-	work.Wait()
-	return nil
+// Start implements manager.Runnable. It returns when ctx and all jobs have ended.
+func (r *Runner[J, A, M]) Start(ctx context.Context) error { return r.objects.Start(ctx) }
+
+func (r *Runner[J, A, M]) take(object types.NamespacedName, known *attemptedJob[J, A, M], _ time.Time) background.Call {
+	job := known.job
+	return background.Call{Timeout: jobTimeout, Do: func(ctx context.Context) func() {
+		answer, outcome := r.Do(ctx, job)
+		return func() { r.store(object, known, answer, outcome) }
+	}}
 }
 
-func (r *Runner[J, A, M]) work(ctx context.Context, queue workqueue.TypedInterface[types.NamespacedName]) {
-	for {
-		object, isOver := queue.Get()
-		if isOver {
-			return
-		}
-		if job := r.take(object); job != nil && ctx.Err() == nil {
-			jobCtx, cancel := context.WithTimeout(ctx, jobTimeout)
-			answer, outcome := r.Do(jobCtx, job)
-			cancel()
-			r.publish(ctx, object, answer, outcome)
-		}
-		queue.Done(object)
-	}
-}
-
-func (r *Runner[J, A, M]) take(object types.NamespacedName) *J {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.objects[object]
-	if known == nil || known.job == nil || known.isRunning {
-		return nil
-	}
-	known.isRunning = true
-	return known.job
-}
-
-// publish keeps an answer until a pass has reported it.
-func (r *Runner[J, A, M]) publish(ctx context.Context, object types.NamespacedName, answer *A, outcome Outcome) {
-	if ctx.Err() != nil {
-		return // A job that was cut off by the end of the manager is no result.
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.objects[object]
-	known.job, known.isRunning, known.answer, known.isSilent = nil, false, answer, outcome.IsSilent
+// store keeps an answer until a pass has reported it.
+func (r *Runner[J, A, M]) store(object types.NamespacedName, known *attemptedJob[J, A, M], answer *A, outcome Outcome) {
+	known.job, known.answer, known.isSilent = nil, answer, outcome.IsSilent
 	var retryAt time.Time
 	if outcome.HasFailed {
 		retryAt = outcome.At.Add(wait.Jitter(min(minRetry<<min(known.failures, 10), maxRetry), retryJitter))
