@@ -6,16 +6,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/torpor-dev/torpor/internal/background"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
@@ -49,9 +48,8 @@ type Pool struct {
 	// Enqueue triggers a pass of the cluster soon, and does not block. A calm pass is one that is not awaited.
 	Enqueue func(cluster types.NamespacedName, isCalm bool)
 
-	prompt, patient workqueue.TypedDelayingInterface[types.NamespacedName]
-	mu              sync.Mutex
-	clusters        map[types.NamespacedName]*pooledCluster
+	// clusters has the lock that guards all state of the pool.
+	clusters *background.Service[types.NamespacedName, pooledCluster]
 	// hurried are clusters that a pass waits for, except clusters that were slow before.
 	hurried map[types.NamespacedName]bool
 	// surveys limits the number of surveys, so that a fleet which is stopped at once is not read completely first.
@@ -66,11 +64,18 @@ type PoolCounts struct {
 
 // NewPool returns a pool that dials no cluster before it is started.
 func NewPool(d Dialer, c clock.PassiveClock) *Pool {
-	return &Pool{
-		Dialer: d, Clock: c, clusters: map[types.NamespacedName]*pooledCluster{}, hurried: map[types.NamespacedName]bool{},
-		prompt: workqueue.NewTypedDelayingQueue[types.NamespacedName](), patient: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+	p := &Pool{
+		Dialer: d, Clock: c, hurried: map[types.NamespacedName]bool{},
 		surveys: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(surveysPerSecond, surveysAtOnce, c),
 	}
+	p.clusters = background.NewService(c, p.take)
+	p.clusters.Queue = func(_ types.NamespacedName, c *pooledCluster) background.Share {
+		if c.isSlow {
+			return background.Share{Name: "patient", Limit: patientLooks}
+		}
+		return background.Share{Name: "prompt", Limit: promptLooks}
+	}
+	return p
 }
 
 // KubeconfigError describes why no kubeconfig is available.
@@ -161,7 +166,7 @@ type Approval struct {
 	Err     error
 }
 
-// pooledCluster is the state of one cluster. It is guarded by the lock of its pool.
+// pooledCluster is the state of one cluster.
 type pooledCluster struct {
 	Question
 	// look is the result that no pass has read yet; nil if there is none. silence describes the last result if
@@ -171,12 +176,10 @@ type pooledCluster struct {
 	isSlow  bool
 	// isPlain is whether the cluster is not an OpenShift cluster.
 	isPlain bool
-	// due is the time of the next poll; zero is never. interval is the time until the poll after that while the
-	// cluster stays unreachable.
-	due      time.Time
+	// interval is the time until the poll after the next one while the cluster stays unreachable.
 	interval time.Duration
-	// isAwaited is whether a pass has ended to wait for the answer. isLooking is whether a poll is in progress.
-	isAwaited, isLooking bool
+	// isAwaited is whether a pass has ended to wait for the answer.
+	isAwaited bool
 	// approvals are made before the next poll. made are the results.
 	approvals []certificatesv1.CertificateSigningRequest
 	made      []Approval
@@ -211,8 +214,8 @@ func (c *connection) end() {
 
 // RequestLook returns a result that no pass has read yet; false if the pass must wait for one.
 func (p *Pool) RequestLook(q Question) (Look, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
 	c := p.register(q)
 	if c.look != nil && c.look.answers(q) {
 		seen := *c.look
@@ -229,18 +232,17 @@ func (p *Pool) RequestLook(q Question) (Look, bool) {
 // AskFurther requests what a poll has not read. Machines that the poll reported are reported again with the
 // answer, because the pass ends without a report.
 func (p *Pool) AskFurther(q Question, seen Look) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
 	c := p.register(q)
 	c.replaced = append(seen.Replaced, c.replaced...)
 	p.hurry(c)
 }
 
 func (p *Pool) register(q Question) *pooledCluster {
-	c := p.clusters[q.Cluster]
+	c := p.clusters.Get(q.Cluster)
 	if c == nil {
-		c = &pooledCluster{}
-		p.clusters[q.Cluster] = c
+		c = p.clusters.Put(q.Cluster, pooledCluster{})
 	}
 	c.Question = q
 	return c
@@ -251,18 +253,19 @@ func (p *Pool) hurry(c *pooledCluster) {
 	if c.isAwaited = true; !c.isSlow {
 		p.hurried[c.Cluster] = true
 	}
-	p.want(c, p.Clock.Now())
+	p.clusters.Ask(c.Cluster, p.Clock.Now())
 }
 
 // Prepare reads the kubeconfig of a cluster that will be polled, so that the poll does not have to.
 func (p *Pool) Prepare(q Question) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.clusters[q.Cluster]; c != nil && c.isOfSameServer(q) {
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
+	if c := p.clusters.Get(q.Cluster); c != nil && c.isOfSameServer(q) {
 		return // The connection is prepared, or is being prepared.
 	}
 	q.Depth = readNothing
-	p.want(p.register(q), p.Clock.Now().Add(prepareDelay))
+	p.register(q)
+	p.clusters.Ask(q.Cluster, p.Clock.Now().Add(prepareDelay))
 }
 
 // isOfSameServer reports whether two questions concern the same server after the same resume.
@@ -277,27 +280,27 @@ func (l *Look) answers(q Question) bool {
 
 // IsPlain reports whether a cluster that has answered is not an OpenShift cluster.
 func (p *Pool) IsPlain(cluster types.NamespacedName) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.clusters[cluster]
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
+	c := p.clusters.Get(cluster)
 	return c != nil && c.isPlain
 }
 
 // Watch polls a cluster again after an interval, and enqueues it unless it stays unreachable.
 func (p *Pool) Watch(cluster types.NamespacedName, interval time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.clusters[cluster]; c != nil {
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
+	if c := p.clusters.Get(cluster); c != nil {
 		c.interval = interval
-		p.want(c, p.Clock.Now().Add(interval))
+		p.clusters.Ask(cluster, p.Clock.Now().Add(interval))
 	}
 }
 
 // Approve approves certificate requests, and then polls the cluster.
 func (p *Pool) Approve(cluster types.NamespacedName, requests []certificatesv1.CertificateSigningRequest) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.clusters[cluster]; c != nil {
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
+	if c := p.clusters.Get(cluster); c != nil {
 		c.approvals = append(c.approvals, requests...)
 		p.hurry(c)
 	}
@@ -305,9 +308,9 @@ func (p *Pool) Approve(cluster types.NamespacedName, requests []certificatesv1.C
 
 // Replace deletes Machines, and then polls the cluster.
 func (p *Pool) Replace(cluster types.NamespacedName, machines []hibernation.ReplaceableMachine) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.clusters[cluster]; c != nil {
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
+	if c := p.clusters.Get(cluster); c != nil {
 		c.toReplace = machines
 		p.hurry(c)
 	}
@@ -316,9 +319,9 @@ func (p *Pool) Replace(cluster types.NamespacedName, machines []hibernation.Repl
 // Drain cordons or uncordons nodes and evicts pods, and then polls the cluster. It replaces the previous Drain.
 // Attempts are some time apart: pods that a budget keeps are evicted again.
 func (p *Pool) Drain(cluster types.NamespacedName, d Drain) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.clusters[cluster]
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
+	c := p.clusters.Get(cluster)
 	if c == nil {
 		return
 	}
@@ -327,77 +330,42 @@ func (p *Pool) Drain(cluster types.NamespacedName, d Drain) {
 		if next := c.drained.At.Add(drainPause); next.After(due) {
 			due = next
 		}
-		p.want(c, due)
+		p.clusters.Ask(cluster, due)
 	}
 }
 
 // Rest ends the connection to a cluster that must not be dialled, or is gone.
 func (p *Pool) Rest(cluster types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.clusters[cluster]; c != nil {
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
+	if c := p.clusters.Get(cluster); c != nil {
 		c.end()
-		delete(p.clusters, cluster)
+		p.clusters.Forget(cluster)
 		delete(p.hurried, cluster)
 	}
 }
 
 // ReadCounts returns the number of polls so far.
 func (p *Pool) ReadCounts() PoolCounts {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
 	return p.counts
 }
 
-// want adds a cluster to the queue of its kind. The earlier of two times counts.
-func (p *Pool) want(c *pooledCluster, due time.Time) {
-	if c.due.IsZero() || due.Before(c.due) {
-		c.due = due
-	}
-	queue := p.prompt
-	if c.isSlow {
-		queue = p.patient
-	}
-	queue.AddAfter(c.Cluster, due.Sub(p.Clock.Now()))
-}
-
-// Start implements manager.Runnable. It returns when ctx and all goroutines that it started have ended.
+// Start implements manager.Runnable. It returns when ctx and all polls have ended.
 func (p *Pool) Start(ctx context.Context) error {
-	var work sync.WaitGroup
-	for queue, count := range map[workqueue.TypedDelayingInterface[types.NamespacedName]]int{p.prompt: promptLooks, p.patient: patientLooks} {
-		for range count {
-			work.Go(func() { p.work(ctx, queue) })
-		}
+	err := p.clusters.Start(ctx)
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
+	for _, cluster := range p.clusters.ListKeys() {
+		p.clusters.Get(cluster).end()
 	}
-	<-ctx.Done()
-	p.prompt.ShutDown()
-	p.patient.ShutDown()
-	work.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.clusters {
-		c.end()
-	}
-	return nil
-}
-
-func (p *Pool) work(ctx context.Context, queue workqueue.TypedDelayingInterface[types.NamespacedName]) {
-	for {
-		name, isOver := queue.Get()
-		if isOver {
-			return
-		}
-		if job := p.take(name); job != nil && ctx.Err() == nil {
-			p.publish(ctx, job, p.lookAt(ctx, job))
-		}
-		queue.Done(name)
-	}
+	return err
 }
 
 // lookJob is one poll of a cluster, with the actions to take before it.
 type lookJob struct {
 	connection
-	cluster   *pooledCluster
 	question  Question
 	approvals []certificatesv1.CertificateSigningRequest
 	made      []Approval
@@ -410,37 +378,24 @@ type lookJob struct {
 	lastEvicted string
 }
 
-func (p *Pool) take(name types.NamespacedName) *lookJob {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.clusters[name]
-	if c == nil || c.due.IsZero() || c.isLooking {
-		return nil
-	}
+func (p *Pool) take(_ types.NamespacedName, c *pooledCluster, due time.Time) background.Call {
 	now := p.Clock.Now()
-	if c.due.After(now) {
-		p.want(c, c.due)
-		return nil
+	// A poll that no pass waits for gives way for a while, because other passes wait for polls.
+	if len(p.hurried) > 0 && !c.isAwaited && !c.isSlow && c.interval >= calmInterval && now.Sub(due) < min(c.interval, maxDelay) {
+		return background.Call{Again: now.Add(delayStep)}
 	}
-	if p.givesWay(c, now) {
-		p.prompt.AddAfter(name, delayStep)
-		return nil
-	}
-	job := &lookJob{connection: c.connection, cluster: c, question: c.Question, approvals: c.approvals, toReplace: c.toReplace, toDrain: c.toDrain, lastEvicted: c.lastEvicted}
+	job := &lookJob{connection: c.connection, question: c.Question, approvals: c.approvals, toReplace: c.toReplace, toDrain: c.toDrain, lastEvicted: c.lastEvicted}
 	c.toDrain = Drain{}
-	c.due, c.isLooking, c.approvals, c.toReplace, c.connection, c.WantsSurvey = time.Time{}, true, nil, nil, connection{}, false
-	return job
-}
-
-// givesWay reports whether a due poll is delayed, because no pass waits for it and other passes wait for polls.
-func (p *Pool) givesWay(c *pooledCluster, now time.Time) bool {
-	return len(p.hurried) > 0 && !c.isAwaited && !c.isSlow && c.interval >= calmInterval && now.Sub(c.due) < min(c.interval, maxDelay)
+	c.approvals, c.toReplace, c.connection, c.WantsSurvey = nil, nil, connection{}, false
+	return background.Call{Timeout: LookTimeout, Drop: job.end, Do: func(ctx context.Context) func() {
+		look := p.lookAt(ctx, job)
+		p.count(look)
+		return func() { p.publish(c, job, look) }
+	}}
 }
 
 // lookAt reads what the question requests. Only one poll of a cluster is in progress at any time.
 func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
-	ctx, cancel := context.WithTimeout(ctx, LookTimeout)
-	defer cancel()
 	look := &Look{Question: job.question, At: p.Clock.Now()}
 	client, err := p.connect(ctx, job, look.At)
 	look.Err = err
@@ -512,26 +467,24 @@ func (p *Pool) connect(ctx context.Context, job *lookJob, now time.Time) (*Clust
 	return client, nil
 }
 
-// publish keeps a result. It enqueues the cluster if its pass waits for the result or has something new to
-// report.
-func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := job.cluster
-	c.isLooking = false
-	isForgotten := ctx.Err() != nil || p.clusters[job.question.Cluster] != c
-	if look.Err != nil || isForgotten {
-		job.end() // Connections from before a hibernation cannot be trusted.
-	}
+// count counts a poll, unless the cluster was not dialled.
+func (p *Pool) count(look *Look) {
+	p.clusters.Lock()
+	defer p.clusters.Unlock()
 	switch {
-	case look.Depth == readNothing: // The cluster was not dialled.
+	case look.Depth == readNothing:
 	case look.Err == nil:
 		p.counts.Answers++
 	default:
 		p.counts.Silences++
 	}
-	if isForgotten {
-		return
+}
+
+// publish keeps a result. It enqueues the cluster if its pass waits for the result or has something new to
+// report.
+func (p *Pool) publish(c *pooledCluster, job *lookJob, look *Look) {
+	if look.Err != nil {
+		job.end() // Connections from before a hibernation cannot be trusted.
 	}
 	c.connection = job.connection
 	if look.Depth == readNothing && c.Depth == readNothing {
@@ -549,18 +502,15 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	}
 	switch {
 	case !look.answers(c.Question):
-		p.want(c, p.Clock.Now()) // The pass has requested more in the meantime.
+		p.clusters.Ask(c.Cluster, p.Clock.Now()) // The pass has requested more in the meantime.
 	case isAsBefore && !c.isAwaited && c.interval > 0:
-		p.want(c, p.Clock.Now().Add(c.interval))
+		p.clusters.Ask(c.Cluster, p.Clock.Now().Add(c.interval))
 	default:
 		p.Enqueue(c.Cluster, !c.isAwaited && c.interval >= calmInterval)
 		c.look, c.isAwaited = look, false
 	}
 	if !c.isAwaited || c.isSlow {
 		delete(p.hurried, c.Cluster)
-	}
-	if !c.due.IsZero() {
-		p.want(c, c.due) // The cluster may have been taken from a queue during the poll.
 	}
 }
 

@@ -336,7 +336,7 @@ func TestLooksThatNobodyWaitsForGiveWay(t *testing.T) {
 
 func expectNoJob(t *testing.T, p *Pool, cluster types.NamespacedName, because string) {
 	t.Helper()
-	if p.take(cluster) != nil {
+	if p.clusters.RunDue(t.Context(), cluster) {
 		t.Errorf("expected no poll of %s, because %s", cluster.Name, because)
 	}
 }
@@ -344,9 +344,7 @@ func expectNoJob(t *testing.T, p *Pool, cluster types.NamespacedName, because st
 // lookOnce makes a due poll of a cluster, in a pool that was not started.
 func (p *Pool) lookOnce(t *testing.T, cluster types.NamespacedName) {
 	t.Helper()
-	job := p.take(cluster)
-	if job == nil {
+	if !p.clusters.RunDue(t.Context(), cluster) {
 		t.Fatalf("expected %s to be due", cluster.Name)
 	}
-	p.publish(t.Context(), job, p.lookAt(t.Context(), job))
 }
