@@ -124,7 +124,7 @@ func hibernationLaws() []importLaw {
 		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
 		{
 			packages: "internal/cluster/hibernation/cloudaccounts", reason: "what waits for clouds knows neither the hub nor the decision",
-			mayReach: []string{"actuator"}, mayNotReach: kubernetesClients(),
+			mayReach: []string{"actuator", "internal/background"}, mayNotReach: kubernetesClients(),
 		},
 		controllerLaw("internal/cluster/hibernation/controller").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
 	}

@@ -11,53 +11,39 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// lookAt polls clusters of an account and publishes the results.
-func (s *Service) lookAt(ctx context.Context, a *account, names []types.NamespacedName) {
-	limited, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	began := s.Clock.Now()
-	var infraIDs []string
-	var target actuator.Target
-	s.mu.Lock()
+// listInfraIDs returns the infraIDs of clusters, each once. The targets of one account differ only in the infraID.
+func (a *account) listInfraIDs(names []types.NamespacedName) (target actuator.Target, infraIDs []string) {
 	seen := map[string]bool{}
 	for _, name := range names {
-		// The targets of one account differ only in the infraID.
-		if c := a.clusters[name]; c != nil {
-			target = c.Target
-			if !seen[target.InfraID] {
-				infraIDs = append(infraIDs, target.InfraID)
+		target = a.clusters[name].Target
+		if !seen[target.InfraID] {
+			infraIDs = append(infraIDs, target.InfraID)
+		}
+		seen[target.InfraID] = true
+	}
+	return target, infraIDs
+}
+
+// lookAt polls clusters of an account, and returns a function that publishes the results.
+func (s *Service) lookAt(ctx context.Context, a *account, names []types.NamespacedName, target actuator.Target, infraIDs []string) func() {
+	began, found := s.Clock.Now(), map[string]Snapshot{}
+	failed := observeParts(ctx, a.batch, target, infraIDs, found)
+	return func() {
+		machines := 0
+		for _, name := range names {
+			// A cluster whose infraID has changed during the poll stays wanted: its new machines were not
+			// requested.
+			if c := a.clusters[name]; c != nil {
+				if seen, isLookedAt := found[c.Target.InfraID]; isLookedAt {
+					machines += len(seen.Machines)
+					s.publish(a, c, seen, began)
+				}
 			}
-			seen[target.InfraID] = true
 		}
+		s.count(a, lookTask, failed)
+		a.pace(began, len(infraIDs), machines, failed)
+		s.askAgain(a, lookTask)
 	}
-	s.mu.Unlock()
-	found := map[string]Snapshot{}
-	var failed error
-	if len(infraIDs) > 0 {
-		failed = observeParts(limited, a.batch, target, infraIDs, found)
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	machines := 0
-	for _, name := range names {
-		c := a.clusters[name]
-		if c == nil {
-			continue
-		}
-		// A cluster whose infraID has changed during the poll stays wanted: its new machines were not
-		// requested.
-		if seen, isLookedAt := found[c.Target.InfraID]; isLookedAt {
-			machines += len(seen.Machines)
-			s.publish(a, c, seen, began)
-		}
-	}
-	a.isLooking = false
-	s.count(a, "look", failed)
-	a.pace(began, len(infraIDs), machines, failed)
-	s.wakeUp()
 }
 
 // observeParts polls clusters together. An error that may concern only one cluster must not become the error of

@@ -95,8 +95,8 @@ func (s *Service) OrderStop(name types.NamespacedName, wanted StopOrder, rest ti
 }
 
 func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOrder, rest time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	c := s.clusters[name]
 	if c == nil {
 		return // The pass has polled the cluster before, so the cluster is gone.
@@ -114,16 +114,14 @@ func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOr
 		o.ids, o.isPending, o.since = slices.Clone(ids), true, now
 		o.stoppedLater, o.terminatedLater = slices.Clone(wanted.StoppedLater), slices.Clone(wanted.TerminatedLater)
 		c.account.pending[name] = o
-		if !c.account.isOrdering[verb] {
-			s.wakeBy(later(now.Add(gatherTime), c.account.nextOrder))
-		}
+		s.calls.Ask(task{c.account.key, string(verb)}, later(now.Add(gatherTime), c.account.nextOrder))
 	}
 }
 
 // Withdraw drops orders that are no longer wanted, unless they are being sent already.
 func (s *Service) Withdraw(name types.NamespacedName, verbs ...Verb) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	if c := s.clusters[name]; c != nil && c.order != nil && slices.Contains(verbs, c.order.verb) {
 		c.order = nil
 		delete(c.account.pending, name)
@@ -132,19 +130,6 @@ func (s *Service) Withdraw(name types.NamespacedName, verbs ...Verb) {
 
 func without(ids, those []string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(those, id) })
-}
-
-// orderTime returns when the next orders of a verb are sent; false while some are being sent, or if there are
-// none.
-func (a *account) orderTime(verb Verb) (time.Time, bool) {
-	var first time.Time
-	for _, o := range a.pending {
-		if o.verb == verb && (first.IsZero() || o.since.Before(first)) {
-			first = o.since
-		}
-	}
-	isDue := !first.IsZero() && !a.isOrdering[verb]
-	return later(first.Add(gatherTime), a.nextOrder), isDue
 }
 
 // clusterOrder is an order that is being sent.
@@ -186,18 +171,16 @@ func (a *account) takeOrders(verb Verb) []*clusterOrder {
 }
 
 // sendOrders sends the orders of many clusters at once, and publishes each result as soon as the cloud has
-// answered.
-func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch []*clusterOrder) {
-	limited, cancel := context.WithTimeout(ctx, orderTimeout)
-	defer cancel()
+// answered. It returns a function that paces the account.
+func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch []*clusterOrder) func() {
 	began, machines := s.Clock.Now(), 0
 	var failed error
 	settle := func(answered []*clusterOrder) {
-		if ctx.Err() != nil {
-			return
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return // The service ends.
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
+		s.calls.Lock()
+		defer s.calls.Unlock()
 		now := s.Clock.Now()
 		for _, o := range answered {
 			s.settle(o, now)
@@ -209,25 +192,23 @@ func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch [
 	}
 	switch verb {
 	case StopVerb:
-		requireRights(limited, a.batch, batch, new(maxRightsQuestions))
-		s.sendWithRecheck(limited, a.batch.StopAll, batch, settle)
+		requireRights(ctx, a.batch, batch, new(maxRightsQuestions))
+		s.sendWithRecheck(ctx, a.batch.StopAll, batch, settle)
 	case TerminateVerb:
-		s.sendWithRecheck(limited, terminateAll(a.batch), batch, settle)
+		s.sendWithRecheck(ctx, terminateAll(a.batch), batch, settle)
 	case StartVerb:
-		send(limited, a.batch.StartAll, batch)
+		send(ctx, a.batch.StartAll, batch)
 		settle(batch)
 	}
-	if ctx.Err() != nil {
-		return
+	return func() {
+		s.count(a, string(verb), failed)
+		a.adjustPause(failed)
+		calls := 1 + machines/machinesPerOrderCall
+		a.nextOrder = later(s.Clock.Now().Add(withJitter(gatherTime+a.pause)), began.Add(withJitter(time.Duration(calls)*orderCallInterval)))
+		for _, paced := range []Verb{StopVerb, TerminateVerb, StartVerb} {
+			s.askAgain(a, string(paced))
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a.isOrdering[verb] = false
-	s.count(a, string(verb), failed)
-	a.adjustPause(failed)
-	calls := 1 + machines/machinesPerOrderCall
-	a.nextOrder = later(s.Clock.Now().Add(withJitter(gatherTime+a.pause)), began.Add(withJitter(time.Duration(calls)*orderCallInterval)))
-	s.wakeUp()
 }
 
 // sendAll sends orders of one verb to a cloud. It returns an error for each cluster.
@@ -366,8 +347,8 @@ func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
 // report the group.
 // Invariant: no order to stop a member of such a group is sent (TestAStopOfAMemberOfAGroupDoesNotLeave).
 func (s *Service) dropOrdersForMembers(batch []*clusterOrder) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	for _, o := range batch {
 		c := s.clusters[o.name]
 		o.isStale = o.isStale || c != nil && slices.ContainsFunc(c.snapshot.Machines, func(m actuator.Machine) bool {

@@ -7,13 +7,13 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/background"
 )
 
 const (
@@ -50,9 +50,17 @@ const (
 	maxAskedPause = 10 * time.Minute
 	// jitter is the fraction by which an interval may be extended.
 	jitter = 0.1
-	// idleInterval is how often the schedule is checked without a reason.
-	idleInterval = time.Minute
 )
+
+// The tasks of an account, besides one for each verb: polls, and choosing clusters that are off for the next poll.
+const lookTask, turnTask = "look", "turn"
+
+// task is a kind of calls of an account. An account has at most one poll and one order of each verb in progress.
+type task struct{ account, name string }
+
+func tasks() []string {
+	return []string{lookTask, turnTask, string(StopVerb), string(TerminateVerb), string(StartVerb)}
+}
 
 // account is one identity at a cloud, with its own pace: accounts do not wait for each other.
 type account struct {
@@ -60,10 +68,7 @@ type account struct {
 	batch    actuator.BatchActuator
 	clusters map[types.NamespacedName]*cluster
 	wanted   map[types.NamespacedName]demand
-	// isLooking is set while its machines are polled, and isOrdering while orders of a verb are sent.
-	isLooking  bool
-	isOrdering map[Verb]bool
-	pending    map[types.NamespacedName]*order
+	pending  map[types.NamespacedName]*order
 	// No poll begins before nextLook, and no order is sent before nextOrder.
 	nextLook, nextOrder time.Time
 	// nextOffLook is when clusters that are off are polled next.
@@ -75,7 +80,7 @@ type account struct {
 func newAccount(key string, batch actuator.BatchActuator, now time.Time) *account {
 	return &account{
 		key: key, batch: batch, nextOffLook: now.Add(turnInterval), clusters: map[types.NamespacedName]*cluster{}, wanted: map[types.NamespacedName]demand{},
-		isOrdering: map[Verb]bool{}, pending: map[types.NamespacedName]*order{},
+		pending: map[types.NamespacedName]*order{},
 	}
 }
 
@@ -104,69 +109,63 @@ func (a *account) want(name types.NamespacedName, d demand) {
 	if old, ok := a.wanted[name]; ok {
 		d.isAwaited = d.isAwaited || old.isAwaited
 		d.interval = cmp.Or(d.interval, old.interval)
-		d.due = earlier(d.due, old.due)
+		if old.due.Before(d.due) {
+			d.due = old.due
+		}
 	}
 	a.wanted[name] = d
 }
 
 // Start implements manager.Runnable. It returns when ctx and all goroutines that it started have ended.
-func (s *Service) Start(ctx context.Context) error {
-	var work sync.WaitGroup
-	defer work.Wait()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.wake:
-		case <-timer.C:
-		}
-		jobs, next := s.takeJobs()
-		for _, job := range jobs {
-			work.Go(func() { job(ctx) })
-		}
-		timer.Reset(next)
-	}
-}
+func (s *Service) Start(ctx context.Context) error { return s.calls.Start(ctx) }
 
-// takeJobs returns the due jobs, and the time until the next one. An account has at most one poll and one order
-// of each verb in progress.
-func (s *Service) takeJobs() ([]func(context.Context), time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.Clock.Now()
-	var jobs []func(context.Context)
-	next := now.Add(idleInterval)
-	for _, a := range s.accounts {
+// take returns the poll or the orders of an account that are due.
+func (s *Service) take(t task, known **account, _ time.Time) background.Call {
+	a, now := *known, s.Clock.Now()
+	if t.name == turnTask {
 		a.queueOffClusters(now)
-		next = earlier(next, a.nextOffLook)
-		if at, ok := a.lookTime(); ok && at.After(now) {
-			next = earlier(next, at)
-		} else if ok {
-			names := a.listDue(now)
-			a.isLooking = true
-			jobs = append(jobs, func(ctx context.Context) { s.lookAt(ctx, a, names) })
-		}
-		for _, verb := range []Verb{StopVerb, TerminateVerb, StartVerb} {
-			if at, ok := a.orderTime(verb); ok && at.After(now) {
-				next = earlier(next, at)
-			} else if ok {
-				batch := a.takeOrders(verb)
-				a.isOrdering[verb] = true
-				jobs = append(jobs, func(ctx context.Context) { s.sendOrders(ctx, a, verb, batch) })
-			}
-		}
+		s.askAgain(a, lookTask)
+		return background.Call{Again: a.nextOffLook}
 	}
-	s.nextRun = next
-	return jobs, next.Sub(now)
+	if at := a.nextCall(t.name); at.IsZero() || at.After(now) {
+		return background.Call{Again: at}
+	}
+	if t.name == lookTask {
+		names := a.listDue(now)
+		target, infraIDs := a.listInfraIDs(names)
+		return background.Call{Timeout: lookTimeout, Do: func(ctx context.Context) func() { return s.lookAt(ctx, a, names, target, infraIDs) }}
+	}
+	verb := Verb(t.name)
+	batch := a.takeOrders(verb)
+	return background.Call{Timeout: orderTimeout, Do: func(ctx context.Context) func() { return s.sendOrders(ctx, a, verb, batch) }}
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
+// askAgain asks for the next call of a task, if there is one.
+func (s *Service) askAgain(a *account, name string) {
+	if at := a.nextCall(name); !at.IsZero() {
+		s.calls.Ask(task{a.key, name}, at)
 	}
-	return a
+}
+
+// nextCall returns when the account is polled next, or the next orders of a verb are sent; zero is never.
+func (a *account) nextCall(name string) time.Time {
+	var due []time.Time
+	notBefore := a.nextOrder
+	for _, o := range a.pending {
+		if string(o.verb) == name {
+			due = append(due, o.since.Add(gatherTime))
+		}
+	}
+	if name == lookTask {
+		notBefore = a.nextLook
+		for _, d := range a.wanted {
+			due = append(due, d.due)
+		}
+	}
+	if len(due) == 0 {
+		return time.Time{}
+	}
+	return later(slices.MinFunc(due, time.Time.Compare), notBefore)
 }
 
 func later(a, b time.Time) time.Time {
@@ -174,24 +173,6 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// lookTime returns when the account is polled next; false while a poll is in progress, or if there is no
-// demand.
-func (a *account) lookTime() (time.Time, bool) {
-	var first time.Time
-	for _, d := range a.wanted {
-		if first.IsZero() || d.due.Before(first) {
-			first = d.due
-		}
-	}
-	return later(first, a.nextLook), len(a.wanted) > 0 && !a.isLooking
-}
-
-// lookTimeOf returns the earliest time at which a demand is met; false during a poll, because all demands are
-// checked after it.
-func (a *account) lookTimeOf(d demand) (time.Time, bool) {
-	return later(d.due, a.nextLook), !a.isLooking
 }
 
 // listDue returns the due clusters: first those that a pass waits for, then the ones that are due longest, then

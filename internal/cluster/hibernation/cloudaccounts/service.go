@@ -12,13 +12,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/background"
 )
 
 // Service is safe for concurrent use. Its fields are set before it is used.
@@ -31,18 +31,18 @@ type Service struct {
 	// which may be stale.
 	MayStop func(ctx context.Context, cluster types.NamespacedName) (bool, error)
 
-	mu       sync.Mutex
+	// calls has the lock that guards all state of the service.
+	calls    *background.Service[task, *account]
 	accounts map[string]*account
 	clusters map[types.NamespacedName]*cluster
-	wake     chan struct{}
 	counts   map[Operation]float64
-	// nextRun is when the schedule is checked next.
-	nextRun time.Time
 }
 
 // NewService returns a service that calls no cloud before it is started.
 func NewService(c clock.PassiveClock) *Service {
-	return &Service{Clock: c, accounts: map[string]*account{}, clusters: map[types.NamespacedName]*cluster{}, wake: make(chan struct{}, 1), counts: map[Operation]float64{}}
+	s := &Service{Clock: c, accounts: map[string]*account{}, clusters: map[types.NamespacedName]*cluster{}, counts: map[Operation]float64{}}
+	s.calls = background.NewService(c, s.take)
+	return s
 }
 
 // Operation is the kind of a call to an account, and the class of its error; empty if it succeeded.
@@ -53,8 +53,8 @@ type Operation struct {
 
 // CountCalls returns the number of calls by account. The names of accounts contain no secret.
 func (s *Service) CountCalls() map[Operation]float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	return maps.Clone(s.counts)
 }
 
@@ -98,7 +98,7 @@ type Snapshot struct {
 	Refused *RefusedOrder
 }
 
-// cluster is the state of one cluster. It is guarded by the lock of its service.
+// cluster is the state of one cluster.
 type cluster struct {
 	Cluster
 	account *account
@@ -136,8 +136,8 @@ func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
 	if err != nil {
 		return Snapshot{Err: err, At: s.Clock.Now()}, true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	known := s.register(c, key, batch)
 	if known.snapshot.At.IsZero() || known.snapshot.At.Before(known.unknownUntil) {
 		return Snapshot{}, false
@@ -163,6 +163,10 @@ func (s *Service) register(c Cluster, key string, batch actuator.BatchActuator) 
 	if a == nil {
 		a = newAccount(key, batch, s.Clock.Now())
 		s.accounts[key] = a
+		for _, name := range tasks() {
+			s.calls.Put(task{key, name}, a)
+		}
+		s.calls.Ask(task{key, turnTask}, a.nextOffLook)
 	}
 	known = &cluster{Cluster: c, account: a, credentialsAt: s.Clock.Now()}
 	a.clusters[c.Name], s.clusters[c.Name] = known, known
@@ -171,8 +175,8 @@ func (s *Service) register(c Cluster, key string, batch actuator.BatchActuator) 
 
 // Credentials returns the credentials that a cluster was polled with recently; nil if they must be read.
 func (s *Service) Credentials(name types.NamespacedName) map[string][]byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	known := s.clusters[name]
 	if known == nil || known.snapshot.Err != nil || s.Clock.Since(known.credentialsAt) >= credentialsAge {
 		return nil
@@ -182,8 +186,8 @@ func (s *Service) Credentials(name types.NamespacedName) map[string][]byte {
 
 // ForgetCluster drops the state of a cluster that is gone.
 func (s *Service) ForgetCluster(name types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	s.forget(name)
 }
 
@@ -199,14 +203,17 @@ func (s *Service) forget(name types.NamespacedName) {
 	delete(a.pending, name)
 	if len(a.clusters) == 0 {
 		delete(s.accounts, a.key)
+		for _, name := range tasks() {
+			s.calls.Forget(task{a.key, name})
+		}
 		maps.DeleteFunc(s.counts, func(o Operation, _ float64) bool { return o.Account == a.displayName() })
 	}
 }
 
 // FinishPass ends a pass that has used its snapshot, and sets when the next one runs by schedule.
 func (s *Service) FinishPass(name types.NamespacedName, after time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	if known := s.clusters[name]; known != nil {
 		known.nextPass = s.Clock.Now().Add(after)
 		known.snapshot.IsAnswer, known.snapshot.IsUsed = false, true
@@ -230,8 +237,8 @@ func (s *Service) Watch(name types.NamespacedName, interval time.Duration) {
 
 // unwatch keeps a poll that a pass waits for.
 func (s *Service) unwatch(name types.NamespacedName) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	known := s.clusters[name]
 	if known == nil {
 		return
@@ -244,29 +251,11 @@ func (s *Service) unwatch(name types.NamespacedName) {
 }
 
 func (s *Service) want(name types.NamespacedName, d demand) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	if known := s.clusters[name]; known != nil {
 		known.account.want(name, d)
-		if at, ok := known.account.lookTimeOf(d); ok {
-			s.wakeBy(at)
-		}
-	}
-}
-
-// wakeBy does not trigger the schedule if it will run in time anyway, because a run takes a while with many
-// clusters.
-func (s *Service) wakeBy(at time.Time) {
-	if at.Before(s.nextRun) {
-		s.nextRun = at
-		s.wakeUp()
-	}
-}
-
-func (s *Service) wakeUp() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
+		s.calls.Ask(task{known.account.key, lookTask}, later(d.due, known.account.nextLook))
 	}
 }
 
