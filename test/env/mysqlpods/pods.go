@@ -277,7 +277,7 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var probes sync.WaitGroup
-	probe := newReadinessProbe(t, c.Servers[i])
+	probe := newReadinessProbe(t, c.Servers[i], c.readAgentPassword)
 	probes.Go(func() {
 		defer func() { _ = probe.db.Close() }() // The server may be gone.
 		tick := time.NewTicker(probeTick)
@@ -303,6 +303,17 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 		stop()
 		probes.Wait()
 	})
+}
+
+// readAgentPassword returns the agent's password in the cluster's Secret, which the kubelet writes into a file. The file
+// stays if the Secret is gone.
+func (c *PodCluster) readAgentPassword(ctx context.Context) string {
+	secret, key := BuildPasswordSecret(c.Name), accounts.PasswordKeyOf(accounts.AgentUser)
+	first := string(secret.Data[key])
+	if err := c.Env.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil || len(secret.Data[key]) == 0 {
+		return first
+	}
+	return string(secret.Data[key])
 }
 
 func (c *PodCluster) reportReadiness(ctx context.Context, i int, is bool) error {
@@ -346,10 +357,16 @@ const (
 		where c.channel_name = '' and (c.service_state = 'OFF' or a.service_state = 'OFF')`
 )
 
-func newReadinessProbe(t testing.TB, s *mysqld.Server) *readinessProbe {
+// newReadinessProbe logs in with the password that the cluster has at that time: after two rotations the first password
+// is no longer valid.
+func newReadinessProbe(t testing.TB, s *mysqld.Server, readPassword func(context.Context) string) *readinessProbe {
 	t.Helper()
 	c := driver.NewConfig()
-	c.User, c.Passwd = mysqlusers.AgentUser, string(mysqld.ProductPasswords()[mysqlusers.PasswordKeyOf(mysqlusers.AgentUser)])
+	testenv.ExpectNoError(t, c.Apply(driver.BeforeConnect(func(ctx context.Context, c *driver.Config) error {
+		c.Passwd = readPassword(ctx)
+		return nil
+	})))
+	c.User = mysqlusers.AgentUser
 	c.Net, c.Addr, c.Logger = "tcp", net.JoinHostPort(s.Address, strconv.Itoa(mysqld.AdminPort)), &driver.NopLogger{}
 	c.TLSConfig = "preferred"
 	connector, err := driver.NewConnector(c)

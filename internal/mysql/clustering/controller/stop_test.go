@@ -69,8 +69,8 @@ func TestStopDuringClone(t *testing.T) {
 	e := newEnvironmentWithServers(t)
 	e.mustRun(t, 0, "root", "set global read_only = 0", "create database app", "create table app.t (id int primary key)",
 		"insert into app.t values (1), (2)", "set global super_read_only = 1")
-	for i := 1; i < instances; i++ {
-		e.mustRun(t, i, "root", "set global clone_autotune_concurrency = off", "set global clone_max_data_bandwidth = 10")
+	for i := 1; i < instances; i++ { // The copy is slow until the stop is requested.
+		e.mustRun(t, i, "root", "set global clone_autotune_concurrency = off", "set global clone_max_data_bandwidth = 4")
 	}
 	e.createCluster(t, nil)
 	e.startManager(t)
@@ -86,6 +86,7 @@ func TestStopDuringClone(t *testing.T) {
 	})
 	e.stopClustering(t)
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True Quiescing")
+	e.mustRun(t, cloning, "root", "set global clone_max_data_bandwidth = 0") // A stop waits for 15 seconds.
 	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
 	if p := cluster.Status.Pause; p == nil || p.Unfinished != "" {
 		t.Errorf("expected no unfinished work, found %+v", p)
@@ -110,7 +111,10 @@ func TestStopDuringClone(t *testing.T) {
 func TestFrozenPrimaryIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
-	e.waitForLooks(t) // The next regular pass comes after ten seconds.
+	asked := time.Now()
+	e.waitForLooks(t)
+	// The next regular pass comes after ten seconds. On a busy machine a failover takes longer, as two passes do.
+	limit := max(10*time.Second, 20*time.Since(asked))
 	e.servers[0].Freeze(t)
 	frozenAt, thawed := time.Now(), false
 	t.Cleanup(func() {
@@ -120,8 +124,8 @@ func TestFrozenPrimaryIsReplaced(t *testing.T) {
 	})
 	heir, value := e.waitForAcknowledgedWrite(t)
 	t.Logf("no write was acknowledged for %s", time.Since(frozenAt).Round(time.Millisecond))
-	if silence := time.Since(frozenAt); silence > 10*time.Second {
-		t.Errorf("expected the frozen primary to be noticed before the next regular pass, found %s without a write", silence)
+	if silence := time.Since(frozenAt); silence > limit {
+		t.Errorf("expected the frozen primary to be noticed before the next regular pass, found %s without a write, more than %s", silence, limit)
 	}
 	e.servers[0].Thaw(t)
 	thawed = true
@@ -154,10 +158,12 @@ func TestRestartWhileStopped(t *testing.T) {
 	if got := e.query(t, 0, "select @@super_read_only"); got != "1" {
 		t.Errorf("expected the primary to be left as it is, found super_read_only=%s", got)
 	}
-	cluster := e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
-	if got := cluster.Status.Instances[0].Writable; got == nil || *got {
-		t.Errorf("expected the status to report that the primary takes no writes, found %v", got)
-	}
+	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "False ClusteringInactive")
+	testenv.Eventually(t, "the status reports that the primary takes no writes", func() error {
+		e.triggerPass(t)
+		got := e.getCluster(t).Status.Instances[0].Writable // It is not known while the server does not answer.
+		return testenv.ErrorIf(got == nil || *got, "found %v", got)
+	})
 	e.startClustering(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.expectOneWritable(t)
