@@ -408,8 +408,9 @@ func CountRepetitions(few, all int) int {
 	return few
 }
 
-// SetParallel lets n tests of the package run at the same time, unless the flag -parallel sets another number. It is for
-// tests that wait for other processes and intervals more than they compute. It is called before the tests run.
+// SetParallel lets n tests of the package run at the same time, unless the flag -parallel sets another number.
+// It is for tests that wait for other processes and intervals more than they compute. It is called before the
+// tests run.
 func SetParallel(n int) {
 	// The command line is parsed later and wins. The flag always exists, and has numbers as values.
 	_ = flag.Set("test.parallel", strconv.Itoa(n))

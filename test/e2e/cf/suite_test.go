@@ -221,8 +221,8 @@ func (w *env) newCaller(t *testing.T, account string) caller {
 	return caller{env: w, authorization: "Bearer " + w.createToken(t, account)}
 }
 
-// expectStatus sends a request and returns the body of the answer. On an overloaded machine the API server does not wait
-// for the admission. The answer then is that the client may try again, as the client of cf does.
+// expectStatus sends a request and returns the body of the answer. On an overloaded machine the API server does
+// not wait for the admission. The answer then asks the client to try again.
 func (c caller) expectStatus(t *testing.T, want int, method, path, body string) string {
 	t.Helper()
 	var a conversation.APIAnswer

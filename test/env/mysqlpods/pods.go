@@ -305,8 +305,8 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 	})
 }
 
-// readAgentPassword returns the agent's password in the cluster's Secret, which the kubelet writes into a file. The file
-// stays if the Secret is gone.
+// readAgentPassword returns the agent's password in the cluster's Secret, which the kubelet writes into a file.
+// The file stays if the Secret is gone.
 func (c *PodCluster) readAgentPassword(ctx context.Context) string {
 	secret, key := BuildPasswordSecret(c.Name), accounts.PasswordKeyOf(accounts.AgentUser)
 	first := string(secret.Data[key])
