@@ -21,8 +21,10 @@ import (
 func TestRunner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun []Outcome
+		submitted := make(chan struct{}) // A job ends only after it was submitted twice.
 		runner := NewRunner(func(ctx context.Context, job *Outcome) (*Outcome, Outcome) {
 			begun = append(begun, *job)
+			<-submitted
 			if job.IsSilent {
 				<-ctx.Done() // The job of an unresponsive cluster ends with its timeout.
 			}
@@ -45,6 +47,7 @@ func TestRunner(t *testing.T) {
 			if _, _, isIdle := runner.RequestAnswer(object); isIdle {
 				t.Error("expected a job in progress, found none")
 			}
+			submitted <- struct{}{}
 			request, _ := queue.Get() // The pass runs again.
 			queue.Done(request)
 			answer, retryAt, isIdle := runner.RequestAnswer(object)
