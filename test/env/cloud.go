@@ -9,6 +9,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -42,11 +43,13 @@ type CloudServer struct {
 }
 
 // StartCloud starts a simulated cloud whose machines take 100 ms to start and to stop; flags of `local cloud`
-// are added.
+// are added. Its port stays free for it until the test ends, so that a test can kill it and start it again.
 func StartCloud(t testing.TB, flags ...string) *CloudServer {
 	t.Helper()
+	_, port, err := net.SplitHostPort(FreeAddress(t))
+	ExpectNoError(t, err)
 	args := append([]string{
-		"cloud", "--dir", t.TempDir(), "--port", "0", "--region", Region, "--start-latency", "100ms", "--stop-latency", "100ms",
+		"cloud", "--dir", t.TempDir(), "--port", port, "--region", Region, "--start-latency", "100ms", "--stop-latency", "100ms",
 	}, flags...)
 	c := &CloudServer{
 		Process: StartProcess(t, localBinary(t), args, nil),
