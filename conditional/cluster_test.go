@@ -402,7 +402,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	err := idleServers.stopAll()
 	if err == nil && code == 0 {
-		err = goleak.Find(goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
+		err = testenv.FindLeaks(goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

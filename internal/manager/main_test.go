@@ -3,10 +3,11 @@
 package manager
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestMain checks that the manager leaves no goroutines behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(testenv.RunWithoutLeaks(m)) }
