@@ -390,12 +390,14 @@ func TestSlowDrainKeepsADeploymentOpen(t *testing.T) {
 	e := shared.Get(t)
 	for name, row := range map[string]struct {
 		drain korifiv1alpha1.Drain
+		// stop is how long the old instance takes to end. With overlap, it must end after the deployment.
+		stop  string
 		waits bool
 	}{
-		"strict": {korifiv1alpha1.Drain{}, true}, "overlap": {korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}, false},
+		"strict": {korifiv1alpha1.Drain{}, "4s", true}, "overlap": {korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}, "15s", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=4s ./app", drain: row.drain})
+			a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=" + row.stop + " ./app", drain: row.drain})
 			a.waitUntilRunning(t)
 			a.setCommand(t, "./app")
 			d := a.createDeployment(t, "one", torporv1alpha1.CFDeploymentSpec{})

@@ -87,6 +87,7 @@ func (e *taskEnv) endPod(t *testing.T, task *korifiv1alpha1.CFTask, status int32
 		t.Fatalf("expected one Pod, found %d", len(pods.Items))
 	}
 	pod := &pods.Items[0]
+	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
 	if status != 0 {
 		pod.Status.Phase = corev1.PodFailed
@@ -94,5 +95,5 @@ func (e *taskEnv) endPod(t *testing.T, task *korifiv1alpha1.CFTask, status int32
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: status}},
 	}}
-	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), pod))
+	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before))) // Others may change the Pod, too.
 }
