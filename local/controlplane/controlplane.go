@@ -144,7 +144,7 @@ func (c Config) issueCertificates(p servingPorts) error {
 }
 
 const (
-	startTimeout = 2 * time.Minute
+	startTimeout = 4 * time.Minute // A machine may start a dozen at once.
 	stopTimeout  = 30 * time.Second
 	pollInterval = 50 * time.Millisecond
 )
