@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"runtime"
 	"strings"
@@ -346,7 +345,7 @@ func TestAMissingCRDOutlastsTheSyncTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := startAPIServer(t)
 			addWidgets(s.scheme)
-			probes := listen(t)
+			probes := testenv.FreeAddress(t)
 			mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) {
 				o.Controller = config.Controller{CacheSyncTimeout: timeout, SkipNameValidation: new(true)}
 				o.HealthProbeBindAddress = probes
@@ -387,15 +386,6 @@ func TestAMissingCRDOutlastsTheSyncTimeout(t *testing.T) {
 			mgr.GetHTTPClient().CloseIdleConnections()
 		})
 	}
-}
-
-// listen finds a free address of this machine.
-func listen(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	testenv.Must(t, err)
-	defer func() { testenv.Must(t, l.Close()) }()
-	return l.Addr().String()
 }
 
 func isReady(ctx context.Context, address string) (bool, error) {

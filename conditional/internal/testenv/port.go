@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"testing"
 
 	"k8s.io/apimachinery/pkg/util/rand"
 )
@@ -20,6 +21,16 @@ const (
 	// begins to listen or, after a restart in a test, begins again.
 	firstPort, lastPort = 20_000, 32_767
 )
+
+// FreeAddress returns an address of the loopback interface on which nothing listens.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	ports, err := findPorts(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return net.JoinHostPort(loopback, ports[0])
+}
 
 // findPorts returns ports of the loopback interface on which nothing listens. It begins at a random port, so that
 // tests that search at the same time rarely collide.
