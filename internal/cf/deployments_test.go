@@ -394,7 +394,8 @@ func TestSlowDrainKeepsADeploymentOpen(t *testing.T) {
 		stop  string
 		waits bool
 	}{
-		"strict": {korifiv1alpha1.Drain{}, "4s", true}, "overlap": {korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}, "15s", false},
+		"strict":  {korifiv1alpha1.Drain{}, "4s", true},
+		"overlap": {korifiv1alpha1.Drain{Policy: korifiv1alpha1.DrainOverlap}, "15s", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=" + row.stop + " ./app", drain: row.drain})

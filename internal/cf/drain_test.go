@@ -64,7 +64,8 @@ func TestOverlapRunsTwoRevisionsForAWhile(t *testing.T) {
 // A drain timeout lets the new revision start, and is reported in the condition.
 func TestDrainTimeoutLetsTheNewRevisionStart(t *testing.T) {
 	e := shared.Get(t)
-	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=12s ./app", drain: korifiv1alpha1.Drain{TimeoutSeconds: new(int32(2))}})
+	drain := korifiv1alpha1.Drain{TimeoutSeconds: new(int32(2))}
+	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=12s ./app", drain: drain})
 	a.waitUntilRunning(t)
 	a.requestRestart(t, "once")
 	testenv.Eventually(t, "the drain timeout shows", func() error {

@@ -34,7 +34,8 @@ func TestManagerIsKilled(t *testing.T) {
 		return p
 	}
 	p := start()
-	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=500ms HOLLOW_STOP=2s ./app"}) // The end of a revision lasts for many polls.
+	// The end of a revision lasts for many polls.
+	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=500ms HOLLOW_STOP=2s ./app"})
 	a.waitUntilRunning(t)
 	h := a.watchHistory(t)
 	is := func(revision int, deleting bool) func() bool {

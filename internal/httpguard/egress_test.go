@@ -83,10 +83,11 @@ func TestAnswersAfterTheEndOfTheRequestAreErrors(t *testing.T) {
 			c := NewClient(roundTripper(func(r *http.Request) (*http.Response, error) {
 				answer := &http.Response{StatusCode: row.status, Body: http.NoBody, Request: r}
 				if row.endsInBody {
-					answer.Body = io.NopCloser(io.MultiReader(strings.NewReader("half an answer"), readerFunc(func([]byte) (int, error) {
+					rest := readerFunc(func([]byte) (int, error) {
 						end()
 						return 0, io.EOF
-					})))
+					})
+					answer.Body = io.NopCloser(io.MultiReader(strings.NewReader("half an answer"), rest))
 				} else {
 					end()
 				}

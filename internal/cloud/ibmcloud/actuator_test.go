@@ -150,18 +150,20 @@ func TestOwnersOfInstances(t *testing.T) {
 // TestEveryMembershipNamesAGroup has memberships without the name of their group: each counts, because a stop would
 // destroy the instance.
 func TestEveryMembershipNamesAGroup(t *testing.T) {
+	longest := strings.Repeat("w", maxNameBytes)
 	for name, row := range map[string]struct{ membership, want string }{
 		"no membership":            {`null`, ""},
 		"name of the group":        {`{"id":"m","instance_group":{"id":"g","name":"workers"}}`, "workers"},
 		"group without a name":     {`{"id":"m","instance_group":{"id":"g"}}`, "g"},
 		"membership without group": {`{"id":"m"}`, "m"},
 		"empty membership":         {`{}`, "the-instance"},
-		"name that is too long":    {`{"instance_group":{"name":"` + strings.Repeat("w", maxNameBytes+1) + `"}}`, strings.Repeat("w", maxNameBytes)},
-		"name that is cut":         {`{"instance_group":{"name":"` + strings.Repeat("w", maxNameBytes-1) + `ä"}}`, strings.Repeat("w", maxNameBytes-1)},
+		"name that is too long":    {`{"instance_group":{"name":"` + longest + `w"}}`, longest},
+		"name that is cut":         {`{"instance_group":{"name":"` + longest[1:] + `ä"}}`, longest[1:]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var vm vpcInstance
-			testenv.ExpectNoError(t, json.Unmarshal([]byte(`{"id":"the-instance","instance_group_membership":`+row.membership+`}`), &vm))
+			text := `{"id":"the-instance","instance_group_membership":` + row.membership + `}`
+			testenv.ExpectNoError(t, json.Unmarshal([]byte(text), &vm))
 			testenv.ExpectEqual(t, "group", row.want, describeMachine(&vm, "a").Group)
 		})
 	}

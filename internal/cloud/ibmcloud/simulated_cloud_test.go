@@ -230,7 +230,8 @@ func (s *simulatedIBMCloud) replaceStopped(m *simulatedInstance) {
 	delete(s.instances, m.id)
 	s.made++
 	replacement := &simulatedInstance{
-		id: instanceID(s.made), name: fmt.Sprintf("%s-%d", m.name, s.made), vpc: m.vpc, group: m.group, status: "running", membership: m.membership,
+		id: instanceID(s.made), name: fmt.Sprintf("%s-%d", m.name, s.made), vpc: m.vpc, group: m.group,
+		status: "running", membership: m.membership,
 	}
 	s.instances[replacement.id] = replacement
 }
@@ -378,7 +379,7 @@ func (*simulatedCluster) TakesOrdersOneByOne() {}
 func (c *simulatedCluster) JoinGroup(_ *testing.T, id, group string) {
 	c.Change(func() {
 		c.instances[id].membership = map[string]any{
-			"id": "4b7a_member", "name": "member-1", "href": "https://evil.example.com/v1/instance_groups/r010_group/memberships/4b7a_member",
+			"id": "4b7a_member", "name": "member-1", "href": "https://evil.example.com/v1/instance_groups/r010_group",
 			"instance_group": map[string]any{"id": "r010_group", "name": group},
 		}
 	})

@@ -124,7 +124,9 @@ func TestAddressIsPublishedWithItsDestinations(t *testing.T) {
 	e.expectReason(t, obj, korifiv1alpha1.AddressServedReason)
 
 	// An unmapped app gets no request, and a change by another client is reverted.
-	testenv.ExpectPatched(t, e.Environment, obj, func(r *korifiv1alpha1.CFRoute) { r.Spec.Destinations = r.Spec.Destinations[1:] })
+	testenv.ExpectPatched(t, e.Environment, obj, func(r *korifiv1alpha1.CFRoute) {
+		r.Spec.Destinations = r.Spec.Destinations[1:]
+	})
 	testenv.Eventually(t, "one Service is left", func() error {
 		var services corev1.ServiceList
 		if err := e.Client.List(t.Context(), &services, client.InNamespace(namespace)); err != nil {

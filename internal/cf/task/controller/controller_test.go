@@ -95,5 +95,6 @@ func (e *taskEnv) endPod(t *testing.T, task *korifiv1alpha1.CFTask, status int32
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: pod.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: status}},
 	}}
-	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before))) // Others may change the Pod, too.
+	// Others may change the Pod, too.
+	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before)))
 }
