@@ -402,7 +402,8 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	err := idleServers.stopAll()
 	if err == nil && code == 0 {
-		err = testenv.FindLeaks(goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
+		filters := goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop")
+		err = testenv.FindLeaks(func() error { return goleak.Find(filters) })
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -362,7 +362,7 @@ func testStorm(t *testing.T, c *testCluster) {
 		f.cancel()
 	}
 	http := goleak.IgnoreTopFunction("internal/poll.runtime_pollWait") // Connections are kept.
-	if err := testenv.FindLeaks(others, http); err != nil {
+	if err := testenv.FindLeaks(func() error { return goleak.Find(others, http) }); err != nil {
 		t.Errorf("after the last cancel: %v", err)
 	}
 }

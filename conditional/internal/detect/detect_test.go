@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -110,7 +111,7 @@ func TestASubscriberThatDoesNotReadDelaysNoOther(t *testing.T) {
 func TestMain(m *testing.M) {
 	// One of them slows errors down by a clock of the process, which is decades ahead of a bubble's.
 	utilruntime.ErrorHandlers = nil
-	os.Exit(testenv.RunWithoutLeaks(m))
+	os.Exit(testenv.RunWithoutLeaks(m, func() error { return goleak.Find() }))
 }
 
 func TestStripKeepsWhatIsNeeded(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -24,7 +25,9 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(testenv.RunWithoutLeaks(m)) }
+func TestMain(m *testing.M) {
+	os.Exit(testenv.RunWithoutLeaks(m, func() error { return goleak.Find() }))
+}
 
 // silentTransport is a server that never answers.
 type silentTransport struct{}

@@ -7,27 +7,25 @@ import (
 	"os"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
-// FindLeaks returns an error if goroutines are left. It waits for those that are ending, because goleak itself waits
-// for less than half a second.
-func FindLeaks(options ...goleak.Option) error {
-	err := goleak.Find(options...)
+// FindLeaks repeats a search for goroutines that are left, such as goleak's, while some of them are ending. A single
+// search of goleak waits for less than half a second.
+func FindLeaks(search func() error) error {
+	err := search()
 	for end := time.Now().Add(Patience); err != nil && time.Now().Before(end); {
-		err = goleak.Find(options...)
+		err = search()
 	}
 	return err
 }
 
 // RunWithoutLeaks runs the tests of a package, and returns its exit code. It fails if goroutines are left.
-func RunWithoutLeaks(m *testing.M, options ...goleak.Option) int {
+func RunWithoutLeaks(m *testing.M, search func() error) int {
 	code := m.Run()
 	if code != 0 {
 		return code
 	}
-	if err := FindLeaks(options...); err != nil {
+	if err := FindLeaks(search); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
