@@ -377,8 +377,8 @@ func (m *richManager) GetClient() client.Client { return m.client }
 func TestWhatCannotBeReplacedIsAnError(t *testing.T) {
 	mgr := offline(t)
 	for name, r := range map[string]any{
-		"an unexported field":          &hiddenClient{client: mgr.GetClient()},
-		"a reconciler without pointer": readers{API: mgr.GetAPIReader()},
+		"an unexported field: an error":          &hiddenClient{client: mgr.GetClient()},
+		"a reconciler without pointer: an error": readers{API: mgr.GetAPIReader()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := findClientFields(mgr, r); err == nil || !strings.Contains(err.Error(), "conditional.Setup") {

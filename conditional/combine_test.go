@@ -87,8 +87,8 @@ func channelChild(name string, says <-chan Status) Condition {
 
 func TestCombineObservesAgainAfterAFailure(t *testing.T) {
 	for name, fail := range map[string]func() error{
-		"an error": func() error { return errors.New("boom") },
-		"a panic":  func() error { panic("boom") },
+		"an error: observed again": func() error { return errors.New("boom") },
+		"a panic: observed again":  func() error { panic("boom") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls, living atomic.Int32

@@ -86,11 +86,11 @@ func TestScopesInheritNamespacesAndSelectors(t *testing.T) {
 			opts: cache.Options{DefaultNamespaces: map[string]cache.Config{"a": {}, "b": {}}},
 			want: []string{"a/mine", "a/plain", "b/mine", "b/plain"},
 		},
-		"a label selector for the kind": {
+		"a label selector for the kind: inherited": {
 			opts: cache.Options{ByObject: map[client.Object]cache.ByObject{newWidget(): {Label: labels.SelectorFromSet(labels.Set{"mine": "yes"})}}},
 			want: []string{"a/mine", "b/mine", "other/mine"},
 		},
-		"a label selector and a namespace for a kind that is missing": {
+		"a label selector and a namespace for a missing kind: inherited": {
 			missing: true,
 			opts: cache.Options{ByObject: map[client.Object]cache.ByObject{newWidget(): {
 				Label: labels.SelectorFromSet(labels.Set{"mine": "yes"}), Namespaces: map[string]cache.Config{"b": {}},

@@ -153,19 +153,19 @@ func TestClientsInEveryShapeAreReplacedOrRefused(t *testing.T) {
 		now  func() client.Client // which has to be that of the scope
 		want string               // or the error
 	}{
-		"an embedded client":                   {r: inner, now: func() client.Client { return inner.Client }},
-		"behind a wrapper":                     {r: openReconciler{inner}, now: func() client.Client { return inner.Client }},
-		"behind GracefulReconciler":            {r: GracefulReconciler(reconcile.Reconciler(inner), time.Second), now: func() client.Client { return inner.Client }},
-		"behind a wrapper that hides a client": {r: tracedReconciler{inner}, want: "tracedReconciler.inner.Client"},
-		"a wrapper with a field owner":         {r: &widgetReconciler{Client: client.WithFieldOwner(c, "me")}, want: "Client.c"},
-		"a wrapper with a namespace":           {r: &widgetReconciler{Client: client.NewNamespacedClient(c, "one")}, want: "Client.client"},
-		"a client in a map":                    {r: &mapReconciler{none, map[string]client.Client{"one": c}}, want: "Clients[one]"},
-		"a function that returns a client":     {r: &funcReconciler{Reconciler: none, New: func() client.Client { return c }}, want: "reconciler.New"},
-		"a method of the manager":              {r: &funcReconciler{Reconciler: none, New: outer.GetClient}, want: "funcReconciler.New"},
-		"a method of the client":               {r: &funcReconciler{Reconciler: none, Get: c.Get}, want: "funcReconciler.Get"},
-		"through reconcile.AsReconciler":       {r: reconcile.AsReconciler[*Widget](c, nil), want: "the manager's"},
-		"a client of one's own, wrapped":       {r: &widgetReconciler{Client: client.WithFieldOwner(scoped.GetClient(), "me")}},
-		"a client with the manager's HTTP":     {r: &widgetReconciler{Client: direct(t, outer)}},
+		"an embedded client: replaced":                  {r: inner, now: func() client.Client { return inner.Client }},
+		"behind a wrapper: replaced":                    {r: openReconciler{inner}, now: func() client.Client { return inner.Client }},
+		"behind GracefulReconciler: replaced":           {r: GracefulReconciler(reconcile.Reconciler(inner), time.Second), now: func() client.Client { return inner.Client }},
+		"behind a wrapper that hides a client: refused": {r: tracedReconciler{inner}, want: "tracedReconciler.inner.Client"},
+		"a wrapper with a field owner: refused":         {r: &widgetReconciler{Client: client.WithFieldOwner(c, "me")}, want: "Client.c"},
+		"a wrapper with a namespace: refused":           {r: &widgetReconciler{Client: client.NewNamespacedClient(c, "one")}, want: "Client.client"},
+		"a client in a map: refused":                    {r: &mapReconciler{none, map[string]client.Client{"one": c}}, want: "Clients[one]"},
+		"a function that returns a client: refused":     {r: &funcReconciler{Reconciler: none, New: func() client.Client { return c }}, want: "reconciler.New"},
+		"a method of the manager: refused":              {r: &funcReconciler{Reconciler: none, New: outer.GetClient}, want: "funcReconciler.New"},
+		"a method of the client: refused":               {r: &funcReconciler{Reconciler: none, Get: c.Get}, want: "funcReconciler.Get"},
+		"through reconcile.AsReconciler: refused":       {r: reconcile.AsReconciler[*Widget](c, nil), want: "the manager's"},
+		"a client of one's own, wrapped: left alone":    {r: &widgetReconciler{Client: client.WithFieldOwner(scoped.GetClient(), "me")}},
+		"a client with the manager's HTTP: left alone":  {r: &widgetReconciler{Client: direct(t, outer)}},
 	}
 	pointer := &pointerReconciler{&Base{c}, none}
 	slice := &sliceReconciler{none, []client.Client{c}}
@@ -247,10 +247,10 @@ func TestSetupRefusesWhatWouldHaveNoEffect(t *testing.T) {
 		build *Builder
 		want  string
 	}{
-		"a watch of another group's CRD": {widgets("a").WithGroup(WatchNamed("widgets.exmaple.com")), `"widgets.exmaple.com"`},
-		"no leader election":             {widgets("b").WithOptions(controller.Options{NeedLeaderElection: new(false)}), "NeedLeaderElection"},
-		"a warm-up":                      {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "leave it out"},
-		"the name of a plain controller": {widgets("twin"), "controller with name twin already exists"},
+		"a watch of another group's CRD: refused": {widgets("a").WithGroup(WatchNamed("widgets.exmaple.com")), `"widgets.exmaple.com"`},
+		"no leader election: refused":             {widgets("b").WithOptions(controller.Options{NeedLeaderElection: new(false)}), "NeedLeaderElection"},
+		"a warm-up: refused":                      {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "leave it out"},
+		"the name of a plain controller: refused": {widgets("twin"), "controller with name twin already exists"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := c.build.Complete(r); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -173,11 +173,11 @@ func TestTheFileIsReadAsFarAsItWasAnswered(t *testing.T) {
 		want   int
 		broken bool
 	}{
-		"nothing after the base":  {"", 0, false},
-		"a whole line":            {change("a") + "\n", 1, false},
-		"a line that was cut off": {change("a")[:20], 0, false},
-		"a line without its end":  {change("a"), 0, false},
-		"a broken line":           {"{]\n" + change("a") + "\n", 0, true},
+		"no line after the base: the base is read": {"", 0, false},
+		"a whole line: read":                       {change("a") + "\n", 1, false},
+		"a line that was cut off: dropped":         {change("a")[:20], 0, false},
+		"a line without its end: dropped":          {change("a"), 0, false},
+		"a broken line: an error":                  {"{]\n" + change("a") + "\n", 0, true},
 	} {
 		expectNoError(t, os.WriteFile(file, append(slices.Clip(whole), row.added...), 0o600))
 		state, err := (&stateStore{dir: dir}).loadState()
@@ -207,11 +207,11 @@ func TestConfigsAndFoldersThatCannotWorkAreRefused(t *testing.T) {
 	broken := t.TempDir()
 	expectNoError(t, os.WriteFile(filepath.Join(broken, "cloud.json"), []byte("{"), 0o600))
 	for name, config := range map[string]Config{
-		"no folder":            {},
-		"a negative latency":   {Dir: t.TempDir(), StopLatency: -1},
-		"too large a page":     {Dir: t.TempDir(), PageSize: 1001},
-		"a rate without burst": {Dir: t.TempDir(), RatePerSecond: 1},
-		"a broken state":       {Dir: broken},
+		"no folder: refused":              {},
+		"a negative latency: refused":     {Dir: t.TempDir(), StopLatency: -1},
+		"too large a page: refused":       {Dir: t.TempDir(), PageSize: 1001},
+		"a rate without a burst: refused": {Dir: t.TempDir(), RatePerSecond: 1},
+		"a broken state: refused":         {Dir: broken},
 	} {
 		if c, err := New(config); err == nil {
 			t.Errorf("%s: opened", name)
@@ -412,9 +412,9 @@ func TestLatenciesChangeWhileTheCloudRuns(t *testing.T) {
 		t.Errorf("another instance has the override: %+v", got)
 	}
 	for name, body := range map[string]map[string]any{
-		"a negative latency":  {"stop": "-1s"},
-		"no duration":         {"stop": "soon"},
-		"an unknown instance": {"stop": "1s", "instanceIDs": []string{"i-01234567"}},
+		"a negative latency: refused":  {"stop": "-1s"},
+		"no duration: refused":         {"stop": "soon"},
+		"an unknown instance: refused": {"stop": "1s", "instanceIDs": []string{"i-01234567"}},
 	} {
 		var answer struct{ Error string }
 		if status := r.callAdmin(http.MethodPost, "latency", body, &answer); status != http.StatusBadRequest || answer.Error == "" {

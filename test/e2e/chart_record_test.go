@@ -39,15 +39,15 @@ func TestChartChoosesWhatNotesStops(t *testing.T) {
 		version, features string
 		args, want        []string
 	}{
-		"policies by the version":                           {"1.36.0", "hibernation,mysql", nil, policies},
-		"policies on a hub that serves them":                {"1.35.0", "hibernation,mysql", []string{"--api-versions", lists, "--api-versions", serves}, policies},
-		"the webhook by the version":                        {"1.35.0", "hibernation,mysql", nil, webhooks},
-		"the webhook on a hub that does not serve policies": {"1.36.0", "hibernation,mysql", []string{"--api-versions", lists}, webhooks},
-		"the webhook by the value":                          {"1.36.0", "hibernation,mysql", []string{"--set", "record=webhook"}, webhooks},
-		"policies by the value":                             {"1.35.0", "hibernation,mysql", []string{"--set", "record=policy"}, policies},
-		"nothing by the value":                              {"1.35.0", "hibernation,mysql", []string{"--set", "record=off"}, []string{}},
-		"the webhook of Slumbers alone":                     {"1.35.0", "slumber", nil, ofSlumbers},
-		"the admission of apps alone":                       {"1.35.0", "cf", nil, []string{"--webhook-address", "Service torpor-webhook"}},
+		"a hub of Kubernetes 1.36: policies":                {"1.36.0", "hibernation,mysql", nil, policies},
+		"a hub that serves policies: policies":              {"1.35.0", "hibernation,mysql", []string{"--api-versions", lists, "--api-versions", serves}, policies},
+		"a hub before Kubernetes 1.36: the webhook":         {"1.35.0", "hibernation,mysql", nil, webhooks},
+		"a hub that does not serve policies: the webhook":   {"1.36.0", "hibernation,mysql", []string{"--api-versions", lists}, webhooks},
+		"record=webhook: the webhook":                       {"1.36.0", "hibernation,mysql", []string{"--set", "record=webhook"}, webhooks},
+		"record=policy: policies":                           {"1.35.0", "hibernation,mysql", []string{"--set", "record=policy"}, policies},
+		"record=off: nothing":                               {"1.35.0", "hibernation,mysql", []string{"--set", "record=off"}, []string{}},
+		"only the feature slumber: the webhook of Slumbers": {"1.35.0", "slumber", nil, ofSlumbers},
+		"only the feature cf: only the admission of apps":   {"1.35.0", "cf", nil, []string{"--webhook-address", "Service torpor-webhook"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"template", "torpor", chart, "--set", "image.repository=torpor", "--kube-version", row.version, "--set", "features={" + row.features + "}"}, row.args...)

@@ -149,8 +149,8 @@ func TestAKindIsFollowed(t *testing.T) {
 
 func TestAnotherCRDOfTheSameNameIsAnotherIdentity(t *testing.T) {
 	for name, replace := range map[string]func(*simulatedServer){
-		"told as an update": func(s *simulatedServer) { s.sendEvent(crdNamed("widgets.example.com"), "2") },
-		"found in a list after a gap": func(s *simulatedServer) {
+		"another UID in an update: another identity": func(s *simulatedServer) { s.sendEvent(crdNamed("widgets.example.com"), "2") },
+		"another UID in a list after a gap: another identity": func(s *simulatedServer) {
 			w := s.watches[watchTarget{resource: crdResource}]
 			s.set(func() { delete(s.watches, w.target) })
 			s.sendEvent(crdNamed("widgets.example.com"), "2")

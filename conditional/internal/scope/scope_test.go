@@ -133,8 +133,8 @@ func TestWebhooksBelongOutside(t *testing.T) {
 	m, err := New(r.outer, r.hub, Options{})
 	testenv.Must(t, err)
 	for what, setUp := range map[string]func(){
-		"a handler":   func() { m.GetWebhookServer().Register("/hook", http.NotFoundHandler()) },
-		"the builder": func() { _ = ctrl.NewWebhookManagedBy(m, &corev1.Pod{}).WithDefaulter(idleDefaulter{}).Complete() },
+		"a handler: refused":   func() { m.GetWebhookServer().Register("/hook", http.NotFoundHandler()) },
+		"the builder: refused": func() { _ = ctrl.NewWebhookManagedBy(m, &corev1.Pod{}).WithDefaulter(idleDefaulter{}).Complete() },
 	} {
 		func() {
 			defer func() {

@@ -194,9 +194,9 @@ func TestDecide(t *testing.T) {
 		"race o: an LRP that is being deleted is not used again": {
 			observedApp(withDyingLRP(5), withPods(5, 3, 0)), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
-		"more instances":  {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, starting, drained, 0}},
-		"fewer instances": {observedApp(withLRP(5, 9), withPods(5, 9, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, korifiv1alpha1.RunningReason, drained, 0}},
-		"instances start": {observedApp(withLRP(5, 3), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0}},
+		"a process with too few instances is scaled up":    {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, starting, drained, 0}},
+		"a process with too many instances is scaled down": {observedApp(withLRP(5, 9), withPods(5, 9, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, korifiv1alpha1.RunningReason, drained, 0}},
+		"a process with starting instances is Starting":    {observedApp(withLRP(5, 3), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0}},
 		"race k: instances that crash are reported": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Crashed: 3}} }), decisionSummary{"starting", Nothing{}, starting, drained, 0},
 		},
@@ -210,7 +210,7 @@ func TestDecide(t *testing.T) {
 			observedApp(withLRP(5, 3), withPods(5, 3, 0), endingOn("n", time.Hour)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},
 		"race g: an old instance does not count":  {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
-		"all instances run":                       {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},
+		"a process with all instances is Running": {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},
 		"an instance that was scaled down drains": {observedApp(withLRP(5, 3), withPods(5, 3, 1)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0}},
 
 		"race l: a deployment begins next to the old revision": {

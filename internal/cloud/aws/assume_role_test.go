@@ -138,12 +138,12 @@ func TestRolesThatAreNotTaken(t *testing.T) {
 		class  actuator.ErrorClass
 		want   string
 	}{
-		"no role is listed":                      {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
-		"the role of another namespace":          {[]string{"team-b=" + testRole}, "", actuator.Other, "have it listed"},
-		"another role":                           {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "have it listed"},
-		"a role that does not trust the manager": {[]string{testTenant + "=" + testRole}, "AccessDenied", actuator.PermissionDenied, "AssumeRole: AccessDenied: not allowed"},
-		"STS that throttles":                     {[]string{testTenant + "=" + testRole}, "Throttling", actuator.Throttled, "AssumeRole: Throttling"},
-		"a region where STS is switched off":     {[]string{testTenant + "=" + testRole}, "RegionDisabledException", actuator.Other, "AssumeRole: RegionDisabledException"},
+		"no role is listed":                                        {nil, "", actuator.Other, "expected a role that --aws-assume-roles lists for the namespace team-a"},
+		"the role of another namespace: Other":                     {[]string{"team-b=" + testRole}, "", actuator.Other, "have it listed"},
+		"another role: Other":                                      {[]string{testTenant + "=arn:aws:iam::123456789012:role/x*"}, "", actuator.Other, "have it listed"},
+		"a role that does not trust the manager: PermissionDenied": {[]string{testTenant + "=" + testRole}, "AccessDenied", actuator.PermissionDenied, "AssumeRole: AccessDenied: not allowed"},
+		"STS that throttles: Throttled":                            {[]string{testTenant + "=" + testRole}, "Throttling", actuator.Throttled, "AssumeRole: Throttling"},
+		"a region where STS is switched off: Other":                {[]string{testTenant + "=" + testRole}, "RegionDisabledException", actuator.Other, "AssumeRole: RegionDisabledException"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := roleCloud{lifetime: time.Hour, refuse: row.refuse}

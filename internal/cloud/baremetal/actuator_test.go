@@ -361,13 +361,13 @@ func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
 		return packet
 	}
 	for name, answer := range map[string]func(request []byte) []byte{
-		"the request itself": func(request []byte) []byte { return request },
-		"nothing but zeros":  func([]byte) []byte { return make([]byte, 64) },
-		"a length without data": func([]byte) []byte {
+		"the request itself: refused": func(request []byte) []byte { return request },
+		"nothing but zeros: refused":  func([]byte) []byte { return make([]byte, 64) },
+		"a length without data: refused": func([]byte) []byte {
 			return []byte{6, 0, 0xff, 7, 6, payloadOpenedSession, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}
 		},
-		"another session": func([]byte) []byte { return header(payloadOpenedSession, make([]byte, 36)) },
-		"a session without algorithms, and so without signatures": func(request []byte) []byte {
+		"another session: refused": func([]byte) []byte { return header(payloadOpenedSession, make([]byte, 36)) },
+		"a session without algorithms, and so without signatures: refused": func(request []byte) []byte {
 			payload := request[headerBytes:]
 			return header(payloadOpenedSession, append(append([]byte{0, 0, 4, 0}, payload[4:8]...), make([]byte, 28)...))
 		},

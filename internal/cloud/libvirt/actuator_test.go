@@ -117,20 +117,20 @@ func TestDomainsInEveryState(t *testing.T) {
 		// stopClass and startClass are the classes of refusals.
 		stopClass, startClass actuator.ErrorClass
 	}{
-		"running":                       {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
-		"blocked":                       {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
-		"unknown":                       {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
-		"paused by a user":              {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"paused because its disk fails": {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"paused after a failed move":    {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"paused during migration":       {domainState{statePaused, 2}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
-		"paused for a snapshot":         {domainState{statePaused, 9}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
-		"starting up":                   {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
-		"about to be off":               {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
-		"shutting down":                 {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
-		"shut off":                      {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
-		"crashed":                       {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
-		"suspended by the guest":        {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
+		"running":                          {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
+		"blocked":                          {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
+		"unknown":                          {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
+		"domain paused by a user: Running": {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused because its disk fails: Running":               {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused after a failed move: Running":                  {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused during migration: Running":                     {domainState{statePaused, 2}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
+		"domain paused for a snapshot: Running":                       {domainState{statePaused, 9}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
+		"domain starting up: Starting":                                {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
+		"domain about to be off: Stopping":                            {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
+		"domain shutting down: Stopping":                              {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
+		"domain shut off: Stopped":                                    {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
+		"crashed":                                                     {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
+		"domain suspended by the guest: Stopped, but holds resources": {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for operation, want := range map[string]struct {

@@ -117,7 +117,7 @@ func TestDescribeGap(t *testing.T) {
 		controllers, namespace string
 		want                   string
 	}{
-		"a handled object":                  {some, "hibernation", "watched", ""},
+		"a handled object: no gap":          {some, "hibernation", "watched", ""},
 		"all namespaces are handled":        {&Scope{Controllers: []string{"hibernation"}}, "hibernation", "any", ""},
 		"an unknown scope is not a gap":     {nil, "hibernation", "other", ""},
 		"the controllers do not run":        {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},

@@ -36,11 +36,11 @@ func TestParse(t *testing.T) {
 		"servers are sorted":                                   {second + ":1," + first + ":1", first + ":1," + second + ":1"},
 		"a server that occurs twice: its intervals are joined": {first + ":1," + first + ":3", first + ":1:3"},
 		"line breaks between servers: removed":                 {first + ":1-2,\n" + second + ":1", first + ":1-2," + second + ":1"},
-		"spaces and capitals: removed and lowered":             {" " + strings.ToUpper(second) + " : 1 - 2 : 4 ", second + ":1-2:4"},
-		"a tag: kept":                        {first + ":tag:1-5", first + ":tag:1-5"},
-		"tags come after untagged intervals": {first + ":b:1:a:2-3:9," + first + ":7", first + ":7:a:2-3:9:b:1"},
-		"tags are of either case":            {first + ":_Tag1:1", first + ":_tag1:1"},
-		"the highest GTID: kept":             {first + ":1-9223372036854775806", first + ":1-9223372036854775806"},
+		"spaces and capitals: accepted":                        {" " + strings.ToUpper(second) + " : 1 - 2 : 4 ", second + ":1-2:4"},
+		"a tag: kept":                                          {first + ":tag:1-5", first + ":tag:1-5"},
+		"tags come after untagged intervals":                   {first + ":b:1:a:2-3:9," + first + ":7", first + ":7:a:2-3:9:b:1"},
+		"tags are of either case":                              {first + ":_Tag1:1", first + ":_tag1:1"},
+		"the highest GTID: kept":                               {first + ":1-9223372036854775806", first + ":1-9223372036854775806"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := parsed(t, c.in).String(); got != c.want {

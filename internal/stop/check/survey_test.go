@@ -242,16 +242,16 @@ func TestWhenACertificateExpiresFirst(t *testing.T) {
 		before  time.Time
 		want    time.Time
 	}{
-		"the API server's is first":                       {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
-		"the signer's is first":                           {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
-		"a renewed signer counts by its new certificate":  {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
-		"other authorities of the bundle do not count":    {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
-		"an invalid bundle is ignored":                    {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
-		"nothing is known":                                {time.Time{}, `{}`, time.Time{}, time.Time{}},
-		"the known time is kept when nothing is read":     {time.Time{}, `nonsense`, day(5), day(5)},
-		"another API server's is valid a little longer":   {day(20).Add(time.Hour), `{}`, day(20), day(20)},
-		"another API server's is valid not quite as long": {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
-		"a renewed certificate":                           {day(44), `{}`, day(20), day(44)},
+		"the API server's certificate expires first: its time":                              {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
+		"the signer's certificate expires first: its time":                                  {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
+		"a renewed signer: the time of the new certificate":                                 {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"other authorities of the bundle: ignored":                                          {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"an invalid bundle is ignored":                                                      {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
+		"no certificate is known: no time":                                                  {time.Time{}, `{}`, time.Time{}, time.Time{}},
+		"nothing was read: the known time is kept":                                          {time.Time{}, `nonsense`, day(5), day(5)},
+		"another API server's certificate is valid a little longer: the known time is kept": {day(20).Add(time.Hour), `{}`, day(20), day(20)},
+		"another API server's certificate is valid a little less long: its time":            {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
+		"a renewed certificate: its time":                                                   {day(44), `{}`, day(20), day(44)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, before := NewSurvey(fixedTime()), &hivev1.HibernationCheck{}

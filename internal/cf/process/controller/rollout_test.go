@@ -17,12 +17,12 @@ func TestCanaryWaitsWhereItsStepsSay(t *testing.T) {
 		spec torporv1alpha1.CFDeploymentSpec
 		want process.RolloutOptions
 	}{
-		"rolling":                             {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.RollingDeployment}, process.RolloutOptions{}},
-		"a canary without steps":              {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment}, process.RolloutOptions{CanaryOfOne: true}},
-		"a canary that was continued":         {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, ContinuedSteps: 1}, process.RolloutOptions{}},
-		"a canary in the first of two steps":  {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps}, process.RolloutOptions{CanaryPercent: 1}},
-		"a canary in the second of two steps": {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps, ContinuedSteps: 1}, process.RolloutOptions{CanaryPercent: 50}},
-		"a canary past the last of two steps": {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps, ContinuedSteps: 2}, process.RolloutOptions{}},
+		"rolling": {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.RollingDeployment}, process.RolloutOptions{}},
+		"a canary without steps: pauses at one instance":              {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment}, process.RolloutOptions{CanaryOfOne: true}},
+		"a canary without steps that was continued: no longer pauses": {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, ContinuedSteps: 1}, process.RolloutOptions{}},
+		"a canary in the first of two steps: the first step counts":   {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps}, process.RolloutOptions{CanaryPercent: 1}},
+		"a canary in the second of two steps: the second step counts": {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps, ContinuedSteps: 1}, process.RolloutOptions{CanaryPercent: 50}},
+		"a canary past the last of two steps: no longer pauses":       {torporv1alpha1.CFDeploymentSpec{Strategy: torporv1alpha1.CanaryDeployment, Steps: steps, ContinuedSteps: 2}, process.RolloutOptions{}},
 	} {
 		if found := rolloutOptions(&torporv1alpha1.CFDeployment{Spec: row.spec}, false); found != row.want {
 			t.Errorf("%s: expected %+v, found %+v", name, row.want, found)

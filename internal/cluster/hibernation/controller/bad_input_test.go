@@ -133,7 +133,7 @@ func incompleteObjects() map[string]badInput {
 		},
 		"everything is paused":  {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
 		"hibernation is paused": {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
-		"deleted, but still held": {
+		"deleted cluster with a foreign finalizer: machines are left as they are": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.Installed = false
 				r.cd.Finalizers = []string{"example.com/held"}

@@ -34,8 +34,8 @@ func TestObserveObject(t *testing.T) {
 		edit func(*hivev1.ClusterDeployment)
 		want func(*hibernation.Observed)
 	}{
-		"a complete cluster": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
-		"the desired power state": {
+		"a complete cluster: every field is observed": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
+		"spec.powerState: observed": {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating },
 			func(o *hibernation.Observed) {
 				o.SpecPowerState, o.DesiredPowerState = hivev1.PowerStateHibernating, hivev1.PowerStateHibernating
@@ -80,13 +80,13 @@ func TestObserveObject(t *testing.T) {
 			},
 			func(*hibernation.Observed) {},
 		},
-		"a malformed duration": {
+		"a malformed hibernateAfter: reported": {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.HibernateAfter = "9999999999999h" },
 			func(o *hibernation.Observed) {
 				o.Invalid = `Expected spec.hibernateAfter to be a duration such as 8h, found "9999999999999h"; correct or remove it`
 			},
 		},
-		"a request to resume at a malformed time": {
+		"a request to resume at a malformed time: reported": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.Annotations = "8h", map[string]string{hivev1.ResumeRequestedAtAnnotation: "now"}
 			},
@@ -98,13 +98,13 @@ func TestObserveObject(t *testing.T) {
 			func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(fixedTime())) },
 			func(o *hibernation.Observed) { o.Deleted = true },
 		},
-		"a pause in other spellings of a boolean": {
+		"a pause in another spelling of true: paused": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "T"}
 			},
 			func(o *hibernation.Observed) { o.Paused = true },
 		},
-		"a pause that is false, and an empty one": {
+		"a pause that is false or no boolean: not paused": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "false", hivev1.ReconcilePauseAnnotation: "maybe"}
 			},
@@ -148,7 +148,7 @@ func TestObserveObject(t *testing.T) {
 				o.Record = &hivev1.HibernationRecord{RequestedBy: "bob", Nodes: []hivev1.RecordedNode{{Name: "n"}}}
 			},
 		},
-		"an override that is not valid": {
+		"an invalid override: InvalidSpec": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "10.0.0.256"}
 			},
@@ -156,7 +156,7 @@ func TestObserveObject(t *testing.T) {
 				o.Invalid = `The API server is not dialled: expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "10.0.0.256"; correct or remove it`
 			},
 		},
-		"an owner who opted out": {
+		"an opt-out: observed": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "true"}
 				cd.Spec.Platform, cd.Spec.ClusterMetadata.InfraID = hivev1.Platform{}, ""
@@ -166,7 +166,7 @@ func TestObserveObject(t *testing.T) {
 				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "true", so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed`
 			},
 		},
-		"an owner who opted out of a cluster without kubeconfig": {
+		"an opt-out of a cluster without kubeconfig: observed": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations, cd.Spec.ClusterMetadata = map[string]string{hivev1.InfraDisabledAnnotation: "1"}, nil
 			},
@@ -176,7 +176,7 @@ func TestObserveObject(t *testing.T) {
 				o.Invalid = "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, found empty; set it so that the cluster's API server can be found"
 			},
 		},
-		"an opt-out that is not true": {
+		"an opt-out that is not true: ignored": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Annotations = map[string]string{hivev1.InfraDisabledAnnotation: "false"}
 			},

@@ -13,7 +13,7 @@ import (
 
 func TestClientRequests(t *testing.T) {
 	runJudged(t, openShiftRequest, map[string]judgeCase{
-		"three usages, the node exists and a machine has its name": {withMoreUsages(certificatesv1.UsageKeyEncipherment), accepted()},
+		"three usages, an existing node and its machine: approved": {withMoreUsages(certificatesv1.UsageKeyEncipherment), accepted()},
 		"an RSA key of 2048 bits: approved": {func(a *testRequest) {
 			a.key = keys().rsa2048
 			a.Spec.Usages = append(a.Spec.Usages, certificatesv1.UsageKeyEncipherment)
@@ -26,17 +26,17 @@ func TestClientRequests(t *testing.T) {
 			func(a *testRequest) { a.Spec.Usages = a.Spec.Usages[1:] },
 			left("usages", `expected the usages "client auth", "digital signature", with or without "key encipherment", found "client auth"`),
 		},
-		"no usage: not approved":             {func(a *testRequest) { a.Spec.Usages = nil }, left("usages", "found none")},
-		"the same usage twice: not approved": {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "client auth", "digital signature"`)},
-		"the node does not exist":            {ofNode("fresh"), left("node", `expected the node "fresh" to exist, found none`)},
+		"no usage: not approved":                {func(a *testRequest) { a.Spec.Usages = nil }, left("usages", "found none")},
+		"the same usage twice: not approved":    {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "client auth", "digital signature"`)},
+		"the node does not exist: not approved": {ofNode("fresh"), left("node", `expected the node "fresh" to exist, found none`)},
 
-		"the node exists under a name in other case": {ofNode("N1"), left("node", `expected the node "N1" to exist`)},
-		"no machine may take the name":               {ofNode("orphan"), left("machine", `expected a machine for node "orphan", found none`)},
-		"the machine's name differs in case and trailing dot": {func(a *testRequest) {
+		"the node exists under a name in other case: not approved": {ofNode("N1"), left("node", `expected the node "N1" to exist`)},
+		"no machine may take the name: not approved":               {ofNode("orphan"), left("machine", `expected a machine for node "orphan", found none`)},
+		"the machine's name differs in case and trailing dot: approved": {func(a *testRequest) {
 			a.machine().NodeName = "N1."
 		}, accepted()},
-		"a machine other than the requester's is accepted": {ofNode("n2"), accepted()},
-		"two machines claim the name: not approved yet":    {ofNode("twin"), retried("one-machine", `expected one machine for node "twin", found 2`)},
+		"a machine other than the requester's: approved": {ofNode("n2"), accepted()},
+		"two machines claim the name: not approved yet":  {ofNode("twin"), retried("one-machine", `expected one machine for node "twin", found 2`)},
 		"another service account: not approved": {
 			withUser("system:serviceaccount:default:default"),
 			left("user", `found "system:serviceaccount:default:default"`),
@@ -45,7 +45,7 @@ func TestClientRequests(t *testing.T) {
 		"a node asks for itself: not approved": {func(a *testRequest) {
 			a.Spec.Username, a.Spec.Groups = "system:node:n1", []string{nodes, authed}
 		}, left("user", `found "system:node:n1"`)},
-		"no bootstrapper is allowed": {func(a *testRequest) { a.inv.Bootstrappers = nil }, left("user", "one of none")},
+		"no bootstrapper is allowed: not approved": {func(a *testRequest) { a.inv.Bootstrappers = nil }, left("user", "one of none")},
 		"a token user where only the service account is allowed: not approved": {func(a *testRequest) {
 			a.inv.Bootstrappers = []BootstrapIdentity{OpenShiftIdentity()}
 			a.Spec.Username, a.Spec.Groups = tokenUser, []string{tokenGroup, authed}
@@ -95,18 +95,18 @@ func TestClientRequests(t *testing.T) {
 		"a very long validity: approved":                      {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
 		"RSA with 1024 bits: not approved":                    {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
 		"ECDSA P-224: not approved":                           {signedBy(keys().p224), left("key", "found ECDSA P-224")},
-		"ECDSA P-384 is strong":                               {signedBy(keys().p384), accepted()},
-		"ECDSA P-521 is strong":                               {signedBy(keys().p521), accepted()},
-		"Ed25519 is strong":                                   {signedBy(keys().ed25519), accepted()},
+		"ECDSA P-384: approved":                               {signedBy(keys().p384), accepted()},
+		"ECDSA P-521: approved":                               {signedBy(keys().p521), accepted()},
+		"Ed25519: approved":                                   {signedBy(keys().ed25519), accepted()},
 		"RSA with 16384 bits: not approved":                   {rawRequest{spki: rsaOf(16384)}.applyTo, left("key", "found RSA with 16384 bits")},
 		"RSA with 8192 bits: not approved":                    {rawRequest{spki: rsaOf(8192)}.applyTo, left("signature", "does not verify")},
 		"RSA with 8193 bits: not approved":                    {rawRequest{spki: rsaOf(8193)}.applyTo, left("key", "found RSA with 8193 bits")},
 		"a key that cannot sign: not approved":                {rawRequest{spki: exchangeKey()}.applyTo, left("key", "found another algorithm")},
 		"a signature over SHA-1: not approved":                {func(a *testRequest) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 }, left("signature", "found ECDSA-SHA1")},
-		"the machine is deleted":                              {ofNode("leaving"), left("deleting", `expected a machine of node "leaving" that is not being deleted`)},
-		"the node was created again":                          {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
-		"the node has no UID":                                 {func(a *testRequest) { a.inv.Nodes[0].UID = "" }, left("node-uid", `found ""`)},
-		"no UID was recorded":                                 {func(a *testRequest) { a.machine().NodeUID = types.UID("") }, accepted()},
+		"the machine is deleted: not approved":                {ofNode("leaving"), left("deleting", `expected a machine of node "leaving" that is not being deleted`)},
+		"the node was created again: not approved":            {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
+		"the node has no UID: not approved":                   {func(a *testRequest) { a.inv.Nodes[0].UID = "" }, left("node-uid", `found ""`)},
+		"no UID was recorded: approved":                       {func(a *testRequest) { a.machine().NodeUID = types.UID("") }, accepted()},
 		"CA:true":                                             {withCA, left("extensions", `expected no extension, found "2.5.29.19"`)},
 		"an unknown extension: not approved":                  {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1"`)},
 		"two extensions, sorted: not approved":                {func(a *testRequest) { withExtension(2, 9, 1)(a); withExtension(1, 9, 1)(a) }, left("extensions", `found "1.9.1", "2.9.1"`)},
@@ -124,13 +124,13 @@ func TestTokenRequests(t *testing.T) {
 		"an extra group that is not a bootstrap group: not approved":             {withMoreGroups("system:masters"), left("groups", `found "system:authenticated", "system:bootstrappers", "system:masters"`)},
 		"a bootstrap group without a name: not approved":                         {withMoreGroups("system:bootstrappers:"), left("groups", `"system:bootstrappers:"`)},
 		"a bootstrap group without the group of all bootstrappers: not approved": {withGroups("system:bootstrappers:workers", authed), left("groups", "expected a requester in the groups")},
-		"the group of the authenticated is missing":                              {func(a *testRequest) { a.Spec.Groups = a.Spec.Groups[:1] }, left("groups", "expected a requester in the groups")},
+		"the group of the authenticated is missing: not approved":                {func(a *testRequest) { a.Spec.Groups = a.Spec.Groups[:1] }, left("groups", "expected a requester in the groups")},
 		"a token id that is too short: not approved":                             {withUser("system:bootstrap:abcde"), left("user", `"system:bootstrap:<token id>"`)},
 		"a token id that is too long: not approved":                              {func(a *testRequest) { a.Spec.Username += "g" }, left("user", "expected the user")},
 		"a token id with a bad letter inside: not approved":                      {withUser("system:bootstrap:ab:def"), left("user", "expected the user")},
 		"a token id with a capital: not approved":                                {withUser("system:bootstrap:Abcdef"), left("user", "expected the user")},
 		"another user with six letters: not approved":                            {withUser("system:bootstrep:abcdef"), left("user", "expected the user")},
-		"a token user of a control-plane machine needs the same groups": {func(a *testRequest) {
+		"a token user of a control-plane machine needs the same groups: not approved": {func(a *testRequest) {
 			a.renameNode("m1")
 			a.Spec.Groups = []string{authed}
 		}, left("groups", "expected a requester in the groups")},

@@ -58,23 +58,23 @@ func TestStanding(t *testing.T) {
 		}
 	}
 	runJudged(t, tokenRequest, map[string]judgeCase{
-		"an approved request: skipped":         {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
-		"denied":                               {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
-		"failed":                               {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
-		"the certificate was issued":           {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
-		"an unknown condition decides nothing": {condition("Seen"), accepted()},
+		"an approved request: skipped":        {condition(certificatesv1.CertificateApproved), skipped("found the condition Approved")},
+		"denied":                              {condition(certificatesv1.CertificateDenied), skipped("found the condition Denied")},
+		"failed":                              {condition(certificatesv1.CertificateFailed), skipped("found the condition Failed")},
+		"the certificate was issued: skipped": {func(a *testRequest) { a.Status.Certificate = []byte("x") }, skipped("an issued certificate")},
+		"an unknown condition decides nothing: approved":                     {condition("Seen"), accepted()},
 		"a request from before the resume: not approved":                     {created(resumed().Add(-time.Minute)), left("age", "found an older one")},
 		"a request from the second before the resume: not approved":          {created(resumed().Truncate(time.Second).Add(-time.Second)), left("age", "found an older one")},
 		"a request from the second of the resume's start: approved":          {created(resumed().Truncate(time.Second)), accepted()},
 		"a request without a creation time: not approved":                    {created(time.Time{}), left("age", "found an older one")},
-		"the time of approvals has ended":                                    {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "period has ended")},
+		"the time of approvals has ended: not approved":                      {func(a *testRequest) { a.inv.NotAfter = a.inv.Now.Add(-1) }, left("window", "period has ended")},
 		"the last moment of the approval period: approved":                   {func(a *testRequest) { a.inv.NotAfter = a.inv.Now }, accepted()},
 		"an approval sent a moment ago, undecided request: not approved yet": {sent(time.Second), retried("sent", "sent less than 5m0s ago")},
 		"an approval sent minutes ago, undecided request: approved again":    {sent(ApprovalPause), accepted()},
-		"another request of its name was sent":                               {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
-		"the start of the resume is unknown":                                 {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "expected a recorded start of the resume, found none")},
-		"an approved request is skipped without parsing":                     {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
-		"a foreign request is left without parsing":                          {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
+		"another request of its name was sent: approved":                     {func(a *testRequest) { sent(0)(a); a.UID = "uid-other" }, accepted()},
+		"the start of the resume is unknown: not approved yet":               {func(a *testRequest) { a.inv.NotBefore = time.Time{} }, retried("resume-start", "expected a recorded start of the resume, found none")},
+		"an approved request is skipped without parsing: skipped":            {func(a *testRequest) { condition("Approved")(a); a.rewrite = emptied }, skipped("Approved")},
+		"a foreign request is left without parsing: not approved":            {func(a *testRequest) { a.Spec.SignerName = "x/y"; a.rewrite = emptied }, left("signer", `found "x/y"`)},
 	})
 }
 
@@ -100,7 +100,7 @@ func TestMalformedRequests(t *testing.T) {
 				return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Headers: map[string]string{"a": "b"}, Bytes: der(req)})
 			}
 		}, left("request", "found headers")},
-		"white space around is harmless": {rewrittenBy(func(req []byte) []byte { return append([]byte("\n"), append(req, "\n\n"...)...) }), accepted()},
+		"white space around is harmless: approved": {rewrittenBy(func(req []byte) []byte { return append([]byte("\n"), append(req, "\n\n"...)...) }), accepted()},
 		"not DER: not approved": {
 			func(a *testRequest) { a.rewrite = func([]byte) []byte { return toPEM([]byte("hello")) } },
 			left("request", "expected a DER-encoded PKCS #10 request"),

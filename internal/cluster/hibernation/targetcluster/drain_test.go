@@ -35,15 +35,15 @@ func TestDecodePod(t *testing.T) {
 		isDrained bool
 		err       error
 	}{
-		"a pod of a ReplicaSet":                          {build(ownedBy("ReplicaSet", true)), web, true, nil},
-		"a pod that is being deleted":                    {build(ownedBy("ReplicaSet", true) + `,"deletionTimestamp":"2026-01-02T03:04:05Z"`), leaving, true, nil},
-		"a pod without an owner":                         {build(""), bare, true, nil},
-		"a pod with an owner that is not its controller": {build(ownedBy("Backup", false)), bare, true, nil},
-		"a pod of a DaemonSet":                           {build(ownedBy("DaemonSet", true)), web, false, nil},
-		"a static pod":                                   {build(`,"annotations":{"kubernetes.io/config.mirror":"x"}`), bare, false, nil},
-		"a name that is a path":                          {`{"metadata":{"namespace":"shop","name":"../../nodes/n1","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
-		"a malformed namespace":                          {`{"metadata":{"namespace":"","name":"web-0","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
-		"an item that is not a pod":                      {`7`, hibernation.ObservedPod{}, false, errMalformed},
+		"a pod of a ReplicaSet: part of the drain":                          {build(ownedBy("ReplicaSet", true)), web, true, nil},
+		"a pod that is being deleted: part of the drain":                    {build(ownedBy("ReplicaSet", true) + `,"deletionTimestamp":"2026-01-02T03:04:05Z"`), leaving, true, nil},
+		"a pod without an owner: part of the drain":                         {build(""), bare, true, nil},
+		"a pod with an owner that is not its controller: part of the drain": {build(ownedBy("Backup", false)), bare, true, nil},
+		"a pod of a DaemonSet: left out of the drain":                       {build(ownedBy("DaemonSet", true)), web, false, nil},
+		"a static pod: left out of the drain":                               {build(`,"annotations":{"kubernetes.io/config.mirror":"x"}`), bare, false, nil},
+		"a name that is a path: refused":                                    {`{"metadata":{"namespace":"shop","name":"../../nodes/n1","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
+		"a malformed namespace: refused":                                    {`{"metadata":{"namespace":"","name":"web-0","uid":"u"}}`, hibernation.ObservedPod{}, false, errMalformed},
+		"an item that is not a pod: refused":                                {`7`, hibernation.ObservedPod{}, false, errMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, isDrained, err := decodePod([]byte(row.item))

@@ -59,71 +59,71 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		ask    func(*ClusterClient) error
 		want   error
 	}{
-		"a compressed answer that grows a thousandfold": {func(w http.ResponseWriter) {
+		"a compressed answer that grows a thousandfold: cut off": {func(w http.ResponseWriter) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(bomb.Bytes())
 		}, probe, httpguard.ErrAnswerTooLarge},
-		"an endless answer to a probe": {func(w http.ResponseWriter) { repeatUntilRefused(w, "ok", muchMore) }, probe, httpguard.ErrAnswerTooLarge},
-		"an endless error": {func(w http.ResponseWriter) {
+		"an endless answer to a probe: cut off": {func(w http.ResponseWriter) { repeatUntilRefused(w, "ok", muchMore) }, probe, httpguard.ErrAnswerTooLarge},
+		"an endless error: cut off": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusInternalServerError)
 			repeatUntilRefused(w, "no", muchMore)
 		}, probe, nil},
-		"an endless list of empty objects": {func(w http.ResponseWriter) {
+		"an endless list of empty objects: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, ",{}", muchMore)
 		}, list, errTooManyItems},
-		"one endless object": {func(w http.ResponseWriter) {
+		"one endless object: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{"metadata":{"name":"`)
 			repeatUntilRefused(w, "a", muchMore)
 		}, list, httpguard.ErrAnswerTooLarge},
-		"endless white space": {func(w http.ResponseWriter) {
+		"endless white space: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[`)
 			repeatUntilRefused(w, " ", muchMore)
 		}, list, httpguard.ErrAnswerTooLarge},
-		"an endless page of large objects": {func(w http.ResponseWriter) {
+		"an endless page of large objects: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, `,{"metadata":{"name":"`+strings.Repeat("a", 1<<20)+`"}}`, muchMore)
 		}, list, httpguard.ErrAnswerTooLarge},
-		"endless lists inside of objects": {func(w http.ResponseWriter) {
+		"endless lists inside of objects: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{"status":{"conditions":[{}`)
 			repeatUntilRefused(w, ",{}", 2<<20)
 			_, _ = io.WriteString(w, `]}}]}`)
 		}, list, httpguard.ErrAnswerTooLarge},
-		"an endless list of served kinds": {func(w http.ResponseWriter) {
+		"an endless list of served kinds: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"resources":[{}`)
 			repeatUntilRefused(w, ",{}", muchMore)
 		}, apply, errMalformed},
-		"an endless page of objects": {func(w http.ResponseWriter) {
+		"an endless page of objects: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, ",{}", muchMore)
 		}, listPage, errTooManyItems},
-		"a page that is not the last": {func(w http.ResponseWriter) {
+		"a page that is not the last: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
 		}, listPage, errTooManyItems},
-		"an endless answer to an object": {func(w http.ResponseWriter) {
+		"an endless answer to an object: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`)
 			repeatUntilRefused(w, " ", muchMore)
 		}, apply, httpguard.ErrAnswerTooLarge},
-		"endless pages": {func(w http.ResponseWriter) {
+		"endless pages: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
 		}, listNodes, errTooManyItems},
-		"nodes of many addresses": {func(w http.ResponseWriter) { // They are decoded as leases, too, which are harmless, and fit into one page.
+		"nodes of many addresses: cut off": {func(w http.ResponseWriter) { // They are decoded as leases, too, which are harmless, and fit into one page.
 			node := `,{"status":{"addresses":[{}` + strings.Repeat(",{}", 20_000) + `]}}`
 			_, _ = io.WriteString(w, `{"items":[{}`+strings.Repeat(node, 250)+`]}`)
 		}, listNodes, errTooManyNodes},
-		"nodes of endless names": {func(w http.ResponseWriter) {
+		"nodes of endless names: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, `,{"metadata":{"name":"`+strings.Repeat("a", 254)+`"},"spec":{"renewTime":"2026-01-02T03:04:05.000000Z"}}`, muchMore)
 		}, listNodes, errMalformed},
-		"an endless list of pods": {func(w http.ResponseWriter) {
+		"an endless list of pods: cut off": {func(w http.ResponseWriter) {
 			pod := `{"metadata":{"namespace":"a","name":"b"}}`
 			_, _ = io.WriteString(w, `{"items":[`+pod)
 			repeatUntilRefused(w, ","+pod, muchMore)
 		}, listPods, errTooManyItems},
-		"an answer that is not a list":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
-		"malformed items":               {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
-		"half a list":                   {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},
-		"an item that is not an object": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[7]}`) }, listNodes, errMalformed},
+		"an answer that is not a list: cut off":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
+		"malformed items: cut off":               {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
+		"half a list: cut off":                   {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},
+		"an item that is not an object: cut off": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[7]}`) }, listNodes, errMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialHostile(t, row.answer)

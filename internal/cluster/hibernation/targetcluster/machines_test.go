@@ -91,21 +91,21 @@ func TestOnlyMachinesThatAreMadeAnewAreReplaceable(t *testing.T) {
 		t.Errorf("expected %+v, found %+v", want, got)
 	}
 	for name, change := range map[string]func(metadata, spec map[string]any){
-		"not a spot machine":           func(m, _ map[string]any) { m["labels"] = map[string]any{} },
-		"of the control plane":         func(m, _ map[string]any) { m["labels"] = map[string]any{interruptibleLabel: "", roleLabel: roleMaster} },
-		"being deleted":                func(m, _ map[string]any) { m["deletionTimestamp"] = "2026-07-01T12:00:00Z" },
-		"without an owner":             func(m, _ map[string]any) { delete(m, "ownerReferences") },
-		"of another kind of owner":     func(m, _ map[string]any) { owner(m)["kind"] = "Machine" },
-		"of an owner in another group": func(m, _ map[string]any) { owner(m)["apiVersion"] = "apps/v1" },
-		"of an owner without control":  func(m, _ map[string]any) { owner(m)["controller"] = false },
-		"malformed owners":             func(m, _ map[string]any) { m["ownerReferences"] = "workers" },
-		"without a machine":            func(_, s map[string]any) { delete(s, "providerID") },
-		"at another cloud":             func(_, s map[string]any) { s["providerID"] = "gce:///eu-central-1a/i-0" },
-		"without a zone":               func(_, s map[string]any) { s["providerID"] = "aws:///i-0" },
-		"with more than an id":         func(_, s map[string]any) { s["providerID"] = "aws:///eu-central-1a/i-0/x" },
-		"with an id beyond the limit":  func(_, s map[string]any) { s["providerID"] = "aws:///a/" + strings.Repeat("i", maxInstanceIDBytes+1) },
-		"with a name that is a path":   func(m, _ map[string]any) { m["name"] = "../../nodes/worker-0" },
-		"without a UID":                func(m, _ map[string]any) { delete(m, "uid") },
+		"a Machine that is not a spot machine: not replaceable":   func(m, _ map[string]any) { m["labels"] = map[string]any{} },
+		"a Machine of the control plane: not replaceable":         func(m, _ map[string]any) { m["labels"] = map[string]any{interruptibleLabel: "", roleLabel: roleMaster} },
+		"a Machine that is being deleted: not replaceable":        func(m, _ map[string]any) { m["deletionTimestamp"] = "2026-07-01T12:00:00Z" },
+		"a Machine without an owner: not replaceable":             func(m, _ map[string]any) { delete(m, "ownerReferences") },
+		"a Machine of an owner of another kind: not replaceable":  func(m, _ map[string]any) { owner(m)["kind"] = "Machine" },
+		"a Machine of an owner in another group: not replaceable": func(m, _ map[string]any) { owner(m)["apiVersion"] = "apps/v1" },
+		"a Machine of an owner without control: not replaceable":  func(m, _ map[string]any) { owner(m)["controller"] = false },
+		"a Machine with malformed owners: not replaceable":        func(m, _ map[string]any) { m["ownerReferences"] = "workers" },
+		"a Machine without a provider ID: not replaceable":        func(_, s map[string]any) { delete(s, "providerID") },
+		"a Machine at another cloud: not replaceable":             func(_, s map[string]any) { s["providerID"] = "gce:///eu-central-1a/i-0" },
+		"a Machine without a zone: not replaceable":               func(_, s map[string]any) { s["providerID"] = "aws:///i-0" },
+		"a Machine with more than an id: not replaceable":         func(_, s map[string]any) { s["providerID"] = "aws:///eu-central-1a/i-0/x" },
+		"a Machine with an id beyond the limit: not replaceable":  func(_, s map[string]any) { s["providerID"] = "aws:///a/" + strings.Repeat("i", maxInstanceIDBytes+1) },
+		"a Machine with a name that is a path: not replaceable":   func(m, _ map[string]any) { m["name"] = "../../nodes/worker-0" },
+		"a Machine without a UID: not replaceable":                func(m, _ map[string]any) { delete(m, "uid") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := replaceableMachines([]decodedMachine{decodeMachine(build(change))}); len(got) > 0 {

@@ -95,8 +95,8 @@ func TestAlerts(t *testing.T) {
 		"a failing account fires": {healthy + `
 			torpor_cloud_operations_total{account="y",operation="look",error=""} 0+1x60
 			torpor_cloud_operations_total{account="y",operation="look",error="credentials"} 0+5x60`, time.Hour, []string{`TorporCloudFails{account="y", severity="warning"}`}},
-		"a certificate that is not renewed fires":  {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 432000+0x60", time.Hour, []string{`TorporWebhookCertificateExpires{severity="warning"}`}},
-		"no admission has no certificate to renew": {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 0+0x60", time.Hour, nil},
+		"a certificate that is not renewed fires":                                  {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 432000+0x60", time.Hour, []string{`TorporWebhookCertificateExpires{severity="warning"}`}},
+		"a hub without the admission of apps fires no alert about its certificate": {"torpor_installation_acts 1+0x60\ntorpor_webhook_certificate_expiry_timestamp_seconds 0+0x60", time.Hour, nil},
 	} {
 		for _, alert := range test.want {
 			alert, _, _ = strings.Cut(alert, "{")
