@@ -102,7 +102,7 @@ func (a *commands) writeExplanation(told explanation) error {
 			lines = append(lines, "  schedule\t"+t.describe())
 		}
 		if r.Next != "" {
-			lines = append(lines, "  what now\t"+formatCell(r.nextInFull()))
+			lines = append(lines, "  next step\t"+formatCell(r.nextInFull()))
 		}
 		lines = append(lines, "")
 	}
