@@ -141,7 +141,7 @@ func dropletRoutes() []Route {
 		{get, "/v3/droplets/{guid}", false, "a droplet", "get cfbuilds", getDroplet},
 		{get, "/v3/apps/{guid}/droplets", false, "an app's droplets", "get cfapps", withApp(listAppDroplets)},
 		{get, "/v3/apps/{guid}/droplets/current", false, "the droplet of the next revision", "get cfapps, cfbuilds", withApp(getCurrentDroplet)},
-		{get, "/v3/apps/{guid}/relationships/current_droplet", false, "the same, as a reference", "get cfapps, cfbuilds", withApp(getCurrentDropletRelationship)},
+		{get, "/v3/apps/{guid}/relationships/current_droplet", false, "a reference to the droplet of the next revision", "get cfapps, cfbuilds", withApp(getCurrentDropletRelationship)},
 		{patch, "/v3/apps/{guid}/relationships/current_droplet", false, "change the droplet of the next revision; running instances stay until the next start, restart or deployment", changesApp, withApp(setCurrentDroplet)},
 	}
 }
