@@ -89,7 +89,7 @@ func requireBootstrapGroups(c judgedRequest) string {
 		}
 		expected = append(expected, quoteSorted(b.Groups))
 	}
-	return fmt.Sprintf("expected a requester in the groups %s, found the groups %s", strings.Join(expected, " or "), quoteSorted(c.req.Spec.Groups))
+	return fmt.Sprintf("expected a requester in the groups %s, found %s", strings.Join(expected, " or "), quoteSorted(c.req.Spec.Groups))
 }
 
 func requireNodeCommonName(c judgedRequest) string {

@@ -36,7 +36,7 @@ func requireNodeGroups(c judgedRequest) string {
 	expected := []string{nodesGroup, "system:authenticated"}
 	// The signer would accept a superset, but a node with a further group is no plain kubelet.
 	if !sameSet(c.req.Spec.Groups, expected) {
-		return fmt.Sprintf("expected a requester in the groups %s, found the groups %s", quoteSorted(expected), quoteSorted(c.req.Spec.Groups))
+		return fmt.Sprintf("expected a requester in the groups %s, found %s", quoteSorted(expected), quoteSorted(c.req.Spec.Groups))
 	}
 	return ""
 }

@@ -49,7 +49,7 @@ func TestServingRequests(t *testing.T) {
 		"a requester with one group: not approved":      {withGroups(nodes), left("groups", `found "system:nodes"`)},
 		"a requester without the group of the authenticated: not approved": {
 			withGroups(nodes, "x"),
-			left("groups", `expected a requester in the groups "system:authenticated", "system:nodes", found the groups "system:nodes", "x"`),
+			left("groups", `expected a requester in the groups "system:authenticated", "system:nodes", found "system:nodes", "x"`),
 		},
 		"a requester without the group of nodes: not approved": {withGroups(authed, "x"), left("groups", "expected a requester in the groups")},
 		"a requester with a third group: not approved":         {withMoreGroups("system:masters"), left("groups", `"system:masters"`)},
