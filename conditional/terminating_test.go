@@ -34,22 +34,22 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 			Status{State: True, Reason: "Served", Identity: "a,a"},
 			Status{State: True, Reason: "Served", Identity: "a,a"},
 		},
-		"a CRD is being deleted": {
+		"one of two CRDs is being deleted: the reason is Terminating": {
 			[]detect.Verdict{there, leaves},
 			Status{State: True, Reason: "Terminating", Message: going, Identity: "a,b"},
 			Status{State: False, Reason: "Terminating", Message: going},
 		},
-		"a deleted CRD, and an unclear kind": {
+		"a CRD in deletion, and an unclear kind: unclear, or Terminating": {
 			[]detect.Verdict{leaves, unclear},
 			Status{State: Unknown, Reason: "DiscoveryFailed", Message: "unclear"},
 			Status{State: False, Reason: "Terminating", Message: going},
 		},
-		"a deleted CRD, and an absent kind": {
+		"a CRD in deletion, and an absent kind: absent": {
 			[]detect.Verdict{absent, leaves},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 		},
-		"unclear comes before absent": {
+		"an unclear kind, and an absent kind: absent": {
 			[]detect.Verdict{unclear, absent},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 			Status{State: False, Reason: "NotServed", Message: "absent"},

@@ -210,9 +210,9 @@ func TestPagesAreCutAlongReservations(t *testing.T) {
 		want = append(want, r.launchInstances(1+n%3)...)
 	}
 	for name, pairs := range map[string][]string{
-		"page size of the cloud":    nil,
-		"page size of the caller":   {"MaxResults", "5"},
-		"smaller of two page sizes": {"MaxResults", "1000"},
+		"no page size in the call: the cloud's":         nil,
+		"page size of the caller: taken":                {"MaxResults", "5"},
+		"a larger page size of the caller: the cloud's": {"MaxResults", "1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: r.url}
@@ -268,21 +268,21 @@ func TestFilters(t *testing.T) {
 		filters [][]string
 		want    []string
 	}{
-		"a tag":                             {[][]string{{"tag:Name", "worker-1"}}, []string{a}},
-		"a tag with another case":           {[][]string{{"tag:Name", "Worker-1"}}, nil},
-		"any text":                          {[][]string{{"tag:Name", "worker-*"}}, []string{a, b}},
-		"one character":                     {[][]string{{"tag:Name", "worker-?"}}, []string{a}},
-		"an escaped star":                   {[][]string{{"tag:Name", `a\*b`}}, []string{d}},
-		"a dot is no wildcard":              {[][]string{{"private-ip-address", "127.77.0?1"}}, []string{a}},
-		"one of two values":                 {[][]string{{"tag:kubernetes.io/cluster/blue", "owned", "shared"}}, []string{a, b}},
-		"two filters":                       {[][]string{{"tag:kubernetes.io/cluster/blue", "*"}, {"instance-state-name", "running"}}, []string{a}},
-		"a tag key":                         {[][]string{{"tag-key", "other"}}, []string{d}},
-		"an empty tag value":                {[][]string{{"tag:other", ""}}, []string{d}},
-		"a state":                           {[][]string{{"instance-state-name", "stopped", "stopping"}}, []string{b}},
-		"an id that is unknown is no error": {[][]string{{"instance-id", a, "i-0123456789abcdef0"}}, []string{a}},
-		"a name":                            {[][]string{{"private-dns-name", "ip-127-77-0-2.*"}}, []string{b}},
-		"an address":                        {[][]string{{"private-ip-address", "127.77.0.3"}}, []string{d}},
-		"a missing tag does not match":      {[][]string{{"tag:nobody", "*"}}, nil},
+		"a tag: one instance":                    {[][]string{{"tag:Name", "worker-1"}}, []string{a}},
+		"a tag in other letters: none":           {[][]string{{"tag:Name", "Worker-1"}}, nil},
+		"a star: any text":                       {[][]string{{"tag:Name", "worker-*"}}, []string{a, b}},
+		"a question mark: one character":         {[][]string{{"tag:Name", "worker-?"}}, []string{a}},
+		"an escaped star: the character":         {[][]string{{"tag:Name", `a\*b`}}, []string{d}},
+		"a dot is no wildcard":                   {[][]string{{"private-ip-address", "127.77.0?1"}}, []string{a}},
+		"two values of a filter: either matches": {[][]string{{"tag:kubernetes.io/cluster/blue", "owned", "shared"}}, []string{a, b}},
+		"two filters: both match":                {[][]string{{"tag:kubernetes.io/cluster/blue", "*"}, {"instance-state-name", "running"}}, []string{a}},
+		"a tag key: matches":                     {[][]string{{"tag-key", "other"}}, []string{d}},
+		"an empty tag value: matches":            {[][]string{{"tag:other", ""}}, []string{d}},
+		"two states: either matches":             {[][]string{{"instance-state-name", "stopped", "stopping"}}, []string{b}},
+		"an id that is unknown is no error":      {[][]string{{"instance-id", a, "i-0123456789abcdef0"}}, []string{a}},
+		"a DNS name with a star: matches":        {[][]string{{"private-dns-name", "ip-127-77-0-2.*"}}, []string{b}},
+		"an address: matches":                    {[][]string{{"private-ip-address", "127.77.0.3"}}, []string{d}},
+		"a missing tag does not match":           {[][]string{{"tag:nobody", "*"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: r.url}
@@ -370,15 +370,15 @@ func TestWhoMayCall(t *testing.T) {
 		authorization string
 		ok            bool
 	}{
-		"any key with a signature":        {open, header("ANY/20260101/us-east-1/ec2/aws4_request"), true},
-		"a call without a signature":      {open, "", false},
-		"a call with a password":          {open, "Basic YTpi", false},
-		"a signature without a key":       {open, header("/20260101/us-east-1/ec2/aws4_request"), false},
-		"a signature without a scope":     {open, header("ANY"), false},
-		"a signature for another region":  {open, header("ANY/20260101/us-west-2/ec2/aws4_request"), false},
-		"a signature for another service": {open, header("ANY/20260101/us-east-1/s3/aws4_request"), false},
-		"a known key":                     {closed, header("AKIDTWO/20260101/eu-north-1/ec2/aws4_request"), true},
-		"an unknown key":                  {closed, header("AKIDSIX/20260101/eu-north-1/ec2/aws4_request"), false},
+		"any key with a signature: allowed":        {open, header("ANY/20260101/us-east-1/ec2/aws4_request"), true},
+		"a call without a signature: refused":      {open, "", false},
+		"a call with a password: refused":          {open, "Basic YTpi", false},
+		"a signature without a key: refused":       {open, header("/20260101/us-east-1/ec2/aws4_request"), false},
+		"a signature without a scope: refused":     {open, header("ANY"), false},
+		"a signature for another region: refused":  {open, header("ANY/20260101/us-west-2/ec2/aws4_request"), false},
+		"a signature for another service: refused": {open, header("ANY/20260101/us-east-1/s3/aws4_request"), false},
+		"a known key: allowed":                     {closed, header("AKIDTWO/20260101/eu-north-1/ec2/aws4_request"), true},
+		"an unknown key: refused":                  {closed, header("AKIDSIX/20260101/eu-north-1/ec2/aws4_request"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: test.rig.url}

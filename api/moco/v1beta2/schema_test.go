@@ -263,7 +263,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 	const pods = "spec.podTemplate.spec."
 	rows := map[string]schemaCase{
 		"a name of 40 characters: accepted": {"metadata.name", strings.Repeat("x", 40), ""},
-		"a name of 41 characters": {
+		"a name of 41 characters: rejected": {
 			"metadata.name", strings.Repeat("x", 41),
 			"metadata.name: expected at most 40 characters, because names of other objects are made from it; found 41; choose a shorter one",
 		},
@@ -315,7 +315,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"a container with an empty name: rejected": {pods + "containers", []any{container("mysqld"), container("")}, "containers[1].name in body should be at least 1 chars long"},
 		"two containers of one name: rejected":     {pods + "containers", []any{container("mysqld"), container("mysqld")}, "containers[1]: Duplicate value"},
 		"a container called agent: rejected":       {pods + "containers", []any{container("mysqld"), container("agent")}, "spec.podTemplate.spec.containers: Invalid value: expected no container called agent, because the name is reserved; found one; rename it"},
-		"a container called slow-log": {
+		"a container called slow-log: rejected": {
 			pods + "containers",
 			[]any{container("mysqld"), container("slow-log")},
 			"spec.podTemplate.spec.containers: Invalid value: expected no container called slow-log, because the name is reserved; found one; rename it or set spec.disableSlowQueryLogContainer",
@@ -364,7 +364,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 	s.expectRefusals(t, minimalCluster(), rows)
 
 	s.expectRefusals(t, testenv.WithField(minimalCluster(), []any{"x"}, "spec", "collectors"), map[string]schemaCase{
-		"a container called mysqld-exporter with collectors": {
+		"a container called mysqld-exporter with collectors: rejected": {
 			pods + "containers",
 			[]any{container("mysqld"), container("mysqld-exporter")},
 			"spec.podTemplate.spec.containers: Invalid value: expected no container called mysqld-exporter beside spec.collectors, because the name is reserved then; found one; rename it or remove the collectors",
@@ -425,22 +425,22 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		old *unstructured.Unstructured
 		schemaCase
 	}{
-		"more instances":            {three, schemaCase{"spec.replicas", int64(5), ""}},
-		"fewer instances: rejected": {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline"}},
+		"more instances: accepted":                                {three, schemaCase{"spec.replicas", int64(5), ""}},
+		"fewer instances: rejected":                               {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline"}},
 		"no number of instances where there were three: rejected": {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
-		"to go offline":                                {three, schemaCase{"spec.offline", true, ""}},
-		"less storage: rejected":                       {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
-		"a source that is added: rejected":             {minimalCluster(), schemaCase{secret, "donor", stays}},
-		"a source that is changed: rejected":           {following, schemaCase{secret, "other", stays}},
-		"a source that is removed":                     {following, schemaCase{secret, nil, ""}},
-		"a source that is kept":                        {following, schemaCase{"spec.offline", true, ""}},
-		"a restore that is added":                      {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
-		"a restore that is removed":                    {born, schemaCase{"spec.restore", nil, restored}},
-		"a restore of another time: rejected":          {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
-		"a restore by other threads":                   {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
-		"a restore with another environment: rejected": {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
-		"a restore with another volume":                {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
-		"a restore that is kept":                       {born, schemaCase{"spec.offline", true, ""}},
+		"to go offline: accepted":                                 {three, schemaCase{"spec.offline", true, ""}},
+		"less storage: rejected":                                  {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
+		"a source that is added: rejected":                        {minimalCluster(), schemaCase{secret, "donor", stays}},
+		"a source that is changed: rejected":                      {following, schemaCase{secret, "other", stays}},
+		"a source that is removed: accepted":                      {following, schemaCase{secret, nil, ""}},
+		"a source that is kept: accepted":                         {following, schemaCase{"spec.offline", true, ""}},
+		"a restore that is added later: rejected":                 {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
+		"a restore that is removed: rejected":                     {born, schemaCase{"spec.restore", nil, restored}},
+		"a restore of another time: rejected":                     {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
+		"another number of threads of a restore: rejected":        {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
+		"a restore with another environment: rejected":            {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
+		"another volume of a restore: rejected":                   {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
+		"a restore that is kept: accepted":                        {born, schemaCase{"spec.offline", true, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			created := row.old.DeepCopy()
@@ -585,18 +585,18 @@ func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
 		written string
 		rules   mocov1beta2.PodSpec
 	}{
-		"fields with rules": {
+		"fields with rules: decoded": {
 			`{"containers":[{"name":"mysqld","ports":[{"name":"mysql","containerPort":3306}]}],"initContainers":[{"name":"a"}],"volumes":[{"name":"b"}]}`,
 			mocov1beta2.PodSpec{
 				Containers:     []mocov1beta2.Container{{Name: "mysqld", Ports: []mocov1beta2.ContainerPort{{Name: "mysql", ContainerPort: 3306}}}},
 				InitContainers: []mocov1beta2.Container{{Name: "a"}}, Volumes: []mocov1beta2.Volume{{Name: "b"}},
 			},
 		},
-		"zero values that were written": {
+		"zero values that were written: kept": {
 			`{"containers":[{"name":"mysqld","command":[],"tty":false,"resources":{}}],"hostNetwork":false,"volumes":[]}`,
 			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}, Volumes: []mocov1beta2.Volume{}},
 		},
-		"unknown fields": {
+		"unknown fields: kept": {
 			`{"tomorrow":{"x":1.50},"containers":[{"name":"mysqld","news":null}]}`,
 			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}},
 		},

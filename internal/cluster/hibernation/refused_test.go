@@ -18,16 +18,16 @@ import (
 // errorClasses returns the reason and the requeue interval for each error class of a failed observation.
 func errorClasses() map[actuator.ErrorClass]expectedPlan {
 	return map[actuator.ErrorClass]expectedPlan{
-		actuator.CredentialsMissing: {Ready: hivev1.CredentialsMissingReason, RequeueAfter: maxCloudInterval},
-		actuator.CredentialsInvalid: {Ready: hivev1.CredentialsInvalidReason, RequeueAfter: retryInterval},
-		actuator.PermissionDenied:   {Ready: hivev1.PermissionDeniedReason, RequeueAfter: userRetryInterval},
-		actuator.Unreachable:        {Ready: hivev1.CloudUnreachableReason, RequeueAfter: maxCloudInterval},
-		actuator.Throttled:          {Ready: hivev1.CloudThrottledReason, RequeueAfter: maxCloudInterval},
-		actuator.NoCapacity:         {Ready: hivev1.CloudErrorReason, RequeueAfter: maxCloudInterval},
-		actuator.WrongState:         {Ready: hivev1.CloudErrorReason, RequeueAfter: maxCloudInterval},
-		actuator.NotFound:           {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
-		actuator.Other:              {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
-		"an unknown class":          {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
+		actuator.CredentialsMissing:    {Ready: hivev1.CredentialsMissingReason, RequeueAfter: maxCloudInterval},
+		actuator.CredentialsInvalid:    {Ready: hivev1.CredentialsInvalidReason, RequeueAfter: retryInterval},
+		actuator.PermissionDenied:      {Ready: hivev1.PermissionDeniedReason, RequeueAfter: userRetryInterval},
+		actuator.Unreachable:           {Ready: hivev1.CloudUnreachableReason, RequeueAfter: maxCloudInterval},
+		actuator.Throttled:             {Ready: hivev1.CloudThrottledReason, RequeueAfter: maxCloudInterval},
+		actuator.NoCapacity:            {Ready: hivev1.CloudErrorReason, RequeueAfter: maxCloudInterval},
+		actuator.WrongState:            {Ready: hivev1.CloudErrorReason, RequeueAfter: maxCloudInterval},
+		actuator.NotFound:              {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
+		actuator.Other:                 {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
+		"an unknown class: CloudError": {Ready: hivev1.CloudErrorReason, RequeueAfter: retryInterval},
 	}
 }
 
@@ -108,7 +108,7 @@ func TestARefusedStopIsExplainedOnceItLasts(t *testing.T) {
 		"a wrong state is expected to pass at first":                        {actuator.WrongState, time.Minute, actuator.Stopped, "", false},
 		"a wrong state is expected to pass until the stop has stalled":      {actuator.WrongState, stalledAfter, actuator.Stopped, "", false},
 		"a wrong state that stalls is explained":                            {actuator.WrongState, 3 * time.Hour, actuator.Stopped, inPart, true},
-		"a wrong state that keeps all machines running":                     {actuator.WrongState, 3 * time.Hour, actuator.Running, whole, true},
+		"a wrong state that keeps all machines running: explained":          {actuator.WrongState, 3 * time.Hour, actuator.Running, whole, true},
 		"a lasting refusal is explained at once":                            {actuator.Other, time.Minute, actuator.Stopped, inPart, true},
 		"a machine that is not found is explained":                          {actuator.NotFound, time.Minute, actuator.Stopped, inPart, true},
 		"throttling by the cloud is not explained as the machine's problem": {actuator.Throttled, 3 * time.Hour, actuator.Stopped, "", true},

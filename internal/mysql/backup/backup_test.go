@@ -254,12 +254,12 @@ func TestFindCopyPrimary(t *testing.T) {
 		sources []string
 		want    int
 	}{
-		"one follower of the external server: it is the primary": {[]string{"b", "outside", "b"}, 1},
-		"one follower, others silent: it is the primary":         {[]string{"", "outside", ""}, 1},
-		"two followers of the external server: no primary":       {[]string{"outside", "outside", "a"}, -1},
-		"a replica that follows another instance: no primary":    {[]string{"c", "outside", ""}, -1},
-		"no follower of an external server: no primary":          {[]string{"b", "", "b"}, -1},
-		"no instance answers: no primary":                        {[]string{"", "", ""}, -1},
+		"one instance follows an external server: that instance":                               {[]string{"b", "outside", "b"}, 1},
+		"one instance follows an external server, and the others do not answer: that instance": {[]string{"", "outside", ""}, 1},
+		"two instances follow an external server: no primary":                                  {[]string{"outside", "outside", "a"}, -1},
+		"a replica follows another instance: no primary":                                       {[]string{"c", "outside", ""}, -1},
+		"no instance follows an external server: no primary":                                   {[]string{"b", "", "b"}, -1},
+		"no instance answers: no primary":                                                      {[]string{"", "", ""}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := backup.FindCopyPrimary(hosts, row.sources); found != row.want {

@@ -45,42 +45,42 @@ func TestTransitions(t *testing.T) {
 		from string
 		want []string
 	}{
-		"nights and weekends": {
+		"nights and weekends: asleep from Friday to Monday": {
 			specOf("Europe/Berlin", nights, mornings), "2026-11-26T12:00:00+01:00", // A Thursday.
 			[]string{"Asleep Thu 2026-11-26T20:00:00+01:00", "Awake Fri 2026-11-27T07:00:00+01:00", "Asleep Fri 2026-11-27T20:00:00+01:00", "Awake Mon 2026-11-30T07:00:00+01:00"},
 		},
-		"a holiday on a working day": {
+		"a holiday on a working day: no wake that day": {
 			specOf("Europe/Berlin", nights, mornings, torporv1alpha1.Holiday{First: "2026-11-27"}), "2026-11-26T12:00:00+01:00",
 			[]string{"Asleep Thu 2026-11-26T20:00:00+01:00", "Awake Mon 2026-11-30T07:00:00+01:00"},
 		},
-		"holidays over the new year, every year": {
+		"holidays over the new year: each year": {
 			specOf("Europe/Berlin", "0 3 1 6 *", "0 4 1 6 *", torporv1alpha1.Holiday{First: "--12-24", Last: "--01-01"}), "2026-12-01T00:00:00+01:00",
 			[]string{
 				"Asleep Thu 2026-12-24T00:00:00+01:00", "Awake Sat 2027-01-02T00:00:00+01:00",
 				"Asleep Tue 2027-06-01T03:00:00+02:00", "Awake Tue 2027-06-01T04:00:00+02:00", "Asleep Fri 2027-12-24T00:00:00+01:00",
 			},
 		},
-		"a leap day": {
+		"a window on a leap day: each four years": {
 			specOf("UTC", "0 0 29 2 *", "0 12 29 2 *"), "2026-01-01T00:00:00Z",
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Tue 2028-02-29T12:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
 		},
-		"a holiday on leap days": {
+		"a holiday on leap days: each four years": {
 			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-29"}}},
 			"2026-01-01T00:00:00Z",
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Wed 2028-03-01T00:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
 		},
-		"holidays up to leap days": {
+		"holidays up to leap days: until the end of February": {
 			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-28", Last: "--02-29"}}},
 			"2027-01-01T00:00:00Z",
 			[]string{"Asleep Sun 2027-02-28T00:00:00Z", "Awake Mon 2027-03-01T00:00:00Z", "Asleep Mon 2028-02-28T00:00:00Z", "Awake Wed 2028-03-01T00:00:00Z"},
 		},
-		"windows that overlap": {
+		"windows that overlap: one sleep until the later wake": {
 			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Windows: []torporv1alpha1.SlumberWindow{{Sleep: "0 20 * * *", Wake: "0 7 * * *"}, {Sleep: "0 6 * * *", Wake: "0 9 * * *"}}},
 			"2026-11-26T12:00:00Z",
 			[]string{"Asleep Thu 2026-11-26T20:00:00Z", "Awake Fri 2026-11-27T09:00:00Z"},
 		},
-		"a sleep and a wake at once wakes":        {specOf("UTC", "0 0 * * *", "0 * * * *"), "2026-11-26T12:00:00Z", nil},
-		"a holiday that is over never comes back": {torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "2020-01-01"}}}, "2026-11-26T12:00:00Z", nil},
+		"a sleep and a wake at the same time: awake": {specOf("UTC", "0 0 * * *", "0 * * * *"), "2026-11-26T12:00:00Z", nil},
+		"a holiday that is over never comes back":    {torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "2020-01-01"}}}, "2026-11-26T12:00:00Z", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := parse(t, row.spec).NextTransitions(at(t, row.from))

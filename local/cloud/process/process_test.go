@@ -54,9 +54,9 @@ func TestOnlyTheVeryProcessIsKilledAsAnOrphan(t *testing.T) {
 	p := startSleep(t)
 	own := p.Identity()
 	for name, other := range map[string]Identity{
-		"another start time": {PID: own.PID, Started: own.Started + "0"},
-		"no start time":      {PID: own.PID},
-		"nothing recorded":   {},
+		"another start time: not killed":            {PID: own.PID, Started: own.Started + "0"},
+		"no start time: not killed":                 {PID: own.PID},
+		"no process is recorded: nothing is killed": {},
 	} {
 		if err := other.KillOrphan(t.Context(), "i-1"); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -104,8 +104,8 @@ func TestAStartThatFailsSaysWhich(t *testing.T) {
 	s := NewStarter()
 	defer s.Close()
 	for name, c := range map[string]Command{
-		"no such program": {Argv: []string{"/nowhere/at/all"}},
-		"no such folder":  {Argv: []string{"/bin/sh"}, Log: "/nowhere/at/all/log"},
+		"a program that does not exist":           {Argv: []string{"/nowhere/at/all"}},
+		"a folder of the log that does not exist": {Argv: []string{"/bin/sh"}, Log: "/nowhere/at/all/log"},
 	} {
 		if _, err := s.Start(c); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)

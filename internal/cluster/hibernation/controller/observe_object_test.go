@@ -261,7 +261,7 @@ func TestCloudErrorsHideSecrets(t *testing.T) {
 			&actuator.Error{Class: actuator.Throttled, Message: "slow down"},
 			hibernation.ObservationError{Class: actuator.Throttled, Message: "slow down; it is retried automatically"},
 		},
-		"a timeout": {
+		"a timeout: unreachable": {
 			context.DeadlineExceeded,
 			hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not answer in time"},
 		},

@@ -449,14 +449,14 @@ func moments() map[string]moment {
 	}
 	const running, hibernating = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
 	return map[string]moment{
-		"at once, before the hibernation":                            {running, atOnce},
+		"changed at once, before the hibernation":                    {running, atOnce},
 		"the hibernation is reported":                                {running, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Stopping", nil})},
-		"machines stop":                                              {running, leave("running")},
+		"the machines begin to stop":                                 {running, leave("running")},
 		"machines are stopped and the status does not report it yet": {running, all("stopped")},
 		"the cluster hibernates":                                     {running, has(settledCondition(hibernating))},
-		"at once, before the resume":                                 {hibernating, atOnce},
+		"changed at once, before the resume":                         {hibernating, atOnce},
 		"the resume is reported":                                     {hibernating, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Resuming", nil})},
-		"machines start":                                             {hibernating, leave("stopped")},
+		"the machines begin to start":                                {hibernating, leave("stopped")},
 		"machines run and the status does not report it yet":         {hibernating, all("running")},
 		"the cluster runs, its record is still fresh":                {hibernating, has(settledCondition(running))},
 	}

@@ -172,12 +172,12 @@ func TestHostileListsAreNotKept(t *testing.T) {
 		ask   func(*ClusterClient) (any, error)
 		want  error
 	}{
-		"requests of many conditions":                     {request("", `"conditions":`+list("{}", 21_000)), 100, requests, nil},
-		"requests of many groups":                         {request(`,"groups":`+list(`""`, 21_000), ""), 100, requests, nil},
-		"requests of many usages":                         {request(`,"usages":`+list(`""`, 21_000), ""), 100, requests, nil},
-		"many requests of as many conditions as are kept": {request("", `"conditions":`+list("{}", maxRequestElements)), maxItems, requests, errTooMuchToKeep},
-		"Machines with many addresses":                    {`{"status":{"addresses":` + list("{}", 21_000) + `}}`, 100, machines, nil},
-		"many Machines of as many addresses as are kept":  {`{"status":{"addresses":` + list("{}", maxMachineAddresses) + `}}`, maxItems, machines, errTooMuchToKeep},
+		"requests of many conditions: cut":                          {request("", `"conditions":`+list("{}", 21_000)), 100, requests, nil},
+		"requests of many groups: cut":                              {request(`,"groups":`+list(`""`, 21_000), ""), 100, requests, nil},
+		"requests of many usages: cut":                              {request(`,"usages":`+list(`""`, 21_000), ""), 100, requests, nil},
+		"many requests of as many conditions as are kept: too much": {request("", `"conditions":`+list("{}", maxRequestElements)), maxItems, requests, errTooMuchToKeep},
+		"Machines with many addresses: cut":                         {`{"status":{"addresses":` + list("{}", 21_000) + `}}`, 100, machines, nil},
+		"many Machines of as many addresses as are kept: too much":  {`{"status":{"addresses":` + list("{}", maxMachineAddresses) + `}}`, maxItems, machines, errTooMuchToKeep},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialHostile(t, func(w http.ResponseWriter) {

@@ -24,7 +24,7 @@ func TestDecodeMachine(t *testing.T) {
 		object map[string]any
 		want   csr.KnownMachine
 	}{
-		"a machine with a node": {
+		"a Machine with a node: the node of its reference": {
 			map[string]any{"status": map[string]any{"nodeRef": map[string]any{"kind": "Node", "name": "worker-0"}, "addresses": []any{internalDNS, internalIP}}},
 			csr.KnownMachine{NodeName: "worker-0", Addresses: both},
 		},
@@ -32,18 +32,18 @@ func TestDecodeMachine(t *testing.T) {
 			map[string]any{"status": map[string]any{"addresses": []any{internalDNS, internalIP}}},
 			csr.KnownMachine{NodeName: "ip-10-0-0-1.ec2.internal", Addresses: both},
 		},
-		"a control-plane machine": {
+		"the role master: a control-plane machine": {
 			map[string]any{
 				"metadata": map[string]any{"labels": map[string]any{roleLabel: "master"}},
 				"status":   map[string]any{"nodeRef": map[string]any{"name": "master-0"}},
 			},
 			csr.KnownMachine{NodeName: "master-0", ControlPlane: true},
 		},
-		"a machine of another role": {
+		"the role worker: no control-plane machine": {
 			map[string]any{"metadata": map[string]any{"labels": map[string]any{roleLabel: "worker"}}},
 			csr.KnownMachine{},
 		},
-		"a machine that is being deleted": {
+		"a Machine that is being deleted: recorded": {
 			map[string]any{
 				"metadata": map[string]any{"deletionTimestamp": "2026-07-01T12:00:00Z"},
 				"status":   map[string]any{"nodeRef": map[string]any{"name": "worker-0"}},

@@ -72,46 +72,46 @@ func raw(text string) (r runtime.RawExtension) {
 func TestRequestsAreNoted(t *testing.T) {
 	const noted = `{"op":"add","path":"/metadata/annotations/torpor.dev~1request-version","value":"7"},{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}`
 	for name, row := range map[string]struct{ path, old, updated, options, want string }{
-		"a cluster that is stopped": {
+		"a stop of a cluster: noted": {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"},"spec":{"powerState":"Running"}}`, `{"metadata":{"resourceVersion":"7"},"spec":{"powerState":"Hibernating"}}`, "",
 			`[{"op":"add","path":"/metadata/annotations","value":{}},` + noted + `]`,
 		},
-		"a new cluster": {
+		"a new cluster that hibernates: noted as new": {
 			"/note-clusters", "", `{"metadata":{"annotations":{"a":"b"}},"spec":{"powerState":"Hibernating"}}`, "", `[` + strings.Replace(noted, `"7"`, `"new"`, 1) + `]`,
 		},
-		"a cluster that is only labelled": {
+		"a label on a cluster: nothing is noted": {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"}}`, `{"metadata":{"labels":{"a":"b"}}}`, "", `[]`,
 		},
-		"a cluster that is being deleted": {
+		"a cluster that is being deleted: nothing is noted": {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"}}`, `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","annotations":{"torpor.dev/requested-by":"x"}}}`, "", ``,
 		},
-		"a forged note": {
+		"a forged note: removed": {
 			"/note-clusters", `{"metadata":{"resourceVersion":"7"}}`, `{"metadata":{"annotations":{"torpor.dev/requested-by":"the-ceo"}}}`, "",
 			`[{"op":"remove","path":"/metadata/annotations/torpor.dev~1requested-by"}]`,
 		},
-		"a database whose clustering is stopped": {
+		"a stop of clustering: noted": {
 			"/note-databases", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"moco.cybozu.com/clustering-stopped":"true"}}}`, "",
 			`[` + strings.ReplaceAll(noted, "torpor.dev~1", "torpor.dev~1clustering-") + `]`,
 		},
-		"a new Slumber": {
+		"a new Slumber: its author is noted": {
 			"/note-slumbers", "", `{"metadata":{"annotations":{"torpor.dev/requested-by":"the-ceo"}},"spec":{"suspend":true}}`, "",
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}]`,
 		},
-		"a Slumber with another effect": {
+		"a changed spec of a Slumber: its author is noted": {
 			"/note-slumbers", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}},"spec":{"suspend":true}}`, `{"metadata":{"annotations":{"a":"b"}},"spec":{}}`, "",
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}]`,
 		},
-		"a Slumber that is only labelled": {
+		"a label on a Slumber: nothing is noted": {
 			"/note-slumbers", `{"metadata":{"resourceVersion":"7"},"spec":{"a":1,"b":[{}]}}`, `{"metadata":{"labels":{"a":"b"}},"spec":{"b":[{}],"a":1}}`, "", `[]`,
 		},
-		"a Deployment that is stopped": {
+		"a stop of a Deployment: noted": {
 			"/note-workloads", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"torpor.dev/stopped":"true"}}}`, "", `[` + noted + `]`,
 		},
-		"a Deployment whose annotations are replaced": {
+		"a user replaces the annotations of a Deployment: its record is put back": {
 			"/note-workloads", `{"metadata":{"resourceVersion":"7","annotations":{"torpor.dev/stops":"[]"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`, `{"fieldManager":"kubectl-rollout"}`,
 			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1stops","value":"[]"}]`,
 		},
-		"a Deployment whose record the manager writes": {
+		"the manager removes the record of a Deployment: allowed": {
 			"/note-workloads", `{"metadata":{"resourceVersion":"7","annotations":{"torpor.dev/stops":"[]"}}}`, `{"metadata":{"annotations":{"a":"b"}}}`, `{"fieldManager":"torpor-workloads"}`, `[]`,
 		},
 	} {
