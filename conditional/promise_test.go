@@ -163,7 +163,7 @@ func TestClientsInEveryShapeAreReplacedOrRefused(t *testing.T) {
 		"a function that returns a client: refused":     {r: &funcReconciler{Reconciler: none, New: func() client.Client { return c }}, want: "reconciler.New"},
 		"a method of the manager: refused":              {r: &funcReconciler{Reconciler: none, New: outer.GetClient}, want: "funcReconciler.New"},
 		"a method of the client: refused":               {r: &funcReconciler{Reconciler: none, Get: c.Get}, want: "funcReconciler.Get"},
-		"through reconcile.AsReconciler: refused":       {r: reconcile.AsReconciler[*Widget](c, nil), want: "the manager's"},
+		"a wrapped object reconciler: refused":          {r: reconcile.AsReconciler[*Widget](c, nil), want: "the manager's"},
 		"a client of one's own, wrapped: left alone":    {r: &widgetReconciler{Client: client.WithFieldOwner(scoped.GetClient(), "me")}},
 		"a client with the manager's HTTP: left alone":  {r: &widgetReconciler{Client: direct(t, outer)}},
 	}
@@ -249,7 +249,7 @@ func TestSetupRefusesWhatWouldHaveNoEffect(t *testing.T) {
 	}{
 		"a watch of another group's CRD: refused": {widgets("a").WithGroup(WatchNamed("widgets.exmaple.com")), `"widgets.exmaple.com"`},
 		"no leader election: refused":             {widgets("b").WithOptions(controller.Options{NeedLeaderElection: new(false)}), "NeedLeaderElection"},
-		"a warm-up: refused":                      {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "leave it out"},
+		"a reconciler with a warm-up: refused":    {widgets("c").WithOptions(controller.Options{EnableWarmup: new(true)}), "leave it out"},
 		"the name of a plain controller: refused": {widgets("twin"), "controller with name twin already exists"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,8 +92,8 @@ func TestPercentile(t *testing.T) {
 		"the lower one of two is the median":  {[]float64{2, 1}, 50, 1},
 		"the order does not matter":           {hundred, 50, 50},
 		"one of a hundred is left out of p99": {hundred, 99, 99},
-		"all are in p100":                     {hundred, 100, 100},
-		"nothing is below the smallest":       {hundred, 0, 1},
+		"p100 is the largest sample":          {hundred, 100, 100},
+		"p0 is the smallest sample":           {hundred, 0, 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

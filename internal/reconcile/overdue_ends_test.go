@@ -133,11 +133,11 @@ func TestAPassEndsWhatIsOverdue(t *testing.T) {
 		looks   error
 		isAhead bool
 	}{
-		"the pass continues at once":  {out: FollowUp{RequeueAfter: StaleCacheRetry}, isAhead: true},
-		"the pass runs again later":   {out: FollowUp{RequeueAfter: time.Minute}},
-		"the pass waits for an event": {},
-		"an answer is missing":        {looks: ErrPending},
-		"the cache is stale":          {looks: ErrStale, isAhead: true},
+		"the pass continues at once: other passes wait":         {out: FollowUp{RequeueAfter: StaleCacheRetry}, isAhead: true},
+		"the pass runs again later: other passes do not wait":   {out: FollowUp{RequeueAfter: time.Minute}},
+		"the pass waits for an event: other passes do not wait": {},
+		"an answer is pending: other passes do not wait":        {looks: ErrPending},
+		"the cache is stale: other passes wait":                 {looks: ErrStale, isAhead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, events := NewOverdueEnds(clock.RealClock{}), eventList{}

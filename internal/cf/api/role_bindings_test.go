@@ -45,9 +45,9 @@ func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 		"an auditor of a plain namespace is refused":             {plain, "torpor-space-auditor", false},
 		"the administrator of a space is refused":                {space, "cluster-admin", false},
 		"a reader of a space by a role of Kubernetes is refused": {space, "view", false},
-		"a developer of a space is given":                        {space, "torpor-space-developer", true},
-		"an auditor of a space is given":                         {space, "torpor-space-auditor", true},
-		"a user of an org is given":                              {e.org, "torpor-org-user", true},
+		"a manager grants the developer of a space: allowed":     {space, "torpor-space-developer", true},
+		"a manager grants the auditor of a space: allowed":       {space, "torpor-space-auditor", true},
+		"a manager grants the user of an org: allowed":           {e.org, "torpor-org-user", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			binding := newBinding(test.namespace, test.role)

@@ -111,17 +111,17 @@ func TestNextRevisionRefusesEdits(t *testing.T) {
 		old, updated *korifiv1alpha1.CFApp
 		says         string
 	}{
-		"race d: a lowered revision": {newApp(on, running), with(rev, "1"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected "4", because Torpor keeps it; ` +
+		"race d: a lowered revision is refused": {newApp(on, running), with(rev, "1"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected "4", because Torpor keeps it; ` +
 			`found "1"; leave it as it is, and set torpor.dev/restart-request to a new value to restart`},
-		"race d: a raised revision":                                    {newApp(on, running), with(rev, "5"), `[korifi.cloudfoundry.org/app-rev]: expected "4"`},
-		"race d: a word":                                               {newApp(on, running), with(rev, "abc"), `expected "4", because Torpor keeps it; found "abc"`},
-		"race d: an empty revision":                                    {newApp(on, running), with(rev, ""), `expected "4", because Torpor keeps it; found ""`},
-		"race d: a word at creation":                                   {nil, with(rev, "abc"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected a number such as "0", found "abc"; leave the annotation out`},
+		"race d: a raised revision is refused":                         {newApp(on, running), with(rev, "5"), `[korifi.cloudfoundry.org/app-rev]: expected "4"`},
+		"race d: a word as the revision is refused":                    {newApp(on, running), with(rev, "abc"), `expected "4", because Torpor keeps it; found "abc"`},
+		"race d: an empty revision is refused":                         {newApp(on, running), with(rev, ""), `expected "4", because Torpor keeps it; found ""`},
+		"race d: a word as the first revision is refused":              {nil, with(rev, "abc"), `metadata.annotations[korifi.cloudfoundry.org/app-rev]: expected a number such as "0", found "abc"; leave the annotation out`},
 		"an edit of a last stop is refused":                            {newApp(on, running), with(last, "4"), `[korifi.cloudfoundry.org/last-stop-app-rev]: expected "3"`},
 		"an edit of the pinned droplet is refused":                     {newApp(on, running), with(pinned, "new"), `[torpor.dev/droplet]: expected "old"`},
 		"an edit of the author is refused":                             {newApp(on, running), with(torporv1alpha1.RevisedByAnnotation, "bob"), `[torpor.dev/revised-by]: expected "alice"`},
 		"an edit of the time is refused":                               {newApp(on, running), with(torporv1alpha1.RevisedAtAnnotation, "now"), `[torpor.dev/revised-at]: expected ""`},
-		"the cause":                                                    {newApp(on, running), with(torporv1alpha1.CauseAnnotation, "Whim"), `[torpor.dev/revised-because]: expected ""`},
+		"an edit of the cause is refused":                              {newApp(on, running), with(torporv1alpha1.CauseAnnotation, "Whim"), `[torpor.dev/revised-because]: expected ""`},
 		"an edit of the ended revisions is refused":                    {newApp(on, running), with(torporv1alpha1.EndedRevisionsAnnotation, "[]"), `[torpor.dev/ended-revisions]: expected ""`},
 		"an edit of a stop that sets a revision is refused":            {newApp(on, running), newApp(off, revisionAnnotations("6", "3")), `expected "5", because Torpor keeps it; found "6"`},
 		"an edit of an app that has used up all revisions is refused":  {newApp(on, revisionAnnotations("999999999", "0")), newApp(off, nil), "expected at most 999999999, found no revision left; create a new app"},
@@ -224,11 +224,11 @@ func TestValidateRevisionFindsForeignChanges(t *testing.T) {
 	stopped := a.DeepCopy()
 	stopped.Spec.DesiredState = off
 	for name, break_ := range map[string]func(map[string]string){
-		"an unchanged revision: refused":   func(m map[string]string) { m[rev] = "0" },
-		"a missing revision: refused":      func(m map[string]string) { delete(m, rev) },
-		"another author: refused":          func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
-		"another cause":                    func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
-		"missing ended revisions: refused": func(m map[string]string) { delete(m, torporv1alpha1.EndedRevisionsAnnotation) },
+		"an unchanged revision: refused":      func(m map[string]string) { m[rev] = "0" },
+		"a missing revision: refused":         func(m map[string]string) { delete(m, rev) },
+		"another author: refused":             func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
+		"an edit of another cause is refused": func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
+		"missing ended revisions: refused":    func(m map[string]string) { delete(m, torporv1alpha1.EndedRevisionsAnnotation) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := admitApp(t, a, stopped.DeepCopy())

@@ -102,7 +102,7 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 		"a drain ends when its owner removes the budget":         {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
 		"a drain ends when no machine runs":                      {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
 		"a drain ends when the cluster refuses all that is left": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, bare)), end},
-		"a drain ends when the cluster refuses all pods that were read of more": {
+		"a drain ends when all of the listed pods are refused, of more pods": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused), more), end,
 		},
 		"a refused pod does not delay other pods": {

@@ -21,8 +21,8 @@ func TestIncompatibilityReason(t *testing.T) {
 		want string
 	}{
 		"the minimum: compatible":                                         {[]string{"4.4.8"}, ""},
-		"one below: refused as too old":                                   {[]string{"4.4.7"}, "found 4.4.7; upgrade"},
-		"one above: compatible":                                           {[]string{"4.4.9"}, ""},
+		"a patch below the minimum: refused as too old":                   {[]string{"4.4.7"}, "found 4.4.7; upgrade"},
+		"a patch above the minimum: compatible":                           {[]string{"4.4.9"}, ""},
 		"two digits are more than one: compatible":                        {[]string{"4.10.0"}, ""},
 		"an old minor: refused as too old":                                {[]string{"4.3.99"}, "found 4.3.99"},
 		"an old major: refused as too old":                                {[]string{"3.11.524"}, "found 3.11.524"},

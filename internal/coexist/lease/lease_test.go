@@ -89,16 +89,16 @@ func TestReadScope(t *testing.T) {
 		annotations map[string]string
 		want        *Scope
 	}{
-		"a Lease of an earlier version: no scope": {nil, nil},
-		"no list of namespaces: no scope":         {map[string]string{torporv1alpha1.ControllersAnnotation: "sync"}, nil},
-		"no list of controllers: no scope":        {map[string]string{torporv1alpha1.WatchNamespacesAnnotation: "a"}, nil},
-		"an empty list of controllers: no scope":  {known("", ""), nil},
-		"all namespaces: a scope":                 {known("sync,workloads", ""), &Scope{Controllers: []string{"sync", "workloads"}}},
-		"some namespaces: a scope":                {known("sync", "a,b"), &Scope{Controllers: []string{"sync"}, Namespaces: []string{"a", "b"}}},
-		"controllers of a later version: a scope": {known("sync,dreams", ""), &Scope{Controllers: []string{"sync", "dreams"}}},
-		"an invalid name in a list: no scope":     {known("sync", "a,,b"), nil},
-		"text of another project: no scope":       {known("sync", `["a"]`), nil},
-		"an overlong list: no scope":              {known("sync", strings.Repeat("a,", maxListBytes)+"a"), nil},
+		"a Lease of an earlier version: no scope":          {nil, nil},
+		"no list of namespaces: no scope":                  {map[string]string{torporv1alpha1.ControllersAnnotation: "sync"}, nil},
+		"no list of controllers: no scope":                 {map[string]string{torporv1alpha1.WatchNamespacesAnnotation: "a"}, nil},
+		"an empty list of controllers: no scope":           {known("", ""), nil},
+		"controllers for all namespaces: read as a scope":  {known("sync,workloads", ""), &Scope{Controllers: []string{"sync", "workloads"}}},
+		"controllers for some namespaces: read as a scope": {known("sync", "a,b"), &Scope{Controllers: []string{"sync"}, Namespaces: []string{"a", "b"}}},
+		"controllers of a later version: read as a scope":  {known("sync,dreams", ""), &Scope{Controllers: []string{"sync", "dreams"}}},
+		"an invalid name in a list: no scope":              {known("sync", "a,,b"), nil},
+		"text of another project: no scope":                {known("sync", `["a"]`), nil},
+		"an overlong list: no scope":                       {known("sync", strings.Repeat("a,", maxListBytes)+"a"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -511,7 +511,7 @@ func TestDecide(t *testing.T) {
 		"policy leads to a CronJob":                            {withPolicy, "apply CronJob"},
 		"CronJob is deleted when the policy's name is removed": {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
 		"a policy that does not exist is an error":             {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
-		"missing image is an error of both":                    {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
+		"no image: errors of the CronJob and of the Job":       {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
 		"a new cluster is restored":                            {withRestore, "create Job"},
 		"a restore is not repeated while its Job is there":     {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
 		"a Job of a cluster that had this name is collected":   {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},

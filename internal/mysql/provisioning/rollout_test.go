@@ -37,11 +37,11 @@ func TestDecideRollout(t *testing.T) {
 		rule string
 		do   RolloutAction
 	}{
-		"no Pod is wanted":                                 {ObservedRollout{Offline: true}, "offline", Nothing{}},
-		"all Pods are new":                                 {three(fresh, fresh, fresh), "done", Nothing{}},
+		"no Pod is wanted: nothing to do":                  {ObservedRollout{Offline: true}, "offline", Nothing{}},
+		"all Pods are new: nothing to do":                  {three(fresh, fresh, fresh), "done", Nothing{}},
 		"a new template is not yet observed":               {ObservedRollout{Pods: []PodState{old}}, "the template is new", Nothing{}},
 		"missing Pod has nothing to replace":               {three(fresh, PodState{}, fresh), "nothing to replace", Nothing{}},
-		"the first replica is first":                       {three(old, old, old), "replace a replica", ReplacePod{0}},
+		"all Pods are old: the first replica is replaced":  {three(old, old, old), "replace a replica", ReplacePod{0}},
 		"the primary is not next before the last replica":  {three(fresh, old, old), "replace a replica", ReplacePod{2}},
 		"the primary hands over before it is replaced":     {three(fresh, old, fresh), "demote the primary", RequestSwitchover{1}},
 		"requested switchover is waited for":               {three(fresh, withDemotionRequested(old), fresh), "switchover", Nothing{}},

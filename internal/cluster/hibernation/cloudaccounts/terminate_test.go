@@ -52,9 +52,9 @@ func TestNothingIsStoppedWithoutTheRightsToTerminateLater(t *testing.T) {
 		cloud func(*batchCloud) actuator.Actuator
 		want  actuator.ErrorClass
 	}{
-		"rights are missing":                    {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c, isDenied: true} }, actuator.PermissionDenied},
-		"the cloud does not terminate":          {func(c *batchCloud) actuator.Actuator { return c }, actuator.Other},
-		"rights to stop and to terminate exist": {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c} }, ""},
+		"rights are missing: PermissionDenied":           {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c, isDenied: true} }, actuator.PermissionDenied},
+		"the cloud does not terminate machines: Other":   {func(c *batchCloud) actuator.Actuator { return c }, actuator.Other},
+		"rights to stop and to terminate exist: stopped": {func(c *batchCloud) actuator.Actuator { return &spotCloud{batchCloud: c} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFleet(t, func(t *testing.T, f *fleet) {

@@ -332,11 +332,11 @@ func corrections() map[string]struct {
 		trouble string
 		correct func(*testing.T, *testCluster)
 	}{
-		"a Secret is created": {
+		"no Secret, until it is created": {
 			func(r *clusterSetup) { r.keys = nil }, hivev1.CredentialsMissingReason,
 			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},
-		"a Secret gets its keys": {
+		"an empty Secret, until it gets its keys": {
 			func(r *clusterSetup) { r.keys = map[string][]byte{} }, hivev1.CredentialsMissingReason,
 			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},

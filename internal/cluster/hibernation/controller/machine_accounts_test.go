@@ -19,15 +19,15 @@ func TestSilenceChangesNoOwners(t *testing.T) {
 		failures []actuator.ErrorClass
 		owns     bool
 	}{
-		"cloud throttles: the older cluster keeps its machines":            {[]actuator.ErrorClass{actuator.Throttled}, true},
-		"cloud does not answer":                                            {[]actuator.ErrorClass{actuator.Unreachable}, true},
-		"cloud returns an unknown error":                                   {[]actuator.ErrorClass{actuator.Other}, true},
-		"several temporary failures: the older cluster keeps its machines": {[]actuator.ErrorClass{actuator.Throttled, actuator.Unreachable, actuator.Throttled}, true},
-		"cloud rejects the credentials":                                    {[]actuator.ErrorClass{actuator.CredentialsInvalid}, false},
-		"credentials are missing":                                          {[]actuator.ErrorClass{actuator.CredentialsMissing}, false},
-		"credentials may not list machines":                                {[]actuator.ErrorClass{actuator.PermissionDenied}, false},
-		"resource group of the machines does not exist":                    {[]actuator.ErrorClass{actuator.NotFound}, false},
-		"credentials that are lost stay lost":                              {[]actuator.ErrorClass{actuator.CredentialsInvalid, actuator.Throttled}, false},
+		"cloud throttles: the older cluster keeps its machines":                {[]actuator.ErrorClass{actuator.Throttled}, true},
+		"cloud does not answer: the older cluster keeps its machines":          {[]actuator.ErrorClass{actuator.Unreachable}, true},
+		"cloud returns an unknown error: the older cluster keeps its machines": {[]actuator.ErrorClass{actuator.Other}, true},
+		"several temporary failures: the older cluster keeps its machines":     {[]actuator.ErrorClass{actuator.Throttled, actuator.Unreachable, actuator.Throttled}, true},
+		"cloud rejects the credentials: the machines are released":             {[]actuator.ErrorClass{actuator.CredentialsInvalid}, false},
+		"credentials are missing: the machines are released":                   {[]actuator.ErrorClass{actuator.CredentialsMissing}, false},
+		"credentials may not list machines: the machines are released":         {[]actuator.ErrorClass{actuator.PermissionDenied}, false},
+		"resource group does not exist: the machines are released":             {[]actuator.ErrorClass{actuator.NotFound}, false},
+		"credentials that are lost stay lost":                                  {[]actuator.ErrorClass{actuator.CredentialsInvalid, actuator.Throttled}, false},
 	} {
 		known := newMachineAccounts()
 		known.store(older, []actuator.Machine{machine}, now)

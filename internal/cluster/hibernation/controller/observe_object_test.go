@@ -182,7 +182,7 @@ func TestObserveObject(t *testing.T) {
 			},
 			func(*hibernation.Observed) {},
 		},
-		"everything is missing": {
+		"everything is missing: each problem is observed": {
 			func(cd *hivev1.ClusterDeployment) { *cd = hivev1.ClusterDeployment{} },
 			func(o *hibernation.Observed) {
 				o.Installed = false

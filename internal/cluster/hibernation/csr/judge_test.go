@@ -222,12 +222,12 @@ func TestCapOnPendingRequests(t *testing.T) {
 
 func TestNodeNameIsOnlyThatOfAKnownMachine(t *testing.T) {
 	cases := map[string]struct{ commonName, want string }{
-		"a machine may take it":     {"system:node:n1", "n1"},
-		"no machine may take it":    {"system:node:orphan", ""},
-		"the prefix is missing":     {"n1", ""},
-		"the node name is empty":    {"system:node:", ""},
-		"the machine is contested":  {"system:node:twin", "twin"},
-		"the node has gone, though": {"system:node:fresh", "fresh"},
+		"the name is free for a machine: the node name": {"system:node:n1", "n1"},
+		"no machine may have the name: no node name":    {"system:node:orphan", ""},
+		"the prefix is missing: no node name":           {"n1", ""},
+		"nothing follows the prefix: no node name":      {"system:node:", ""},
+		"two machines claim the name: the node name":    {"system:node:twin", "twin"},
+		"the node no longer exists: the node name":      {"system:node:fresh", "fresh"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -54,13 +54,13 @@ func TestDialRefuses(t *testing.T) {
 		edit func(*cluster, *user, *config)
 		want error
 	}{
-		"a program: refused": {func(_ *cluster, u *user, _ *config) {
+		"a program for credentials: refused": {func(_ *cluster, u *user, _ *config) {
 			u.Exec = &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}, errForeign},
 		"a program of a user that is not even used: refused": {func(_ *cluster, _ *user, c *config) {
 			c.AuthInfos["other"] = &user{Exec: &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1"}}
 		}, errForeign},
-		"a plugin: refused": {func(_ *cluster, u *user, _ *config) {
+		"an authentication plugin: refused": {func(_ *cluster, u *user, _ *config) {
 			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
 		}, errForeign},
 		"a file with a token: refused":           {func(_ *cluster, u *user, _ *config) { u.TokenFile = "/token" }, errForeign},
