@@ -33,7 +33,7 @@ const (
 	// maxAtOnce limits the concurrent questions; maxOfRegistry and maxOfSpace limit those of one registry and one
 	// space.
 	maxAtOnce, maxOfRegistry, maxOfSpace = 16, 4, 2
-	// maxWaiting limits the waiting questions.
+	// maxWaiting limits the questions that wait for one of those places.
 	maxWaiting = 1000
 	// maxSilent limits the remembered silent registries.
 	maxSilent = 1000

@@ -94,7 +94,7 @@ func (a OneByOneActuator[A]) StartAll(ctx context.Context, t actuator.Target, cl
 	})
 }
 
-// orderAll sends one order for each machine, and returns an error for each cluster.
+// orderAll sends one order for each machine, and returns one result for each cluster.
 func (a OneByOneActuator[A]) orderAll(t actuator.Target, operation string, clusters [][]string, order func(A, string) error) []error {
 	account, err := a.FindAccount(t)
 	if err != nil {
