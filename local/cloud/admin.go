@@ -292,7 +292,7 @@ func (f injectedFault) asError() error {
 	}
 	message := f.Message
 	if message == "" {
-		message = "A fault was asked for."
+		message = "This error was injected by a test."
 	}
 	return &ec2query.Error{Code: f.Code, Message: message, Status: f.HTTPStatus}
 }
