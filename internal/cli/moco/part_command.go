@@ -21,11 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
@@ -42,7 +40,7 @@ const (
 // effect.
 type partCommand struct {
 	*commands
-	partRequest
+	mysqlswitches.PartRequest
 	selection clusterSelection
 	force     bool
 	wait      bool
@@ -68,7 +66,7 @@ type partResult struct {
 	Until    string                     `json:"until,omitempty"`
 	Findings []mocov1beta2.StartFinding `json:"findings,omitempty"`
 	Error    string                     `json:"error,omitempty"`
-	change   *annotationChange
+	change   *mysqlswitches.AnnotationChange
 	before   *mocov1beta2.MySQLCluster
 	err      error
 }
@@ -142,9 +140,9 @@ func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 // warnOfGap warns that the request will have no effect until a manager acts on the part. It also warns where MOCO
 // acts, because Torpor does not hold the Lease there.
 func (p *partCommand) warnOfGap(ctx context.Context, kube *kubeClient) {
-	reason := connection.ReadActing(ctx, kube, p.clock.Now()).DescribeInaction(p.part.controllers, kube.namespace)
+	reason := connection.ReadActing(ctx, kube, p.clock.Now()).DescribeInaction(p.Part.Controllers, kube.namespace)
 	if reason != "" {
-		fmt.Fprintf(p.Err, "warning: no controller acts on the %s of MySQLClusters in namespace %q: %s\n", p.part.name, kube.namespace, reason)
+		fmt.Fprintf(p.Err, "warning: no controller acts on the %s of MySQLClusters in namespace %q: %s\n", p.Part.PartName, kube.namespace, reason)
 	}
 }
 
@@ -164,7 +162,7 @@ func (p *partCommand) joinErrors(results []*partResult) error {
 
 // writeRequest writes the annotations, and reads again after a conflict with another writer.
 func (p *partCommand) writeRequest(ctx context.Context, kube *kubeClient, name string) *partResult {
-	r := &partResult{Namespace: kube.namespace, Name: name, Part: p.part.name, Wanted: p.pastParticiple()}
+	r := &partResult{Namespace: kube.namespace, Name: name, Part: p.Part.PartName, Wanted: p.pastParticiple()}
 	backoff := wait.Backoff{Steps: 12, Duration: 20 * time.Millisecond, Factor: 1.5, Jitter: 0.5} // Five seconds in total.
 	r.err = retry.OnError(backoff, k8serrors.IsConflict, func() error { return p.tryWriteRequest(ctx, kube, r) })
 	return r
@@ -175,27 +173,27 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 	if err != nil {
 		return err
 	}
-	c := p.changeAnnotations(before.Annotations, p.clock.Now())
+	c := p.ChangeAnnotations(before.Annotations, p.clock.Now())
 	// A removed annotation alone has not started anything if the manager refused the start.
-	c.alreadyDone = c.alreadyDone && (p.stop || !p.part.isStartRefused(before))
-	if p.force && !c.alreadyDone {
-		c.annotations[mocov1beta2.ForceStartAnnotation] = stopValue
+	c.AlreadyDone = c.AlreadyDone && (p.IsStop || !p.Part.IsStartRefused(before))
+	if p.force && !c.AlreadyDone {
+		c.Annotations[mocov1beta2.ForceStartAnnotation] = mysqlswitches.StopValue
 	}
 	r.before, r.change, r.Findings = before, &c, nil
-	if p.stop {
-		r.Reason, r.Until = c.annotations[p.part.ReasonAnnotation(c.annotations)], c.annotations[p.part.UntilAnnotation(c.annotations)]
+	if p.IsStop {
+		r.Reason, r.Until = c.Annotations[p.Part.ReasonAnnotation(c.Annotations)], c.Annotations[p.Part.UntilAnnotation(c.Annotations)]
 	}
 	if err := p.refuseHarmfulStart(before, r); err != nil {
 		return err
 	}
-	r.Changed = !maps.Equal(before.Annotations, c.annotations)
+	r.Changed = !maps.Equal(before.Annotations, c.Annotations)
 	if !r.Changed {
 		return nil
 	}
 	after := before.DeepCopy()
-	after.Annotations = c.annotations
+	after.Annotations = c.Annotations
 	patch := client.MergeFrom(before)
-	if !p.stop { // A start changes exactly the checked state. A stop has no checks, and no conflict may prevent it.
+	if !p.IsStop { // A start changes exactly the checked state. A stop has no checks, and no conflict may prevent it.
 		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
 	if err := kube.Patch(ctx, after, patch); err != nil {
@@ -208,14 +206,14 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 // needsLook reports whether a start depends on a check of the instances that begins after the request. The status
 // may be older than the last mistake, or older than its fix.
 func (p *partCommand) needsLook(c *mocov1beta2.MySQLCluster) bool {
-	isStopped := c.Annotations[p.part.Name] == stopValue || p.part.isStartRefused(c)
-	return !p.stop && p.part == clusteringPart() && !p.force && isStopped && c.Status.Pause != nil && c.Status.Pause.ObservedAt != nil
+	isStopped := c.Annotations[p.Part.Name] == mysqlswitches.StopValue || p.Part.IsStartRefused(c)
+	return !p.IsStop && p.Part == mysqlswitches.ClusteringPart() && !p.force && isStopped && c.Status.Pause != nil && c.Status.Pause.ObservedAt != nil
 }
 
 // requestLooks requests checks of all clusters that need one, so that they run concurrently. A cluster that cannot
 // be read causes an error later, when it is processed.
 func (p *partCommand) requestLooks(ctx context.Context, kube *kubeClient, names []string) {
-	if p.stop || p.part != clusteringPart() || p.force {
+	if p.IsStop || p.Part != mysqlswitches.ClusteringPart() || p.force {
 		return
 	}
 	now := p.clock.Now().UTC()
@@ -252,21 +250,19 @@ func (p *partCommand) awaitLook(ctx context.Context, kube *kubeClient, name stri
 
 // refuseHarmfulStart refuses a start of clustering that would do harm.
 func (p *partCommand) refuseHarmfulStart(c *mocov1beta2.MySQLCluster, r *partResult) error {
-	if p.stop || p.part != clusteringPart() || r.change.alreadyDone || c.Status.Pause == nil {
+	if p.IsStop || p.Part != mysqlswitches.ClusteringPart() || r.change.AlreadyDone || c.Status.Pause == nil {
 		return nil
 	}
 	r.Findings = c.Status.Pause.StartFindings
-	isHarmful := slices.ContainsFunc(r.Findings, isRefusal)
+	isHarmful := slices.ContainsFunc(r.Findings, mysqlswitches.IsRefusal)
 	if isHarmful && !p.force {
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("refused to start clustering of %s: it would do the harm listed above; --force starts it nevertheless", describeCluster(c))}
 	}
 	return nil
 }
 
-func isRefusal(f mocov1beta2.StartFinding) bool { return f.Severity == string(clustering.Refuse) }
-
 func (p *partCommand) pastParticiple() string {
-	if p.stop {
+	if p.IsStop {
 		return "stopped"
 	}
 	return "started"
@@ -283,21 +279,21 @@ func (p *partCommand) printResult(r *partResult, many bool) {
 	if r.err != nil {
 		return
 	}
-	state := map[bool]string{true: "stopped", false: "running"}[p.stop]
+	state := map[bool]string{true: "stopped", false: "running"}[p.IsStop]
 	switch {
-	case !r.change.alreadyDone:
-		fmt.Fprintf(p.Out, "%s %s of %s\n", p.pastParticiple(), p.part.name, describeCluster(r.before))
+	case !r.change.AlreadyDone:
+		fmt.Fprintf(p.Out, "%s %s of %s\n", p.pastParticiple(), p.Part.PartName, describeCluster(r.before))
 	case many:
-		fmt.Fprintf(p.Out, "The %s of %s is already %s.\n", p.part.name, describeCluster(r.before), state)
+		fmt.Fprintf(p.Out, "The %s of %s is already %s.\n", p.Part.PartName, describeCluster(r.before), state)
 	default:
-		fmt.Fprintf(p.Out, "The %s is already %s.\n", p.part.name, state)
+		fmt.Fprintf(p.Out, "The %s is already %s.\n", p.Part.PartName, state)
 	}
 	switch {
-	case !r.change.alreadyDone || !r.Changed:
-	case p.stop:
+	case !r.change.AlreadyDone || !r.Changed:
+	case p.IsStop:
 		fmt.Fprintf(p.Out, "changed reason and until of %s\n", describeCluster(r.before))
 	default:
-		fmt.Fprintf(p.Out, "removed %s=%q from %s; it did not stop anything\n", p.part.Name, r.change.removedValue, describeCluster(r.before))
+		fmt.Fprintf(p.Out, "removed %s=%q from %s; it did not stop anything\n", p.Part.Name, r.change.RemovedValue, describeCluster(r.before))
 	}
 }
 
@@ -310,156 +306,19 @@ func writeJSON(w io.Writer, value any) error {
 	return nil
 }
 
-type clusterPart struct {
-	stoprecord.AnnotationSwitch
-	name, condition string
-	// controllers is the group of controllers that act on the part.
-	controllers string
-}
-
-func clusteringPart() clusterPart {
-	return clusterPart{mysqlswitches.ClusteringSwitch(), "clustering", mocov1beta2.ClusteringActiveCondition, "clustering"}
-}
-
-func reconciliationPart() clusterPart {
-	return clusterPart{mysqlswitches.ReconciliationSwitch(), "reconciliation", mocov1beta2.ReconciliationActiveCondition, "provisioning"}
-}
-
-// stopValue is the only value of an annotation that requests a stop.
-const stopValue = "true"
-
-// isStartRefused reports whether the manager keeps the part stopped although no stop is requested any more.
-func (p clusterPart) isStartRefused(c *mocov1beta2.MySQLCluster) bool {
-	return p == clusteringPart() && p.conditionOf(c).Reason == mocov1beta2.StartRefusedReason
-}
-
-// partRequest requests the stop or start of a part. reason and until are nil if their flags are not given.
-type partRequest struct {
-	part          clusterPart
-	stop          bool
-	reason, until *string
-}
-
-// annotationChange is the effect of a request on annotations.
-type annotationChange struct {
-	// annotations are the annotations after the change.
-	annotations map[string]string
-	// alreadyDone is true if the part was already in the requested state.
-	alreadyDone bool
-	// removedValue is a previous value that did not stop anything.
-	removedValue string
-}
-
-// isStopped reports whether a stop of the part is requested. Only stopValue requests it.
-func (p clusterPart) isStopped(annotations map[string]string) bool {
-	return annotations[p.Name] == stopValue
-}
-
-// changeAnnotations returns the changes that the request makes. The reason and end of a part are removed with its
-// stop, and those of all parts with the last stop.
-func (w partRequest) changeAnnotations(annotations map[string]string, now time.Time) annotationChange {
-	c := annotationChange{annotations: maps.Clone(annotations)}
-	if c.annotations == nil {
-		c.annotations = map[string]string{}
-	}
-	// An expired stop may end at any moment. A new stop is a separate one, and does not keep the expired time.
-	was := w.part.isStopped(annotations) && (!w.stop || !w.part.isOver(annotations, now))
-	value, found := annotations[w.part.Name]
-	c.alreadyDone = was == w.stop
-	if found && !was {
-		c.removedValue = value
-	}
-	delete(c.annotations, w.part.Name)
-	isAnother := w.stop && !was || !w.stop && found
-	isAlone := !isAnythingStopped(c.annotations, now)
-	if isAnother {
-		delete(c.annotations, w.part.Reason)
-		delete(c.annotations, w.part.Until)
-	}
-	if isAlone && (isAnother || w.reason != nil) {
-		delete(c.annotations, torporv1alpha1.ReasonAnnotation)
-	}
-	if isAlone && (isAnother || w.until != nil) {
-		delete(c.annotations, torporv1alpha1.UntilAnnotation)
-	}
-	if w.stop {
-		c.annotations[w.part.Name] = stopValue
-	}
-	if w.part == clusteringPart() {
-		delete(c.annotations, mocov1beta2.LookRequestedAnnotation)
-		delete(c.annotations, mocov1beta2.ForceStartAnnotation)
-	}
-	setOrDelete(c.annotations, w.part.Reason, w.reason)
-	setOrDelete(c.annotations, w.part.Until, w.until)
-	return c
-}
-
-// isOver reports whether a part's stop has expired.
-func (p clusterPart) isOver(annotations map[string]string, now time.Time) bool {
-	until, err := time.Parse(time.RFC3339, annotations[p.UntilAnnotation(annotations)])
-	return err == nil && !now.Before(until)
-}
-
-// isAnythingStopped reports whether a stop is requested that has not expired.
-func isAnythingStopped(annotations map[string]string, now time.Time) bool {
-	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
-		if p.isStopped(annotations) && !p.isOver(annotations, now) {
-			return true
-		}
-	}
-	return mysqlswitches.HasStoppedInstances(annotations)
-}
-
-func setOrDelete(annotations map[string]string, name string, value *string) {
-	switch {
-	case value == nil:
-	case *value == "":
-		delete(annotations, name)
-	default:
-		annotations[name] = *value
-	}
-}
-
-// ChangeAnnotations returns the annotations of a MySQLCluster after a part of it, "clustering" or "reconciliation",
-// was stopped or started.
-func ChangeAnnotations(annotations map[string]string, partName string, isStop bool, now time.Time) map[string]string {
-	part := clusteringPart()
-	if partName == reconciliationPart().name {
-		part = reconciliationPart()
-	}
-	return partRequest{part: part, stop: isStop}.changeAnnotations(annotations, now).annotations
-}
-
 // ParseUntil parses the flag --until: a future time, or a duration from now.
 func ParseUntil(text string, now time.Time) (time.Time, error) {
-	until, err := time.Parse(time.RFC3339, text)
+	until, err := stoprecord.ParseNewUntil(text, now)
 	if err != nil {
-		after, err := time.ParseDuration(text)
-		if err != nil {
-			return time.Time{}, exit.WrongUsage("--until: expected a time such as 2026-11-20T22:00:00Z or a duration such as 40m, found %q", text)
-		}
-		until = now.Add(after)
-	}
-	if !until.After(now) {
-		return time.Time{}, exit.WrongUsage("--until: expected a time to come, found %s, which has passed", until.UTC().Format(time.RFC3339))
+		return time.Time{}, exit.WrongUsage("--until: %w", err)
 	}
 	return until, nil
 }
 
-// conditionOf returns the part's condition in a status; Unknown if the condition is missing.
-func (p clusterPart) conditionOf(c *mocov1beta2.MySQLCluster) metav1.Condition {
-	for _, found := range c.Status.Conditions {
-		if found.Type == p.condition {
-			return found
-		}
-	}
-	return metav1.Condition{Type: p.condition, Status: metav1.ConditionUnknown, Message: "nothing is reported yet"}
-}
-
 // isReportedIn reports whether the status matches the request. Quiescing is neither stopped nor started.
-func (w partRequest) isReportedIn(c *mocov1beta2.MySQLCluster) bool {
-	found := w.part.conditionOf(c)
-	if w.stop {
+func isReportedIn(w mysqlswitches.PartRequest, c *mocov1beta2.MySQLCluster) bool {
+	found := w.Part.ReadCondition(c)
+	if w.IsStop {
 		return found.Status == metav1.ConditionFalse
 	}
 	return found.Status == metav1.ConditionTrue && found.Reason != mocov1beta2.QuiescingReason

@@ -19,6 +19,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	testenv "github.com/torpor-dev/torpor/test/env"
 	"github.com/torpor-dev/torpor/test/env/scripts"
 )
@@ -84,22 +85,22 @@ func reportStops(c *mocov1beta2.MySQLCluster) {
 	if c.Status.Pause != nil {
 		before = *c.Status.Pause
 	}
-	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
-		status, reason := metav1.ConditionTrue, p.condition
-		if c.Annotations[p.Name] == stopValue {
+	for _, p := range mysqlswitches.ListParts() {
+		status, reason := metav1.ConditionTrue, p.Condition
+		if c.Annotations[p.Name] == mysqlswitches.StopValue {
 			status, reason = metav1.ConditionFalse, "Stopped"
 			stop := &mocov1beta2.Stop{Since: metav1.NewTime(time.Now()), By: fieldManager, Reason: c.Annotations[p.ReasonAnnotation(c.Annotations)]}
 			if until, err := time.Parse(time.RFC3339, c.Annotations[p.UntilAnnotation(c.Annotations)]); err == nil {
 				stop.Until = new(metav1.NewTime(until))
 			}
-			if p == clusteringPart() {
+			if p == mysqlswitches.ClusteringPart() {
 				pause.Clustering, pause.StartFindings = stop, before.StartFindings
 				pause.ObservedAt, pause.LookRequest = new(metav1.NewTime(time.Now())), c.Annotations[mocov1beta2.LookRequestedAnnotation]
 			} else {
 				pause.Reconciliation = stop
 			}
 		}
-		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: p.condition, Status: status, Reason: reason})
+		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{Type: p.Condition, Status: status, Reason: reason})
 	}
 	c.Status.Pause = nil
 	if pause.Clustering != nil || pause.Reconciliation != nil {

@@ -3,6 +3,7 @@
 package moco
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
@@ -123,10 +125,10 @@ func newClusterRow(c *mocov1beta2.MySQLCluster) clusterRow {
 	if c.Status.Pause != nil {
 		noted = *c.Status.Pause
 	}
+	clustering, reconciliation := mysqlswitches.DescribeParts(c)
 	r := clusterRow{
 		Namespace: c.Namespace, Name: c.Name, Primary: c.Status.CurrentPrimaryIndex, Healthy: string(metav1.ConditionUnknown),
-		Clustering:     clusteringPart().newPartRow(c, noted.Clustering),
-		Reconciliation: reconciliationPart().newPartRow(c, noted.Reconciliation),
+		Clustering: newPartRow(clustering), Reconciliation: newPartRow(reconciliation),
 	}
 	for _, condition := range c.Status.Conditions {
 		if condition.Type == mocov1beta2.HealthyCondition {
@@ -134,7 +136,7 @@ func newClusterRow(c *mocov1beta2.MySQLCluster) clusterRow {
 		}
 	}
 	r.ObservedAt, r.Findings = noted.ObservedAt, noted.StartFindings
-	r.Next = nextStep(c, r, noted)
+	r.Next = cmp.Or(clustering.Next, reconciliation.Next)
 	return r
 }
 
@@ -149,94 +151,12 @@ func (r clusterRow) withOverdue(now time.Time) clusterRow {
 	return r
 }
 
-// PartState is the state of a part of a MySQLCluster that can be stopped.
-type PartState struct {
-	// Name is clustering or reconciliation.
-	Name string
-	// State is running, stopping, stopped, starting or unknown.
-	State string
-	// Message is the message of the part's condition.
-	Message string
-	// Refusal is the reason why the manager refuses to start a part whose stop is no longer requested; empty if it
-	// does not.
-	Refusal string
-	// Next is the user's next step, or the next automatic one.
-	Next string
-}
-
-// DescribeParts returns the lines of kubectl moco status for clustering and reconciliation. A next step is listed
-// only once, for the part that it concerns.
-func DescribeParts(c *mocov1beta2.MySQLCluster) []PartState {
-	row := newClusterRow(c)
-	clustering := PartState{Name: clusteringPart().name, State: row.Clustering.State, Message: clusteringPart().conditionOf(c).Message}
-	if clusteringPart().isStartRefused(c) {
-		clustering.Refusal = clustering.Message
-	}
-	reconciliation := PartState{Name: reconciliationPart().name, State: row.Reconciliation.State, Message: reconciliationPart().conditionOf(c).Message}
-	if row.Clustering.State == "running" && row.Reconciliation.State != "running" {
-		reconciliation.Next = row.Next
-	} else {
-		clustering.Next = row.Next
-	}
-	return []PartState{clustering, reconciliation}
-}
-
-func (p clusterPart) newPartRow(c *mocov1beta2.MySQLCluster, noted *mocov1beta2.Stop) partRow {
-	r := partRow{State: p.stateOf(c)}
-	if noted != nil {
-		r.Since, r.By, r.Reason, r.Until = &noted.Since, noted.By, noted.Reason, noted.Until
+func newPartRow(s mysqlswitches.PartState) partRow {
+	r := partRow{State: s.State}
+	if s.Stop != nil {
+		r.Since, r.By, r.Reason, r.Until = &s.Stop.Since, s.Stop.By, s.Stop.Reason, s.Stop.Until
 	}
 	return r
-}
-
-// stateOf compares the requested with the reported state.
-func (p clusterPart) stateOf(c *mocov1beta2.MySQLCluster) string {
-	asked, found := p.isStopped(c.Annotations) || p.isStartRefused(c), p.conditionOf(c).Status
-	switch {
-	case found == metav1.ConditionUnknown && !asked:
-		return "unknown"
-	case asked && found == metav1.ConditionFalse:
-		return "stopped"
-	case asked:
-		return "stopping"
-	case found == metav1.ConditionFalse:
-		return "starting"
-	default:
-		return "running"
-	}
-}
-
-// nextStep returns the user's next step, or the next automatic one.
-func nextStep(c *mocov1beta2.MySQLCluster, r clusterRow, noted mocov1beta2.Pause) string {
-	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
-		if value, found := c.Annotations[p.Name]; found && value != stopValue {
-			return fmt.Sprintf("%s=%q stops nothing: %s removes it", p.Name, value, startCommandLine(c, p))
-		}
-	}
-	harmful := slices.IndexFunc(r.Findings, isRefusal)
-	switch {
-	case noted.Quiescing != "":
-		return "wait for a safe point of: " + noted.Quiescing
-	case harmful >= 0:
-		return "before a start: " + r.Findings[harmful].Message + ": " + r.Findings[harmful].Remedy
-	case r.Clustering.State == "stopped" && r.Clustering.Until == nil:
-		return startCommandLine(c, clusteringPart())
-	case r.Reconciliation.State == "stopped" && r.Reconciliation.Until == nil:
-		return startCommandLine(c, reconciliationPart())
-	case r.Clustering.State == "stopped" || r.Reconciliation.State == "stopped":
-		return stoprecord.StartsByItself
-	}
-	for _, s := range c.Status.Instances {
-		if s.Message != "" {
-			return s.Message
-		}
-	}
-	return ""
-}
-
-// startCommandLine returns a command that works as printed, regardless of the current namespace.
-func startCommandLine(c *mocov1beta2.MySQLCluster, p clusterPart) string {
-	return fmt.Sprintf("kubectl moco start -n %s %s %s", c.Namespace, p.name, c.Name)
 }
 
 func (a *commands) writeTable(rows []clusterRow, everywhere bool) error {
@@ -379,7 +299,7 @@ func (p *partCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *pa
 		return
 	}
 	now := p.clock.Now()
-	w := &statusWait{partCommand: p, isFresh: !r.Changed || r.change.alreadyDone || !p.isReportedIn(r.before), startedAt: now}
+	w := &statusWait{partCommand: p, isFresh: !r.Changed || r.change.AlreadyDone || !isReportedIn(p.PartRequest, r.before), startedAt: now}
 	reached, err := w.pollUntilReached(ctx, kube, r.Name)
 	r.Reached, r.err = &reached, err
 }
@@ -394,10 +314,10 @@ func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, nam
 		case ctx.Err() != nil:
 		case err != nil:
 			return false, err
-		case !w.stop && !w.force && w.part.isStartRefused(c):
-			return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; --force starts it nevertheless", describeCluster(c), w.part.conditionOf(c).Message)}
-		case w.part.isStopped(c.Annotations) != w.stop:
-			return false, fmt.Errorf("%s: the request changed during the wait: its %s is no longer to be %s", describeCluster(c), w.part.name, w.pastParticiple())
+		case !w.IsStop && !w.force && w.Part.IsStartRefused(c):
+			return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; --force starts it nevertheless", describeCluster(c), w.Part.ReadCondition(c).Message)}
+		case w.Part.IsStopped(c.Annotations) != w.IsStop:
+			return false, fmt.Errorf("%s: the request changed during the wait: its %s is no longer to be %s", describeCluster(c), w.Part.PartName, w.pastParticiple())
 		case w.isSettled(c):
 			return true, nil
 		default:
@@ -408,7 +328,7 @@ func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, nam
 		case <-tick.C():
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				err := fmt.Errorf("timed out: expected %s to be %s in MySQLCluster %q, found %s; the request stays in effect", w.part.name, w.pastParticiple(), kube.namespace+"/"+name, last)
+				err := fmt.Errorf("timed out: expected %s to be %s in MySQLCluster %q, found %s; the request stays in effect", w.Part.PartName, w.pastParticiple(), kube.namespace+"/"+name, last)
 				return false, exit.Error{Code: exit.TimedOut, Err: err}
 			}
 			return false, fmt.Errorf("wait for MySQLCluster %q: %w; the request stays in effect", kube.namespace+"/"+name, context.Cause(ctx))
@@ -418,7 +338,7 @@ func (w *statusWait) pollUntilReached(ctx context.Context, kube *kubeClient, nam
 
 // isSettled reports whether the status matches the request and does not date from an earlier one.
 func (w *statusWait) isSettled(c *mocov1beta2.MySQLCluster) bool {
-	if !w.isReportedIn(c) {
+	if !isReportedIn(w.PartRequest, c) {
 		w.isFresh, w.reachedAt = true, time.Time{}
 		return false
 	}
@@ -429,7 +349,7 @@ func (w *statusWait) isSettled(c *mocov1beta2.MySQLCluster) bool {
 }
 
 func (w *statusWait) describeStatus(c *mocov1beta2.MySQLCluster) string {
-	found := w.part.conditionOf(c)
+	found := w.Part.ReadCondition(c)
 	text := fmt.Sprintf("%s %s", found.Type, found.Status)
 	if found.Reason != "" {
 		text += " (" + found.Reason + ")"

@@ -13,38 +13,39 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 )
 
 func (a *commands) newStopCommand() *cobra.Command {
-	clustering := a.newStopPartCommand(clusteringPart(), "Stop failover, switchover and the repair of replication",
+	clustering := a.newStopPartCommand(mysqlswitches.ClusteringPart(), "Stop failover, switchover and the repair of replication",
 		`Stop failover, switchover and the repair of replication; no controller changes the instances any more.
 An operation in progress is first brought to a safe point; --wait returns after that.
 Changes of the spec still reach the Pods; see stop reconciliation.`)
-	reconciliation := a.newStopPartCommand(reconciliationPart(), "Keep changes of the spec from reaching other objects",
+	reconciliation := a.newStopPartCommand(mysqlswitches.ReconciliationPart(), "Keep changes of the spec from reaching other objects",
 		`Keep changes of the spec from reaching other objects, such as the StatefulSet. Clustering continues.`)
 	return newGroupCommand("stop", "Stop clustering or reconciliation", clustering, reconciliation)
 }
 
-func (a *commands) newStopPartCommand(of clusterPart, short, long string) *cobra.Command {
-	p := &partCommand{commands: a, partRequest: partRequest{part: of, stop: true}}
+func (a *commands) newStopPartCommand(of mysqlswitches.Part, short, long string) *cobra.Command {
+	p := &partCommand{commands: a, PartRequest: mysqlswitches.PartRequest{Part: of, IsStop: true}}
 	var reason, until string
 	cmd := &cobra.Command{
-		Use: of.name + " (NAME... | -l SELECTOR)", Short: short, Long: long,
+		Use: of.PartName + " (NAME... | -l SELECTOR)", Short: short, Long: long,
 		Example: `  # One cluster, and wait until it has stopped
-  kubectl moco stop ` + of.name + ` test --reason "compare replicas" --wait
+  kubectl moco stop ` + of.PartName + ` test --reason "compare replicas" --wait
 
   # Every cluster of a team, for forty minutes
-  kubectl moco stop ` + of.name + ` -l team=a --until 40m`,
+  kubectl moco stop ` + of.PartName + ` -l team=a --until 40m`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("reason") {
-				p.reason = &reason
+				p.Reason = &reason
 			}
 			if cmd.Flags().Changed("until") {
 				parsed, err := ParseUntil(until, a.clock.Now())
 				if err != nil {
 					return err
 				}
-				p.until = new(parsed.UTC().Format(time.RFC3339))
+				p.Until = new(parsed.UTC().Format(time.RFC3339))
 			}
 			return p.runForClusters(cmd, args)
 		},
@@ -56,26 +57,26 @@ func (a *commands) newStopPartCommand(of clusterPart, short, long string) *cobra
 }
 
 func (a *commands) newStartCommand() *cobra.Command {
-	clustering := &partCommand{commands: a, partRequest: partRequest{part: clusteringPart()}}
+	clustering := &partCommand{commands: a, PartRequest: mysqlswitches.PartRequest{Part: mysqlswitches.ClusteringPart()}}
 	cmd := clustering.newStartPartCommand("Resume failover, switchover and the repair of replication",
 		`Resume failover, switchover and the repair of replication.
 The manager checks the instances first. The start is refused, with exit code 4, if it would isolate instances, lose
 transactions or change the primary. Reasons are transactions that the primary lacks or has purged, a second writable
 instance, and a primary that lacks data or does not answer.`)
 	cmd.Flags().BoolVar(&clustering.force, "force", false, "start in spite of the findings of the check, or without a check")
-	reconciliation := &partCommand{commands: a, partRequest: partRequest{part: reconciliationPart()}}
+	reconciliation := &partCommand{commands: a, PartRequest: mysqlswitches.PartRequest{Part: mysqlswitches.ReconciliationPart()}}
 	return newGroupCommand("start", "Start clustering or reconciliation", cmd,
 		reconciliation.newStartPartCommand("Let changes of the spec reach other objects", "Let changes of the spec reach other objects, including those made during the stop."))
 }
 
 func (p *partCommand) newStartPartCommand(short, long string) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: p.part.name + " (NAME... | -l SELECTOR)", Short: short, Long: long,
+		Use: p.Part.PartName + " (NAME... | -l SELECTOR)", Short: short, Long: long,
 		Example: `  # One cluster, and wait until it has started
-  kubectl moco start ` + p.part.name + ` test --wait
+  kubectl moco start ` + p.Part.PartName + ` test --wait
 
   # Every cluster of a team, as JSON
-  kubectl moco start ` + p.part.name + ` -l team=a -o json`,
+  kubectl moco start ` + p.Part.PartName + ` -l team=a -o json`,
 		RunE: p.runForClusters,
 	}
 	p.addFlags(cmd)
@@ -122,7 +123,7 @@ func (a *commands) requestSwitchover(cmd *cobra.Command, args []string) error {
 func (kube *kubeClient) annotatePod(ctx context.Context, c *mocov1beta2.MySQLCluster, index int, annotation string) error {
 	// A merge patch of the annotation alone needs no resource version, because it cannot overwrite another writer's
 	// change.
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotation, stopValue)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotation, mysqlswitches.StopValue)
 	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.PodName(index)}}
 	if err := kube.Patch(ctx, target, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		return fmt.Errorf("%s: annotate the pod %s: %w", describeCluster(c), c.PodName(index), err)
@@ -132,7 +133,7 @@ func (kube *kubeClient) annotatePod(ctx context.Context, c *mocov1beta2.MySQLClu
 
 // sayThatClusteringIsStopped prints when the request will take effect.
 func (a *commands) sayThatClusteringIsStopped(c *mocov1beta2.MySQLCluster) {
-	if clusteringPart().isStopped(c.Annotations) {
-		fmt.Fprintf(a.Out, "Clustering is stopped: the request takes effect when clustering is started, by %s\n", startCommandLine(c, clusteringPart()))
+	if mysqlswitches.ClusteringPart().IsStopped(c.Annotations) {
+		fmt.Fprintf(a.Out, "Clustering is stopped: the request takes effect when clustering is started, by %s\n", mysqlswitches.ClusteringPart().StartCommand(c))
 	}
 }

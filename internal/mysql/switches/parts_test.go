@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package switches_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
+)
+
+func TestChangeAnnotations(t *testing.T) {
+	t.Parallel()
+	const (
+		stopped, other, why, end = "moco.cybozu.com/clustering-stopped", "moco.cybozu.com/reconciliation-stopped", "torpor.dev/reason", "torpor.dev/until"
+		ownWhy, ownEnd, otherWhy = "torpor.dev/clustering-reason", "torpor.dev/clustering-until", "torpor.dev/reconciliation-reason"
+		force, look              = "torpor.dev/force-start", "torpor.dev/look-requested"
+		soon, past               = "2026-01-01T01:00:00Z", "2025-12-31T23:00:00Z"
+	)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	type annotations = map[string]string
+	stop, start := mysqlswitches.PartRequest{Part: mysqlswitches.ClusteringPart(), IsStop: true}, mysqlswitches.PartRequest{Part: mysqlswitches.ClusteringPart()}
+	because, noReason := stop, stop
+	because.Reason, because.Until = new("b"), new(soon)
+	noReason.Reason = new("")
+	for name, test := range map[string]struct {
+		wish mysqlswitches.PartRequest
+		has  annotations
+		want mysqlswitches.AnnotationChange
+	}{
+		"a stop":                                       {stop, nil, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true"}}},
+		"repeated stop":                                {stop, annotations{stopped: "true", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", why: "a"}, AlreadyDone: true}},
+		"a stop with a reason":                         {because, annotations{"x": "y"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon, "x": "y"}}},
+		"different reason":                             {because, annotations{stopped: "true", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon}, AlreadyDone: true}},
+		"different reason next to another stop":        {because, annotations{stopped: "true", other: "true", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", other: "true", why: "a", ownWhy: "b", ownEnd: soon}, AlreadyDone: true}},
+		"removed reason":                               {noReason, annotations{stopped: "true", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true"}, AlreadyDone: true}},
+		"leftovers of an earlier stop are removed":     {stop, annotations{why: "a", end: soon}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true"}}},
+		"stop after an expired one":                    {stop, annotations{stopped: "true", end: past}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true"}, RemovedValue: "true"}},
+		"leftovers of the part's own stop are removed": {stop, annotations{other: "true", ownWhy: "a", ownEnd: past}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", other: "true"}}},
+		"repeated stop keeps its own end":              {stop, annotations{stopped: "true", ownEnd: soon, end: past}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", ownEnd: soon, end: past}, AlreadyDone: true}},
+		"stop after the part's own end":                {stop, annotations{stopped: "true", ownEnd: past, end: soon}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true"}, RemovedValue: "true"}},
+		"the other part keeps its reason":              {stop, annotations{other: "true", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", other: "true", why: "a"}}},
+		"value that requests no stop":                  {stop, annotations{stopped: "yes"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true"}, RemovedValue: "yes"}},
+		"a time that cannot be parsed":                 {stop, annotations{stopped: "true", end: "soon"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true", end: "soon"}, AlreadyDone: true}},
+		"a start":                                      {start, annotations{stopped: "true", why: "a", end: soon, "x": "y"}, mysqlswitches.AnnotationChange{Annotations: annotations{"x": "y"}}},
+		"start of a running part":                      {start, annotations{why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{why: "a"}, AlreadyDone: true}},
+		"start next to another stop":                   {start, annotations{stopped: "true", other: "true", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{other: "true", why: "a"}}},
+		"start removes only its own annotations":       {start, annotations{stopped: "true", other: "true", ownWhy: "a", ownEnd: soon, otherWhy: "b"}, mysqlswitches.AnnotationChange{Annotations: annotations{other: "true", otherWhy: "b"}}},
+		"start removes a value that stops nothing":     {start, annotations{stopped: "True"}, mysqlswitches.AnnotationChange{Annotations: annotations{}, AlreadyDone: true, RemovedValue: "True"}},
+		"a start after the end of a stop":              {start, annotations{stopped: "true", end: past}, mysqlswitches.AnnotationChange{Annotations: annotations{}}},
+		"start removes the request for a check":        {start, annotations{stopped: "true", look: "now"}, mysqlswitches.AnnotationChange{Annotations: annotations{}}},
+		"a stop forgets an earlier force":              {stop, annotations{force: "true"}, mysqlswitches.AnnotationChange{Annotations: annotations{stopped: "true"}}},
+		"start of a running part next to a stop":       {start, annotations{other: "true", end: soon}, mysqlswitches.AnnotationChange{Annotations: annotations{other: "true", end: soon}, AlreadyDone: true}},
+		"start next to a value that stops nothing":     {start, annotations{stopped: "true", other: "no", why: "a"}, mysqlswitches.AnnotationChange{Annotations: annotations{other: "no"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := test.wish.ChangeAnnotations(test.has, now)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
