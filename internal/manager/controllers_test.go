@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/torpor-dev/torpor/internal/cli/torpor"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 func TestSelectControllers(t *testing.T) {
@@ -47,7 +47,7 @@ func TestSelectControllers(t *testing.T) {
 // TestCommandsKnowControllers checks that the groups of controllers named by kubectl torpor exist.
 func TestCommandsKnowControllers(t *testing.T) {
 	t.Parallel()
-	for _, k := range torpor.ListKinds() {
+	for _, k := range kinds.ListBuiltIn() {
 		for _, name := range k.Controllers() {
 			if !slices.Contains(ControllerNames(), name) {
 				t.Errorf("expected a group of controllers of %s, found %q", k.Name(), name)

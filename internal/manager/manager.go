@@ -68,8 +68,8 @@ import (
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	slumbercontroller "github.com/torpor-dev/torpor/internal/switches/slumber/controller"
 	stopadaptercontroller "github.com/torpor-dev/torpor/internal/switches/stopadapter/controller"
 )
@@ -279,8 +279,8 @@ func listFeatures(o Options) []feature {
 
 // workloadKinds returns the workload kinds of Kubernetes that can be stopped.
 func workloadKinds() (all featureKinds) {
-	for _, kind := range stoppable.ListWorkloads() {
-		all.required = append(all.required, kind.GVK)
+	for _, kind := range kinds.ListWorkloads() {
+		all.required = append(all.required, kind.GVK())
 	}
 	return all
 }
@@ -288,7 +288,7 @@ func workloadKinds() (all featureKinds) {
 // switchWorkloads sets up a controller for each workload kind.
 func switchWorkloads(o Options, now clock.PassiveClock, members *slumbercontroller.MemberKinds, metrics *fieldswitchcontroller.Metrics) conditional.SetupFunc {
 	var setups []conditional.SetupFunc
-	for _, kind := range stoppable.ListWorkloads() {
+	for _, kind := range kinds.ListWorkloads() {
 		setups = append(setups, fieldswitchcontroller.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics, Ends: o.ends}.SetupWithManager)
 	}
 	return setupAll(setups...)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -176,7 +176,7 @@ func TestRightsAreAskedForInEachNamespace(t *testing.T) {
 // The policies that record requesters, and the example policies, must match every kind with a switch.
 func TestPoliciesKnowEveryKindWithASwitch(t *testing.T) {
 	want := []string{"apps/deployments", "apps/statefulsets", "batch/cronjobs"}
-	if kinds := stoppable.ListWorkloads(); len(kinds) != len(want) {
+	if kinds := kinds.ListWorkloads(); len(kinds) != len(want) {
 		t.Errorf("expected a row here for each of %d kinds, found %v", len(kinds), want)
 	}
 	for _, o := range testenv.ListForeignObjects() {

@@ -23,8 +23,8 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
-	"github.com/torpor-dev/torpor/internal/cli/connection"
-	"github.com/torpor-dev/torpor/internal/cli/torpor"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
+	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
 )
 
 // maxForeignKinds limits the kinds of StopAdapters that are watched.
@@ -34,7 +34,7 @@ const maxForeignKinds = 50
 type listedAdapter struct {
 	metav1.ObjectMeta
 	// kind is nil for an invalid StopAdapter, whose own status reports the error.
-	kind *torpor.Kind
+	kind *kinds.Kind
 	// ready is the reason of the condition Ready. It changes when the kind, or the right to list it, comes or goes.
 	ready string
 }
@@ -50,7 +50,7 @@ func listAdapter(a *torporv1alpha1.StopAdapter) *listedAdapter {
 	if c := meta.FindStatusCondition(a.Status.Conditions, torporv1alpha1.StopAdapterReadyCondition); c != nil {
 		listed.ready = c.Reason
 	}
-	if k, err := torpor.NewForeignKind(a); err == nil {
+	if k, err := stopadapter.NewKind(a); err == nil {
 		listed.kind = &k
 	}
 	return listed
@@ -107,7 +107,7 @@ func (f *foreignKinds) run(ctx context.Context, kube client.WithWatch) {
 // an error.
 func (f *foreignKinds) noteAnswer(err error) error {
 	why := ""
-	if err != nil && !connection.IsKindNotServed(err) && !k8serrors.IsForbidden(err) {
+	if err != nil && !isKindNotServed(err) && !k8serrors.IsForbidden(err) {
 		why = noAnswer
 	}
 	f.inventory.setUnseen(torporv1alpha1.StopAdapterKind().Kind, "", why)
@@ -183,7 +183,7 @@ func (f *foreignKinds) watch(ctx context.Context, a *listedAdapter) {
 // newMapper returns a mapper of the kinds that callers can read and write at present.
 func (i *inventory) newMapper() *meta.DefaultRESTMapper {
 	var own []schema.GroupVersionKind
-	var foreign []*torpor.Kind
+	var foreign []*kinds.Kind
 	for _, k := range i.listKinds() {
 		if k.IsForeign() {
 			foreign = append(foreign, k)

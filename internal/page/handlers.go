@@ -13,7 +13,6 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
-	"github.com/torpor-dev/torpor/internal/cli/torpor"
 )
 
 const (
@@ -22,8 +21,6 @@ const (
 	maxTokenBytes = 2900
 	// policy lets the browser load and run only what this server embeds.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-	// fieldManager is the field manager of writes, which are made with the user's token.
-	fieldManager = "torpor-page"
 )
 
 var errNotLoggedIn = errors.New("expected a token, found none; log in")
@@ -177,35 +174,18 @@ func (s *Server) flipSwitch(w http.ResponseWriter, r *http.Request) {
 	defer caller.Close()
 	flip, err := s.parseFlip(r)
 	if err == nil {
-		err = flip.Validate(s.Clock.Now())
+		err = flip.validate(s.Clock.Now())
 	}
 	if err != nil {
-		http.Error(w, strings.TrimPrefix(err.Error(), "--until: "), http.StatusBadRequest)
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	changed, err := torpor.FlipSwitch(ctx, caller.Client, s.Clock, flip)
+	changed, err := flip.write(ctx, caller.Client, s.Clock)
 	if err != nil {
 		status, text := describeError(err)
 		http.Error(w, text, status)
 		return
 	}
-	s.Log.Info("a switch was flipped on the page", "user", caller.Name, "kind", flip.Kind.GVK().Kind, "namespace", flip.Namespace, "name", flip.Name, "part", flip.Part, "stop", flip.IsStop, "changed", changed)
+	s.Log.Info("a switch was flipped on the page", "user", caller.Name, "kind", flip.kind.GVK().Kind, "namespace", flip.namespace, "name", flip.name, "part", flip.part, "stop", flip.isStop, "changed", changed)
 	w.WriteHeader(http.StatusNoContent)
-}
-
-var errUnknownVerb = errors.New("expected the verb stop or start, found another")
-
-func (s *Server) parseFlip(r *http.Request) (torpor.Flip, error) {
-	verb := r.PostFormValue("verb")
-	if verb != "stop" && verb != "start" {
-		return torpor.Flip{}, errUnknownVerb
-	}
-	k, err := s.inventory.findKind(r.PostFormValue("kind"))
-	if err != nil {
-		return torpor.Flip{}, err
-	}
-	return torpor.Flip{
-		Kind: *k, Namespace: r.PostFormValue("namespace"), Name: r.PostFormValue("name"), Part: r.PostFormValue("part"), IsStop: verb == "stop",
-		Reason: strings.TrimSpace(r.PostFormValue("reason")), Until: strings.TrimSpace(r.PostFormValue("until")), FieldManager: fieldManager,
-	}, nil
 }

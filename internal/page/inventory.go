@@ -21,20 +21,19 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/torpor-dev/torpor/internal/cli/connection"
-	"github.com/torpor-dev/torpor/internal/cli/torpor"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // listedSwitch is one switch of an object, as last observed. It is immutable.
 type listedSwitch struct {
-	torpor.Switch
-	kind *torpor.Kind
+	kinds.Row
+	kind *kinds.Kind
 	key  string
 	// title is the display name of the object, or its name.
 	title   string
 	canFlip bool
-	savings sleepSavings
+	savings kinds.Savings
 }
 
 // listing is the part of an object that is kept in memory: only the fields that the page shows, about a hundredth of
@@ -50,16 +49,16 @@ func (l *listing) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectK
 // DeepCopyObject implements runtime.Object. It returns the listing itself, which is never changed.
 func (l *listing) DeepCopyObject() runtime.Object { return l }
 
-func newListing(k *torpor.Kind, obj client.Object) *listing {
+func newListing(k *kinds.Kind, obj client.Object) *listing {
 	l := &listing{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion()}}
-	if !k.HasSwitches(obj) { // Do not evaluate a StopAdapter's expressions for objects that were never stopped.
+	if !k.HasRows(obj) { // Do not evaluate a StopAdapter's expressions for objects that were never stopped.
 		return l
 	}
-	for _, s := range k.DescribeSwitches(obj) {
+	for _, s := range k.DescribeRows(obj) {
 		s = s.WithoutHistory()
 		l.switches = append(l.switches, &listedSwitch{
-			Switch: s, kind: k, key: k.Name() + "/" + s.Namespace + "/" + s.Name + "/" + s.Part,
-			title: s.ShownName(), canFlip: k.CanFlip(s.Part) && !s.IsAsleepBySchedule(), savings: readSleepSavings(obj),
+			Row: s, kind: k, key: k.Name() + "/" + s.Namespace + "/" + s.Name + "/" + s.Part,
+			title: s.ShownName(), canFlip: slices.Contains(k.PartNames(), s.Part) && !s.IsAsleepBySchedule(), savings: readSavings(k, obj),
 		})
 	}
 	return l
@@ -75,7 +74,7 @@ type kindNamespace struct{ kind, namespace string }
 type inventory struct {
 	mu sync.RWMutex
 	// kinds lists the kinds that need no StopAdapter, and then the others by name.
-	kinds   []*torpor.Kind
+	kinds   []*kinds.Kind
 	objects map[kindNamespace]map[string]*listing
 	// places counts the pairs of kind and namespace that have been added since the start.
 	places int
@@ -97,46 +96,46 @@ func newInventory() *inventory {
 		objects: map[kindNamespace]map[string]*listing{}, counts: map[string]int{}, surplus: map[string]map[types.NamespacedName]bool{},
 		unseen: map[kindNamespace]string{}, changed: make(chan struct{}),
 	}
-	for _, k := range torpor.ListKinds() {
+	for _, k := range kinds.ListBuiltIn() {
 		i.kinds = append(i.kinds, &k)
 	}
 	return i
 }
 
 // listKinds returns the kinds that are watched at present.
-func (i *inventory) listKinds() []*torpor.Kind {
+func (i *inventory) listKinds() []*kinds.Kind {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.kinds
 }
 
 // findKind returns a watched kind by its name.
-func (i *inventory) findKind(name string) (*torpor.Kind, error) {
-	kinds := i.listKinds()
-	if at := slices.IndexFunc(kinds, func(k *torpor.Kind) bool { return k.Name() == name }); at >= 0 {
-		return kinds[at], nil
+func (i *inventory) findKind(name string) (*kinds.Kind, error) {
+	all := i.listKinds()
+	if at := slices.IndexFunc(all, func(k *kinds.Kind) bool { return k.Name() == name }); at >= 0 {
+		return all[at], nil
 	}
 	return nil, fmt.Errorf("expected a kind that can be stopped, found %q", name)
 }
 
 // addKind adds the kind of a StopAdapter. It replaces the slice, because callers may hold the old one.
-func (i *inventory) addKind(k *torpor.Kind) {
+func (i *inventory) addKind(k *kinds.Kind) {
 	i.change(func() {
-		kinds := append(slices.Clone(i.kinds), k)
-		slices.SortStableFunc(kinds, func(a, b *torpor.Kind) int {
+		all := append(slices.Clone(i.kinds), k)
+		slices.SortStableFunc(all, func(a, b *kinds.Kind) int {
 			if !a.IsForeign() || !b.IsForeign() {
 				return compareEmpty(a.IsForeign(), b.IsForeign())
 			}
 			return strings.Compare(a.Name(), b.Name())
 		})
-		i.kinds = kinds
+		i.kinds = all
 	})
 }
 
 // removeKind removes a kind and its objects.
-func (i *inventory) removeKind(k *torpor.Kind) {
+func (i *inventory) removeKind(k *kinds.Kind) {
 	i.change(func() {
-		i.kinds = slices.DeleteFunc(slices.Clone(i.kinds), func(one *torpor.Kind) bool { return one == k })
+		i.kinds = slices.DeleteFunc(slices.Clone(i.kinds), func(one *kinds.Kind) bool { return one == k })
 		i.clear(k.Name(), "")
 		maps.DeleteFunc(i.unseen, func(at kindNamespace, _ string) bool { return at.kind == k.Name() })
 	})
@@ -170,7 +169,7 @@ func (i *inventory) change(apply func()) {
 }
 
 // put stores an object that has switches. Most Deployments and similar objects have none, and do not cause a change.
-func (i *inventory) put(k *torpor.Kind, l *listing) {
+func (i *inventory) put(k *kinds.Kind, l *listing) {
 	if len(l.switches) == 0 {
 		if i.has(k, l) {
 			i.remove(k, l)
@@ -200,13 +199,13 @@ func (i *inventory) put(k *torpor.Kind, l *listing) {
 }
 
 // has reports whether an object is kept or was left out because of the limit.
-func (i *inventory) has(k *torpor.Kind, l metav1.Object) bool {
+func (i *inventory) has(k *kinds.Kind, l metav1.Object) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.objects[kindNamespace{k.Name(), l.GetNamespace()}][l.GetName()] != nil || i.surplus[k.Name()][types.NamespacedName{Namespace: l.GetNamespace(), Name: l.GetName()}]
 }
 
-func (i *inventory) remove(k *torpor.Kind, l metav1.Object) {
+func (i *inventory) remove(k *kinds.Kind, l metav1.Object) {
 	i.change(func() {
 		at := kindNamespace{k.Name(), l.GetNamespace()}
 		delete(i.surplus[at.kind], types.NamespacedName{Namespace: l.GetNamespace(), Name: l.GetName()})
@@ -241,7 +240,7 @@ func (i *inventory) setUnseen(kind, namespace, why string) {
 }
 
 // isUnseen reports whether a kind cannot be watched in some namespace.
-func (i *inventory) isUnseen(k *torpor.Kind) bool {
+func (i *inventory) isUnseen(k *kinds.Kind) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	for at := range i.unseen {
@@ -317,7 +316,7 @@ func (i *inventory) listSwitches(isVisible func(kindNamespace) bool) []*listedSw
 }
 
 // watchKind keeps the objects of a kind in the inventory until ctx ends. The kind may be installed later.
-func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *torpor.Kind, namespace string) {
+func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *kinds.Kind, namespace string) {
 	options := func(o metav1.ListOptions) *client.ListOptions {
 		return &client.ListOptions{Namespace: namespace, Raw: &o}
 	}
@@ -340,7 +339,7 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *tor
 				return events, err
 			},
 		},
-		ObjectType: k.NewObject(),
+		ObjectType: k.New(),
 		Transform: func(obj any) (any, error) {
 			o, ok := obj.(client.Object)
 			if _, isListed := obj.(*listing); !ok || isListed { // A transform may get an object that it has already returned.
@@ -375,17 +374,22 @@ const (
 	noAnswer = "the API server did not answer as expected; the rows may be outdated"
 )
 
-func describeUnseen(k *torpor.Kind, err error) string {
+func describeUnseen(k *kinds.Kind, err error) string {
 	switch {
 	case err == nil:
 		return ""
 	case k.IsForeign() && k8serrors.IsForbidden(err):
 		return noRole
-	case connection.IsKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err): // The feature workloads is optional.
+	case isKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err): // The feature workloads is optional.
 		return notInstalled
 	case k8serrors.IsForbidden(err):
 		return "torpor manager may not list them; install the feature that they belong to"
 	default:
 		return noAnswer
 	}
+}
+
+// isKindNotServed distinguishes a kind that is not served from an object that does not exist.
+func isKindNotServed(err error) bool {
+	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

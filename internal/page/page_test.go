@@ -23,7 +23,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/cli/torpor"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -299,7 +299,7 @@ func TestMachineHours(t *testing.T) {
 			t.Parallel()
 			cd := &hivev1.ClusterDeployment{}
 			cd.Status.Hibernation = test.record
-			if hours, isKnown := readSleepSavings(cd).machineHours(now); hours != test.want || isKnown != test.isKnown {
+			if hours, isKnown := readSavings(clusterDeployments(t), cd).MachineHours(now); hours != test.want || isKnown != test.isKnown {
 				t.Errorf("expected %v, %t; found %v, %t", test.want, test.isKnown, hours, isKnown)
 			}
 		})
@@ -361,12 +361,12 @@ func TestSwitchesAreSorted(t *testing.T) {
 	}
 }
 
-func clusterDeployments(t *testing.T) *torpor.Kind {
+func clusterDeployments(t *testing.T) *kinds.Kind {
 	t.Helper()
 	return findKind(t, "ClusterDeployment")
 }
 
-func findKind(t *testing.T, name string) *torpor.Kind {
+func findKind(t *testing.T, name string) *kinds.Kind {
 	t.Helper()
 	k, err := newInventory().findKind(name)
 	testenv.ExpectNoError(t, err)

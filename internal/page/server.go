@@ -27,7 +27,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
-	"github.com/torpor-dev/torpor/internal/cli/torpor"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 const (
@@ -132,9 +132,11 @@ func (s *Server) connect() error {
 
 // newScheme returns a scheme of the kinds that the page reads and creates. Objects of StopAdapters are unstructured.
 func newScheme() (*runtime.Scheme, error) {
-	known, err := torpor.NewScheme()
-	if err != nil {
-		return nil, err
+	known := runtime.NewScheme()
+	for _, k := range kinds.ListBuiltIn() {
+		if err := k.AddToScheme(known); err != nil {
+			return nil, fmt.Errorf("register %s: %w", k.GVK().Kind, err)
+		}
 	}
 	for _, add := range []func(*runtime.Scheme) error{torporv1alpha1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, coordinationv1.AddToScheme} {
 		if err := add(known); err != nil {

@@ -104,7 +104,7 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 		gaps.add(s)
 		namespaces[s.Namespace] = true
 		v.Summary.count(s, now)
-		if hours, isKnown := s.savings.machineHours(now); s.savings.isOngoing() && isKnown {
+		if hours, isKnown := s.savings.MachineHours(now); s.savings.IsOngoing() && isKnown {
 			saved += hours
 		}
 		if q.isAbout(s) && q.hasState(s) {
@@ -147,7 +147,7 @@ func (s *summaryView) count(l *listedSwitch, now time.Time) {
 	if l.IsOverdue(now) {
 		s.Overdue++
 	}
-	if _, isKnown := l.savings.machineHours(now); l.savings.hasMachines && l.State == "Hibernating" && !isKnown {
+	if _, isKnown := l.savings.MachineHours(now); l.savings.HasMachines && l.State == "Hibernating" && !isKnown {
 		s.Unknown++
 	}
 }
@@ -246,14 +246,14 @@ func newRowView(s *listedSwitch, now time.Time) rowView {
 }
 
 func describeSavings(s *listedSwitch, now time.Time) (saved, note string) {
-	hours, isKnown := s.savings.machineHours(now)
+	hours, isKnown := s.savings.MachineHours(now)
 	switch {
-	case !s.savings.hasMachines:
+	case !s.savings.HasMachines:
 		return "", ""
-	case isKnown && s.savings.isOngoing():
-		return formatHours(hours), fmt.Sprintf("%d machines off", s.savings.machines)
+	case isKnown && s.savings.IsOngoing():
+		return formatHours(hours), fmt.Sprintf("%d machines off", s.savings.Machines)
 	case isKnown:
-		return formatHours(hours), fmt.Sprintf("%d machines in the last hibernation", s.savings.machines)
+		return formatHours(hours), fmt.Sprintf("%d machines in the last hibernation", s.savings.Machines)
 	case s.Stopped:
 		return "not known", ""
 	default:

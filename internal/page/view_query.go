@@ -12,7 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/torpor-dev/torpor/internal/cli/torpor"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 const (
@@ -158,7 +158,7 @@ func (q viewQuery) sortSwitches(all []*listedSwitch, now time.Time) {
 // rankedSwitch caches the attention of a switch during a sort.
 type rankedSwitch struct {
 	*listedSwitch
-	attention torpor.Attention
+	attention kinds.Attention
 }
 
 func (q viewQuery) compare(a, b rankedSwitch, now time.Time) int {
@@ -174,8 +174,8 @@ func (q viewQuery) compare(a, b rankedSwitch, now time.Time) int {
 	case "by":
 		return cmp.Or(compareEmpty(a.By == "", b.By == ""), q.directed(cmp.Compare(a.By, b.By)))
 	case "saved":
-		one, isKnown := a.savings.machineHours(now)
-		other, isOtherKnown := b.savings.machineHours(now)
+		one, isKnown := a.savings.MachineHours(now)
+		other, isOtherKnown := b.savings.MachineHours(now)
 		return cmp.Or(compareEmpty(!isKnown, !isOtherKnown), q.directed(cmp.Compare(one, other)))
 	default:
 		return cmp.Or(cmp.Compare(a.attention, b.attention), viewQuery{IsDescending: true}.compareTimes(a.Since, b.Since))

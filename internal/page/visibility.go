@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
-	"github.com/torpor-dev/torpor/internal/cli/torpor"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // maxReviewedNamespaces limits the access reviews for a caller who may not list a kind in all namespaces: two for each
@@ -55,7 +55,7 @@ func (v *visibility) reviewPlaces(ctx context.Context, all *inventory, q viewQue
 	return nil
 }
 
-func (v *visibility) reviewKind(ctx context.Context, k *torpor.Kind, namespaces []string, only string) error {
+func (v *visibility) reviewKind(ctx context.Context, k *kinds.Kind, namespaces []string, only string) error {
 	if len(namespaces) == 0 {
 		return nil
 	}

@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/reconcile/statusannotation", "internal/stop/check", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/stoppable", "internal/switches/stopadapter", "internal/coexist/lease",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/reconcile/statusannotation", "internal/stop/check", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/switches/stopadapter", "internal/coexist/lease",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -96,8 +96,8 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/reconcile/statusannotation"),
 		pureLaw("internal/admin/install"),
 		pureLaw("internal/stop/record"),
-		pureLaw("internal/switches/admission").alsoReaching("internal/stop/record", "internal/mysql/switches", "internal/switches/fieldswitch"),
-		controllerLaw("internal/switches/admission/webhook").alsoReaching("internal/switches/admission", "internal/mysql/switches", "internal/switches/fieldswitch"),
+		pureLaw("internal/switches/admission").alsoReaching("internal/stop/record"),
+		controllerLaw("internal/switches/admission/webhook").alsoReaching(stoppableKinds()...),
 		pureLaw("internal/stop/metrics").alsoReaching("internal/stop/record"),
 		pureLaw("internal/stop/check").alsoReaching("internal/stop/record"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
@@ -145,15 +145,23 @@ func targetLaws() []importLaw {
 	}
 }
 
+// stoppableKinds returns the kinds that can be stopped, and the packages from which they are made.
+func stoppableKinds() []string {
+	return []string{
+		"internal/switches/kinds", "internal/cf/revision", "internal/cluster/hibernation", "internal/coexist/lease", "internal/mysql/switches", "internal/coexist/otherwriter",
+		"internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stop/check", "internal/stop/record", "internal/switches/admission",
+	}
+}
+
 func slumberLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/switches/fieldswitch").alsoReaching("internal/stop/record"),
-		pureLaw("internal/switches/stopadapter").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stoppable", "internal/stop/record"),
-		controllerLaw("internal/switches/stopadapter/controller").alsoReaching("conditional/...", "internal/cf/revision", "internal/switches/stopadapter", "internal/cluster/hibernation", "internal/switches/fieldswitch", "internal/switches/fieldswitch/controller", "internal/stoppable"),
-		controllerLaw("internal/switches/fieldswitch/controller").alsoReaching("internal/cf/revision", "internal/cluster/hibernation", "internal/switches/fieldswitch", "internal/stoppable"),
-		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/reconcile/statusannotation", "internal/stop/record"),
-		pureLaw("internal/switches/slumber").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/reconcile/statusannotation", "internal/stoppable", "internal/stop/record"),
-		controllerLaw("internal/switches/slumber/controller").alsoReaching("internal/cf/revision", "internal/switches/fieldswitch", "internal/cluster/hibernation", "internal/switches/slumber", "internal/stoppable"),
+		pureLaw("internal/switches/stopadapter").alsoReaching(stoppableKinds()...),
+		controllerLaw("internal/switches/stopadapter/controller").alsoReaching(stoppableKinds()...).alsoReaching("conditional/...", "internal/switches/stopadapter", "internal/switches/fieldswitch/controller"),
+		controllerLaw("internal/switches/fieldswitch/controller").alsoReaching(stoppableKinds()...),
+		pureLaw("internal/switches/kinds").alsoReaching(stoppableKinds()...),
+		pureLaw("internal/switches/slumber").alsoReaching(stoppableKinds()...),
+		controllerLaw("internal/switches/slumber/controller").alsoReaching(stoppableKinds()...).alsoReaching("internal/switches/slumber"),
 	}
 }
 
@@ -218,16 +226,16 @@ func cfLaws() []importLaw {
 
 func programLaws() []importLaw {
 	return []importLaw{
-		frontLaw("internal/cli/...").alsoReaching("internal/cli/..."),
-		frontLaw("internal/page").alsoReaching("internal/cli/...", "internal/cf/api/authorization", "internal/cf/api/apierrors"),
+		frontLaw("internal/cli/...").alsoReaching(stoppableKinds()...).alsoReaching("internal/cli/..."),
+		frontLaw("internal/page").alsoReaching(stoppableKinds()...).alsoReaching("internal/cf/api/authorization", "internal/cf/api/apierrors"),
 		{
 			packages: "internal/coexist/claim", reason: "who may act is decided before any feature runs",
 			mayReach: []string{"conditional/...", "api/torpor/...", "internal/coexist/lease"},
 		},
 		pureLaw("internal/coexist/lease"),
 		{
-			packages: "internal/admin/uninstall", reason: "what takes Torpor away knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/editor", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/stop/record", "internal/decision"),
+			packages: "internal/admin/uninstall", reason: "what takes Torpor away knows kinds and no controller",
+			mayReach: append(append(publicNames(), "conditional/...", "config/crd", "internal/admin/editor", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/decision"), stoppableKinds()...),
 		},
 		pureLaw("internal/admin/check").alsoReaching("internal/admin/install"),
 		{
@@ -253,7 +261,11 @@ func programLaws() []importLaw {
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
 			mayReach: []string{"..."}, mayImport: []string{"internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/editor", "internal/admin/korifi", "internal/cf/api", "internal/mysql/backup/job", "internal/admin/install", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
 		},
-		frontLaw("cmd/kubectl-*").alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
+		{
+			packages: "hack/release", reason: "what builds a release is run by whoever makes one, and calls no feature",
+			mayReach: append(publicNames(), "hack/release/...", "internal/buildinfo", "internal/admin/check", "internal/admin/install", "internal/decision"),
+		},
+		frontLaw("cmd/kubectl-*").alsoReaching(stoppableKinds()...).alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}
 }
 

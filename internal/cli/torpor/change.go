@@ -16,6 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // fieldManager is the field manager of the plugin's writes.
@@ -24,7 +25,7 @@ const fieldManager = programName
 // change writes the request to one object, and retries after a conflict. A concurrent write does not prevent a stop or
 // a start, because neither depends on the present value.
 func (v *verbCommand) change(ctx context.Context, kube *kubeClient, t target) *verbResult {
-	r := &verbResult{Namespace: t.namespace, Kind: t.kind.gvk.Kind, Name: t.name, Part: t.part, Wanted: v.verb.pastParticiple(), target: t}
+	r := &verbResult{Namespace: t.namespace, Kind: t.kind.GVK().Kind, Name: t.name, Part: t.part, Wanted: v.verb.pastParticiple(), target: t}
 	r.err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return v.tryChange(ctx, kube, r) })
 	return r
 }
@@ -36,7 +37,7 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 	}
 	r.before = r.target.findRow(before)
 	r.DisplayName = r.before.DisplayName
-	r.wasAlready = v.verb == stopVerb && r.before.isAsked || v.verb == startVerb && !r.before.Stopped
+	r.wasAlready = v.verb == stopVerb && r.before.IsAsked || v.verb == startVerb && !r.before.Stopped
 	after := before.DeepCopyObject().(client.Object)
 	if err := v.apply(after, r); err != nil {
 		return err
@@ -68,14 +69,15 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 // noteRevision stores the revision that the restart began. The admission webhook has set it in the response to the
 // patch.
 func (r *verbResult) noteRevision(before, after client.Object) error {
-	last, _ := r.target.kind.readRevisions(before)
-	r.revision, _ = r.target.kind.readRevisions(after)
+	restarter, _ := r.target.kind.Definition.(kinds.Restarter)
+	last, _ := restarter.ReadRevisions(before)
+	r.revision, _ = restarter.ReadRevisions(after)
 	switch {
 	case r.revision > last:
 		return nil
 	case r.before.Stopped:
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-			"%s: expected a started app, found a stopped one, which has nothing to restart; %s starts it", r.target, r.before.startCommand())}
+			"%s: expected a started app, found a stopped one, which has nothing to restart; %s starts it", r.target, r.before.StartCommand())}
 	default:
 		return fmt.Errorf("%s: expected the admission of apps to begin a revision after %d, found none to wait for; see docs/install.md", r.target, last)
 	}
@@ -84,46 +86,42 @@ func (r *verbResult) noteRevision(before, after client.Object) error {
 // apply changes the object as the verb requires.
 func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 	t, now := r.target, v.clock.Now()
-	says := t.kind.annotationsOf(t.part)
-	presentUntil := obj.GetAnnotations()[says.Until]
+	part := t.kind.FindPart(t.part)
+	change := kinds.Change{IsStart: v.verb == startVerb, IsExtension: v.verb == extendVerb}
 	switch v.verb {
 	case restartVerb:
-		t.kind.restart(obj, now)
+		if restarter, isRestarted := t.kind.Definition.(kinds.Restarter); isRestarted {
+			restarter.Restart(obj, now)
+		}
 		return nil
 	case startVerb:
-		if r.before.slumber != "" {
+		if r.before.Slumber != "" {
 			return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-				"%s: expected a manual stop, found that Slumber %s stops it; %s starts it", t, r.before.slumber, r.before.skipCommand())}
+				"%s: expected a manual stop, found that Slumber %s stops it; %s starts it", t, r.before.Slumber, r.before.SkipCommand())}
 		}
-		t.kind.start(obj, t.part, now)
-		return nil
 	case extendVerb:
 		if err := v.refuseExtension(r); err != nil {
 			return err
 		}
 	case stopVerb:
-		if !r.before.isAsked { // Drop the reason and the end of an earlier stop.
-			t.kind.stop(obj, t.part, now)
-		}
 	}
 	if v.saidReason {
-		setAnnotation(obj, says.Reason, v.reason)
+		change.Reason = &v.reason
 	}
 	if v.saidUntil {
-		text, err := v.untilText(presentUntil, r.before.stops)
-		if err != nil {
-			return err
-		}
-		setAnnotation(obj, says.Until, text)
+		change.Until = &v.until
+	}
+	if err := change.Apply(obj, part, r.before.Row, now); err != nil || change.IsStart {
+		return err
 	}
 	annotations := obj.GetAnnotations()
-	r.Reason, r.Until = annotations[says.ReasonAnnotation(annotations)], annotations[says.UntilAnnotation(annotations)]
+	r.Reason, r.Until = annotations[part.Annotations.ReasonAnnotation(annotations)], annotations[part.Annotations.UntilAnnotation(annotations)]
 	return nil
 }
 
 // refuseExtension returns an error if the object is not stopped, or if the new end is not later than the present one.
 func (v *verbCommand) refuseExtension(r *verbResult) error {
-	if !r.before.isAsked {
+	if !r.before.IsAsked {
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a stop in effect, found none; kubectl torpor stop begins one",
 			r.target)}
 	}
@@ -139,41 +137,13 @@ func (v *verbCommand) refuseExtension(r *verbResult) error {
 	return nil
 }
 
-// untilText returns the value of the annotation. A duration is kept, because a policy can evaluate it. But a duration
-// counts from its first write only: if the annotation or the record holds the same one already, or if a stop is
-// extended, the resulting time is written instead.
-func (v *verbCommand) untilText(present string, stops stoprecord.Records) (string, error) {
-	until, err := moco.ParseUntil(v.until, v.clock.Now())
-	if err != nil {
-		return "", err
-	}
-	newest := stops.RequestedStop()
-	isThere := present == v.until || newest != nil && newest.RequestedUntil == v.until
-	if _, err := time.Parse(time.RFC3339, v.until); err == nil || v.verb == extendVerb || isThere {
-		return until.UTC().Format(time.RFC3339), nil
-	}
-	return v.until, nil
-}
-
-// setAnnotation writes an annotation, or removes it if the value is empty.
-func setAnnotation(obj client.Object, name, value string) {
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	if annotations[name] = value; value == "" {
-		delete(annotations, name)
-	}
-	obj.SetAnnotations(annotations)
-}
-
 // getObject reads the object of a target.
 func (kube *kubeClient) getObject(ctx context.Context, t target) (client.Object, error) {
-	obj, what := t.kind.newObject(), fmt.Sprintf("%s %q", t.kind.gvk.Kind, t.namespace+"/"+t.name)
+	obj, what := t.kind.New(), fmt.Sprintf("%s %q", t.kind.GVK().Kind, t.namespace+"/"+t.name)
 	err := kube.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, obj)
 	switch {
 	case connection.IsKindNotServed(err):
-		return nil, fmt.Errorf("read %s: expected the API server to serve %s, found that it does not; install the CRD", what, t.kind.gvk.GroupVersion())
+		return nil, fmt.Errorf("read %s: expected the API server to serve %s, found that it does not; install the CRD", what, t.kind.GVK().GroupVersion())
 	case k8serrors.IsNotFound(err):
 		return nil, fmt.Errorf("expected %s, found none; kubectl torpor status lists those of a namespace", what)
 	case err != nil:
@@ -201,9 +171,9 @@ func (v *verbCommand) printResult(r *verbResult) {
 	wish := "asked to " + string(v.verb)
 	switch {
 	case r.Reached != nil && *r.Reached:
-		wish = r.before.stateWord(v.verb)
+		wish = r.target.stateWord(v.verb)
 	case isUnchanged:
-		wish = "is already " + r.before.stateWord(v.verb)
+		wish = "is already " + r.target.stateWord(v.verb)
 		if v.verb == stopVerb && r.before.Since != nil {
 			said += ", by " + formatCell(r.before.By) + " " + v.formatAge(r.before.Since) + " ago"
 		}

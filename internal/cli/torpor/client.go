@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,11 +18,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 const (
@@ -40,7 +38,7 @@ type kubeClient struct {
 	namespace string
 	mapper    *meta.DefaultRESTMapper
 	// foreign holds the kinds of StopAdapters, if isAsked is set.
-	foreign []stoppableKind
+	foreign []kinds.Kind
 	isAsked bool
 }
 
@@ -48,24 +46,18 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	known := runtime.NewScheme()
 	// These kinds need no discovery, which would cost a dozen calls.
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, k := range stoppableKinds() {
-		if err := k.addToScheme(known); err != nil {
-			return nil, fmt.Errorf("register %s: %w", k.gvk.Kind, err)
+	for _, k := range kinds.ListBuiltIn() {
+		if err := k.AddToScheme(known); err != nil {
+			return nil, fmt.Errorf("register %s: %w", k.GVK().Kind, err)
 		}
-		mapper.Add(k.gvk, meta.RESTScopeNamespace)
+		mapper.Add(k.GVK(), meta.RESTScopeNamespace)
 	}
-	// Plans and previews of schedules read these kinds.
+	// Previews of schedules read these kinds.
 	if err := torporv1alpha1.AddToScheme(known); err != nil {
 		return nil, fmt.Errorf("register the kinds of Torpor: %w", err)
 	}
 	mapper.Add(torporv1alpha1.SlumberKind(), meta.RESTScopeNamespace)
 	mapper.Add(torporv1alpha1.StopAdapterKind(), meta.RESTScopeRoot)
-	if err := autoscalingv2.AddToScheme(known); err != nil {
-		return nil, fmt.Errorf("register the autoscalers: %w", err)
-	}
-	mapper.Add(autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), meta.RESTScopeNamespace)
-	mapper.Add(mocov1beta2.BackupPolicyKind(), meta.RESTScopeNamespace)
-	mapper.Add(torporv1alpha1.CFDeploymentKind(), meta.RESTScopeNamespace)
 	if err := connection.AddLease(known, mapper); err != nil {
 		return nil, err
 	}
@@ -82,14 +74,14 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 
 // target is an object that the user named, and the part of it that the verb changes.
 type target struct {
-	kind                  stoppableKind
+	kind                  kinds.Kind
 	namespace, name, part string
 	// shownName is the display name that the user gave, if the object was found by it.
 	shownName string
 }
 
 func (t target) String() string {
-	if len(t.kind.parts) > 1 {
+	if len(t.kind.PartNames()) > 1 {
 		return t.displayName() + " " + t.part
 	}
 	return t.displayName()
@@ -97,17 +89,16 @@ func (t target) String() string {
 
 // findRow returns the row of the target's part.
 func (t target) findRow(obj client.Object) stopRow {
-	rows := t.kind.describe(obj.DeepCopyObject().(client.Object))
-	return rows[slices.IndexFunc(rows, func(r stopRow) bool { return r.Part == t.part })]
+	return stopRow{Row: t.kind.FindRow(obj, t.part)}
 }
 
-// parseTarget parses KIND/NAME. The kind must be one of kinds.
-func parseTarget(kinds []stoppableKind, text, namespace string) (target, error) {
+// parseTarget parses KIND/NAME. The kind must be a known one.
+func parseTarget(known []kinds.Kind, text, namespace string) (target, error) {
 	kindName, name, _ := strings.Cut(text, "/")
-	if len(matchKinds(kinds, kindName)) == 0 || !isTargetName(name) {
-		return target{}, exit.WrongUsage("expected KIND/NAME with one of the kinds %s, found %q", listKindNames(kinds), text)
+	if len(matchKinds(known, kindName)) == 0 || !isTargetName(name) {
+		return target{}, exit.WrongUsage("expected KIND/NAME with one of the kinds %s, found %q", listKindNames(known), text)
 	}
-	k, err := parseKind(kinds, kindName)
+	k, err := parseKind(known, kindName)
 	return target{kind: k, namespace: namespace, name: name}, err
 }
 
@@ -116,7 +107,7 @@ func isTargetName(name string) bool { return name != "" && !strings.Contains(nam
 // validateTarget returns an error if the text is malformed, whatever kinds exist.
 func validateTarget(text string) error {
 	if kindName, name, _ := strings.Cut(text, "/"); kindName == "" || !isTargetName(name) {
-		_, err := parseTarget(stoppableKinds(), text, "")
+		_, err := parseTarget(kinds.ListBuiltIn(), text, "")
 		return err
 	}
 	return nil
@@ -124,34 +115,34 @@ func validateTarget(text string) error {
 
 // matchKinds returns the kinds with this name. The first name of a kind is unique; several foreign kinds may share the
 // others.
-func matchKinds(kinds []stoppableKind, text string) (found []stoppableKind) {
-	for _, k := range kinds {
+func matchKinds(known []kinds.Kind, text string) (found []kinds.Kind) {
+	for _, k := range known {
 		switch {
-		case k.names[0] == strings.ToLower(text):
-			return []stoppableKind{k}
-		case k.hasName(text):
+		case k.Names()[0] == strings.ToLower(text):
+			return []kinds.Kind{k}
+		case k.HasName(text):
 			found = append(found, k)
 		}
 	}
 	return found
 }
 
-func parseKind(kinds []stoppableKind, text string) (stoppableKind, error) {
-	switch found := matchKinds(kinds, text); len(found) {
+func parseKind(known []kinds.Kind, text string) (kinds.Kind, error) {
+	switch found := matchKinds(known, text); len(found) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return stoppableKind{}, exit.WrongUsage("expected one of the kinds %s, found %q", listKindNames(kinds), text)
+		return kinds.Kind{}, exit.WrongUsage("expected one of the kinds %s, found %q", listKindNames(known), text)
 	default:
-		return stoppableKind{}, exit.WrongUsage("expected one kind, found that %q may be any of %s; use one of these names",
+		return kinds.Kind{}, exit.WrongUsage("expected one kind, found that %q may be any of %s; use one of these names",
 			text, listKindNames(found))
 	}
 }
 
-func listKindNames(kinds []stoppableKind) string {
+func listKindNames(known []kinds.Kind) string {
 	var names []string
-	for _, k := range kinds {
-		names = append(names, k.names[0])
+	for _, k := range known {
+		names = append(names, k.Names()[0])
 	}
 	return strings.Join(names, ", ")
 }
@@ -162,7 +153,7 @@ func (kube *kubeClient) getRows(ctx context.Context, t target) ([]stopRow, error
 	if err != nil {
 		return nil, err
 	}
-	return t.kind.describe(obj), nil
+	return describeRows(t.kind, obj), nil
 }
 
 // errForbidden reports that the user may not list the objects of a kind.
@@ -170,14 +161,14 @@ var errForbidden = errors.New("forbidden")
 
 // listRows reads the objects of a kind. If the API server does not serve the kind, isServed is false and there are no
 // rows.
-func (kube *kubeClient) listRows(ctx context.Context, k stoppableKind, selector labels.Selector) (rows []stopRow, isServed bool, err error) {
-	isServed, err = kube.eachObject(ctx, k, selector, func(obj client.Object) { rows = append(rows, k.describe(obj)...) })
+func (kube *kubeClient) listRows(ctx context.Context, k kinds.Kind, selector labels.Selector) (rows []stopRow, isServed bool, err error) {
+	isServed, err = kube.eachObject(ctx, k, selector, func(obj client.Object) { rows = append(rows, describeRows(k, obj)...) })
 	return rows, isServed, err
 }
 
 // eachObject calls visit for each object of a kind.
-func (kube *kubeClient) eachObject(ctx context.Context, k stoppableKind, selector labels.Selector, visit func(client.Object)) (isServed bool, err error) {
-	err = eachItem(ctx, kube, k.newList(), visit, client.InNamespace(kube.namespace), client.MatchingLabelsSelector{Selector: selector})
+func (kube *kubeClient) eachObject(ctx context.Context, k kinds.Kind, selector labels.Selector, visit func(client.Object)) (isServed bool, err error) {
+	err = eachItem(ctx, kube, k.NewList(), visit, client.InNamespace(kube.namespace), client.MatchingLabelsSelector{Selector: selector})
 	switch {
 	case connection.IsKindNotServed(err):
 		return false, nil
@@ -189,7 +180,7 @@ func (kube *kubeClient) eachObject(ctx context.Context, k stoppableKind, selecto
 		}
 		return true, errForbidden
 	case err != nil:
-		return true, fmt.Errorf("list the %ss: %w", k.gvk.Kind, err)
+		return true, fmt.Errorf("list the %ss: %w", k.GVK().Kind, err)
 	default:
 		return true, nil
 	}
@@ -220,16 +211,16 @@ func eachItem[T client.Object](ctx context.Context, kube client.Client, list cli
 	}
 }
 
-func (kube *kubeClient) isServed(ctx context.Context, k stoppableKind) (bool, error) {
-	found, err := kube.discovery.ServerResourcesForGroupVersionWithContext(ctx, k.gvk.GroupVersion().String())
+func (kube *kubeClient) isServed(ctx context.Context, k kinds.Kind) (bool, error) {
+	found, err := kube.discovery.ServerResourcesForGroupVersionWithContext(ctx, k.GVK().GroupVersion().String())
 	switch {
 	case k8serrors.IsNotFound(err):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("discover the kinds of %s: %w", k.gvk.GroupVersion(), err)
+		return false, fmt.Errorf("discover the kinds of %s: %w", k.GVK().GroupVersion(), err)
 	}
 	for _, resource := range found.APIResources {
-		if resource.Kind == k.gvk.Kind {
+		if resource.Kind == k.GVK().Kind {
 			return true, nil
 		}
 	}
@@ -242,12 +233,4 @@ func (kube *kubeClient) namespaceText() string {
 		return "all namespaces"
 	}
 	return fmt.Sprintf("namespace %q", kube.namespace)
-}
-
-// restoreStatus restores the fields of the status that another project's CustomResourceDefinition drops.
-func restoreStatus[T client.Object](describe func(T) []stopRow) func(client.Object) []stopRow {
-	return func(obj client.Object) []stopRow {
-		statusannotation.RestoreStatus(obj)
-		return describe(obj.(T))
-	}
 }

@@ -8,14 +8,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
 // anyKind accepts every kind.
-func anyKind(stoppableKind) bool { return true }
+func anyKind(kinds.Kind) bool { return true }
 
 // completeNames returns the shell completion of object names. A command takes at most limit of them; 0 is no limit.
-func (a *commands) completeNames(limit int, isWanted func(stoppableKind) bool, nameOf func(stopRow) string) cobra.CompletionFunc {
+func (a *commands) completeNames(limit int, isWanted func(kinds.Kind) bool, nameOf func(stopRow) string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if limit > 0 && len(args) >= limit {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -29,8 +30,8 @@ func (a *commands) completeNames(limit int, isWanted func(stoppableKind) bool, n
 		var names []string
 		for _, r := range kube.listAnyRows(ctx, isWanted) {
 			name := nameOf(r)
-			if _, begun, _ := strings.Cut(toComplete, "/"); begun != "" && strings.HasPrefix(r.objectName(), toComplete) {
-				name = r.objectName() // The user has begun to type the name of the object.
+			if _, begun, _ := strings.Cut(toComplete, "/"); begun != "" && strings.HasPrefix(r.ObjectName(), toComplete) {
+				name = r.ObjectName() // The user has begun to type the name of the object.
 			}
 			if !slices.Contains(args, name) {
 				names = append(names, name)
@@ -41,12 +42,12 @@ func (a *commands) completeNames(limit int, isWanted func(stoppableKind) bool, n
 }
 
 // listAnyRows reads the objects of the accepted kinds. A kind that cannot be listed is skipped.
-func (kube *kubeClient) listAnyRows(ctx context.Context, isWanted func(stoppableKind) bool) (rows []stopRow) {
-	kinds, err := kube.listKinds(ctx)
+func (kube *kubeClient) listAnyRows(ctx context.Context, isWanted func(kinds.Kind) bool) (rows []stopRow) {
+	known, err := kube.listKinds(ctx)
 	if err != nil {
-		kinds = stoppableKinds()
+		known = kinds.ListBuiltIn()
 	}
-	for _, k := range kinds {
+	for _, k := range known {
 		if !isWanted(k) {
 			continue
 		}
@@ -61,14 +62,14 @@ func (kube *kubeClient) listAnyRows(ctx context.Context, isWanted func(stoppable
 // completeObjects completes the arguments of a verb: kinds with a selector, names if the verb has one kind, and
 // KIND/NAME otherwise.
 func (v *verbCommand) completeObjects(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	isWanted := func(k stoppableKind) bool {
-		return (v.kindName == "" || k.hasName(v.kindName)) && (v.verb != restartVerb || k.restart != nil)
+	isWanted := func(k kinds.Kind) bool {
+		return (v.kindName == "" || k.HasName(v.kindName)) && (v.verb != restartVerb || canRestart(k))
 	}
 	if cmd.Flags().Changed("selector") {
 		var names []string
-		for _, k := range stoppableKinds() {
+		for _, k := range kinds.ListBuiltIn() {
 			if isWanted(k) && len(args) == 0 && v.kindName == "" {
-				names = append(names, k.names[0])
+				names = append(names, k.Names()[0])
 			}
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -78,4 +79,9 @@ func (v *verbCommand) completeObjects(cmd *cobra.Command, args []string, toCompl
 		nameOf = func(r stopRow) string { return r.Name }
 	}
 	return v.completeNames(0, isWanted, nameOf)(cmd, args, toComplete)
+}
+
+func canRestart(k kinds.Kind) bool {
+	_, isRestarted := k.Definition.(kinds.Restarter)
+	return isRestarted
 }

@@ -3,11 +3,9 @@
 package torpor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,45 +15,11 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
-const (
-	// maxDisplayName is the longest display name of the CFApp schema. Another schema may allow longer ones, which are ignored.
-	maxDisplayName = 250
-	// maxCandidates is the most objects that an error lists.
-	maxCandidates = 5
-)
-
-// showableName matches the display names that tables show and shells complete: short, and without a character that a terminal or a shell
-// interprets. An object with another display name is shown by its own name.
-var showableName = regexp.MustCompile(`^[-\w]{1,64}$`)
-
-// readDisplayName returns the name that users gave an object, within its limit.
-func readDisplayName(text string) string {
-	if len(text) > maxDisplayName {
-		return ""
-	}
-	return text
-}
-
-// shownName returns the display name of the object, or its name if the display name is ambiguous or cannot be shown.
-func (r stopRow) shownName() string {
-	if r.isNameShared || !showableName.MatchString(r.DisplayName) {
-		return r.Name
-	}
-	return r.DisplayName
-}
-
-// ShownName returns the display name of the object, or its name if the display name is ambiguous or cannot be shown.
-func (s Switch) ShownName() string { return s.shownName() }
-
-// displayName returns the argument that names the object in commands, with its display name if possible.
-func (r stopRow) displayName() string { return r.commandKind() + "/" + r.shownName() }
-
-// objectName returns the argument that names the object in commands, by its own name, which is never ambiguous.
-func (r stopRow) objectName() string { return r.commandKind() + "/" + r.Name }
-
-func (r stopRow) commandKind() string { return cmp.Or(r.kindName, strings.ToLower(r.Kind)) }
+// maxCandidates is the most objects that an error lists.
+const maxCandidates = 5
 
 // displayedName is the key of a display name.
 type displayedName struct {
@@ -68,7 +32,7 @@ type displayedName struct {
 func hideSharedNames(rows, all []stopRow) {
 	owners := map[displayedName]string{} // An empty value marks a name of several objects.
 	note := func(name, owner string, r stopRow) {
-		at := displayedName{r.groupKind, r.Namespace, name}
+		at := displayedName{r.GroupKind, r.Namespace, name}
 		if before, isKnown := owners[at]; isKnown && before != owner {
 			owner = ""
 		}
@@ -81,23 +45,24 @@ func hideSharedNames(rows, all []stopRow) {
 		}
 	}
 	for i, r := range rows {
-		rows[i].isNameShared = owners[displayedName{r.groupKind, r.Namespace, r.DisplayName}] == "" && r.DisplayName != ""
+		rows[i].IsNameShared = owners[displayedName{r.GroupKind, r.Namespace, r.DisplayName}] == "" && r.DisplayName != ""
 	}
 }
 
 // resolveName finds the object whose display name the target holds. The name of an object takes precedence over display
 // names. A target whose object is not found is returned unchanged.
 func (kube *kubeClient) resolveName(ctx context.Context, t target) (target, error) {
-	if t.kind.displayNameOf == nil {
+	namer, isNamed := t.kind.Definition.(kinds.DisplayNamer)
+	if !isNamed {
 		return t, nil
 	}
-	err := kube.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, t.kind.newObject())
+	err := kube.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, t.kind.New())
 	if !k8serrors.IsNotFound(err) || connection.IsKindNotServed(err) {
 		return t, nil // The command reads the object again and reports the error.
 	}
 	var found []string
 	_, err = kube.eachObject(ctx, t.kind, labels.Everything(), func(obj client.Object) {
-		if t.kind.displayNameOf(obj) == t.name {
+		if namer.ReadDisplayName(obj) == t.name {
 			found = append(found, obj.GetName())
 		}
 	})
@@ -108,7 +73,7 @@ func (kube *kubeClient) resolveName(ctx context.Context, t target) (target, erro
 		return t, err
 	case len(found) > 1:
 		return t, exit.WrongUsage("expected one %s %q, found that %s have this display name; use one of these names",
-			t.kind.gvk.Kind, t.namespace+"/"+t.name, listCandidates(t.kind.names[0], found))
+			t.kind.GVK().Kind, t.namespace+"/"+t.name, listCandidates(t.kind.Names()[0], found))
 	case len(found) == 1:
 		t.shownName, t.name = t.name, found[0]
 	}

@@ -23,6 +23,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // follower prints rows when they change, until the user ends the program.
@@ -50,18 +51,11 @@ type rowKey struct {
 	namespace, name, part string
 }
 
-func (r stopRow) key() rowKey { return rowKey{r.groupKind, r.Namespace, r.Name, r.Part} }
-
-// withoutHistory returns the row without its earlier stops, its conditions and its labels, for comparing what is shown.
-func (r stopRow) withoutHistory() stopRow {
-	r.stops, r.conditions, r.labels, r.pastScheduled = nil, nil, nil, nil
-	return r
-}
+func (r stopRow) key() rowKey { return rowKey{r.GroupKind, r.Namespace, r.Name, r.Part} }
 
 // shown returns the fields of a row that a follower compares. NEXT already contains the visible part of the schedule.
 func (r stopRow) shown() stopRow {
-	r = r.withoutHistory()
-	r.Schedule = nil
+	r.Row, r.Schedule = r.WithoutHistory(), nil
 	return r
 }
 
@@ -77,7 +71,7 @@ func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector l
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var kinds sync.WaitGroup
+	var watches sync.WaitGroup
 	all, err := kube.listKinds(ctx)
 	if err != nil {
 		return err
@@ -90,9 +84,9 @@ func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector l
 			continue
 		}
 		isFollowing = true
-		kinds.Go(func() { f.followKind(ctx, cancel, k) })
+		watches.Go(func() { f.followKind(ctx, cancel, k) })
 	}
-	kinds.Wait()
+	watches.Wait()
 	switch {
 	case f.err != nil:
 		return f.err
@@ -107,13 +101,13 @@ func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector l
 }
 
 // followKind watches the objects of a kind, and restarts a watch that ends.
-func (f *follower) followKind(ctx context.Context, stop context.CancelFunc, k stoppableKind) {
+func (f *follower) followKind(ctx context.Context, stop context.CancelFunc, k kinds.Kind) {
 	changed := func(obj any, isGone bool) {
 		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = unknown.Obj
 		}
 		if o, ok := obj.(client.Object); ok {
-			f.show(ctx, k.describe(o.DeepCopyObject().(client.Object)), isGone, stop)
+			f.show(ctx, describeRows(k, o.DeepCopyObject().(client.Object)), isGone, stop)
 		}
 	}
 	options := func(o metav1.ListOptions) *client.ListOptions {
@@ -122,14 +116,14 @@ func (f *follower) followKind(ctx context.Context, stop context.CancelFunc, k st
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				list := k.newList()
+				list := k.NewList()
 				return list, f.kube.List(ctx, list, options(o))
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				return f.kube.Watch(ctx, k.newList(), options(o))
+				return f.kube.Watch(ctx, k.NewList(), options(o))
 			},
 		},
-		ObjectType: k.newObject(),
+		ObjectType: k.New(),
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(obj any) { changed(obj, false) },
 			UpdateFunc: func(_, obj any) { changed(obj, false) },
@@ -153,7 +147,7 @@ func (f *follower) show(ctx context.Context, rows []stopRow, isGone bool, stop c
 			r.State, r.Next, r.Message = "deleted", "", ""
 		}
 		before, isKnown := f.rows[r.key()]
-		if !isKnown && r.isUntouched {
+		if !isKnown && r.IsUntouched {
 			continue
 		}
 		if isKnown && reflect.DeepEqual(before, r.shown()) {

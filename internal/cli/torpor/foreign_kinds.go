@@ -9,15 +9,15 @@ import (
 	"strings"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
 )
 
 // listKinds returns all kinds that can be stopped, including those of the StopAdapters on the API server.
-func (kube *kubeClient) listKinds(ctx context.Context) ([]stoppableKind, error) {
+func (kube *kubeClient) listKinds(ctx context.Context) ([]kinds.Kind, error) {
 	if !kube.isAsked {
 		foreign, err := kube.readForeignKinds(ctx)
 		if err != nil {
@@ -25,19 +25,19 @@ func (kube *kubeClient) listKinds(ctx context.Context) ([]stoppableKind, error) 
 		}
 		kube.foreign, kube.isAsked = foreign, true
 	}
-	return slices.Concat(stoppableKinds(), kube.foreign), nil
+	return slices.Concat(kinds.ListBuiltIn(), kube.foreign), nil
 }
 
 // readForeignKinds returns the kinds of the StopAdapters. It returns none if the user may not list them. It skips an
 // invalid StopAdapter, because the StopAdapter's own status reports the error.
-func (kube *kubeClient) readForeignKinds(ctx context.Context) (kinds []stoppableKind, err error) {
+func (kube *kubeClient) readForeignKinds(ctx context.Context) (found []kinds.Kind, err error) {
 	err = eachItem(ctx, kube, &torporv1alpha1.StopAdapterList{}, func(a *torporv1alpha1.StopAdapter) {
-		k, err := NewForeignKind(a)
+		k, err := stopadapter.NewKind(a)
 		if err != nil {
 			return
 		}
 		k.AddToMapper(kube.mapper)
-		kinds = append(kinds, k.stoppableKind)
+		found = append(found, k)
 	})
 	if connection.IsKindNotServed(err) || k8serrors.IsForbidden(err) {
 		return nil, nil
@@ -45,22 +45,7 @@ func (kube *kubeClient) readForeignKinds(ctx context.Context) (kinds []stoppable
 	if err != nil {
 		return nil, fmt.Errorf("list the StopAdapters: %w", err)
 	}
-	return kinds, nil
-}
-
-// NewForeignKind returns the kind that a StopAdapter describes, or an error if the StopAdapter is invalid.
-func NewForeignKind(a *torporv1alpha1.StopAdapter) (Kind, error) {
-	k, err := stopadapter.NewKind(a)
-	if err != nil {
-		return Kind{}, fmt.Errorf("read the StopAdapter %s: %w", a.Name, err)
-	}
-	return Kind{switchedKind(k, []string{a.Name, a.Spec.Target.Resource, strings.ToLower(k.GVK.Kind)})}, nil
-}
-
-// AddToMapper registers the kind, so that a client finds it without discovery.
-func (k Kind) AddToMapper(mapper *meta.DefaultRESTMapper) {
-	resources := k.gvk.GroupVersion().WithResource(k.Resource())
-	mapper.AddSpecific(k.gvk, resources, resources, meta.RESTScopeNamespace)
+	return found, nil
 }
 
 // findTarget parses KIND/NAME, where NAME may be a display name. StopAdapters are read only if KIND is not a built-in
@@ -70,11 +55,11 @@ func (kube *kubeClient) findTarget(ctx context.Context, text string) (target, er
 		return target{}, err
 	}
 	kindName, _, _ := strings.Cut(text, "/")
-	kinds, err := kube.kindsFor(ctx, kindName)
+	known, err := kube.kindsFor(ctx, kindName)
 	if err != nil {
 		return target{}, err
 	}
-	t, err := parseTarget(kinds, text, kube.namespace)
+	t, err := parseTarget(known, text, kube.namespace)
 	if err != nil {
 		return t, err
 	}
@@ -82,17 +67,17 @@ func (kube *kubeClient) findTarget(ctx context.Context, text string) (target, er
 }
 
 // findKind parses the name of a kind.
-func (kube *kubeClient) findKind(ctx context.Context, text string) (stoppableKind, error) {
-	kinds, err := kube.kindsFor(ctx, text)
+func (kube *kubeClient) findKind(ctx context.Context, text string) (kinds.Kind, error) {
+	known, err := kube.kindsFor(ctx, text)
 	if err != nil {
-		return stoppableKind{}, err
+		return kinds.Kind{}, err
 	}
-	return parseKind(kinds, text)
+	return parseKind(known, text)
 }
 
-func (kube *kubeClient) kindsFor(ctx context.Context, kindName string) ([]stoppableKind, error) {
-	usual := stoppableKinds()
-	if slices.ContainsFunc(usual, func(k stoppableKind) bool { return k.hasName(kindName) }) {
+func (kube *kubeClient) kindsFor(ctx context.Context, kindName string) ([]kinds.Kind, error) {
+	usual := kinds.ListBuiltIn()
+	if slices.ContainsFunc(usual, func(k kinds.Kind) bool { return k.HasName(kindName) }) {
 		return usual, nil
 	}
 	return kube.listKinds(ctx)

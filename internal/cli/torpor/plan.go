@@ -19,6 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // planCommand describes the effects of a verb without changing anything.
@@ -57,7 +58,7 @@ A finding has a stable code, and blocks or warns. If a finding blocks, the exit 
 	f.StringVar(&p.part, "part", "", "of a MySQLCluster: clustering or reconciliation")
 	f.StringVar(&p.until, "until", "", "when the stop is to end automatically: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h")
 	completion.OfferValues(cmd, "output", "json", "yaml")
-	completion.OfferValues(cmd, "part", clusteringPart, reconciliationPart)
+	completion.OfferValues(cmd, "part", partNames()...)
 	return cmd
 }
 
@@ -147,7 +148,8 @@ func (p planCommand) parseUntil() (time.Time, error) {
 }
 
 func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until time.Time) (plannedObject, error) {
-	if t.kind.plan == nil {
+	planner, isPlanned := t.kind.Definition.(kinds.Planner)
+	if !isPlanned {
 		return plannedObject{}, unplannedError(t)
 	}
 	obj, err := kube.getObject(ctx, t)
@@ -155,15 +157,18 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 		return plannedObject{}, err
 	}
 	row := t.findRow(obj)
-	says := t.kind.annotationsOf(t.part)
-	request := stopcheck.PlanRequest{IsStart: p.verb == startVerb, Now: p.clock.Now(), Until: until, Record: row.stops, UntilAnnotation: says.UntilAnnotation(obj.GetAnnotations())}
-	made, err := t.kind.plan(ctx, kube, planSubject{obj: obj, target: t, startCommand: row.startCommand()}, request)
-	if err != nil {
-		return plannedObject{}, err
+	says := t.kind.FindPart(t.part).Annotations
+	request := stopcheck.PlanRequest{IsStart: p.verb == startVerb, Now: p.clock.Now(), Until: until, Record: row.Stops, UntilAnnotation: says.UntilAnnotation(obj.GetAnnotations())}
+	subject := kinds.PlanSubject{Object: obj, Part: t.part, StartCommand: row.StartCommand()}
+	for _, needed := range planner.ListRelated(obj) {
+		if err := kube.readRelated(ctx, t.namespace, needed, &subject); err != nil {
+			return plannedObject{}, err
+		}
 	}
+	made := planner.Plan(subject, request)
 	made.Findings = stopcheck.Join(made.Findings, t.judgeController(connection.ReadActing(ctx, kube, request.Now)))
 	planned := plannedObject{
-		Namespace: t.namespace, Kind: t.kind.gvk.Kind, Name: t.name, DisplayName: row.DisplayName, Part: t.part,
+		Namespace: t.namespace, Kind: t.kind.GVK().Kind, Name: t.name, DisplayName: row.DisplayName, Part: t.part,
 		Verb: string(p.verb), State: row.State,
 		Effects: made.Effects, WakeBy: made.WakeBy, Findings: append([]stopcheck.Finding{}, made.Findings...), target: t,
 	}
@@ -180,13 +185,13 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 // unplannedError reports that the kind has no plan, and lists the kinds that have one.
 func unplannedError(t target) error {
 	var planned []string
-	for _, k := range stoppableKinds() {
-		if k.plan != nil {
-			planned = append(planned, k.names[0])
+	for _, k := range kinds.ListBuiltIn() {
+		if _, isPlanned := k.Definition.(kinds.Planner); isPlanned {
+			planned = append(planned, k.Names()[0])
 		}
 	}
 	return exit.WrongUsage("%s: expected a kind that can be planned, which are %s, found %s; stop it with --dry-run=server to see what would be written",
-		t, strings.Join(planned, ", "), t.kind.names[0])
+		t, strings.Join(planned, ", "), t.kind.Names()[0])
 }
 
 // refusal returns an error if a finding of the plan blocks.

@@ -14,7 +14,6 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
-	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -27,25 +26,6 @@ type scheduledTransition struct {
 	// To is Asleep or Awake.
 	To torporv1alpha1.SlumberState `json:"to"`
 	At metav1.Time                 `json:"at"`
-}
-
-// withScheduled adds the stop of a Slumber to the row of an object that is not stopped otherwise.
-func (r stopRow) withScheduled(stops []torporv1alpha1.ScheduledStop) stopRow {
-	for _, one := range stops {
-		r.pastScheduled = append(r.pastScheduled, one.Stops...)
-	}
-	at := slices.IndexFunc(stops, func(s torporv1alpha1.ScheduledStop) bool { return stoprecord.Records(s.Stops).Holds() })
-	if at < 0 || r.Stopped {
-		return r
-	}
-	newest := stops[at].Stops[0]
-	r.Stopped, r.Since, r.By, r.Reason, r.Until, r.slumber = true, &newest.Since, newest.By, newest.Reason, newest.Until, stops[at].Slumber
-	return r
-}
-
-// skipCommand returns the command with the namespace, so that it works in any current namespace.
-func (r stopRow) skipCommand() string {
-	return fmt.Sprintf("kubectl torpor skip -n %s %s", r.Namespace, r.objectName())
 }
 
 // readSlumbers returns the Slumbers of a namespace, or of all namespaces. It returns none if the user may not list
@@ -65,7 +45,7 @@ func (kube *kubeClient) readSlumbers(ctx context.Context, namespace string) (all
 func (r stopRow) findSlumbers(all []torporv1alpha1.Slumber) (found []*torporv1alpha1.Slumber) {
 	for i := range all {
 		s := &all[i]
-		if wave, err := slumber.FindWave(s, r.groupKind, r.labels); s.Namespace == r.Namespace && err == nil && wave >= 0 && !s.Spec.Suspend {
+		if wave, err := slumber.FindWave(s, r.GroupKind, r.Labels); s.Namespace == r.Namespace && err == nil && wave >= 0 && !s.Spec.Suspend {
 			found = append(found, s)
 		}
 	}
@@ -88,7 +68,7 @@ func (a *commands) addSchedules(rows []stopRow, slumbers []torporv1alpha1.Slumbe
 		rows[i] = rows[i].withOverdue(a.clock.Now())
 		r := &rows[i]
 		// The last row of an object stands for the whole object.
-		isPart := i+1 < len(rows) && rows[i+1].groupKind == r.groupKind && rows[i+1].Name == r.Name && rows[i+1].Namespace == r.Namespace
+		isPart := i+1 < len(rows) && rows[i+1].GroupKind == r.GroupKind && rows[i+1].Name == r.Name && rows[i+1].Namespace == r.Namespace
 		if isPart || r.SkippedUntil != nil && !a.clock.Now().Before(r.SkippedUntil.Time) {
 			r.SkippedUntil, r.SkippedBy = nil, ""
 		}

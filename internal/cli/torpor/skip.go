@@ -16,6 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // newSkipCommand returns the command skip. It is not a verb, because it changes no switch: a manual stop stays in
@@ -93,7 +94,7 @@ func (a *commands) skip(ctx context.Context, kube *kubeClient, t target, text st
 	}
 	before := obj.DeepCopyObject().(client.Object)
 	end := until.UTC().Format(time.RFC3339)
-	setAnnotation(obj, torporv1alpha1.SkipUntilAnnotation, end)
+	kinds.SetAnnotation(obj, torporv1alpha1.SkipUntilAnnotation, end)
 	if err := kube.Patch(ctx, obj, client.MergeFrom(before), client.FieldOwner(fieldManager)); err != nil {
 		return fmt.Errorf("skip %s: %w", t, err)
 	}
@@ -111,7 +112,7 @@ func (a *commands) findSkipEnd(ctx context.Context, kube *kubeClient, t target, 
 	if err != nil {
 		return until, err
 	}
-	row := stopRow{Namespace: t.namespace, Kind: t.kind.gvk.Kind, Name: t.name, labels: obj.GetLabels(), groupKind: t.kind.gvk.GroupKind()}
+	row := stopRow{Row: kinds.Row{Namespace: t.namespace, Labels: obj.GetLabels(), GroupKind: t.kind.GVK().GroupKind()}}
 	for _, s := range row.findSlumbers(slumbers) {
 		if end := endOfSleep(s, now); end.After(until) {
 			until = end
@@ -125,5 +126,5 @@ func (a *commands) findSkipEnd(ctx context.Context, kube *kubeClient, t target, 
 }
 
 func (t target) displayName() string {
-	return t.kind.names[0] + "/" + cmp.Or(t.shownName, t.name)
+	return t.kind.Names()[0] + "/" + cmp.Or(t.shownName, t.name)
 }

@@ -143,21 +143,21 @@ func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selec
 	var rows []stopRow
 	var errs []error
 	var served, forbidden []string
-	kinds, err := kube.listKinds(ctx)
+	known, err := kube.listKinds(ctx)
 	if err != nil {
 		return nil, err
 	}
 	hasOwn := false
-	for _, k := range kinds {
+	for _, k := range known {
 		found, isServed, err := kube.listRows(ctx, k, selector)
-		found = slices.DeleteFunc(found, func(r stopRow) bool { return r.isUntouched })
+		found = slices.DeleteFunc(found, func(r stopRow) bool { return r.IsUntouched })
 		if isServed {
-			served = append(served, k.gvk.Kind+"s")
-			hasOwn = hasOwn || !k.isSwitched
+			served = append(served, k.GVK().Kind+"s")
+			hasOwn = hasOwn || !k.IsSwitched()
 		}
 		switch {
 		case errors.Is(err, errForbidden):
-			forbidden = append(forbidden, k.gvk.Kind+"s")
+			forbidden = append(forbidden, k.GVK().Kind+"s")
 		case err != nil:
 			errs = append(errs, err)
 		}

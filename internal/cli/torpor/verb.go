@@ -145,7 +145,7 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 	}
 	completion.OfferValues(cmd, "dry-run", dryRunServer, dryRunNone)
 	completion.OfferValues(cmd, "output", "json", "yaml")
-	completion.OfferValues(cmd, "part", clusteringPart, reconciliationPart)
+	completion.OfferValues(cmd, "part", partNames()...)
 	return cmd
 }
 
@@ -297,30 +297,30 @@ func (v *verbCommand) selectTargets(ctx context.Context, kube *kubeClient, args 
 	hideSharedNames(rows, rows)
 	for _, r := range rows {
 		if t := chosen; r.Part == t.part {
-			t.namespace, t.name, t.shownName = r.Namespace, r.Name, r.shownName()
+			t.namespace, t.name, t.shownName = r.Namespace, r.Name, r.ShownName()
 			targets = append(targets, t)
 		}
 	}
 	switch {
 	case errors.Is(err, errForbidden):
-		return nil, fmt.Errorf("expected the right to list %ss in %s, found none; ask for it or choose another namespace with -n", k.gvk.Kind, kube.namespaceText())
+		return nil, fmt.Errorf("expected the right to list %ss in %s, found none; ask for it or choose another namespace with -n", k.GVK().Kind, kube.namespaceText())
 	case err != nil:
 		return nil, err
 	case !isServed:
-		return nil, fmt.Errorf("expected the API server to serve %s, found that it does not; install the CRD", k.gvk.GroupVersion())
+		return nil, fmt.Errorf("expected the API server to serve %s, found that it does not; install the CRD", k.GVK().GroupVersion())
 	case len(targets) == 0:
-		fmt.Fprintf(v.Err, "No %s with these labels found in %s.\n", k.gvk.Kind, kube.namespaceText())
+		fmt.Fprintf(v.Err, "No %s with these labels found in %s.\n", k.GVK().Kind, kube.namespaceText())
 	}
 	return targets, nil
 }
 
 // choosePart determines the part, and returns an error if the kind does not support the verb.
 func (v *verbCommand) choosePart(t *target) error {
-	switch parts := t.kind.parts; {
-	case v.kindName != "" && !t.kind.hasName(v.kindName):
-		return exit.WrongUsage("expected the name of a %s, found a %s", v.kindName, t.kind.names[0])
-	case v.verb == restartVerb && t.kind.restart == nil:
-		return exit.WrongUsage("expected a kind that restarts, which is cfapp, found %s", t.kind.names[0])
+	switch parts := t.kind.PartNames(); {
+	case v.kindName != "" && !t.kind.HasName(v.kindName):
+		return exit.WrongUsage("expected the name of a %s, found a %s", v.kindName, t.kind.Names()[0])
+	case v.verb == restartVerb && !canRestart(t.kind):
+		return exit.WrongUsage("expected a kind that restarts, which is cfapp, found %s", t.kind.Names()[0])
 	case v.part == "" && len(parts) == 1:
 		t.part = parts[0]
 	default:
@@ -330,7 +330,7 @@ func (v *verbCommand) choosePart(t *target) error {
 				return nil
 			}
 		}
-		return exit.WrongUsage("--part: expected %s for a %s, found %q", strings.Join(parts, " or "), t.kind.names[0], v.part)
+		return exit.WrongUsage("--part: expected %s for a %s, found %q", strings.Join(parts, " or "), t.kind.Names()[0], v.part)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 const (
@@ -59,15 +60,16 @@ func (v *verbCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *ve
 func (v *verbCommand) judge(row stopRow, obj client.Object, r *verbResult) (bool, error) {
 	switch {
 	case v.verb == restartVerb:
-		_, settled := r.target.kind.readRevisions(obj)
+		restarter, _ := r.target.kind.Definition.(kinds.Restarter)
+		_, settled := restarter.ReadRevisions(obj)
 		return settled >= r.revision, nil
-	case v.verb == startVerb && row.refusal != "":
+	case v.verb == startVerb && row.Refusal != "":
 		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-			"%s: %s; the request stays in effect, and kubectl moco start --force starts it anyway", r.target, row.refusal)}
-	case v.verb == stopVerb && row.refusal != "":
+			"%s: %s; the request stays in effect, and kubectl moco start --force starts it anyway", r.target, row.Refusal)}
+	case v.verb == stopVerb && row.Refusal != "":
 		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-			"%s: %s; the request stays in effect, and kubectl torpor start withdraws it", r.target, row.refusal)}
-	case row.isAsked != (v.verb == stopVerb) && !row.stops.HasExpired():
+			"%s: %s; the request stays in effect, and kubectl torpor start withdraws it", r.target, row.Refusal)}
+	case row.IsAsked != (v.verb == stopVerb) && !row.Stops.HasExpired():
 		return false, fmt.Errorf("%s: expected it to be %s, found that another request replaced this one; see kubectl torpor why",
 			r.target, v.verb.pastParticiple())
 	default:
@@ -79,21 +81,22 @@ func (v *verbCommand) judge(row stopRow, obj client.Object, r *verbResult) (bool
 // started contains no stop.
 func (r stopRow) isReached(v verb, wasAlready bool) bool {
 	if isDown := r.State == "stopped" || r.State == "Hibernating"; v == stopVerb {
-		return isDown && (wasAlready || r.stops.Holds())
+		return isDown && (wasAlready || r.Stops.Holds())
 	}
-	return !r.stops.Holds() && (r.State == "running" || r.State == "Running" || r.restsByItself)
+	return !r.Stops.Holds() && (r.State == "running" || r.State == "Running" || r.RestsByItself)
 }
 
 // stateWord returns the word for the state after the verb.
-func (r stopRow) stateWord(v verb) string {
-	switch {
-	case v == startVerb:
+func (t target) stateWord(v verb) string {
+	switch v {
+	case startVerb:
 		return "running"
-	case v == restartVerb:
+	case restartVerb:
 		return "restarted"
-	case r.Kind == "ClusterDeployment":
-		return "hibernating"
-	default:
-		return "stopped"
+	case stopVerb, extendVerb:
 	}
+	if namer, isNamed := t.kind.Definition.(kinds.StateNamer); isNamed {
+		return namer.StoppedWord()
+	}
+	return "stopped"
 }

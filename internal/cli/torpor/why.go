@@ -37,7 +37,7 @@ func (a *commands) newWhyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			told := explanation{Parts: rows, Conditions: rows[0].conditions}
+			told := explanation{Parts: rows, Conditions: rows[0].Conditions}
 			if output != "" {
 				return a.writeData(output, told)
 			}
@@ -121,7 +121,7 @@ func (a *commands) writeExplanation(told explanation) error {
 // beginExplanation returns the lines that name the object and its state.
 func (r stopRow) beginExplanation() []string {
 	first := fmt.Sprintf("%s in namespace %s: %s: %s", r.displayName(), r.Namespace, r.Part, formatCell(r.State))
-	if r.shownName() == r.Name {
+	if r.ShownName() == r.Name {
 		return []string{first}
 	}
 	return []string{first, "  object\t" + r.Name}
@@ -184,7 +184,7 @@ func (a *commands) newHistoryCommand() *cobra.Command {
 func listPastStops(rows []stopRow) []pastStop {
 	stops := []pastStop{}
 	for _, r := range rows {
-		for _, s := range slices.Concat(r.stops, r.pastScheduled) {
+		for _, s := range slices.Concat(r.Stops, r.PastScheduled) {
 			stops = append(stops, pastStop{r.Part, s.Since, s.By, s.Reason, s.Until, s.UntilBy, s.EndedAt, s.StartedBy})
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// endlessStop is the assumed duration of a stop without an end.
-const endlessStop = 24 * time.Hour
+// EndlessStop is the assumed duration of a stop without an end.
+const EndlessStop = 24 * time.Hour
 
 // StopWindow is the time of a stop that is in effect, planned or assumed.
 type StopWindow struct {
@@ -23,7 +23,7 @@ type StopWindow struct {
 
 func (s StopWindow) length() time.Duration {
 	if s.Until.IsZero() {
-		return endlessStop
+		return EndlessStop
 	}
 	return s.Until.Sub(s.Since)
 }
@@ -36,18 +36,18 @@ func JudgeCheck(check *hivev1.HibernationCheck, stop StopWindow) []Finding {
 	var findings []Finding
 	for _, f := range check.Findings {
 		if f.After == nil || stop.length() >= f.After.Duration {
-			findings = append(findings, newFinding(f.Code, int(f.Count), f.Objects...))
+			findings = append(findings, NewFinding(f.Code, int(f.Count), f.Objects...))
 		}
 	}
 	switch wakeBy := check.WakeBy; {
 	case wakeBy == nil:
 	case stop.Until.After(wakeBy.Time):
-		findings = append(findings, newFinding(torporv1alpha1.StopOutlastsCertificatesFinding, 0))
+		findings = append(findings, NewFinding(torporv1alpha1.StopOutlastsCertificatesFinding, 0))
 	case wakeBy.Sub(stop.Now) < nearMargin:
-		findings = append(findings, newFinding(torporv1alpha1.WakeByNearFinding, 0))
+		findings = append(findings, NewFinding(torporv1alpha1.WakeByNearFinding, 0))
 	}
 	if len(check.Unread) > 0 {
-		findings = append(findings, newRemark(torporv1alpha1.NotCheckedFinding, "Expected to read all lists of the survey, found lists that the cluster did not return in time, or not to this kubeconfig: "+strings.Join(check.Unread, ", ")))
+		findings = append(findings, NewRemark(torporv1alpha1.NotCheckedFinding, "Expected to read all lists of the survey, found lists that the cluster did not return in time, or not to this kubeconfig: "+strings.Join(check.Unread, ", ")))
 	}
 	return sortFindings(findings)
 }
@@ -63,10 +63,10 @@ type ObjectFacts struct {
 func JudgeObject(o ObjectFacts) []Finding {
 	var findings []Finding
 	if o.IsBeingDeleted {
-		findings = append(findings, newFinding(torporv1alpha1.BeingDeletedFinding, 0))
+		findings = append(findings, NewFinding(torporv1alpha1.BeingDeletedFinding, 0))
 	}
 	if o.Unsupported != "" {
-		findings = append(findings, newRemark(torporv1alpha1.HibernationUnsupportedFinding, o.Unsupported))
+		findings = append(findings, NewRemark(torporv1alpha1.HibernationUnsupportedFinding, o.Unsupported))
 	}
 	return findings
 }

@@ -52,7 +52,7 @@ func TestWhatOfACheckMattersToAStop(t *testing.T) {
 }
 
 func TestHibernationPossible(t *testing.T) {
-	volumes, webhooks := newFinding(torporv1alpha1.VolumesLocalFinding, 5, "n/a", "n/b", "n/c"), newFinding(torporv1alpha1.WebhookBlocksWakeUpFinding, 1, "guard")
+	volumes, webhooks := NewFinding(torporv1alpha1.VolumesLocalFinding, 5, "n/a", "n/b", "n/c"), NewFinding(torporv1alpha1.WebhookBlocksWakeUpFinding, 1, "guard")
 	for name, row := range map[string]struct {
 		findings  []Finding
 		isChecked bool
@@ -77,7 +77,7 @@ func TestHibernationPossible(t *testing.T) {
 }
 
 func TestEventsTellWhatIsNew(t *testing.T) {
-	near, webhooks, volumes := newFinding(torporv1alpha1.WakeByNearFinding, 0), newFinding(torporv1alpha1.WebhookBlocksWakeUpFinding, 1, "guard"), newFinding(torporv1alpha1.VolumesLocalFinding, 1, "n/a")
+	near, webhooks, volumes := NewFinding(torporv1alpha1.WakeByNearFinding, 0), NewFinding(torporv1alpha1.WebhookBlocksWakeUpFinding, 1, "guard"), NewFinding(torporv1alpha1.VolumesLocalFinding, 1, "n/a")
 	said := Condition([]Finding{webhooks, volumes}, true)
 	before := &metav1.Condition{Message: said.Message}
 	got := []string{}
@@ -94,7 +94,7 @@ func TestEventsTellWhatIsNew(t *testing.T) {
 
 func TestEveryCodeHasAText(t *testing.T) {
 	for _, e := range catalogue() {
-		f := newFinding(e.code, 4, "a", "b", "c")
+		f := NewFinding(e.code, 4, "a", "b", "c")
 		if f.Message == "" || strings.Contains(f.Message, "%") || strings.Contains(f.Message, ". ") {
 			t.Errorf("%s: expected a sentence without another one, found %q", e.code, f.Message)
 		}

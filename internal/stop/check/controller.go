@@ -10,12 +10,12 @@ import (
 
 // JudgeController returns the finding that no controller stops or starts an object, with the reason.
 func JudgeController(gap string) []Finding {
-	return []Finding{newRemark(torporv1alpha1.NoControllerFinding, gap)}
+	return []Finding{NewRemark(torporv1alpha1.NoControllerFinding, gap)}
 }
 
 // JudgeMissingManager returns the finding that a manager has been active, and that no manager renews its
 // Lease any more. A manager without leader election may run.
 func JudgeMissingManager(lease string) []Finding {
-	return []Finding{newRemark(torporv1alpha1.NotCheckedFinding, fmt.Sprintf(
+	return []Finding{NewRemark(torporv1alpha1.NotCheckedFinding, fmt.Sprintf(
 		"Expected an active manager, found that no manager has renewed the Lease %s: whether a controller acts is not known; see whether the manager runs", lease))}
 }

@@ -79,8 +79,8 @@ func Codes() []string {
 	return codes
 }
 
-// newFinding returns the finding of a code about some objects, of which only the first are named.
-func newFinding(code string, count int, objects ...string) Finding {
+// NewFinding returns the finding of a code about some objects, of which only the first are named.
+func NewFinding(code string, count int, objects ...string) Finding {
 	entries := catalogue()
 	entry := entries[slices.IndexFunc(entries, func(e catalogueEntry) bool { return e.code == code })]
 	f := Finding{Code: code, Severity: entry.severity, Objects: objects, Count: count, Message: entry.text}
@@ -90,9 +90,9 @@ func newFinding(code string, count int, objects ...string) Finding {
 	return f
 }
 
-// newRemark returns a finding about the object itself.
-func newRemark(code, found string) Finding {
-	f := newFinding(code, 0, found)
+// NewRemark returns a finding about the object itself.
+func NewRemark(code, found string) Finding {
+	f := NewFinding(code, 0, found)
 	f.Objects = nil
 	return f
 }

@@ -32,8 +32,8 @@ type PlanRequest struct {
 	UntilAnnotation string
 }
 
-// stop returns the stop in question: the one that is in effect, with the planned end, or one that begins now.
-func (r PlanRequest) stop() StopWindow {
+// Stop returns the stop in question: the one that is in effect, with the planned end, or one that begins now.
+func (r PlanRequest) Stop() StopWindow {
 	s := StopWindow{Now: r.Now, Since: r.Now, Until: r.Until}
 	if r.Record.Holds() {
 		newest := r.Record.RequestedStop()
@@ -48,17 +48,17 @@ func (r PlanRequest) stop() StopWindow {
 	return s
 }
 
-// judgeShared returns the findings that any kind may have.
-func judgeShared(object metav1.Object, r PlanRequest) []Finding {
+// JudgeShared returns the findings that any kind may have.
+func JudgeShared(object metav1.Object, r PlanRequest) []Finding {
 	var findings []Finding
 	if object.GetDeletionTimestamp() != nil {
-		findings = append(findings, newFinding(torporv1alpha1.BeingDeletedFinding, 0))
+		findings = append(findings, NewFinding(torporv1alpha1.BeingDeletedFinding, 0))
 	}
 	if r.IsStart || !r.Until.IsZero() {
 		return findings // The annotation is removed or replaced.
 	}
 	if ignored := r.Record.DescribeIgnored(r.UntilAnnotation); ignored != "" {
-		return append(findings, newRemark(torporv1alpha1.UntilInvalidFinding, ignored))
+		return append(findings, NewRemark(torporv1alpha1.UntilInvalidFinding, ignored))
 	}
 	text := object.GetAnnotations()[r.UntilAnnotation]
 	if text == "" || r.Record.Holds() {
@@ -67,33 +67,33 @@ func judgeShared(object metav1.Object, r PlanRequest) []Finding {
 	until, err := stoprecord.ParseUntil(text, r.Now)
 	switch {
 	case err != nil:
-		findings = append(findings, newRemark(torporv1alpha1.UntilInvalidFinding, fmt.Sprintf("%s would be ignored: %s; correct or remove it", r.UntilAnnotation, err)))
+		findings = append(findings, NewRemark(torporv1alpha1.UntilInvalidFinding, fmt.Sprintf("%s would be ignored: %s; correct or remove it", r.UntilAnnotation, err)))
 	case !until.After(r.Now):
-		findings = append(findings, newRemark(torporv1alpha1.UntilInvalidFinding, fmt.Sprintf("%s would be ignored: expected a time to come, found %.40q; correct or remove it", r.UntilAnnotation, text)))
+		findings = append(findings, NewRemark(torporv1alpha1.UntilInvalidFinding, fmt.Sprintf("%s would be ignored: expected a time to come, found %.40q; correct or remove it", r.UntilAnnotation, text)))
 	}
 	return findings
 }
 
-// judgeSlumbers returns the finding about a Slumber that stops the object now.
-func judgeSlumbers(stops []torporv1alpha1.ScheduledStop, annotations map[string]string, r PlanRequest) []Finding {
+// JudgeSlumbers returns the finding about a Slumber that stops the object now.
+func JudgeSlumbers(stops []torporv1alpha1.ScheduledStop, annotations map[string]string, r PlanRequest) []Finding {
 	scheduled := stoprecord.FindScheduled(stops, annotations, r.Now)
 	if scheduled == nil {
 		return nil
 	}
-	name, until := "the Slumber "+scheduled.Slumber, r.stop().Until
+	name, until := "the Slumber "+scheduled.Slumber, r.Stop().Until
 	switch {
 	case r.IsStart:
-		return []Finding{newFinding(torporv1alpha1.StoppedBySlumberFinding, 1, name)}
+		return []Finding{NewFinding(torporv1alpha1.StoppedBySlumberFinding, 1, name)}
 	case !until.IsZero() && (scheduled.ExpiresAt == nil || scheduled.ExpiresAt.After(until)):
-		return []Finding{newFinding(torporv1alpha1.SlumberGoesOnFinding, 1, name)}
+		return []Finding{NewFinding(torporv1alpha1.SlumberGoesOnFinding, 1, name)}
 	default:
 		return nil
 	}
 }
 
-// describeEnd describes the end of the stop.
-func (r PlanRequest) describeEnd(startCommand string) string {
-	if until := r.stop().Until; !until.IsZero() {
+// DescribeEnd describes the end of the stop.
+func (r PlanRequest) DescribeEnd(startCommand string) string {
+	if until := r.Stop().Until; !until.IsZero() {
 		if stoprecord.IsOverdue(new(metav1.NewTime(until)), r.Now) {
 			return "It should have started by itself at " + until.UTC().Format(time.RFC3339) + ": see whether the manager runs"
 		}

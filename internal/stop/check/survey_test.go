@@ -280,18 +280,3 @@ func TestOfACertificatesChainsTheOneThatLastsLongestCounts(t *testing.T) {
 		t.Errorf("expected no time of a server that was not verified, found %s", got)
 	}
 }
-
-// TestAnUnsupportedClusterIsToldTheSameEachTime has two conditions that report why the cluster cannot
-// hibernate: Hibernating has precedence.
-func TestAnUnsupportedClusterIsToldTheSameEachTime(t *testing.T) {
-	cd := &hivev1.ClusterDeployment{Spec: hivev1.ClusterDeploymentSpec{Installed: true}}
-	cd.Status.Conditions = []metav1.Condition{
-		{Type: hivev1.ClusterHibernationPossibleCondition, Reason: torporv1alpha1.HibernationUnsupportedFinding, Message: "possible"},
-		{Type: hivev1.ClusterHibernatingCondition, Reason: hivev1.InvalidSpecReason, Message: "hibernating"},
-	}
-	for range 100 {
-		if found := unsupportedMessage(cd); found != "hibernating" {
-			t.Fatalf("expected the message of Hibernating, found %q", found)
-		}
-	}
-}

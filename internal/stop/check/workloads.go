@@ -91,6 +91,15 @@ func addCronJob(s *Survey, item []byte) error {
 	return nil
 }
 
+// JudgeSchedule returns a finding if a CronJob would miss more starts in a stop than its controller counts. deadline is
+// its starting deadline in seconds; nil if it has none.
+func JudgeSchedule(name, schedule string, deadline *int64, r PlanRequest) []Finding {
+	if after := missedStartsAfter(schedule); after > 0 && r.Stop().length() >= after && !isBoundedBy(deadline, after) {
+		return []Finding{NewFinding(torporv1alpha1.CronJobsMissStartsFinding, 1, name)}
+	}
+	return nil
+}
+
 // isBoundedBy reports whether a starting deadline keeps a CronJob from missing too many starts: only starts
 // within the deadline are counted.
 func isBoundedBy(deadline *int64, after time.Duration) bool {

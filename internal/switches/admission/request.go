@@ -25,27 +25,27 @@ type Request struct {
 	Before, Sent map[string]string
 }
 
-// switchChange is the effect of a request on one switch.
-type switchChange struct {
-	of                    stoprecord.AnnotationSwitch
-	wasStopped, isStopped bool
+// SwitchChange is the effect of a request on one switch.
+type SwitchChange struct {
+	Of                    stoprecord.AnnotationSwitch
+	WasStopped, IsStopped bool
 }
 
-func (c switchChange) isChanged() bool { return c.wasStopped != c.isStopped }
+func (c SwitchChange) isChanged() bool { return c.WasStopped != c.IsStopped }
 
-// nextAnnotations returns the annotations with which the request proceeds: with the new notes, and without
+// NextAnnotations returns the annotations with which the request proceeds: with the new notes, and without
 // those that end with a stop.
-func (r Request) nextAnnotations(changes ...switchChange) map[string]string {
+func (r Request) NextAnnotations(changes ...SwitchChange) map[string]string {
 	next := r.copySent()
 	for _, c := range changes {
 		if !c.isChanged() {
-			r.restore(next, c.of.RequestedBy)
-			r.restore(next, c.of.RequestVersion)
+			r.restore(next, c.Of.RequestedBy)
+			r.restore(next, c.Of.RequestVersion)
 			continue
 		}
-		next[c.of.RequestedBy], next[c.of.RequestVersion] = r.User, r.Version
+		next[c.Of.RequestedBy], next[c.Of.RequestVersion] = r.User, r.Version
 		if r.Version == "" {
-			next[c.of.RequestVersion] = versionOfNew
+			next[c.Of.RequestVersion] = versionOfNew
 		}
 	}
 	for _, name := range r.listLeftovers(changes) {
@@ -54,7 +54,7 @@ func (r Request) nextAnnotations(changes ...switchChange) map[string]string {
 	r.noteAuthor(next, torporv1alpha1.SkipUntilAnnotation)
 	r.noteAuthor(next, torporv1alpha1.UntilAnnotation)
 	for _, c := range changes {
-		r.noteAuthor(next, c.of.Until)
+		r.noteAuthor(next, c.Of.Until)
 	}
 	return next
 }
@@ -75,13 +75,13 @@ func (r Request) restore(next map[string]string, name string) {
 }
 
 // listLeftovers returns the annotations of stops that the request ends, unless the request sets them again.
-func (r Request) listLeftovers(changes []switchChange) (left []string) {
+func (r Request) listLeftovers(changes []SwitchChange) (left []string) {
 	var names []string
 	wereStopped, areStopped := false, false
 	for _, c := range changes {
-		wereStopped, areStopped = wereStopped || c.wasStopped, areStopped || c.isStopped
-		if c.wasStopped && !c.isStopped {
-			names = append(names, c.of.Until, c.of.Reason)
+		wereStopped, areStopped = wereStopped || c.WasStopped, areStopped || c.IsStopped
+		if c.WasStopped && !c.IsStopped {
+			names = append(names, c.Of.Until, c.Of.Reason)
 		}
 	}
 	if wereStopped && !areStopped {

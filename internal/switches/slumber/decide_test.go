@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -42,15 +42,15 @@ func withWaves(s *torporv1alpha1.Slumber, since time.Time, shouldSleep ...bool) 
 }
 
 func awake(name string) slumber.Member {
-	return slumber.Member{Name: name, State: stoppable.State{IsStoppable: true, IsAwake: true}}
+	return slumber.Member{Name: name, State: kinds.State{IsStoppable: true, IsAwake: true}}
 }
 
 func asleep(name string) slumber.Member {
-	return slumber.Member{Name: name, IsStopped: true, State: stoppable.State{IsStoppable: true, IsAsleep: true}}
+	return slumber.Member{Name: name, IsStopped: true, State: kinds.State{IsStoppable: true, IsAsleep: true}}
 }
 
 func falling(name string) slumber.Member {
-	return slumber.Member{Name: name, IsStopped: true, State: stoppable.State{IsStoppable: true, Message: "Stopping"}}
+	return slumber.Member{Name: name, IsStopped: true, State: kinds.State{IsStoppable: true, Message: "Stopping"}}
 }
 
 // verbs returns the first letters of the wishes, one word for each wave; a wave that is left unchanged has none.

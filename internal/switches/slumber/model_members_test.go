@@ -23,15 +23,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // memberKind is a kind in the model.
 type memberKind struct {
-	stoppable.Kind
+	kinds.Kind
 	build func(m *modelMember)
 	// isOff reports whether an object is to be stopped, by the fields that its own controller reads.
 	isOff func(m *modelMember, now time.Time) bool
@@ -53,7 +53,7 @@ type modelMember struct {
 	draw func(n int) int
 	// stored is the object of the API server, with its version. cached is the copy that controllers see, which may be
 	// older.
-	stored, cached                 stoppable.Object
+	stored, cached                 kinds.Object
 	version, cachedVersion, serial int
 	// stoppedBy is the person who wants it stopped, since when, and until a time if that person set one; empty if
 	// no person does.
@@ -75,12 +75,12 @@ type modelMember struct {
 	flips int
 }
 
-func (m *modelMember) String() string { return m.GVK.Kind + " " + m.stored.GetName() }
+func (m *modelMember) String() string { return m.GVK().Kind + " " + m.stored.GetName() }
 
 // write has the API server accept a change. Copies that it returned before do not change.
-func (m *modelMember) write(change func(stoppable.Object)) {
+func (m *modelMember) write(change func(kinds.Object)) {
 	before := m.stored
-	m.stored, _ = before.DeepCopyObject().(stoppable.Object)
+	m.stored, _ = before.DeepCopyObject().(kinds.Object)
 	change(m.stored)
 	m.version++
 	if is, ok := m.stored.(*unstructured.Unstructured); ok {
@@ -95,7 +95,7 @@ func (m *modelMember) write(change func(stoppable.Object)) {
 func (m *modelMember) sync() { m.cached, m.cachedVersion = m.stored, m.version }
 
 func (m *modelMember) annotate(name, value string) {
-	m.write(func(obj stoppable.Object) {
+	m.write(func(obj kinds.Object) {
 		annotations := maps.Clone(obj.GetAnnotations())
 		if annotations == nil {
 			annotations = map[string]string{}
@@ -108,7 +108,7 @@ func (m *modelMember) annotate(name, value string) {
 }
 
 // read returns the state that a Slumber would see now.
-func (m *modelMember) read(now time.Time) stoppable.State { return m.ReadState(m.stored, now) }
+func (m *modelMember) read(now time.Time) kinds.State { return m.ReadState(m.stored, now) }
 
 // store writes the stops of a Slumber, as its controller does.
 func (m *modelMember) store(slumber string, stop torporv1alpha1.ScheduledStop) {
@@ -122,10 +122,10 @@ func (m *modelMember) store(slumber string, stop torporv1alpha1.ScheduledStop) {
 		m.t.Fatal(err)
 	}
 	m.annotate(name, value)
-	if m.Switch != nil {
+	if m.Switch() != nil {
 		return
 	}
-	m.write(func(obj stoppable.Object) {
+	m.write(func(obj kinds.Object) {
 		switch obj := obj.(type) {
 		case *hivev1.ClusterDeployment:
 			obj.Status.ScheduledStops = stored
@@ -142,12 +142,12 @@ func (m *modelMember) store(slumber string, stop torporv1alpha1.ScheduledStop) {
 // listMemberKinds returns all kinds that a Slumber can stop, and one with a StopAdapter.
 func listMemberKinds(t testing.TB) []memberKind {
 	t.Helper()
-	computed := stoppable.ListKinds()
+	computed := kinds.ListOwn()
 	all := []memberKind{
 		clustersOfModel(computed[0]), databasesOfModel(computed[1]), appsOfModel(computed[2]),
 	}
-	for _, kind := range stoppable.ListWorkloads() {
-		if kind.GVK.Kind == "CronJob" {
+	for _, kind := range kinds.ListWorkloads() {
+		if kind.GVK().Kind == "CronJob" {
 			all = append(all, switchedOfModel(kind, "suspend", []any{false, true}, finishCronJob))
 			continue
 		}
@@ -158,7 +158,7 @@ func listMemberKinds(t testing.TB) []memberKind {
 	return append(all, switchedOfModel(kustomizations, "suspend", []any{nil, false, true}, finishKustomization))
 }
 
-func clustersOfModel(kind stoppable.Kind) memberKind {
+func clustersOfModel(kind kinds.Kind) memberKind {
 	return memberKind{
 		Kind: kind,
 		build: func(m *modelMember) {
@@ -173,20 +173,20 @@ func clustersOfModel(kind stoppable.Kind) memberKind {
 			return hibernation.EffectivePowerState(cd.Spec.PowerState, recorded, scheduled) == hivev1.PowerStateHibernating
 		},
 		setSwitch: func(m *modelMember, isStopped bool, _ time.Time) {
-			m.write(func(obj stoppable.Object) {
+			m.write(func(obj kinds.Object) {
 				cd, _ := obj.(*hivev1.ClusterDeployment)
 				cd.Spec.PowerState = map[bool]hivev1.PowerState{true: hivev1.PowerStateHibernating, false: hivev1.PowerStateRunning}[isStopped]
 			})
 		},
 		control: func(m *modelMember, now time.Time) {
-			m.write(func(obj stoppable.Object) {
+			m.write(func(obj kinds.Object) {
 				cd, _ := obj.(*hivev1.ClusterDeployment)
 				cd.Status.Stops = stoprecord.NextRecords(cd.Status.Stops, askedOfCluster(m, cd), now)
 			})
 		},
 		finish: func(m *modelMember, now time.Time) {
 			isOff := m.isOff(m, now)
-			m.write(func(obj stoppable.Object) {
+			m.write(func(obj kinds.Object) {
 				cd, _ := obj.(*hivev1.ClusterDeployment)
 				hibernating, ready := metav1.ConditionFalse, metav1.ConditionTrue
 				if cd.Status.Hibernation = nil; isOff {
@@ -215,7 +215,7 @@ func askedOfCluster(m *modelMember, cd *hivev1.ClusterDeployment) stoprecord.Req
 
 // databasesOfModel are stopped by a field of their spec, without a record; their clustering and reconciliation are
 // stopped separately.
-func databasesOfModel(kind stoppable.Kind) memberKind {
+func databasesOfModel(kind kinds.Kind) memberKind {
 	wanted := func(m *modelMember, now time.Time) (c, asWanted *mocov1beta2.MySQLCluster) {
 		c, _ = m.stored.(*mocov1beta2.MySQLCluster)
 		return c, mysqlswitches.ApplyScheduled(c, now)
@@ -232,7 +232,7 @@ func databasesOfModel(kind stoppable.Kind) memberKind {
 			return asWanted.Spec.Offline
 		},
 		setSwitch: func(m *modelMember, isStopped bool, _ time.Time) {
-			m.write(func(obj stoppable.Object) {
+			m.write(func(obj kinds.Object) {
 				c, _ := obj.(*mocov1beta2.MySQLCluster)
 				c.Spec.Offline = isStopped
 			})
@@ -247,7 +247,7 @@ func databasesOfModel(kind stoppable.Kind) memberKind {
 			if c.ReconciliationStopped() {
 				return // Nothing is created or deleted.
 			}
-			m.write(func(obj stoppable.Object) {
+			m.write(func(obj kinds.Object) {
 				c, _ := obj.(*mocov1beta2.MySQLCluster)
 				available := metav1.Condition{Type: mocov1beta2.AvailableCondition, Status: metav1.ConditionTrue, Reason: "Healthy"}
 				if c.Status.OfflineSince = nil; asWanted.Spec.Offline {
@@ -264,9 +264,9 @@ func databasesOfModel(kind stoppable.Kind) memberKind {
 	}
 }
 
-func appsOfModel(kind stoppable.Kind) memberKind {
+func appsOfModel(kind kinds.Kind) memberKind {
 	admit := func(m *modelMember, now time.Time, change func(*korifiv1alpha1.CFApp)) {
-		m.write(func(obj stoppable.Object) {
+		m.write(func(obj kinds.Object) {
 			updated, _ := obj.(*korifiv1alpha1.CFApp)
 			old := updated.DeepCopy()
 			change(updated)
@@ -305,7 +305,7 @@ func appsOfModel(kind stoppable.Kind) memberKind {
 			m.resumes++
 		},
 		control: func(m *modelMember, now time.Time) {
-			m.write(func(obj stoppable.Object) {
+			m.write(func(obj kinds.Object) {
 				a, _ := obj.(*korifiv1alpha1.CFApp)
 				a.Status.Stops = app.NextStops(a, now)
 				a.Status.ObservedRevision, _, _ = revision.ReadRevision(a)
@@ -316,7 +316,7 @@ func appsOfModel(kind stoppable.Kind) memberKind {
 		},
 		finish: func(m *modelMember, now time.Time) {
 			isOff := m.isOff(m, now)
-			m.write(func(obj stoppable.Object) {
+			m.write(func(obj kinds.Object) {
 				a, _ := obj.(*korifiv1alpha1.CFApp)
 				reason := map[bool]string{true: korifiv1alpha1.StoppedReason, false: korifiv1alpha1.RunningReason}[isOff]
 				a.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: reason}}
@@ -331,19 +331,19 @@ func appsOfModel(kind stoppable.Kind) memberKind {
 
 // switchedOfModel is a kind with a field that a stop sets. The values are those that users write; the last one stops
 // it.
-func switchedOfModel(kind stoppable.Kind, field string, values []any, finish func(*unstructured.Unstructured)) memberKind {
+func switchedOfModel(kind kinds.Kind, field string, values []any, finish func(*unstructured.Unstructured)) memberKind {
 	off := values[len(values)-1]
 	k := memberKind{Kind: kind}
 	k.build = func(m *modelMember) {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"other": "1"}, "status": map[string]any{}}}
-		u.SetGroupVersionKind(kind.GVK)
+		u.SetGroupVersionKind(kind.GVK())
 		u.SetGeneration(1)
 		m.stored, m.value = u, values[0]
 		m.setField(field, m.value)
 	}
 	k.isOff = func(m *modelMember, _ time.Time) bool { return m.readField(field) == off }
 	k.setSwitch = func(m *modelMember, isStopped bool, now time.Time) {
-		m.write(func(obj stoppable.Object) {
+		m.write(func(obj kinds.Object) {
 			if isStopped {
 				fieldswitch.AskForStop(obj)
 			} else {
@@ -355,7 +355,7 @@ func switchedOfModel(kind stoppable.Kind, field string, values []any, finish fun
 	k.change = func(m *modelMember, _ time.Time) { m.changeField(field, values[m.draw(len(values))], off) }
 	k.control = func(m *modelMember, now time.Time) { m.controlSwitch(field, now) }
 	k.finish = func(m *modelMember, _ time.Time) {
-		m.write(func(obj stoppable.Object) {
+		m.write(func(obj kinds.Object) {
 			u, _ := obj.(*unstructured.Unstructured)
 			finish(u)
 		})
@@ -366,7 +366,7 @@ func switchedOfModel(kind stoppable.Kind, field string, values []any, finish fun
 
 // noteWriter has the API server record who wrote an annotation, and when.
 func (m *modelMember) noteWriter(annotation string, now time.Time) {
-	m.write(func(obj stoppable.Object) {
+	m.write(func(obj kinds.Object) {
 		fields := fmt.Sprintf(`{"f:metadata":{"f:annotations":{"f:%s":{}}}}`, annotation)
 		obj.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate, Time: new(metav1.NewTime(now)), FieldsV1: metav1.NewFieldsV1(fields)}})
 	})
@@ -379,7 +379,7 @@ func (m *modelMember) readField(field string) any {
 }
 
 func (m *modelMember) setField(field string, value any) {
-	m.write(func(obj stoppable.Object) {
+	m.write(func(obj kinds.Object) {
 		u, _ := obj.(*unstructured.Unstructured)
 		spec, _ := u.Object["spec"].(map[string]any)
 		if spec[field] = value; value == nil {
@@ -392,7 +392,7 @@ func (m *modelMember) setField(field string, value any) {
 func (m *modelMember) changeField(field string, value, off any) {
 	is := fieldswitch.ReadSwitch(m.stored)
 	isKept := len(is.Saved) > 0
-	if isKept && (value == off || value == nil && field == "suspend" && m.GVK.Kind == "CronJob") || value == m.readField(field) {
+	if isKept && (value == off || value == nil && field == "suspend" && m.GVK().Kind == "CronJob") || value == m.readField(field) {
 		return // The write changes nothing, so that it cannot be recognized as a new request.
 	}
 	m.value = value
@@ -415,7 +415,7 @@ func (m *modelMember) controlSwitch(field string, now time.Time) {
 		return
 	}
 	before := m.readField(field)
-	m.write(func(obj stoppable.Object) {
+	m.write(func(obj kinds.Object) {
 		u, _ := obj.(*unstructured.Unstructured)
 		u.Object = plan.Next.DeepCopy().Object
 	})
@@ -430,7 +430,7 @@ func (m *modelMember) controlSwitch(field string, now time.Time) {
 }
 
 func (m *modelMember) decide(u *unstructured.Unstructured, now time.Time) fieldswitch.SwitchPlan {
-	return fieldswitch.Decide(fieldswitch.ObservedSwitch{Now: now, Object: u, Operations: m.Switch.Operations, Refusal: m.refusal, Manager: "kubectl"})
+	return fieldswitch.Decide(fieldswitch.ObservedSwitch{Now: now, Object: u, Operations: m.Switch().Operations, Refusal: m.refusal, Manager: "kubectl"})
 }
 
 func finishPods(u *unstructured.Unstructured) {

@@ -11,8 +11,8 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -59,7 +59,7 @@ func (f *fleet) act(m *modelMember) string {
 		m.interventions++
 		m.excusedAt, m.movedAt = f.now, f.now // Settled waves do not wait for it again.
 		wave := []string{"first", "second", "third", noWave}[f.random.IntN(4)]
-		m.write(func(obj stoppable.Object) { obj.SetLabels(map[string]string{"wave": wave}) })
+		m.write(func(obj kinds.Object) { obj.SetLabels(map[string]string{"wave": wave}) })
 		return "another wave: " + wave
 	case 9, 10:
 		return f.edit()
@@ -105,7 +105,7 @@ func (f *fleet) stopBy(m *modelMember, person string) string {
 	m.stoppedBy, m.stoppedAt, m.until = person, f.now, time.Time{}
 	m.setSwitch(m, true, f.now)
 	f.noteRequester(m, person)
-	if k := m.GVK.Kind; k == "MySQLCluster" || k == "CFApp" {
+	if k := m.GVK().Kind; k == "MySQLCluster" || k == "CFApp" {
 		return person + " stops" // The first has no end of that switch; the end of the second is a start, which has a separate model.
 	}
 	if f.random.IntN(3) == 0 {
@@ -177,10 +177,10 @@ func (f *fleet) removeOrRestore(m *modelMember) string {
 	case f.random.IntN(3) == 0 && !f.isAway:
 		f.removeSlumber()
 		return fmt.Sprint("the Slumber is deleted, and waits for kinds: ", f.isGoing)
-	case m.GVK.Kind == "Kustomization":
+	case m.GVK().Kind == "Kustomization":
 		m.release(f.now)
 		return "the StopAdapter is deleted and created again"
-	case m.Switch != nil && m.Switch.IsScaled:
+	case m.Switch() != nil && m.Switch().IsScaled:
 		m.interventions++
 		if m.refusal = ""; f.random.IntN(2) == 0 {
 			m.refusal = "expected no autoscaler, found one"
@@ -196,7 +196,7 @@ func (m *modelMember) release(now time.Time) {
 	m.interventions++
 	u, _ := m.stored.(*unstructured.Unstructured)
 	plan := fieldswitch.Release(fieldswitch.ObservedSwitch{Now: now, Object: u}, "the StopAdapter is deleted")
-	m.write(func(obj stoppable.Object) {
+	m.write(func(obj kinds.Object) {
 		u, _ := obj.(*unstructured.Unstructured)
 		u.Object = plan.Next.DeepCopy().Object
 	})
@@ -231,11 +231,11 @@ func (f *fleet) removeSlumber() {
 func (f *fleet) expectPeopleFirst() {
 	f.t.Helper()
 	for _, m := range f.members {
-		isKnown := m.Switch == nil || len(fieldswitch.ReadSwitch(m.stored).Saved) > 0 && !m.isChangePending && fieldswitch.IsAsked(m.stored)
+		isKnown := m.Switch() == nil || len(fieldswitch.ReadSwitch(m.stored).Saved) > 0 && !m.isChangePending && fieldswitch.IsAsked(m.stored)
 		if m.isStopped(f.now) && isKnown && !m.isOff(m, f.now) {
 			f.fail("expected what %s has stopped to be stopped, found %s started: %v", m.stoppedBy, m, m.stored.GetAnnotations())
 		}
-		if m.Switch == nil && m.describeSpec(m) != (m.stoppedBy != "") {
+		if m.Switch() == nil && m.describeSpec(m) != (m.stoppedBy != "") {
 			f.fail("expected a spec of %s that only users have written, found %v", m, m.describeSpec(m))
 		}
 	}
@@ -246,11 +246,11 @@ func (f *fleet) expectPeopleFirst() {
 func (f *fleet) expectAll(shouldSleep bool) {
 	f.t.Helper()
 	for _, m := range f.members {
-		want := m.isStopped(f.now) || m.Switch != nil && m.isSetOff() || shouldSleep && f.mayStop(m)
+		want := m.isStopped(f.now) || m.Switch() != nil && m.isSetOff() || shouldSleep && f.mayStop(m)
 		if isOff := m.isOff(m, f.now); isOff != want {
 			f.fail("expected %s to be stopped: %t, found %t: %+v %v", m, want, isOff, m.read(f.now), m.stored.GetAnnotations())
 		}
-		if m.Switch != nil && !want && m.describeSpec(m) != m.value {
+		if m.Switch() != nil && !want && m.describeSpec(m) != m.value {
 			f.fail("expected %s to be as people left it: %v, found %v", m, m.value, m.describeSpec(m))
 		}
 	}
@@ -259,7 +259,7 @@ func (f *fleet) expectAll(shouldSleep bool) {
 // mayStop reports whether the Slumber is to stop a member: the Slumber selects it, and no user skips it or has
 // resumed it since its wave began to sleep.
 func (f *fleet) mayStop(m *modelMember) bool {
-	wave, _ := slumber.FindWave(f.slumber, m.GVK.GroupKind(), m.stored.GetLabels())
+	wave, _ := slumber.FindWave(f.slumber, m.GVK().GroupKind(), m.stored.GetLabels())
 	if wave < 0 || f.now.Before(readSkip(m)) {
 		return false
 	}

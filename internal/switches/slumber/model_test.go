@@ -63,7 +63,7 @@ func threeWaves(kinds []memberKind) *torporv1alpha1.Slumber {
 		wave := torporv1alpha1.SlumberWave{Name: name}
 		for _, kind := range kinds {
 			wave.Targets = append(wave.Targets, torporv1alpha1.SlumberTarget{
-				APIGroup: kind.GVK.Group, Kind: kind.GVK.Kind, Selector: metav1.LabelSelector{MatchLabels: map[string]string{"wave": name}},
+				APIGroup: kind.GVK().Group, Kind: kind.GVK().Kind, Selector: metav1.LabelSelector{MatchLabels: map[string]string{"wave": name}},
 			})
 		}
 		s.Spec.Waves = append(s.Spec.Waves, wave)
@@ -102,7 +102,7 @@ func (f *fleet) tick() {
 
 // isManaged reports whether the controller of a member runs.
 func (f *fleet) isManaged(m *modelMember) bool {
-	return !f.isAway && (m.Switch == nil || f.hasWorkloads)
+	return !f.isAway && (m.Switch() == nil || f.hasWorkloads)
 }
 
 // observe returns what the Slumber's controller reads from its caches.
@@ -110,11 +110,11 @@ func (f *fleet) observe() (seen slumber.Observed, waves [][]*modelMember, leftov
 	seen = slumber.Observed{Now: f.now, Slumber: f.seen, Waves: make([][]slumber.Member, len(f.seen.Spec.Waves))}
 	waves = make([][]*modelMember, len(f.seen.Spec.Waves))
 	for _, m := range f.members {
-		if m.Switch != nil && !f.hasWorkloads {
-			seen.MissingKinds = append(seen.MissingKinds, m.GVK.GroupKind().String())
+		if m.Switch() != nil && !f.hasWorkloads {
+			seen.MissingKinds = append(seen.MissingKinds, m.GVK().GroupKind().String())
 			continue
 		}
-		wave, err := slumber.FindWave(f.seen, m.GVK.GroupKind(), m.cached.GetLabels())
+		wave, err := slumber.FindWave(f.seen, m.GVK().GroupKind(), m.cached.GetLabels())
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func (f *fleet) expectNeeded(m *modelMember, plan slumber.Plan, wave int, wish s
 func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	for _, other := range f.members {
-		before, _ := slumber.FindWave(f.seen, other.GVK.GroupKind(), other.cached.GetLabels())
+		before, _ := slumber.FindWave(f.seen, other.GVK().GroupKind(), other.cached.GetLabels())
 		if before < 0 || before >= wave || plan.Status.Waves[before].Since == nil {
 			continue
 		}
@@ -251,7 +251,7 @@ func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
 func (f *fleet) expectTurnToWake(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	for _, other := range f.members {
-		behind, _ := slumber.FindWave(f.seen, other.GVK.GroupKind(), other.cached.GetLabels())
+		behind, _ := slumber.FindWave(f.seen, other.GVK().GroupKind(), other.cached.GetLabels())
 		if behind <= wave || plan.Status.Waves[behind].Since == nil {
 			continue
 		}
@@ -291,7 +291,7 @@ func (f *fleet) observeTruth() {
 		if is.IsAsleep {
 			m.quietAt = f.now
 		}
-		isUnknown := m.Switch != nil && !f.hasWorkloads && f.now.After(f.startedAt.Add(slumber.KindsGrace))
+		isUnknown := m.Switch() != nil && !f.hasWorkloads && f.now.After(f.startedAt.Add(slumber.KindsGrace))
 		if is.IsAwake || is.IsStoppedWithoutSlumbers || !is.IsStoppable || isUnknown {
 			m.backAt = f.now
 		}
@@ -325,7 +325,7 @@ func (f *fleet) runController(m *modelMember) {
 	if f.isManaged(m) && f.random.IntN(4) > 0 {
 		m.control(m, f.now)
 	}
-	if f.random.IntN(3) == 0 && (m.Switch != nil || f.isManaged(m)) {
+	if f.random.IntN(3) == 0 && (m.Switch() != nil || f.isManaged(m)) {
 		m.finish(m, f.now)
 	}
 }
@@ -389,7 +389,7 @@ func (f *fleet) expectAtRest() {
 	f.t.Helper()
 	for _, m := range f.members {
 		m.refusal = ""
-		if m.GVK.Kind == "MySQLCluster" { // Any work on a MySQLCluster ends.
+		if m.GVK().Kind == "MySQLCluster" { // Any work on a MySQLCluster ends.
 			for _, name := range worksOnDatabases() {
 				m.annotate(name, "")
 			}
@@ -413,7 +413,7 @@ func (f *fleet) expectAtRest() {
 	}
 	f.expectAll(false)
 	for _, m := range f.members {
-		if is := fieldswitch.ReadSwitch(m.stored); m.Switch != nil && !m.isStopped(f.now) && (len(is.Saved) > 0 || len(is.Scheduled) > 0) {
+		if is := fieldswitch.ReadSwitch(m.stored); m.Switch() != nil && !m.isStopped(f.now) && (len(is.Saved) > 0 || len(is.Scheduled) > 0) {
 			f.fail("expected nothing to be left in %s, found %v", m, m.stored.GetAnnotations())
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // Observed is everything that Decide uses.
@@ -40,7 +40,7 @@ type Observed struct {
 type Member struct {
 	// Name is shown to users: kind and name.
 	Name string
-	stoppable.State
+	kinds.State
 	// SkippedUntil is the time until which the Slumber does not stop the object; zero if it is not skipped.
 	SkippedUntil time.Time
 	// SkippedBy is the user who requested the skip; empty if no admission policy recorded the user.
@@ -141,13 +141,13 @@ func KindOf(target torporv1alpha1.SlumberTarget) schema.GroupKind {
 	if target.APIGroup != "" {
 		return schema.GroupKind{Group: target.APIGroup, Kind: target.Kind}
 	}
-	return schema.GroupKind{Group: stoppable.FindGroup(target.Kind), Kind: target.Kind}
+	return kinds.GroupKindOf(target.Kind)
 }
 
 // ReadMember reads the state of an object that a Slumber may have stopped. An invalid time in the skip annotation
 // skips nothing.
-func ReadMember(slumber string, kind stoppable.Kind, obj stoppable.Object, now time.Time) Member {
-	m := Member{Name: kind.GVK.Kind + " " + obj.GetName(), State: kind.ReadState(obj, now)}
+func ReadMember(slumber string, kind kinds.Kind, obj kinds.Object, now time.Time) Member {
+	m := Member{Name: kind.GVK().Kind + " " + obj.GetName(), State: kind.ReadState(obj, now)}
 	m.SkippedUntil, _ = stoprecord.ReadSkip(obj.GetAnnotations())
 	m.SkippedBy = stoprecord.ReadAuthor(obj.GetAnnotations(), torporv1alpha1.SkipUntilAnnotation)
 	stop := m.FindStops(slumber)

@@ -7,34 +7,54 @@ package stopadapter
 import (
 	"fmt"
 	"maps"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // adapterQuestions are the compiled expressions of an adapter.
 type adapterQuestions struct{ asleep, awake, stoppable fieldswitch.Expression }
 
 // NewKind returns the kind that an adapter describes.
-func NewKind(a *torporv1alpha1.StopAdapter) (stoppable.Kind, error) {
+func NewKind(a *torporv1alpha1.StopAdapter) (kinds.Kind, error) {
 	target := a.Spec.Target
-	if stoppable.FindGroup(target.Kind) == target.Group {
-		return stoppable.Kind{}, fmt.Errorf("spec.target: expected a kind without built-in support, found %s, which Torpor stops without an adapter; delete this adapter", target.Kind)
+	if kinds.IsBuiltIn(schema.GroupKind{Group: target.Group, Kind: target.Kind}) {
+		return kinds.Kind{}, fmt.Errorf("spec.target: expected a kind without built-in support, found %s, which Torpor stops without an adapter; delete this adapter", target.Kind)
 	}
 	if err := fieldswitch.ValidateOperations(a.Spec.Stop); err != nil {
-		return stoppable.Kind{}, fmt.Errorf("spec.stop%w", err)
+		return kinds.Kind{}, fmt.Errorf("spec.stop%w", err)
 	}
 	questions, err := compileQuestions(a.Spec.State)
 	if err != nil {
-		return stoppable.Kind{}, err
+		return kinds.Kind{}, err
 	}
-	gvk := schema.GroupVersionKind{Group: target.Group, Version: target.Version, Kind: target.Kind}
-	return stoppable.NewSwitched(gvk, stoppable.FieldSwitch{Part: "switch", Operations: a.Spec.Stop}, questions.read), nil
+	return kinds.NewSwitched(&adaptedKind{a.Name, target, &kinds.FieldSwitch{Part: "switch", Operations: a.Spec.Stop, ReadActivity: questions.read}}), nil
 }
+
+// adaptedKind is the kind that an adapter describes.
+type adaptedKind struct {
+	adapter string
+	target  torporv1alpha1.StopAdapterTarget
+	how     *kinds.FieldSwitch
+}
+
+// GVK implements kinds.Switchable.
+func (k *adaptedKind) GVK() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: k.target.Group, Version: k.target.Version, Kind: k.target.Kind}
+}
+
+// Names implements kinds.Switchable.
+func (k *adaptedKind) Names() []string {
+	return []string{k.adapter, k.target.Resource, strings.ToLower(k.target.Kind)}
+}
+
+// Switch implements kinds.Switchable.
+func (k *adaptedKind) Switch() *kinds.FieldSwitch { return k.how }
 
 func compileQuestions(state torporv1alpha1.StopAdapterState) (q adapterQuestions, err error) {
 	for _, one := range []struct {
@@ -50,13 +70,13 @@ func compileQuestions(state torporv1alpha1.StopAdapterState) (q adapterQuestions
 
 // read evaluates the expressions for an object. An expression without a result counts as false, and the message has
 // the error. An object without a status, which its own controller has not seen yet, is evaluated with an empty one.
-func (q adapterQuestions) read(u *unstructured.Unstructured) stoppable.ObservedActivity {
+func (q adapterQuestions) read(u *unstructured.Unstructured) kinds.ObservedActivity {
 	object := u.Object
 	if object["status"] == nil {
 		object = maps.Clone(object)
 		object["status"] = map[string]any{}
 	}
-	var rest stoppable.ObservedActivity
+	var rest kinds.ObservedActivity
 	for _, one := range []struct {
 		question fieldswitch.Expression
 		into     *bool

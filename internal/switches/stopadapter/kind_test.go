@@ -18,7 +18,7 @@ func TestAnObjectWithoutAStatusIsAsked(t *testing.T) {
 			kind, err := NewKind(testenv.ReadStopAdapter(t, o.Example))
 			testenv.ExpectNoError(t, err)
 			u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
-			rest := kind.Switch.ReadActivity(u)
+			rest := kind.Switch().ReadActivity(u)
 			if rest.Message != "" || rest.IsReady || !rest.IsStoppable || len(u.Object) != 1 {
 				t.Errorf("expected an answer, that it is not awake, and an object as it was, found %+v and %v", rest, u.Object)
 			}

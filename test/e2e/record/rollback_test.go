@@ -15,9 +15,9 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -47,7 +47,7 @@ func TestARollbackChangesNothingAboutStopsByTheWebhook(t *testing.T) {
 
 func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
 	t.Helper()
-	testenv.StartManager(t, h.Environment, fieldswitchcontroller.Controller{Clock: clock.RealClock{}, Kind: stoppable.ListWorkloads()[0]}.SetupWithManager)
+	testenv.StartManager(t, h.Environment, fieldswitchcontroller.Controller{Clock: clock.RealClock{}, Kind: kinds.ListWorkloads()[0]}.SetupWithManager)
 	k := deployments()
 	web, _ := k.build(t, h, "web").(*appsv1.Deployment)
 	web.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType // No Pod is ever ready here.

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	switchadmission "github.com/torpor-dev/torpor/internal/switches/admission"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 const (
@@ -33,18 +33,12 @@ const (
 
 // Register adds the handlers at the paths of config/record/webhook.
 func Register(server webhook.Server) {
-	server.Register("/note-clusters", newHandler(noteCluster))
-	server.Register("/note-databases", newHandler(func(r switchadmission.Request, _, _ *admittedObject) map[string]string {
-		return switchadmission.NextOfMySQLCluster(r)
-	}))
 	server.Register("/note-slumbers", newHandler(noteSlumber))
-	server.Register("/note-workloads", newHandler(func(r switchadmission.Request, _, _ *admittedObject) map[string]string {
-		return switchadmission.NextOfWorkload(r)
-	}))
-}
-
-func noteCluster(r switchadmission.Request, old, updated *admittedObject) map[string]string {
-	return switchadmission.NextOfCluster(r, old.isHibernating(), updated.isHibernating())
+	for _, of := range kinds.ListBuiltIn().ListNotes() {
+		server.Register(of.Path, newHandler(func(r switchadmission.Request, old, updated *admittedObject) map[string]string {
+			return of.NextAnnotations(r, old.Spec, updated.Spec)
+		}))
+	}
 }
 
 func noteSlumber(r switchadmission.Request, old, updated *admittedObject) map[string]string {
@@ -82,10 +76,6 @@ type admittedObject struct {
 		DeletionTimestamp string            `json:"deletionTimestamp"`
 	} `json:"metadata"`
 	Spec map[string]any `json:"spec"`
-}
-
-func (o *admittedObject) isHibernating() bool {
-	return o.Spec["powerState"] == string(hivev1.PowerStateHibernating)
 }
 
 // noteRequest answers with a patch of annotations only, whatever other fields the object may have.

@@ -35,8 +35,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // Name is the name of the events and of the field manager. The controller of a kind is called Name and the kind's
@@ -56,11 +56,11 @@ const (
 type Observer interface {
 	// AddKind announces a kind that can be stopped. The reader returns metadata from a cache, and whole objects past
 	// it.
-	AddKind(ctx context.Context, kind stoppable.Kind, reader client.Reader)
+	AddKind(ctx context.Context, kind kinds.Kind, reader client.Reader)
 	// RemoveKind withdraws a kind.
-	RemoveKind(ctx context.Context, kind stoppable.Kind)
+	RemoveKind(ctx context.Context, kind kinds.Kind)
 	// ObjectChanged reports a changed object, in its old or its new state.
-	ObjectChanged(ctx context.Context, kind stoppable.Kind, obj client.Object)
+	ObjectChanged(ctx context.Context, kind kinds.Kind, obj client.Object)
 }
 
 // Controller reconciles the objects of one kind.
@@ -68,7 +68,7 @@ type Controller struct {
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
 	// Kind is the kind; it has a switch.
-	Kind stoppable.Kind
+	Kind kinds.Kind
 	// Observer is notified about the kind; nil for none.
 	Observer Observer
 	// Metrics exposes the stops; nil for none.
@@ -79,8 +79,6 @@ type Controller struct {
 	client client.Client
 }
 
-// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -90,9 +88,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if err := c.requireNamespaces(); err != nil {
 		return err
 	}
-	name := Name + "-" + strings.ToLower(c.Kind.GVK.Kind)
-	if c.Kind.GVK.Group != "" {
-		name += "." + c.Kind.GVK.Group
+	name := Name + "-" + strings.ToLower(c.Kind.GVK().Kind)
+	if c.Kind.GVK().Group != "" {
+		name += "." + c.Kind.GVK().Group
 	}
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	ends := reconcile.TrackEnds(c.Ends, name, c.isRestoreDue, nil)
@@ -104,7 +102,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if c.Observer != nil {
 		build = build.Watches(c.newMetadata(), c.tellObserver())
 	}
-	if c.Kind.Switch.IsScaled {
+	if c.Kind.Switch().IsScaled {
 		build = build.Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(c.scaledObject), builder.WithPredicates(reconcile.FieldChanged(readRefusal)))
 	}
 	err := build.Complete(&reconcile.Pass[*metav1.PartialObjectMetadata, fieldswitch.ObservedSwitch, fieldswitch.SwitchPlan]{
@@ -125,10 +123,10 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 func (c Controller) requireNamespaces() error {
 	hasNamespaces, err := c.client.IsObjectNamespaced(c.newMetadata())
 	if err != nil {
-		return fmt.Errorf("find out whether %s has namespaces: %w", c.Kind.GVK.Kind, err)
+		return fmt.Errorf("find out whether %s has namespaces: %w", c.Kind.GVK().Kind, err)
 	}
 	if !hasNamespaces {
-		return fmt.Errorf("expected a namespaced kind, found that %s is cluster-scoped; only objects in namespaces can be stopped", c.Kind.GVK.Kind)
+		return fmt.Errorf("expected a namespaced kind, found that %s is cluster-scoped; only objects in namespaces can be stopped", c.Kind.GVK().Kind)
 	}
 	return nil
 }
@@ -150,7 +148,7 @@ func hasSwitch() predicate.Predicate {
 
 func (c Controller) newMetadata() *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(c.Kind.GVK)
+	m.SetGroupVersionKind(c.Kind.GVK())
 	return m
 }
 
@@ -209,17 +207,17 @@ func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMet
 		return fieldswitch.ObservedSwitch{}, nil
 	}
 	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(c.Kind.GVK)
+	obj.SetGroupVersionKind(c.Kind.GVK())
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(cached), obj); k8serrors.IsNotFound(err) {
 		return fieldswitch.ObservedSwitch{}, nil // A later event of the cache will report the missing object.
 	} else if err != nil {
 		return fieldswitch.ObservedSwitch{}, fmt.Errorf("read the object: %w", err)
 	}
 	seen := fieldswitch.ObservedSwitch{
-		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch.Operations, Refusal: fieldswitch.RefuseOwned(obj),
-		Manager: fieldswitch.FindManager(obj, fieldswitch.ListPaths(c.Kind.Switch.Operations)),
+		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch().Operations, Refusal: fieldswitch.RefuseOwned(obj),
+		Manager: fieldswitch.FindManager(obj, fieldswitch.ListPaths(c.Kind.Switch().Operations)),
 	}
-	if !c.Kind.Switch.IsScaled || seen.Refusal != "" {
+	if !c.Kind.Switch().IsScaled || seen.Refusal != "" {
 		return seen, nil
 	}
 	var list autoscalingv2.HorizontalPodAutoscalerList
@@ -238,7 +236,7 @@ func readRefusal(a *autoscalingv2.HorizontalPodAutoscaler) any {
 // scaledObject maps an autoscaler to the object that it scales.
 func (c Controller) scaledObject(_ context.Context, o client.Object) []ctrl.Request {
 	autoscaler, ok := o.(*autoscalingv2.HorizontalPodAutoscaler)
-	if !ok || autoscaler.Spec.ScaleTargetRef.Kind != c.Kind.GVK.Kind {
+	if !ok || autoscaler.Spec.ScaleTargetRef.Kind != c.Kind.GVK().Kind {
 		return nil
 	}
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: autoscaler.Namespace, Name: autoscaler.Spec.ScaleTargetRef.Name}}}

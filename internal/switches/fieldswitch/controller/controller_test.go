@@ -28,8 +28,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -50,19 +50,19 @@ type observed struct {
 	changed map[string]int
 }
 
-func (o *observed) AddKind(_ context.Context, kind stoppable.Kind, _ client.Reader) {
+func (o *observed) AddKind(_ context.Context, kind kinds.Kind, _ client.Reader) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.kinds[kind.GVK.Kind] = true
+	o.kinds[kind.GVK().Kind] = true
 }
 
-func (o *observed) RemoveKind(_ context.Context, kind stoppable.Kind) {
+func (o *observed) RemoveKind(_ context.Context, kind kinds.Kind) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.kinds, kind.GVK.Kind)
+	delete(o.kinds, kind.GVK().Kind)
 }
 
-func (o *observed) ObjectChanged(_ context.Context, _ stoppable.Kind, obj client.Object) {
+func (o *observed) ObjectChanged(_ context.Context, _ kinds.Kind, obj client.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.changed[obj.GetName()]++
@@ -100,7 +100,7 @@ func (s *story) start(t *testing.T) {
 	limited := *s.Environment
 	limited.Config = s.ImpersonateUser(s.grantRights(t))
 	s.stop = testenv.StartManager(t, &limited, func(mgr manager.Manager) error {
-		for _, kind := range stoppable.ListWorkloads() {
+		for _, kind := range kinds.ListWorkloads() {
 			if err := (Controller{Clock: clock.RealClock{}, Kind: kind, Observer: s.observer, Metrics: s.metrics}).SetupWithManager(mgr); err != nil {
 				return fmt.Errorf("set up: %w", err)
 			}

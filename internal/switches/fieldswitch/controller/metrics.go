@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	stopmetrics "github.com/torpor-dev/torpor/internal/stop/metrics"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 const scrapeTimeout = 5 * time.Second
@@ -27,7 +27,7 @@ type Metrics struct {
 
 // measuredKind is a kind, the reader of its objects, and its gauges.
 type measuredKind struct {
-	stoppable.Kind
+	kinds.Kind
 	reader client.Reader
 	gauges *stopmetrics.Gauges
 }
@@ -50,7 +50,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		for i := range list.Items {
 			if obj := &list.Items[i]; fieldswitch.IsAsked(obj) {
-				kind.gauges.CollectStop(ch, obj, kind.Switch.Part, fieldswitch.ReadSwitch(obj).Records)
+				kind.gauges.CollectStop(ch, obj, kind.Switch().Part, fieldswitch.ReadSwitch(obj).Records)
 			}
 		}
 	}
@@ -65,26 +65,21 @@ func (m *Metrics) list() (all []measuredKind) {
 	return all
 }
 
-// add exposes the objects of a kind. If a kind must be named with its group, the label contains the group, too:
-// several kinds are called Cluster.
-func (m *Metrics) add(kind stoppable.Kind, reader client.Reader) {
+// add exposes the objects of a kind.
+func (m *Metrics) add(kind kinds.Kind, reader client.Reader) {
 	if m == nil {
 		return
 	}
-	name := kind.GVK.Kind
-	if stoppable.FindGroup(name) != kind.GVK.Group {
-		name = kind.GVK.GroupKind().String()
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.kinds[kind.GVK.GroupKind()] = measuredKind{kind, reader, stopmetrics.NewGauges(name)}
+	m.kinds[kind.GVK().GroupKind()] = measuredKind{kind, reader, stopmetrics.NewGauges(kind.MetricLabel())}
 }
 
-func (m *Metrics) remove(kind stoppable.Kind) {
+func (m *Metrics) remove(kind kinds.Kind) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.kinds, kind.GVK.GroupKind())
+	delete(m.kinds, kind.GVK().GroupKind())
 }

@@ -21,7 +21,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -124,7 +124,7 @@ func isAnnotated(o client.Object, stops torporv1alpha1.ScheduledStop) bool {
 // contain the Slumber. A failure of one write does not prevent the other.
 func (c Controller) writeStops(ctx context.Context, name string, write memberWrite) error {
 	var inStatus error
-	if write.kind.Switch == nil {
+	if write.kind.Switch() == nil {
 		inStatus = c.applyStatus(ctx, name, write)
 	}
 	return joinFailures([]error{inStatus, c.annotateStop(ctx, name, write)})
@@ -184,7 +184,7 @@ func (c Controller) annotateStop(ctx context.Context, name string, write memberW
 // newApplied returns an apply of the member that names its UID: another object of the same name was not observed.
 func (w memberWrite) newApplied() *unstructured.Unstructured {
 	applied := &unstructured.Unstructured{Object: map[string]any{}}
-	applied.SetGroupVersionKind(w.kind.GVK)
+	applied.SetGroupVersionKind(w.kind.GVK())
 	applied.SetNamespace(w.GetNamespace())
 	applied.SetName(w.GetName())
 	applied.SetUID(w.GetUID())
@@ -204,7 +204,7 @@ func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (ti
 		}
 		failures = append(failures, err) // A failing conversion of one kind must not hold up the others.
 		if isServed || err != nil {
-			missing = slices.DeleteFunc(missing, func(name string) bool { return name == kind.GVK.GroupKind().String() })
+			missing = slices.DeleteFunc(missing, func(name string) bool { return name == kind.GVK().GroupKind().String() })
 		}
 		failures = append(failures, c.release(ctx, s.Name, kind.Kind, objects))
 	}
@@ -215,7 +215,7 @@ func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (ti
 }
 
 // release removes the stops of a Slumber from objects of a kind.
-func (c Controller) release(ctx context.Context, name string, kind stoppable.Kind, objects []client.Object) error {
+func (c Controller) release(ctx context.Context, name string, kind kinds.Kind, objects []client.Object) error {
 	var failures []error
 	for _, o := range objects {
 		if stops := slumber.ReadMember(name, kind, o, c.Clock.Now()).FindStops(name).Stops; len(stops) > 0 {
@@ -248,8 +248,8 @@ func (c Controller) releaseOrphans(ctx context.Context, key client.ObjectKey) er
 
 // listUnannounced returns the workloads that are not announced.
 func listUnannounced(announced []readableKind) (all []readableKind) {
-	for _, kind := range stoppable.ListWorkloads() {
-		if !slices.ContainsFunc(announced, func(known readableKind) bool { return known.GVK.GroupKind() == kind.GVK.GroupKind() }) {
+	for _, kind := range kinds.ListWorkloads() {
+		if !slices.ContainsFunc(announced, func(known readableKind) bool { return known.GVK().GroupKind() == kind.GVK().GroupKind() }) {
 			all = append(all, readableKind{Kind: kind})
 		}
 	}

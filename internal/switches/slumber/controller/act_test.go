@@ -24,7 +24,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -75,7 +75,7 @@ func (s statusOfSlowAPI) Apply(ctx context.Context, applied runtime.ApplyConfigu
 }
 
 // stopAll returns an observation of members of a kind that are awake, and the plan to stop them.
-func stopAll(kind stoppable.Kind, names ...string) (*observation, slumber.Plan) {
+func stopAll(kind kinds.Kind, names ...string) (*observation, slumber.Plan) {
 	now := beforeNight()
 	s := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "nights"}, Spec: torporv1alpha1.SlumberSpec{Waves: []torporv1alpha1.SlumberWave{{Name: "all"}}}}
 	seen := &observation{Observed: slumber.Observed{Now: now, Slumber: s, Waves: make([][]slumber.Member, 1)}, waves: make([][]memberObject, 1)}
@@ -84,7 +84,7 @@ func stopAll(kind stoppable.Kind, names ...string) (*observation, slumber.Plan) 
 	for _, name := range names {
 		o := &unstructured.Unstructured{}
 		o.SetName(name)
-		seen.Waves[0] = append(seen.Waves[0], slumber.Member{Name: kind.GVK.Kind + " " + name})
+		seen.Waves[0] = append(seen.Waves[0], slumber.Member{Name: kind.GVK().Kind + " " + name})
 		seen.waves[0] = append(seen.waves[0], memberObject{o, kind})
 		plan.Wishes[0] = append(plan.Wishes[0], slumber.MemberWish{Verb: slumber.Stop})
 	}
@@ -96,7 +96,7 @@ func stopAll(kind stoppable.Kind, names ...string) (*observation, slumber.Plan) 
 func TestARefusedMemberKeepsNoOtherFromBeingWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &slowAPI{refuses: map[string]error{"d": errors.New("forbidden for d"), "b": errors.New("forbidden for b")}}
-		seen, plan := stopAll(stoppable.ListWorkloads()[0], "d", "c", "b", "a")
+		seen, plan := stopAll(kinds.ListWorkloads()[0], "d", "c", "b", "a")
 		err := Controller{client: api}.act(t.Context(), seen, plan)
 		if slices.Sort(api.written); !slices.Equal(api.written, []string{"a", "c"}) {
 			t.Errorf("expected a and c to be written, found %q", api.written)
@@ -119,7 +119,7 @@ func TestARefusalIsToldBesideAStaleMember(t *testing.T) {
 		"a stale member: the error is of a stale cache":          {map[string]error{"a": stale}, true},
 		"a refused and a stale member: the error is the refusal": {map[string]error{"a": stale, "b": refusal}, false},
 	} {
-		seen, plan := stopAll(stoppable.ListWorkloads()[0], "a", "b")
+		seen, plan := stopAll(kinds.ListWorkloads()[0], "a", "b")
 		synctest.Test(t, func(t *testing.T) {
 			err := Controller{client: &slowAPI{refuses: row.refuses}}.act(t.Context(), seen, plan)
 			if err == nil || errors.Is(err, reconcile.ErrStale) != row.isStale {
@@ -136,7 +136,7 @@ func TestManyRefusalsAreCut(t *testing.T) {
 	for _, name := range names {
 		api.refuses[name] = errors.New("forbidden")
 	}
-	seen, plan := stopAll(stoppable.ListWorkloads()[0], names...)
+	seen, plan := stopAll(kinds.ListWorkloads()[0], names...)
 	err := Controller{client: api}.act(t.Context(), seen, plan)
 	if err == nil || !strings.HasPrefix(err.Error(), "apply to Deployment a: ") || !strings.HasSuffix(err.Error(), "apply to Deployment e: forbidden; and 3 more") {
 		t.Errorf("expected five refusals and how many more there are, found %v", err)
@@ -155,7 +155,7 @@ func TestMembersAreAnnotatedUnderEverySchema(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			api := &slowAPI{ofStatus: row.ofStatus}
-			seen, plan := stopAll(stoppable.ListKinds()[0], "a")
+			seen, plan := stopAll(kinds.ListOwn()[0], "a")
 			err := Controller{client: api}.act(t.Context(), seen, plan)
 			if fmt.Sprint(err) != row.want || !slices.Equal(api.written, []string{"a"}) {
 				t.Errorf("%s: expected an annotation of a and the error %s, found %q and %v", what, row.want, api.written, err)
@@ -167,7 +167,7 @@ func TestMembersAreAnnotatedUnderEverySchema(t *testing.T) {
 // TestWhatACrashLeavesIsWrittenAgain has, in each row, the stops in the status and in the annotation of a stopped
 // member. A pass writes nothing only if one of them holds the wanted stops and the other holds nothing else.
 func TestWhatACrashLeavesIsWrittenAgain(t *testing.T) {
-	seen, plan := stopAll(stoppable.ListKinds()[0], "a")
+	seen, plan := stopAll(kinds.ListOwn()[0], "a")
 	wanted := listWrites(seen, plan)[0].stops
 	another := *wanted.DeepCopy()
 	another.Stops[0].Reason = "another reason"
@@ -194,8 +194,8 @@ func TestWhatACrashLeavesIsWrittenAgain(t *testing.T) {
 			}
 			cd.Annotations = map[string]string{name: value}
 		}
-		member := slumber.ReadMember("nights", stoppable.ListKinds()[0], cd, seen.Now)
-		seen.Waves[0], seen.waves[0] = []slumber.Member{member}, []memberObject{{cd, stoppable.ListKinds()[0]}}
+		member := slumber.ReadMember("nights", kinds.ListOwn()[0], cd, seen.Now)
+		seen.Waves[0], seen.waves[0] = []slumber.Member{member}, []memberObject{{cd, kinds.ListOwn()[0]}}
 		writes := listWrites(seen, plan)
 		if (len(writes) == 1) != row.isWritten || row.isWritten && !equality.Semantic.DeepEqual(writes[0].stops, wanted) {
 			t.Errorf("%s: expected a write: %t, found %+v", what, row.isWritten, writes)

@@ -29,7 +29,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -65,7 +65,7 @@ type Controller struct {
 // ListOptionalKinds returns the kinds of members that a hub may lack.
 func ListOptionalKinds() []client.Object {
 	var all []client.Object
-	for _, kind := range stoppable.ListKinds() {
+	for _, kind := range kinds.ListOwn() {
 		all = append(all, kind.New())
 	}
 	return all
@@ -82,7 +82,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		For(&torporv1alpha1.Slumber{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
 		Watches(&torporv1alpha1.Slumber{}, ends.EnqueueOverdue()).
 		WithOptions(workers.Options())
-	for _, kind := range stoppable.ListKinds() {
+	for _, kind := range kinds.ListOwn() {
 		build = build.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(c.slumbersOfNamespace), builder.WithPredicates(c.memberChanged(kind)))
 	}
 	if c.Members != nil {
@@ -143,7 +143,7 @@ func requestOf(o client.Object, stop torporv1alpha1.ScheduledStop) ctrl.Request 
 }
 
 // memberChanged passes on events that can change a decision.
-func (c Controller) memberChanged(kind stoppable.Kind) predicate.Predicate {
+func (c Controller) memberChanged(kind kinds.Kind) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		now := c.Clock.Now()
 		return !equality.Semantic.DeepEqual(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
@@ -162,7 +162,7 @@ type observation struct {
 // memberObject is a member and its kind.
 type memberObject struct {
 	client.Object
-	kind stoppable.Kind
+	kind kinds.Kind
 }
 
 // observe reads the members: kinds with a Go type from the cache, and other kinds as their cached metadata requires.
@@ -174,17 +174,17 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*ob
 	}
 	for _, kind := range c.listKinds() {
 		objects, isServed, err := listMembers(ctx, kind, s)
-		if err != nil && (kind.Switch == nil || ctx.Err() != nil) {
+		if err != nil && (kind.Switch() == nil || ctx.Err() != nil) {
 			return nil, err
 		}
 		if err != nil { // A failing conversion of one kind must not hold up the others.
 			if seen.UnreadableKinds == nil {
 				seen.UnreadableKinds = map[string]string{}
 			}
-			seen.UnreadableKinds[kind.GVK.GroupKind().String()] = describeListFailure(err)
+			seen.UnreadableKinds[kind.GVK().GroupKind().String()] = describeListFailure(err)
 		}
 		if isServed || err != nil {
-			seen.MissingKinds = slices.DeleteFunc(seen.MissingKinds, func(name string) bool { return name == kind.GVK.GroupKind().String() })
+			seen.MissingKinds = slices.DeleteFunc(seen.MissingKinds, func(name string) bool { return name == kind.GVK().GroupKind().String() })
 		}
 		if err := seen.addMembers(kind.Kind, objects); err != nil {
 			return nil, err
@@ -195,9 +195,9 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*ob
 
 // addMembers sorts the objects of a kind into the waves that select them, and into those that no wave selects any
 // longer.
-func (o *observation) addMembers(kind stoppable.Kind, objects []client.Object) error {
+func (o *observation) addMembers(kind kinds.Kind, objects []client.Object) error {
 	for _, object := range objects {
-		wave, err := slumber.FindWave(o.Slumber, kind.GVK.GroupKind(), object.GetLabels())
+		wave, err := slumber.FindWave(o.Slumber, kind.GVK().GroupKind(), object.GetLabels())
 		if err != nil {
 			return fmt.Errorf("read the selectors: %w", err)
 		}
@@ -226,7 +226,7 @@ func listKindNames(s *torporv1alpha1.Slumber) (names []string) {
 // listKinds returns the kinds that may be served.
 func (c Controller) listKinds() []readableKind {
 	var all []readableKind
-	for _, kind := range stoppable.ListKinds() {
+	for _, kind := range kinds.ListOwn() {
 		all = append(all, readableKind{kind, c.client})
 	}
 	if c.Members != nil {
@@ -246,16 +246,16 @@ func describeListFailure(err error) string {
 // listMembers returns the objects of a kind that may concern a Slumber, and others. Only the metadata of kinds
 // without a Go type is cached. Their whole objects are read if the metadata shows that one concerns the Slumber.
 func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumber) (objects []client.Object, isServed bool, err error) {
-	if kind.Switch == nil {
+	if kind.Switch() == nil {
 		return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
 	}
 	known := kind.NewMetadataList()
 	limited, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	if err := kind.reader.List(limited, known, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, false, fmt.Errorf("list the metadata of kind %s: %w", kind.GVK.Kind, err)
+		return nil, false, fmt.Errorf("list the metadata of kind %s: %w", kind.GVK().Kind, err)
 	}
-	isConcerned := func(o metav1.PartialObjectMetadata) bool { return slumber.Concerns(s, kind.GVK.GroupKind(), &o) }
+	isConcerned := func(o metav1.PartialObjectMetadata) bool { return slumber.Concerns(s, kind.GVK().GroupKind(), &o) }
 	if !slices.ContainsFunc(known.Items, isConcerned) {
 		return nil, true, nil
 	}
@@ -264,7 +264,7 @@ func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumb
 
 // listObjects returns the objects of a kind in a namespace, which may be shared with the cache, and whether the kind
 // is served.
-func listObjects(ctx context.Context, reader client.Reader, kind stoppable.Kind, namespace string) (objects []client.Object, isServed bool, err error) {
+func listObjects(ctx context.Context, reader client.Reader, kind kinds.Kind, namespace string) (objects []client.Object, isServed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	list := kind.NewList()
@@ -273,11 +273,11 @@ func listObjects(ctx context.Context, reader client.Reader, kind stoppable.Kind,
 		return nil, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("list the objects of kind %s: %w", kind.GVK.Kind, err)
+		return nil, false, fmt.Errorf("list the objects of kind %s: %w", kind.GVK().Kind, err)
 	}
 	items, err := meta.ExtractList(list)
 	if err != nil {
-		return nil, false, fmt.Errorf("read the list of kind %s: %w", kind.GVK.Kind, err)
+		return nil, false, fmt.Errorf("read the list of kind %s: %w", kind.GVK().Kind, err)
 	}
 	for _, item := range items {
 		if o, ok := item.(client.Object); ok {

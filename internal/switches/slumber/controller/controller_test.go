@@ -31,8 +31,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
@@ -318,7 +318,7 @@ func TestMembersOfEveryKindSleep(t *testing.T) {
 	env.WaitFor(t, "the Slumber reports that Deployments cannot be stopped", s, func() error {
 		return testenv.ErrorIf(stalledBy() != torporv1alpha1.SlumberKindMissingReason || s.Status.Members != 2, "found %+v", s.Status)
 	})
-	deployments := stoppable.ListWorkloads()[0]
+	deployments := kinds.ListWorkloads()[0]
 	members.AddKind(t.Context(), deployments, env.Client)
 	env.WaitFor(t, "all members are counted", s, func() error {
 		return testenv.ErrorIf(stalledBy() != "" || s.Status.Members != 3, "found %+v", s.Status)
@@ -380,7 +380,7 @@ func TestAKindThatCannotBeListedHoldsUpNoOther(t *testing.T) {
 	}
 	apps, both := buildSlumber("apps", "CFApp"), buildSlumber("both", "CFApp", "Deployment")
 	env.ExpectCreated(t, app, shop, apps)
-	deployments, reader, members := stoppable.ListWorkloads()[0], &memberReader{Reader: env.Client, namespace: namespace}, &MemberKinds{}
+	deployments, reader, members := kinds.ListWorkloads()[0], &memberReader{Reader: env.Client, namespace: namespace}, &MemberKinds{}
 	reader.isRefusing.Store(true)
 	members.AddKind(t.Context(), deployments, reader)
 	now := clocktesting.NewFakePassiveClock(beforeNight().Add(2 * time.Hour))

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // silentAPI answers no list before its caller gives up.
@@ -27,7 +27,7 @@ func (silentAPI) List(ctx context.Context, _ client.ObjectList, _ ...client.List
 func TestAListWithoutAnAnswerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := time.Now()
-		_, _, err := listObjects(t.Context(), silentAPI{}, stoppable.ListKinds()[0], "prod")
+		_, _, err := listObjects(t.Context(), silentAPI{}, kinds.ListOwn()[0], "prod")
 		if took := time.Since(started); !errors.Is(err, context.DeadlineExceeded) || took != reconcile.APITimeout {
 			t.Errorf("expected the list to end after %s with an error of its deadline, found that it took %s, with the error %v", reconcile.APITimeout, took, err)
 		}

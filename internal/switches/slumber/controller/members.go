@@ -18,7 +18,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -39,32 +39,32 @@ const changesDelay = time.Second
 
 // readableKind is a kind and the reader of its objects, which reads metadata from a cache and whole objects past it.
 type readableKind struct {
-	stoppable.Kind
+	kinds.Kind
 	reader client.Reader
 }
 
 // AddKind announces that the objects of a kind can be stopped.
-func (m *MemberKinds) AddKind(ctx context.Context, kind stoppable.Kind, reader client.Reader) {
+func (m *MemberKinds) AddKind(ctx context.Context, kind kinds.Kind, reader client.Reader) {
 	m.mu.Lock()
 	if m.kinds == nil {
 		m.kinds = map[schema.GroupKind]readableKind{}
 	}
-	m.kinds[kind.GVK.GroupKind()] = readableKind{kind, reader}
+	m.kinds[kind.GVK().GroupKind()] = readableKind{kind, reader}
 	m.mu.Unlock()
 	m.enqueueAll(ctx)
 }
 
 // RemoveKind withdraws a kind.
-func (m *MemberKinds) RemoveKind(ctx context.Context, kind stoppable.Kind) {
+func (m *MemberKinds) RemoveKind(ctx context.Context, kind kinds.Kind) {
 	m.mu.Lock()
-	delete(m.kinds, kind.GVK.GroupKind())
+	delete(m.kinds, kind.GVK().GroupKind())
 	m.mu.Unlock()
 	m.enqueueAll(ctx)
 }
 
 // ObjectChanged triggers a pass of each Slumber that an object concerns, including those that are gone. Many objects
 // change at once in a wave, and each pass reads all of them.
-func (m *MemberKinds) ObjectChanged(ctx context.Context, kind stoppable.Kind, obj client.Object) {
+func (m *MemberKinds) ObjectChanged(ctx context.Context, kind kinds.Kind, obj client.Object) {
 	m.mu.Lock()
 	queue := m.queue
 	m.mu.Unlock()
@@ -73,7 +73,7 @@ func (m *MemberKinds) ObjectChanged(ctx context.Context, kind stoppable.Kind, ob
 			queue.AddAfter(requestOf(obj, stop), changesDelay)
 		}
 	}
-	m.enqueueIf(ctx, obj.GetNamespace(), changesDelay, func(s *torporv1alpha1.Slumber) bool { return slumber.Concerns(s, kind.GVK.GroupKind(), obj) })
+	m.enqueueIf(ctx, obj.GetNamespace(), changesDelay, func(s *torporv1alpha1.Slumber) bool { return slumber.Concerns(s, kind.GVK().GroupKind(), obj) })
 }
 
 // list returns the kinds in a stable order.
@@ -85,7 +85,7 @@ func (m *MemberKinds) list() []readableKind {
 		all = append(all, kind)
 	}
 	slices.SortFunc(all, func(a, b readableKind) int {
-		return strings.Compare(a.GVK.GroupKind().String(), b.GVK.GroupKind().String())
+		return strings.Compare(a.GVK().GroupKind().String(), b.GVK().GroupKind().String())
 	})
 	return all
 }

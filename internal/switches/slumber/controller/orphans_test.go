@@ -18,7 +18,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -34,7 +34,7 @@ func TestStopsOfASlumberThatIsGoneAreTakenAway(t *testing.T) {
 	shop.Spec = appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}
 	env.ExpectCreated(t, cd, shop)
 	stop := torporv1alpha1.ScheduledStop{Slumber: "gone", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(beforeNight()), Requested: true}}}
-	clusters, deployments := stoppable.ListKinds()[0], stoppable.ListWorkloads()[0]
+	clusters, deployments := kinds.ListOwn()[0], kinds.ListWorkloads()[0]
 	c := Controller{client: env.Client, live: env.Client, Clock: now}
 	testenv.ExpectNoError(t, c.writeStops(t.Context(), stop.Slumber, memberWrite{memberObject{cd, clusters}, stop}))
 	name, value, err := stoprecord.ScheduledAnnotation(stop, stop.Slumber)

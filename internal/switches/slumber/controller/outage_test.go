@@ -21,9 +21,9 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
@@ -34,7 +34,7 @@ type outageStory struct {
 	*testenv.Environment
 	namespace string
 	clock     *clocktesting.FakePassiveClock
-	switched  []stoppable.Kind
+	switched  []kinds.Kind
 	slumber   *torporv1alpha1.Slumber
 	members   map[string]client.Object
 }
@@ -48,7 +48,7 @@ func newOutageStory(t *testing.T) *outageStory {
 	s := &outageStory{Environment: env, namespace: env.CreateNamespace(t), clock: clocktesting.NewFakePassiveClock(beforeNight()), members: map[string]client.Object{}}
 	kustomizations, err := stopadapter.NewKind(testenv.ReadStopAdapter(t, "flux-kustomization"))
 	testenv.ExpectNoError(t, err)
-	s.switched = append(stoppable.ListWorkloads(), kustomizations)
+	s.switched = append(kinds.ListWorkloads(), kustomizations)
 	name := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: s.namespace, Name: name}
 	}
@@ -76,8 +76,8 @@ func newOutageStory(t *testing.T) *outageStory {
 	s.slumber = &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "nights"}, Spec: torporv1alpha1.SlumberSpec{
 		Windows: []torporv1alpha1.SlumberWindow{{Sleep: "0 20 * * *", Wake: "0 7 * * *"}}, Waves: []torporv1alpha1.SlumberWave{{Name: "all"}},
 	}}
-	for _, kind := range append(stoppable.ListKinds(), s.switched...) {
-		s.slumber.Spec.Waves[0].Targets = append(s.slumber.Spec.Waves[0].Targets, torporv1alpha1.SlumberTarget{APIGroup: kind.GVK.Group, Kind: kind.GVK.Kind})
+	for _, kind := range append(kinds.ListOwn(), s.switched...) {
+		s.slumber.Spec.Waves[0].Targets = append(s.slumber.Spec.Waves[0].Targets, torporv1alpha1.SlumberTarget{APIGroup: kind.GVK().Group, Kind: kind.GVK().Kind})
 	}
 	env.ExpectCreated(t, s.slumber)
 	return s
@@ -105,14 +105,14 @@ func (s *outageStory) readOff(t *testing.T) (off []string, stops map[string]int,
 		if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return nil, nil, fmt.Errorf("read %s: %w", name, err)
 		}
-		for _, kind := range append(stoppable.ListKinds(), s.switched...) {
-			if kind.GVK.Kind != kindOf(o) {
+		for _, kind := range append(kinds.ListOwn(), s.switched...) {
+			if kind.GVK().Kind != kindOf(o) {
 				continue
 			}
-			object, _ := o.(stoppable.Object)
+			object, _ := o.(kinds.Object)
 			for _, stop := range kind.ReadState(object, s.clock.Now()).ScheduledStops {
 				stops[name] += len(stop.Stops)
-				if kind.Switch == nil && stop.Stops[0].EndedAt == nil {
+				if kind.Switch() == nil && stop.Stops[0].EndedAt == nil {
 					off = append(off, name)
 				}
 			}

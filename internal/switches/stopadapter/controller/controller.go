@@ -23,8 +23,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
 )
 
@@ -95,7 +95,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 // observation is a StopAdapter with its kind, or with the error in its spec.
 type observation struct {
 	adapter *torporv1alpha1.StopAdapter
-	kind    stoppable.Kind
+	kind    kinds.Kind
 	problem error
 }
 
@@ -117,7 +117,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan adapterPlan
 		return nil
 	}
 	setup := fieldswitchcontroller.Controller{Clock: c.Clock, Kind: seen.kind, Observer: c.Observer, Metrics: c.Metrics, Ends: c.Ends}.SetupWithManager
-	when := conditional.All(conditional.Served(seen.kind.GVK), conditional.Allowed(rightsInterval, c.listRights(a)...))
+	when := conditional.All(conditional.Served(seen.kind.GVK()), conditional.Allowed(rightsInterval, c.listRights(a)...))
 	group, err := conditional.Setup(c.Manager, when, setup, conditional.Name("stopadapter/"+a.Name))
 	if err != nil {
 		return fmt.Errorf("run the controller of %s: %w", a.Name, err)

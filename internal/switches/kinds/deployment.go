@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package stoppable
+package kinds
 
 import (
 	"fmt"
@@ -12,20 +12,29 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-func deploymentKind() schema.GroupVersionKind {
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;patch
+
+// deployments are scaled to zero.
+type deployments struct{}
+
+// GVK implements Switchable.
+func (deployments) GVK() schema.GroupVersionKind {
 	return appsv1.SchemeGroupVersion.WithKind("Deployment")
 }
 
-func deployments() Kind {
-	return NewSwitched(deploymentKind(), replicasSwitch(), func(u *unstructured.Unstructured) ObservedActivity {
-		return readReplicas(u, "availableReplicas")
-	})
-}
+// Names implements Switchable.
+func (deployments) Names() []string { return []string{"deployment", "deployments", "deploy"} }
+
+// Switch implements Switchable.
+func (deployments) Switch() *FieldSwitch { return replicasSwitch("availableReplicas") }
 
 // replicasSwitch scales to zero. A HorizontalPodAutoscaler is inactive at zero replicas, and resumes when they are
 // back.
-func replicasSwitch() FieldSwitch {
-	return FieldSwitch{IsScaled: true, Part: "replicas", Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.ReplaceOperation, "/spec/replicas", "0")}}
+func replicasSwitch(readyField string) *FieldSwitch {
+	return &FieldSwitch{
+		IsScaled: true, Part: "replicas", Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.ReplaceOperation, "/spec/replicas", "0")},
+		ReadActivity: func(u *unstructured.Unstructured) ObservedActivity { return readReplicas(u, readyField) },
+	}
 }
 
 // readReplicas reads the Pods as the kind's own controller has counted them, provided that it has seen the current

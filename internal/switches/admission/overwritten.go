@@ -3,46 +3,14 @@
 package admission
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
-	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
-const (
-	// stoppedValue is the value of a boolean annotation on a stopped object.
-	stoppedValue = "true"
-	// managerPrefix is the prefix of the manager's field managers.
-	managerPrefix = "torpor-"
-)
-
-// NextOfCluster returns the annotations of a ClusterDeployment, whose switch is in its spec.
-func NextOfCluster(r Request, wasStopped, isStopped bool) map[string]string {
-	return r.nextAnnotations(switchChange{
-		of: stoprecord.AnnotationSwitch{
-			RequestedBy: torporv1alpha1.RequestedByAnnotation, RequestVersion: torporv1alpha1.RequestVersionAnnotation,
-			Reason: torporv1alpha1.ReasonAnnotation, Until: torporv1alpha1.UntilAnnotation,
-		},
-		wasStopped: wasStopped, isStopped: isStopped,
-	})
-}
-
-// NextOfMySQLCluster returns the annotations of a MySQLCluster, which has three switches.
-func NextOfMySQLCluster(r Request) map[string]string {
-	// A list with an ordinal in it: any other value stops nothing.
-	ordinals := regexp.MustCompile(`^\s*\[\s*-?[0-9]+\s*(,\s*-?[0-9]+\s*)*\]\s*$`)
-	isTrue := func(value string) bool { return value == stoppedValue }
-	change := func(of stoprecord.AnnotationSwitch, isStop func(string) bool) switchChange {
-		return switchChange{of: of, wasStopped: isStop(r.Before[of.Name]), isStopped: isStop(r.Sent[of.Name])}
-	}
-	return r.nextAnnotations(
-		change(mysqlswitches.ClusteringSwitch(), isTrue), change(mysqlswitches.ReconciliationSwitch(), isTrue), change(mysqlswitches.InstancesSwitch(), ordinals.MatchString),
-	)
-}
+// managerPrefix is the prefix of the manager's field managers.
+const managerPrefix = "torpor-"
 
 // NextOfSlumber returns the annotations of a Slumber. They record the user who created it or last changed its
 // effect.
@@ -56,13 +24,14 @@ func NextOfSlumber(r Request, isChanged bool) map[string]string {
 	return next
 }
 
-// NextOfWorkload returns the annotations of a Deployment, a StatefulSet, a CronJob or an object of a StopAdapter.
-func NextOfWorkload(r Request) map[string]string {
+// WithRecordKept returns the request as it is understood for an object whose annotations contain the record of its
+// stops. A client other than the manager that changes the record replaces all annotations at once, as kubectl rollout
+// undo does with those of an old ReplicaSet. It changes nothing about stops.
+func (r Request) WithRecordKept() Request {
 	if r.overwritesRecord() {
 		r.Sent = r.withRecordRestored()
 	}
-	of := fieldswitch.AnnotationSwitch()
-	return r.nextAnnotations(switchChange{of: of, wasStopped: r.Before[of.Name] == stoppedValue, isStopped: r.Sent[of.Name] == stoppedValue})
+	return r
 }
 
 func isOfSlumber(name string) bool {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package stoppable_test
+package kinds_test
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 func now() time.Time { return time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC) }
@@ -33,7 +33,7 @@ func night() []torporv1alpha1.ScheduledStop {
 func TestStates(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		object stoppable.Object
+		object kinds.Object
 		want   string
 	}{
 		"a cluster that cannot hibernate":    {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
@@ -80,7 +80,7 @@ func TestStates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, kind := range stoppable.ListKinds() {
+			for _, kind := range kinds.ListOwn() {
 				if fmt.Sprintf("%T", kind.New()) == fmt.Sprintf("%T", row.object) {
 					if found := describe(kind.ReadState(row.object, now())); found != row.want {
 						t.Errorf("expected %q, found %q", row.want, found)
@@ -94,7 +94,7 @@ func TestStates(t *testing.T) {
 }
 
 // remember stores a controller's status in its annotation, and the stop of a Slumber in another one.
-func remember[T stoppable.Object](t *testing.T, obj T, controller, status string) T {
+func remember[T kinds.Object](t *testing.T, obj T, controller, status string) T {
 	t.Helper()
 	name, value, err := stoprecord.ScheduledAnnotation(night()[0], night()[0].Slumber)
 	if err != nil {
@@ -106,14 +106,27 @@ func remember[T stoppable.Object](t *testing.T, obj T, controller, status string
 	return obj
 }
 
+// farms are a kind whose objects may be stopped only while they are ready.
+type farms struct{}
+
+func (farms) GVK() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Farm"}
+}
+
+func (farms) Names() []string { return []string{"farm", "farms"} }
+
+func (farms) Switch() *kinds.FieldSwitch {
+	return &kinds.FieldSwitch{ReadActivity: func(u *unstructured.Unstructured) kinds.ObservedActivity {
+		isReady := u.Object["status"] == "Ready"
+		return kinds.ObservedActivity{IsStoppable: isReady, IsReady: isReady, IsQuiet: !isReady}
+	}}
+}
+
 // TestWhatSleepsStaysAMember has a kind whose objects may be stopped only while they are ready. A sleeping object is
 // never ready.
 func TestWhatSleepsStaysAMember(t *testing.T) {
 	t.Parallel()
-	kind := stoppable.NewSwitched(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Farm"}, stoppable.FieldSwitch{}, func(u *unstructured.Unstructured) stoppable.ObservedActivity {
-		isReady := u.Object["status"] == "Ready"
-		return stoppable.ObservedActivity{IsStoppable: isReady, IsReady: isReady, IsQuiet: !isReady}
-	})
+	kind := kinds.NewSwitched(farms{})
 	for name, row := range map[string]struct {
 		isReady, isStopped, want bool
 	}{"ready": {isReady: true, want: true}, "not ready": {}, "asleep": {isStopped: true, want: true}} {
@@ -136,17 +149,17 @@ func TestWhatSleepsStaysAMember(t *testing.T) {
 
 func TestEveryKindThatNeedsNoGroupHasOne(t *testing.T) {
 	t.Parallel()
-	for _, kind := range append(stoppable.ListKinds(), stoppable.ListWorkloads()...) {
-		if found := stoppable.FindGroup(kind.GVK.Kind); found != kind.GVK.Group {
-			t.Errorf("%s: expected the group %s, found %q", kind.GVK.Kind, kind.GVK.Group, found)
+	for _, kind := range kinds.ListBuiltIn() {
+		if found := kinds.GroupKindOf(kind.GVK().Kind); found != kind.GVK().GroupKind() {
+			t.Errorf("%s: expected the group %s, found %q", kind.GVK().Kind, kind.GVK().Group, found)
 		}
 	}
-	if found := stoppable.FindGroup("Kustomization"); found != "" {
+	if found := kinds.GroupKindOf("Kustomization"); found.Group != "" {
 		t.Errorf("expected no group of a kind without built-in support, found %q", found)
 	}
 }
 
-func describe(s stoppable.State) string {
+func describe(s kinds.State) string {
 	text := "(" + s.Message + ")"
 	switch {
 	case s.IsAsleep && s.IsAwake:

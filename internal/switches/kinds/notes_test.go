@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package admission
+package kinds
 
 import (
 	"maps"
@@ -12,6 +12,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	switchadmission "github.com/torpor-dev/torpor/internal/switches/admission"
 )
 
 const (
@@ -40,6 +41,14 @@ func expectNext(t *testing.T, want, found map[string]string) {
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("annotations (-want +found):\n%s", diff)
 	}
+}
+
+// specOf returns the spec of a cluster.
+func specOf(isStopped bool) map[string]any {
+	if isStopped {
+		return map[string]any{"powerState": "Hibernating"}
+	}
+	return nil
 }
 
 func TestNextOfCluster(t *testing.T) {
@@ -79,8 +88,8 @@ func TestNextOfCluster(t *testing.T) {
 		"a stop that goes on keeps its end without note":   {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := Request{User: "alice", Version: row.version, Before: row.before, Sent: row.sent}
-			expectNext(t, row.want, NextOfCluster(r, row.wasStopped, row.isStopped))
+			r := switchadmission.Request{User: "alice", Version: row.version, Before: row.before, Sent: row.sent}
+			expectNext(t, row.want, clusterDeployments{}.Notes().NextAnnotations(r, specOf(row.wasStopped), specOf(row.isStopped)))
 		})
 	}
 }
@@ -130,23 +139,7 @@ func TestNextOfMySQLCluster(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectNext(t, row.want, NextOfMySQLCluster(Request{User: "alice", Version: "7", Before: row.before, Sent: row.sent}))
-		})
-	}
-}
-
-func TestNextOfSlumber(t *testing.T) {
-	for name, row := range map[string]struct {
-		isChanged          bool
-		before, sent, want map[string]string
-	}{
-		"the author of a new or changed Slumber is noted": {true, nil, annotations(foreign, "a"), annotations(foreign, "a", by, "alice")},
-		"a forged name is overwritten":                    {true, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "alice")},
-		"an edited note is put back":                      {false, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "bob")},
-		"an edit adds no note":                            {false, nil, annotations(by, "the-ceo"), annotations()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			expectNext(t, row.want, NextOfSlumber(Request{User: "alice", Version: "7", Before: row.before, Sent: row.sent}, row.isChanged))
+			expectNext(t, row.want, mysqlClusters{}.Notes().NextAnnotations(switchadmission.Request{User: "alice", Version: "7", Before: row.before, Sent: row.sent}, nil, nil))
 		})
 	}
 }
@@ -180,7 +173,7 @@ func TestNextOfWorkload(t *testing.T) {
 		"a new object keeps the record that it is created with": {"", nil, annotations(record, "[1]"), annotations(record, "[1]")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectNext(t, row.want, NextOfWorkload(Request{User: "alice", FieldManager: row.fieldManager, Version: "7", Before: row.before, Sent: row.sent}))
+			expectNext(t, row.want, switched[deployments]{}.Notes().NextAnnotations(switchadmission.Request{User: "alice", FieldManager: row.fieldManager, Version: "7", Before: row.before, Sent: row.sent}, nil, nil))
 		})
 	}
 }
@@ -201,11 +194,11 @@ func TestNotesAreTrueAndSettled(t *testing.T) {
 			}
 		}
 	}
-	tried := 0
+	tried, of := 0, switched[deployments]{}.Notes()
 	for _, before := range worlds {
 		for _, sent := range worlds {
-			r := Request{User: "alice", Version: "7", Before: before, Sent: sent}
-			next := NextOfWorkload(r)
+			r := switchadmission.Request{User: "alice", Version: "7", Before: before, Sent: sent}
+			next := of.NextAnnotations(r, nil, nil)
 			wanted := before[by]
 			if (next[stopped] == "true") != (before[stopped] == "true") {
 				wanted = "alice"
@@ -215,7 +208,7 @@ func TestNotesAreTrueAndSettled(t *testing.T) {
 			}
 			again := r
 			again.Sent = next
-			if settled := NextOfWorkload(again); !maps.Equal(settled, next) {
+			if settled := of.NextAnnotations(again, nil, nil); !maps.Equal(settled, next) {
 				t.Fatalf("%v: expected what was decided to stay, found %v and then %v", r, next, settled)
 			}
 			tried++

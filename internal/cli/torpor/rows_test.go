@@ -19,7 +19,8 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
+	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
 )
 
 // TestDescribe checks one row of an object of each kind, as PART STATE BY STOPPED NEXT.
@@ -74,11 +75,11 @@ func TestDescribe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, k := range stoppableKinds() {
-				if k.gvk.Kind != test.obj.GetObjectKind().GroupVersionKind().Kind {
+			for _, k := range kinds.ListBuiltIn() {
+				if k.GVK().Kind != test.obj.GetObjectKind().GroupVersionKind().Kind {
 					continue
 				}
-				r := k.describe(test.obj)[test.row]
+				r := k.DescribeRows(test.obj)[test.row]
 				got := strings.Join([]string{r.Part, r.State, formatCell(r.By), map[bool]string{true: "true", false: "false"}[r.Stopped], formatCell(r.Next)}, " ")
 				if got != test.want {
 					t.Errorf("found %s\n want %s", got, test.want)
@@ -94,26 +95,29 @@ func TestDescribe(t *testing.T) {
 // without a plan lists the kinds that have one.
 func TestEveryKindCanBePlanned(t *testing.T) {
 	t.Parallel()
-	for _, seam := range append(stoppable.ListKinds(), stoppable.ListWorkloads()...) {
-		k, err := parseKind(stoppableKinds(), strings.ToLower(seam.GVK.Kind))
+	for _, seam := range kinds.ListBuiltIn() {
+		k, err := parseKind(kinds.ListBuiltIn(), strings.ToLower(seam.GVK().Kind))
 		if err != nil {
-			t.Errorf("%s: expected the plugin to support the kind, found: %v", seam.GVK.Kind, err)
+			t.Errorf("%s: expected the plugin to support the kind, found: %v", seam.GVK().Kind, err)
 			continue
 		}
-		if k.plan == nil || len(k.parts) == 0 || k.gvk != seam.GVK {
-			t.Errorf("%s: expected a plan for at least one part, found none", seam.GVK.Kind)
+		if _, isPlanned := k.Definition.(kinds.Planner); !isPlanned || len(k.PartNames()) == 0 || k.GVK() != seam.GVK() {
+			t.Errorf("%s: expected a plan for at least one part, found none", seam.GVK().Kind)
 		}
-		obj := k.newObject()
+		obj := k.New()
 		obj.SetName("x")
-		for _, part := range k.parts {
+		for _, part := range k.PartNames() {
 			if row := (target{kind: k, name: "x", part: part}).findRow(obj); row.Part != part {
-				t.Errorf("%s: expected a row for the part %s, found %+v", seam.GVK.Kind, part, row)
+				t.Errorf("%s: expected a row for the part %s, found %+v", seam.GVK().Kind, part, row)
 			}
 		}
 	}
-	unplanned := cfAppKind()
-	unplanned.plan = nil
-	_, err := planCommand{&verbCommand{verb: stopVerb}}.plan(t.Context(), nil, target{kind: unplanned, name: "x", part: appPart}, time.Time{})
+	app, err := parseKind(kinds.ListBuiltIn(), "cfapp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unplanned := kinds.Kind{Definition: struct{ kinds.Definition }{app.Definition}}
+	_, err = planCommand{&verbCommand{verb: stopVerb}}.plan(t.Context(), nil, target{kind: unplanned, name: "x", part: "app"}, time.Time{})
 	if wrong, isUsage := errors.AsType[exit.Error](err); !isUsage || wrong.Code != exit.Usage || !strings.Contains(err.Error(), "expected a kind that can be planned, which are clusterdeployment, mysqlcluster") {
 		t.Errorf("expected an error of usage with the kinds that can be planned, found %v", err)
 	}
@@ -133,6 +137,11 @@ func withCondition(cd *hivev1.ClusterDeployment, condition, reason string) *hive
 
 func TestARestartIsOverWhenNoOlderInstanceIsLeft(t *testing.T) {
 	t.Parallel()
+	app, err := parseKind(kinds.ListBuiltIn(), "cfapp")
+	restarter, isRestarted := app.Definition.(kinds.Restarter)
+	if err != nil || !isRestarted {
+		t.Fatalf("expected apps that restart, found %v", err)
+	}
 	build := func(state korifiv1alpha1.AppState, reason, revision string, observed int64, draining metav1.ConditionStatus) *korifiv1alpha1.CFApp {
 		app := newApp(state, reason)
 		app.Annotations = map[string]string{korifiv1alpha1.RevisionAnnotation: revision}
@@ -156,7 +165,7 @@ func TestARestartIsOverWhenNoOlderInstanceIsLeft(t *testing.T) {
 		"an app that is stopped":                   {build(stopped, korifiv1alpha1.StoppedReason, "4", 4, metav1.ConditionFalse), 4, 4},
 		"an app without a revision":                {build(started, running, "", 0, metav1.ConditionFalse), 0, 0},
 	} {
-		if wanted, settled := readCFAppRevisions(row.app); wanted != row.wanted || settled != row.settled {
+		if wanted, settled := restarter.ReadRevisions(row.app); wanted != row.wanted || settled != row.settled {
 			t.Errorf("%s: expected the revisions %d and %d, found %d and %d", name, row.wanted, row.settled, wanted, settled)
 		}
 	}
@@ -198,7 +207,7 @@ func newDeployment(t *testing.T, replicas, pods int64, stops ...torporv1alpha1.S
 }
 
 func annotateObject(u *unstructured.Unstructured, name, value string) *unstructured.Unstructured {
-	setAnnotation(u, name, value)
+	kinds.SetAnnotation(u, name, value)
 	return u
 }
 
@@ -223,8 +232,11 @@ func TestParseTarget(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
-			found, err := parseTarget(stoppableKinds(), text, "ns")
-			got := strings.TrimSpace(found.kind.gvk.Kind + " " + found.name)
+			found, err := parseTarget(kinds.ListBuiltIn(), text, "ns")
+			got := found.name
+			if err == nil {
+				got = found.kind.GVK().Kind + " " + found.name
+			}
 			if got != want || (err != nil) != (want == "") {
 				t.Errorf("found %q and %v, want %q", got, err, want)
 			}
@@ -249,7 +261,7 @@ func TestFormatCell(t *testing.T) {
 // TestForeignObjectsSayWhatTheyWaitFor has a Kustomization without a status, so that its state is unknown.
 func TestForeignObjectsSayWhatTheyWaitFor(t *testing.T) {
 	t.Parallel()
-	k, err := NewForeignKind(&torporv1alpha1.StopAdapter{
+	k, err := stopadapter.NewKind(&torporv1alpha1.StopAdapter{
 		ObjectMeta: metav1.ObjectMeta{Name: "kustomizations.kustomize.toolkit.fluxcd.io"},
 		Spec: torporv1alpha1.StopAdapterSpec{
 			Target: torporv1alpha1.StopAdapterTarget{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization", Resource: "kustomizations"},
@@ -267,7 +279,7 @@ func TestForeignObjectsSayWhatTheyWaitFor(t *testing.T) {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"suspend": annotations[torporv1alpha1.RestoreAnnotation] != ""}}}
 		u.SetGroupVersionKind(k.GVK())
 		u.SetAnnotations(annotations)
-		if s := k.DescribeSwitches(u)[0]; s.State+" "+s.Message != want {
+		if s := k.DescribeRows(u)[0]; s.State+" "+s.Message != want {
 			t.Errorf("expected %q, found %q", want, s.State+" "+s.Message)
 		}
 	}
@@ -279,7 +291,8 @@ func TestAttention(t *testing.T) {
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	passed, toCome := metav1.NewTime(now.Add(-2*time.Hour)), metav1.NewTime(now.Add(time.Hour))
 	var sorted []string
-	rows := []stopRow{
+	var rows []stopRow
+	for _, r := range []kinds.Row{
 		{Name: "running", State: "running"},
 		{Name: "stopped", State: "stopped", Stopped: true},
 		{Name: "ends later", State: "stopped", Stopped: true, Until: &toCome},
@@ -289,8 +302,10 @@ func TestAttention(t *testing.T) {
 		{Name: "overdue", State: "Hibernating", Stopped: true, Until: &passed},
 		{Name: "overdue and stopping", State: "stopping", Stopped: true, Until: &passed},
 		{Name: "failed", State: "FailedToStop", Stopped: true},
-		{Name: "refused", State: "stopped", refusal: "said"},
-		{Name: "stuck", State: "starting", Next: stuckPrefix + "said"},
+		{Name: "refused", State: "stopped", Refusal: "said"},
+		{Name: "stuck", State: "starting", Next: kinds.StuckPrefix + "said"},
+	} {
+		rows = append(rows, stopRow{Row: r})
 	}
 	sortByAttention(rows, now)
 	for _, r := range rows {
@@ -302,33 +317,13 @@ func TestAttention(t *testing.T) {
 	}
 }
 
-// TestOverdueStopsPromiseNothing checks the next step of each kind of stop two hours after its end.
-func TestOverdueStopsPromiseNothing(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
-	passed := metav1.NewTime(now.Add(-2 * time.Hour))
-	byUser := stopRow{Namespace: "ns", Kind: "CFApp", Name: "x", Stopped: true, Until: &passed}
-	bySlumber, stuck := byUser, byUser
-	bySlumber.slumber = "nights"
-	bySlumber, byUser = bySlumber.withNext(""), byUser.withNext("")
-	stuck.Next = stuckPrefix + "said"
-	for want, r := range map[string]stopRow{
-		"should have started by itself: see whether the manager runs":                                           byUser,
-		"should have started by itself: see whether the manager runs, or run kubectl torpor skip -n ns cfapp/x": bySlumber,
-		"it is stuck: said": stuck,
-	} {
-		if marked := r.withOverdue(now); marked.Next != want || !marked.Overdue {
-			t.Errorf("expected an overdue row with %q, found %t and %q", want, marked.Overdue, marked.Next)
-		}
-		if before := r.withOverdue(passed.Time); before.Next != r.Next || before.Overdue {
-			t.Errorf("expected %q at the end itself, found %q", r.Next, before.Next)
-		}
-	}
-}
-
 // TestShownNames uses display names that a terminal or a shell would interpret, and one that is too long.
 func TestShownNames(t *testing.T) {
 	t.Parallel()
+	k, err := parseKind(kinds.ListBuiltIn(), "cfapp")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for displayName, want := range map[string]string{
 		"shop": "shop", "my_app-1": "my_app-1", strings.Repeat("x", 64): strings.Repeat("x", 64),
 		"": "5a3c", "a b": "5a3c", "a/b": "5a3c", "$(id)": "5a3c", "a\x1b[2J": "5a3c", "a\u202eb": "5a3c", "a\n": "5a3c",
@@ -336,12 +331,12 @@ func TestShownNames(t *testing.T) {
 	} {
 		app := newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason)
 		app.Name, app.Spec.DisplayName = "5a3c", displayName
-		r := describeCFApp(app)[0]
+		r := describeRows(k, app)[0]
 		if got := r.displayName(); got != "cfapp/"+want {
 			t.Errorf("%.40q: expected cfapp/%s, found %.80q", displayName, want, got)
 		}
-		if r.objectName() != "cfapp/5a3c" || len(r.DisplayName) > maxDisplayName {
-			t.Errorf("%.40q: expected the object 5a3c and a bounded display name, found %s and %d bytes", displayName, r.objectName(), len(r.DisplayName))
+		if r.ObjectName() != "cfapp/5a3c" || len(r.DisplayName) > 250 {
+			t.Errorf("%.40q: expected the object 5a3c and a bounded display name, found %s and %d bytes", displayName, r.ObjectName(), len(r.DisplayName))
 		}
 	}
 }

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
+)
+
+// stopRow is a row of the tables: one switch of an object, and its schedule.
+type stopRow struct {
+	kinds.Row
+	// Schedule lists the next stops and starts of the object by Slumbers.
+	Schedule []scheduledTransition `json:"schedule,omitempty"`
+}
+
+// describeRows returns the rows of an object, which it may change.
+func describeRows(k kinds.Kind, obj client.Object) []stopRow {
+	var rows []stopRow
+	for _, r := range k.DescribeRows(obj) {
+		rows = append(rows, stopRow{Row: r})
+	}
+	return rows
+}
+
+// partNames returns the parts of MySQLClusters, which are the only objects with several.
+func partNames() []string {
+	var names []string
+	for _, p := range mysqlswitches.ListParts() {
+		names = append(names, p.PartName)
+	}
+	return names
+}
+
+// displayName returns the argument that names the object in commands, with its display name if possible.
+func (r stopRow) displayName() string { return r.CommandKind() + "/" + r.ShownName() }
+
+// sortByAttention keeps the order of rows that need the same attention.
+func sortByAttention(rows []stopRow, now time.Time) {
+	slices.SortStableFunc(rows, func(a, b stopRow) int { return cmp.Compare(a.Attention(now), b.Attention(now)) })
+}
+
+// withOverdue marks the row if its stop should have ended.
+func (r stopRow) withOverdue(now time.Time) stopRow {
+	r.Overdue, r.Next = r.IsOverdue(now), r.NextAt(now)
+	return r
+}

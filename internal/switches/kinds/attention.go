@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+)
+
+// Attention is how soon a user should look at a switch.
+type Attention int
+
+// The order in which tables list switches.
+const (
+	// AttentionStuck is a switch that waits for an intervention or has failed.
+	AttentionStuck Attention = iota
+	// AttentionOverdue is a stop that continues after its end.
+	AttentionOverdue
+	// AttentionChanging is a switch that has not reached the requested state.
+	AttentionChanging
+	AttentionStopped
+	AttentionRunning
+)
+
+// Attention compares the requested state with the reported one.
+func (r Row) Attention(now time.Time) Attention {
+	switch {
+	case r.IsStuck(), strings.HasPrefix(r.State, "Failed"):
+		return AttentionStuck
+	case r.IsOverdue(now):
+		return AttentionOverdue
+	case r.IsChanging():
+		return AttentionChanging
+	case r.Stopped:
+		return AttentionStopped
+	default:
+		return AttentionRunning
+	}
+}
+
+// IsStuck reports whether the switch waits for an intervention.
+func (r Row) IsStuck() bool { return strings.HasPrefix(r.Next, StuckPrefix) || r.Refusal != "" }
+
+// IsOverdue reports whether the stop should have ended.
+func (r Row) IsOverdue(now time.Time) bool {
+	return r.Stopped && stoprecord.IsOverdue(r.Until, now)
+}
+
+// IsChanging reports whether the switch has not reached the requested state yet.
+func (r Row) IsChanging() bool {
+	rests := slices.Contains([]string{"Hibernating", "stopped"}, r.State)
+	runs := slices.Contains([]string{"Running", "running"}, r.State)
+	return r.Stopped && !rests || !r.Stopped && !runs && r.State != "unknown" && r.State != "Unknown"
+}
+
+// NextAt returns the next step at a time. For an overdue stop it does not promise the automatic start, which has not
+// happened.
+func (r Row) NextAt(now time.Time) string {
+	switch {
+	case !r.IsOverdue(now):
+		return r.Next
+	case r.Next == stoprecord.StartsByItself:
+		return stoprecord.ShouldHaveStartedItself
+	case r.Next == r.wakesItself():
+		return "should have woken by itself: see whether the manager runs, or run " + r.SkipCommand()
+	default:
+		return r.Next
+	}
+}

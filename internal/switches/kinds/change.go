@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"time"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+)
+
+// Change is what a user requests for a part of an object.
+type Change struct {
+	// IsStart requests a start. IsExtension postpones the end of a stop. Otherwise a stop is requested.
+	IsStart, IsExtension bool
+	// Reason and Until are the reason and the end of the stop; nil if the user does not set them.
+	Reason, Until *string
+}
+
+// Apply writes the request into an object. before is the row of the part, and now the time of the request.
+func (c Change) Apply(obj Object, part Part, before Row, now time.Time) error {
+	present := obj.GetAnnotations()[part.Annotations.Until]
+	switch {
+	case c.IsStart:
+		part.Start(obj, now)
+		return nil
+	case !c.IsExtension && !before.IsAsked: // Drop the reason and the end of an earlier stop.
+		part.Stop(obj, now)
+	}
+	if c.Reason != nil {
+		SetAnnotation(obj, part.Annotations.Reason, *c.Reason)
+	}
+	if c.Until != nil {
+		text, err := c.untilText(present, before.Stops, now)
+		if err != nil {
+			return err
+		}
+		SetAnnotation(obj, part.Annotations.Until, text)
+	}
+	return nil
+}
+
+// untilText returns the value of the annotation. A duration is kept, because a policy can evaluate it. But a duration
+// counts from its first write only: if the annotation or the record holds the same one already, or if a stop is
+// extended, the resulting time is written instead.
+func (c Change) untilText(present string, stops stoprecord.Records, now time.Time) (string, error) {
+	until, err := stoprecord.ParseNewUntil(*c.Until, now)
+	if err != nil {
+		return "", err
+	}
+	newest := stops.RequestedStop()
+	isThere := present == *c.Until || newest != nil && newest.RequestedUntil == *c.Until
+	if _, err := time.Parse(time.RFC3339, *c.Until); err == nil || c.IsExtension || isThere {
+		return until.UTC().Format(time.RFC3339), nil
+	}
+	return *c.Until, nil
+}
+
+// of adapts a function for one type to the objects of its kind.
+func of[T Object](change func(T, time.Time)) func(Object, time.Time) {
+	return func(obj Object, now time.Time) { change(obj.(T), now) }
+}
+
+// sharedAnnotations returns the annotations of kinds with one switch.
+func sharedAnnotations() stoprecord.AnnotationSwitch {
+	return stoprecord.AnnotationSwitch{Reason: torporv1alpha1.ReasonAnnotation, Until: torporv1alpha1.UntilAnnotation}
+}
+
+func removeSharedAnnotations(obj Object) {
+	SetAnnotation(obj, torporv1alpha1.ReasonAnnotation, "")
+	SetAnnotation(obj, torporv1alpha1.UntilAnnotation, "")
+}
+
+// SetAnnotation writes an annotation, or removes it if the value is empty.
+func SetAnnotation(obj Object, name, value string) {
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if annotations[name] = value; value == "" {
+		delete(annotations, name)
+	}
+	obj.SetAnnotations(annotations)
+}

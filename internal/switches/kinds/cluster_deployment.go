@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
+	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
+	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+)
+
+// clusterDeployments are stopped by spec.powerState.
+type clusterDeployments struct{}
+
+// GVK implements Definition.
+func (clusterDeployments) GVK() schema.GroupVersionKind { return hivev1.ClusterDeploymentKind() }
+
+// Names implements Definition.
+func (clusterDeployments) Names() []string {
+	return []string{"clusterdeployment", "clusterdeployments", "cd"}
+}
+
+// AddToScheme implements Definition.
+func (clusterDeployments) AddToScheme(known *runtime.Scheme) error { return hivev1.AddToScheme(known) }
+
+// New implements Definition.
+func (clusterDeployments) New() Object { return &hivev1.ClusterDeployment{} }
+
+// NewList implements Definition.
+func (clusterDeployments) NewList() List { return &hivev1.ClusterDeploymentList{} }
+
+// Switch implements Definition.
+func (clusterDeployments) Switch() *FieldSwitch { return nil }
+
+// Notes implements Definition.
+func (clusterDeployments) Notes() *Notes {
+	return &Notes{Policy: "hibernation", Path: "/note-clusters", Switches: []NotedSwitch{{
+		Annotations: stoprecord.AnnotationSwitch{
+			RequestedBy: torporv1alpha1.RequestedByAnnotation, RequestVersion: torporv1alpha1.RequestVersionAnnotation,
+			Reason: torporv1alpha1.ReasonAnnotation, Until: torporv1alpha1.UntilAnnotation,
+		},
+		SpecField: "powerState", StoppedValue: string(hivev1.PowerStateHibernating),
+	}}}
+}
+
+// ReadState implements Definition.
+func (clusterDeployments) ReadState(obj Object, now time.Time) State {
+	cd, isCluster := obj.(*hivev1.ClusterDeployment)
+	if !isCluster {
+		return State{}
+	}
+	if cd.Status.Hibernation == nil { // The annotation exists under every schema, and costs more to read than the rest.
+		cd = restoreStatus(cd)
+	}
+	s := State{
+		IsStoppable:              cd.Spec.Installed && cd.DeletionTimestamp.IsZero(),
+		IsStoppedWithoutSlumbers: hibernation.IsStoppedWithoutSlumbers(cd, now),
+		ScheduledStops:           stoprecord.ListScheduled(cd.Status.ScheduledStops, cd.Annotations),
+	}
+	hibernating := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
+	ready := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition)
+	isOn := cd.Status.Hibernation == nil || cd.Status.Hibernation.ResumedAt != nil
+	s.IsAsleep = hibernating != nil && hibernating.Status == metav1.ConditionTrue && hibernating.Reason == hivev1.HibernatingHibernationReason
+	s.IsAwake = ready != nil && ready.Status == metav1.ConditionTrue && isOn
+	if hibernating != nil && !s.IsAsleep && !s.IsAwake {
+		s.Message = hibernating.Reason
+		if hibernating.Status == metav1.ConditionFalse && ready != nil {
+			s.Message = ready.Reason
+		}
+	}
+	if hibernating != nil && hibernating.Status == metav1.ConditionFalse && hibernating.Reason == hivev1.UnsupportedHibernationReason {
+		s.Message = hibernating.Reason + ": " + hibernating.Message // A Slumber waits for such a cluster in vain, whether it runs or not.
+	}
+	// A stop that ended by torpor.dev/until does not count as a resume, since that end does not ask for the hours
+	// after it.
+	if stops := cd.Status.Stops; len(stops) > 0 && stops[0].EndedAt != nil && !stops[0].Requested && stops[0].StartedBy != torporv1alpha1.UntilAnnotation {
+		s.ResumedAt, s.ResumedBy = *stops[0].EndedAt, stops[0].StartedBy
+	}
+	return s
+}
+
+// Parts implements Definition.
+func (clusterDeployments) Parts() []Part {
+	return []Part{{
+		Name: "machines", Controllers: "hibernation", Annotations: sharedAnnotations(),
+		Stop: of(func(cd *hivev1.ClusterDeployment, _ time.Time) {
+			cd.Spec.PowerState = hivev1.PowerStateHibernating
+			removeSharedAnnotations(cd)
+		}),
+		Start: of(resumeClusterDeployment),
+	}}
+}
+
+// resumeClusterDeployment resumes a cluster that hibernates by spec.powerState or by spec.hibernateAfter.
+func resumeClusterDeployment(cd *hivev1.ClusterDeployment, now time.Time) {
+	if record := cd.Status.Hibernation; sleepsByItself(cd) {
+		if asleep := record.SleepStartedAt.Time; !now.After(asleep) { // This machine's clock is behind the manager's.
+			now = asleep
+		}
+		SetAnnotation(cd, hivev1.ResumeRequestedAtAnnotation, now.Add(time.Second).UTC().Format(time.RFC3339))
+		return
+	}
+	cd.Spec.PowerState = hivev1.PowerStateRunning
+	removeSharedAnnotations(cd)
+}
+
+// sleepsByItself reports whether the cluster hibernates because of spec.hibernateAfter, which spec.powerState does not
+// show.
+func sleepsByItself(cd *hivev1.ClusterDeployment) bool {
+	record := cd.Status.Hibernation
+	return record != nil && record.PowerStateBefore != nil && *record.PowerStateBefore == cd.Spec.PowerState && record.ResumeStartedAt == nil && record.ResumedAt == nil
+}
+
+// DescribeRows implements Definition.
+func (k clusterDeployments) DescribeRows(obj Object) []Row {
+	statusannotation.RestoreStatus(obj)
+	cd, _ := obj.(*hivev1.ClusterDeployment)
+	stops := stoprecord.Records(cd.Status.Stops)
+	isStopped := cd.Spec.PowerState == hivev1.PowerStateHibernating && !stops.HasExpired()
+	r := newRow(k, cd, k.Parts()[0], isStopped, stops)
+	r = r.withScheduled(stoprecord.ListScheduled(cd.Status.ScheduledStops, cd.Annotations))
+	r.Conditions = cd.Status.Conditions
+	r.State = cmp.Or(cd.Status.PowerState, "unknown")
+	if ready := meta.FindStatusCondition(r.Conditions, hivev1.ClusterReadyCondition); ready != nil {
+		r.Message = ready.Message
+	}
+	r = r.withNext(r.StartCommand())
+	if record := cd.Status.Hibernation; !r.Stopped && sleepsByItself(cd) {
+		r.Stopped, r.Since, r.By = true, &record.SleepStartedAt, record.RequestedBy
+		r.Next = "resumes when the annotation " + hivev1.ResumeRequestedAtAnnotation + " has a later time, in RFC 3339"
+	}
+	if stalled := meta.FindStatusCondition(r.Conditions, hivev1.ClusterStalledCondition); stalled != nil && stalled.Status == metav1.ConditionTrue {
+		r.Next = StuckPrefix + stalled.Message
+	}
+	return []Row{r}
+}
+
+// StoppedWord implements StateNamer.
+func (clusterDeployments) StoppedWord() string { return "hibernating" }
+
+// ReadSavings implements Saver.
+func (clusterDeployments) ReadSavings(obj Object) Savings {
+	cd, isCluster := obj.(*hivev1.ClusterDeployment)
+	if !isCluster {
+		return Savings{}
+	}
+	s := Savings{HasMachines: true}
+	// A repair starts machines that were switched off outside Torpor, which is not a hibernation.
+	if record := cd.Status.Hibernation; record != nil && !record.Repair {
+		s.Machines, s.From, s.To = len(record.Nodes), record.AsleepAt.DeepCopy(), record.ResumeStartedAt.DeepCopy()
+	}
+	return s
+}
+
+// DescribeAbandoned implements Abandoned. Clusters that hibernate by spec.hibernateAfter, or are still resuming, have
+// another spec.
+func (clusterDeployments) DescribeAbandoned(obj Object) (state, consequence string) {
+	cd, isCluster := obj.(*hivev1.ClusterDeployment)
+	if !isCluster {
+		return "", ""
+	}
+	isAsked := cd.Spec.PowerState == hivev1.PowerStateHibernating && !stoprecord.Records(cd.Status.Stops).HasExpired()
+	if isAsked || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterHibernatingCondition) {
+		return "left asleep", "its machines stay off until they are started"
+	}
+	return "", ""
+}
+
+// ListRelated implements Planner. The survey in the status has everything that a plan needs.
+func (clusterDeployments) ListRelated(Object) []Related { return nil }
+
+// Plan implements Planner.
+func (clusterDeployments) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
+	cd, _ := s.Object.(*hivev1.ClusterDeployment)
+	cd = restoreStatus(cd)
+	findings := stopcheck.Join(stopcheck.JudgeShared(cd, r), judgeClusterObject(cd), stopcheck.JudgeSlumbers(cd.Status.ScheduledStops, cd.Annotations, r), judgeSurvey(cd, r))
+	return stopcheck.Plan{Effects: clusterEffects(cd, r), WakeBy: wakeByOf(cd), Findings: findings}
+}
+
+func wakeByOf(cd *hivev1.ClusterDeployment) *metav1.Time {
+	if check := cd.Status.HibernationCheck; check != nil {
+		return check.WakeBy
+	}
+	return nil
+}
+
+func clusterEffects(cd *hivev1.ClusterDeployment, r stopcheck.PlanRequest) []string {
+	if cd.HasTrueAnnotation(hivev1.InfraDisabledAnnotation) {
+		return []string{"Nothing changes at its platform: the annotation " + hivev1.InfraDisabledAnnotation + " leaves its machines to their owner"}
+	}
+	state, platform := cd.Status.PowerState, cmp.Or(cd.Spec.PlatformSettings().Name, "its platform")
+	if r.IsStart {
+		if state == string(hivev1.PowerStateRunning) {
+			return []string{"It runs already, and nothing changes"}
+		}
+		return []string{
+			"Its machines are started at " + platform + ", and its API server is polled once the first one runs",
+			"Certificate requests of the recorded nodes are approved, and it is Ready once those that were ready have reported",
+			"SyncSets and MachinePools catch up once",
+		}
+	}
+	if state == string(hivev1.PowerStateHibernating) {
+		return []string{"It hibernates already", r.DescribeEnd("kubectl torpor resume -n " + cd.Namespace + " " + cd.Name)}
+	}
+	return []string{
+		"Its nodes are recorded, which takes half a minute at most",
+		"Its machines are stopped at " + platform + ", all at once; disks and addresses stay, and Pods are not evicted before",
+		"No controller connects to it during the stop: SyncSets and MachinePools wait",
+		r.DescribeEnd("kubectl torpor resume -n " + cd.Namespace + " " + cd.Name),
+	}
+}
+
+// judgeClusterObject returns the findings that follow from the object alone.
+func judgeClusterObject(cd *hivev1.ClusterDeployment) []stopcheck.Finding {
+	var findings []stopcheck.Finding
+	for _, annotation := range []string{hivev1.ReconcilePauseAnnotation, hivev1.PowerStatePauseAnnotation, hivev1.InfraDisabledAnnotation} {
+		if cd.HasTrueAnnotation(annotation) {
+			findings = append(findings, stopcheck.NewFinding(torporv1alpha1.PausedFinding, 1, annotation))
+			break
+		}
+	}
+	if unsupported := unsupportedMessage(cd); unsupported != "" {
+		findings = append(findings, stopcheck.NewRemark(torporv1alpha1.HibernationUnsupportedFinding, unsupported))
+	}
+	return findings
+}
+
+// unsupportedMessage returns the manager's message about that; the manager knows platforms and versions.
+func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
+	if !cd.Spec.Installed {
+		return "Expected spec.installed to be true, found false; nothing is stopped or started before that"
+	}
+	for _, says := range []struct {
+		condition string
+		reasons   []string
+	}{
+		{hivev1.ClusterHibernatingCondition, []string{hivev1.UnsupportedHibernationReason, hivev1.InvalidSpecReason}},
+		{hivev1.ClusterHibernationPossibleCondition, []string{torporv1alpha1.HibernationUnsupportedFinding}},
+	} {
+		if c := meta.FindStatusCondition(cd.Status.Conditions, says.condition); c != nil && slices.Contains(says.reasons, c.Reason) {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// judgeSurvey returns the findings at the cluster. Findings that only matter to a stop are left out for a
+// start.
+func judgeSurvey(cd *hivev1.ClusterDeployment, r stopcheck.PlanRequest) []stopcheck.Finding {
+	if cd.Status.HibernationCheck == nil {
+		return []stopcheck.Finding{stopcheck.NewRemark(torporv1alpha1.NotCheckedFinding,
+			"Expected status.hibernationCheck, found none: no manager has surveyed the cluster yet; it is surveyed while it runs and answers")}
+	}
+	found := stopcheck.JudgeCheck(cd.Status.HibernationCheck, r.Stop())
+	if !r.IsStart {
+		return found
+	}
+	matters := []string{torporv1alpha1.WebhookBlocksWakeUpFinding, torporv1alpha1.StopOutlastsCertificatesFinding, torporv1alpha1.CronJobsMissStartsFinding}
+	return slices.DeleteFunc(found, func(f stopcheck.Finding) bool { return !slices.Contains(matters, f.Code) })
+}

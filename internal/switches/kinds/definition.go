@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+)
+
+// Object is an object of the API, and List a list of them.
+type (
+	Object interface {
+		metav1.Object
+		runtime.Object
+	}
+	List interface {
+		metav1.ListInterface
+		runtime.Object
+	}
+)
+
+// Definition defines a kind of objects that can be stopped. It may also implement the optional interfaces of
+// options.go.
+type Definition interface {
+	// GVK returns the group, version and kind.
+	GVK() schema.GroupVersionKind
+	// Names returns the names in commands, in lower case: the singular, the plural as in paths and RBAC rules, and the
+	// short names.
+	Names() []string
+	// AddToScheme registers the Go types of the kind, and of the objects that its plan reads.
+	AddToScheme(known *runtime.Scheme) error
+	// New and NewList return empty objects of the kind.
+	New() Object
+	NewList() List
+	// ReadState reads the state of an object for Slumbers.
+	ReadState(obj Object, now time.Time) State
+	// DescribeRows returns a row for each switch of an object. It may change the object.
+	DescribeRows(obj Object) []Row
+	// Parts returns the parts of an object that users can stop and start. The switch of a part is in the spec or in
+	// annotations.
+	Parts() []Part
+	// Switch returns how the manager stops objects of a kind whose controllers do not know Torpor. It is nil for a kind
+	// whose status has the stops of Slumbers.
+	Switch() *FieldSwitch
+	// Notes returns what admission records about requests; nil if the kind's own admission does.
+	Notes() *Notes
+}
+
+// Kind is a kind of objects that can be stopped, with everything that follows from its definition.
+type Kind struct{ Definition }
+
+// Part is a part of an object with a switch of its own.
+type Part struct {
+	// Name is shown in tables and metrics.
+	Name string
+	// Controllers is the group of controllers that stop and start the part.
+	Controllers string
+	// Annotations are the annotations for the reason and the end of a stop.
+	Annotations stoprecord.AnnotationSwitch
+	// Stop sets the switch, and removes the reason and the end of an earlier stop. Start resets the switch, and removes
+	// the reason and the end of the stop. Both are nil for a part that is only shown.
+	Stop, Start func(obj Object, now time.Time)
+}
+
+// FieldSwitch describes how to stop objects of a kind that does not know Torpor: annotations record the requests, and
+// fields of the spec are set and restored.
+type FieldSwitch struct {
+	// Operations stop an object.
+	Operations []torporv1alpha1.StopOperation
+	// IsScaled is true if an autoscaler may scale the objects.
+	IsScaled bool
+	// Part names the stopped part in tables and metrics.
+	Part string
+	// ReadActivity reads the activity from the object itself.
+	ReadActivity func(*unstructured.Unstructured) ObservedActivity
+	// ReadSchedule reads the schedule by which objects start Pods, and the deadline of a start in seconds; nil for a kind
+	// without schedules.
+	ReadSchedule func(*unstructured.Unstructured) (schedule string, deadline *int64)
+}
+
+// State is the state of an object. An object that is neither asleep nor awake is in transition, or has failed.
+type State struct {
+	// IsStoppable is true if the object can be stopped, and is ready for it.
+	IsStoppable bool
+	// IsAsleep and IsAwake are observations of the object's own controller, not its instructions.
+	IsAsleep, IsAwake bool
+	// IsStoppedWithoutSlumbers is true if the object is to be stopped regardless of Slumbers.
+	IsStoppedWithoutSlumbers bool
+	// ResumedAt is when a user last took a stop back, and ResumedBy is that user; zero and empty if no user has.
+	ResumedAt metav1.Time
+	ResumedBy string
+	// Message describes what an object lacks to be asleep or awake.
+	Message string
+	// ScheduledStops are the stops of Slumbers.
+	ScheduledStops []torporv1alpha1.ScheduledStop
+}
+
+// restoreStatus returns a cached object together with those fields of its status that another project's schema drops
+// and that annotations hold. The cached object itself is not changed.
+func restoreStatus[T Object](obj T) T {
+	if !statusannotation.IsIn(obj) {
+		return obj
+	}
+	restored, _ := obj.DeepCopyObject().(T)
+	statusannotation.RestoreStatus(restored)
+	return restored
+}
+
+// IsSwitched reports whether the controllers of the kind do not know Torpor. Most objects of such a kind are never
+// stopped, and only those that were are listed.
+func (k Kind) IsSwitched() bool { return k.Switch() != nil }
+
+func (k Kind) isOwn() bool { return !k.IsSwitched() }
+
+// IsForeign reports whether a StopAdapter describes the kind.
+func (k Kind) IsForeign() bool { return !IsBuiltIn(k.GVK().GroupKind()) }
+
+// Name returns a unique name of the kind: the name of its StopAdapter, because several groups have a kind such as
+// Cluster, or the kind itself.
+func (k Kind) Name() string {
+	if k.IsForeign() {
+		return k.Names()[0]
+	}
+	return k.GVK().Kind
+}
+
+// HasName reports whether a user may call the kind so.
+func (k Kind) HasName(text string) bool { return slices.Contains(k.Names(), strings.ToLower(text)) }
+
+// Resource returns the plural, as used in paths and RBAC rules.
+func (k Kind) Resource() string { return k.Names()[1] }
+
+// MetricLabel returns the value of the label kind in metrics. It contains the group of a kind of a StopAdapter, because
+// several kinds are called Cluster.
+func (k Kind) MetricLabel() string {
+	if k.IsForeign() {
+		return k.GVK().GroupKind().String()
+	}
+	return k.GVK().Kind
+}
+
+// PartNames returns the names of the parts that users can stop and start.
+func (k Kind) PartNames() []string {
+	var names []string
+	for _, p := range k.Parts() {
+		if p.Stop != nil {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// FindPart returns the part of a name; zero if there is none.
+func (k Kind) FindPart(name string) Part {
+	for _, p := range k.Parts() {
+		if p.Name == name {
+			return p
+		}
+	}
+	return Part{}
+}
+
+// Controllers returns the groups of controllers that stop and start the objects of the kind.
+func (k Kind) Controllers() []string {
+	var names []string
+	for _, name := range k.PartNames() {
+		names = append(names, k.FindPart(name).Controllers)
+	}
+	return names
+}
+
+// HasRows reports whether the switches of an object are shown. A switched object must have been stopped once.
+func (k Kind) HasRows(obj Object) bool {
+	return !k.IsSwitched() || !isUntouched(obj, fieldswitch.ReadSwitch(obj))
+}
+
+// FindRow returns the row of a part of an object, which it does not change; zero if the part is not shown.
+func (k Kind) FindRow(obj Object, part string) Row {
+	unchanged, _ := obj.DeepCopyObject().(Object)
+	for _, r := range k.DescribeRows(unchanged) {
+		if r.Part == part {
+			return r
+		}
+	}
+	return Row{}
+}
+
+// NewMetadataList returns an empty list of metadata, which is cached even for kinds without a Go type.
+func (k Kind) NewMetadataList() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(k.GVK().GroupVersion().WithKind(k.GVK().Kind + "List"))
+	return list
+}
+
+// AddToMapper registers the kind, so that a client finds it without discovery.
+func (k Kind) AddToMapper(mapper *meta.DefaultRESTMapper) {
+	resources := k.GVK().GroupVersion().WithResource(k.Resource())
+	mapper.AddSpecific(k.GVK(), resources, resources, meta.RESTScopeNamespace)
+}

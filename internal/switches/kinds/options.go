@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
+	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+)
+
+// Planner is a kind of which stops and starts can be planned.
+type Planner interface {
+	// ListRelated returns the other objects that a plan needs.
+	ListRelated(obj Object) []Related
+	// Plan describes the effects of a stop or a start of a part, and the problems that it may meet.
+	Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan
+}
+
+// Related is an object, or all objects of a kind, in the namespace of a planned object.
+type Related struct {
+	// Object is empty, and Name the name of the object to read. Without a name, List is empty, and all objects are read.
+	Object Object
+	Name   string
+	List   List
+	// IsOptional is true if the API server need not serve the kind.
+	IsOptional bool
+	// Unread is the remark of a plan if the user may not read the objects. If it is empty, the plan fails.
+	Unread string
+}
+
+// PlanSubject is the object of a plan.
+type PlanSubject struct {
+	Object Object
+	Part   string
+	// StartCommand is the command that starts the object again.
+	StartCommand string
+	// Related are the related objects that were found, and Unread the remarks about the others.
+	Related []Object
+	Unread  []string
+}
+
+// DisplayNamer is a kind whose objects have names that users gave them.
+type DisplayNamer interface {
+	// ReadDisplayName returns the name that users gave an object; empty if there is none.
+	ReadDisplayName(obj Object) string
+}
+
+// Restarter is a kind that can be restarted. A command waits until the requested revision has settled.
+type Restarter interface {
+	// Restart requests a restart.
+	Restart(obj Object, now time.Time)
+	// ReadRevisions returns the requested revision of an object, and the newest one that the whole object has reached.
+	ReadRevisions(obj Object) (wanted, settled int64)
+}
+
+// StateNamer is a kind that has a word of its own for stopped objects.
+type StateNamer interface {
+	// StoppedWord returns the word, as in "is already stopped".
+	StoppedWord() string
+}
+
+// Saver is a kind whose stopped objects save machine-hours.
+type Saver interface {
+	// ReadSavings returns what the last stop of an object saves.
+	ReadSavings(obj Object) Savings
+}
+
+// Savings describes what the last stop of an object saves. Only figures that the status confirms are counted.
+type Savings struct {
+	// HasMachines is false for kinds without machines of their own.
+	HasMachines bool
+	// Machines is the number of machines recorded when the stop began; 0 if unknown.
+	Machines int
+	// From is when all machines were observed stopped, and To is when they were started again; nil if unknown or not yet.
+	From, To *metav1.Time
+}
+
+// MachineHours returns the number of machines times the hours of the hibernation, until now if it continues. isKnown is
+// false if the status lacks a figure.
+func (s Savings) MachineHours(now time.Time) (hours float64, isKnown bool) {
+	if s.Machines == 0 || s.From == nil {
+		return 0, false
+	}
+	end := now
+	if s.To != nil {
+		end = s.To.Time
+	}
+	return float64(s.Machines) * max(0, end.Sub(s.From.Time).Hours()), true
+}
+
+// IsOngoing reports whether the machines are off now.
+func (s Savings) IsOngoing() bool { return s.From != nil && s.To == nil }
+
+// Finalized is a kind whose objects have a finalizer of Torpor.
+type Finalized interface {
+	// ListFinalizers returns the finalizers of its objects, and of the other objects of its feature.
+	ListFinalizers() []Finalizer
+}
+
+// Finalizer is a finalizer that Torpor adds to a kind.
+type Finalizer struct {
+	Kind schema.GroupVersionKind
+	Name string
+	// Upstream is the other project that may use the same finalizer.
+	Upstream otherwriter.Upstream
+}
+
+// Abandoned is a kind whose objects may stay stopped when no manager runs any more.
+type Abandoned interface {
+	// DescribeAbandoned returns in what state an object is left, and what that means; empty if it is not stopped.
+	DescribeAbandoned(obj Object) (state, consequence string)
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kinds
+
+import (
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+)
+
+const (
+	// maxConditions limits the conditions that are shown of a status that Torpor does not own.
+	maxConditions = 50
+	// unreadAutoscalers is the remark of a plan whose user may not list autoscalers.
+	unreadAutoscalers = "Expected the right to list HorizontalPodAutoscalers, found none: whether one would undo the stop is not known"
+)
+
+// ObservedActivity is the activity of an object that has no status of Torpor's.
+type ObservedActivity struct {
+	// IsStoppable is true if the object can be stopped.
+	IsStoppable bool
+	// IsQuiet is true if nothing of the object runs, IsReady if all of it does, regardless of the cause.
+	IsQuiet, IsReady bool
+	// Message describes what the object lacks to be quiet or ready.
+	Message string
+}
+
+// Switchable defines a kind whose controllers do not know Torpor. Users annotate an object, and the manager sets the
+// kind's own switch and resets it (ADR 0030, ADR 0035).
+type Switchable interface {
+	// GVK, Names and Switch are those of a Definition.
+	GVK() schema.GroupVersionKind
+	Names() []string
+	Switch() *FieldSwitch
+}
+
+// switched makes a Definition of what a Switchable defines.
+type switched[K Switchable] struct{ of K }
+
+// NewSwitched returns a kind with a switch.
+func NewSwitched(of Switchable) Kind { return Kind{switched[Switchable]{of}} }
+
+// GVK implements Definition.
+func (k switched[K]) GVK() schema.GroupVersionKind { return k.of.GVK() }
+
+// Names implements Definition.
+func (k switched[K]) Names() []string { return k.of.Names() }
+
+// Switch implements Definition.
+func (k switched[K]) Switch() *FieldSwitch { return k.of.Switch() }
+
+// AddToScheme implements Definition. The objects are unstructured, and plans read autoscalers.
+func (k switched[K]) AddToScheme(known *runtime.Scheme) error {
+	return autoscalingv2.AddToScheme(known)
+}
+
+// New implements Definition.
+func (k switched[K]) New() Object {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(k.GVK())
+	return u
+}
+
+// NewList implements Definition.
+func (k switched[K]) NewList() List {
+	u := &unstructured.UnstructuredList{}
+	u.SetGroupVersionKind(k.GVK().GroupVersion().WithKind(k.GVK().Kind + "List"))
+	return u
+}
+
+// ReadState implements Definition.
+func (k switched[K]) ReadState(obj Object, now time.Time) State {
+	if u, isUnstructured := obj.(*unstructured.Unstructured); isUnstructured {
+		how := k.Switch()
+		return readSwitched(u, *how, how.ReadActivity(u), now)
+	}
+	return State{}
+}
+
+// Notes implements Definition.
+func (k switched[K]) Notes() *Notes {
+	return &Notes{
+		Policy: "workloads", Path: "/note-workloads", HasRecordInAnnotations: true,
+		Switches: []NotedSwitch{{Annotations: fieldswitch.AnnotationSwitch(), StoppedValue: "true"}},
+	}
+}
+
+// Parts implements Definition.
+func (k switched[K]) Parts() []Part {
+	controllers := "adapters"
+	if IsBuiltIn(k.GVK().GroupKind()) {
+		controllers = "workloads"
+	}
+	return []Part{{
+		Name: k.Switch().Part, Controllers: controllers, Annotations: sharedAnnotations(),
+		Stop:  func(obj Object, _ time.Time) { fieldswitch.AskForStop(obj) },
+		Start: func(obj Object, _ time.Time) { fieldswitch.AskForStart(obj) },
+	}}
+}
+
+// DescribeRows implements Definition.
+func (k switched[K]) DescribeRows(obj Object) []Row {
+	u, _ := obj.(*unstructured.Unstructured)
+	how := k.Switch()
+	is, rest := fieldswitch.ReadSwitch(u), how.ReadActivity(u)
+	r := newRow(k, u, k.Parts()[0], fieldswitch.IsAsked(u) && !is.Records.HasExpired(), is.Records).withScheduled(is.ListStopsSinceResume())
+	r.PastScheduled, r.Message, r.Conditions = nil, rest.Message, readConditions(u)
+	if gvk := k.GVK(); !IsBuiltIn(gvk.GroupKind()) {
+		r.APIGroup = gvk.Group
+	}
+	for _, one := range is.Scheduled {
+		r.PastScheduled = append(r.PastScheduled, one.Stops...)
+	}
+	r.IsUntouched = isUntouched(u, is)
+	if at, by := is.LastResume(); !r.Stopped && !at.IsZero() {
+		r.Since, r.By = &at, by
+	}
+	if r.State, r.RestsByItself = stateOfSwitched(how, r, is, rest, u); r.State == "stopped" || r.State == "running" {
+		r.Message = "" // The settled state answers the request. The open question of a StopAdapter does not matter.
+	}
+	return []Row{r.withNext(r.StartCommand()).withUnseen(is)}
+}
+
+// isUntouched reports whether neither a user nor a Slumber ever stopped the object.
+func isUntouched(obj metav1.Object, is fieldswitch.SwitchState) bool {
+	return len(is.Records)+len(is.Scheduled)+len(is.Saved) == 0 && !fieldswitch.IsAsked(obj)
+}
+
+// stateOfSwitched returns the state of an object. restsByItself is true if the object's own switch stops it, without a
+// request to Torpor.
+func stateOfSwitched(how *FieldSwitch, r Row, is fieldswitch.SwitchState, rest ObservedActivity, u *unstructured.Unstructured) (state string, restsByItself bool) {
+	isKept := len(is.Saved) > 0
+	switch {
+	case r.Stopped && isKept && rest.IsQuiet:
+		return "stopped", false
+	case r.Stopped:
+		return "stopping", false
+	case !isKept && rest.IsQuiet && is.IsStoppedWithoutSlumbers(u, how.Operations):
+		return "stopped", true
+	case !isKept && rest.IsReady:
+		return "running", false
+	default:
+		return "starting", false
+	}
+}
+
+// withUnseen sets NEXT to the reason why the manager refuses a stop, or to a hint that no manager has seen the stop:
+// the feature may be missing.
+func (r Row) withUnseen(is fieldswitch.SwitchState) Row {
+	switch {
+	case (r.Stopped || r.IsAsked) && is.Refused != "":
+		r.Refusal = is.Refused
+		r.Next = StuckPrefix + is.Refused
+	case r.IsAsked && !is.Records.Holds():
+		r.Next = "waits for the manager, which needs the feature workloads"
+	}
+	return r
+}
+
+// readConditions reads the conditions of a status that Torpor does not own, if they have the usual form.
+func readConditions(u *unstructured.Unstructured) (conditions []metav1.Condition) {
+	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, one := range all[:min(len(all), maxConditions)] {
+		fields, isMap := one.(map[string]any)
+		var c metav1.Condition
+		if isMap && runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &c) == nil && c.Type != "" {
+			conditions = append(conditions, c)
+		}
+	}
+	return conditions
+}
+
+// ListRelated implements Planner. An autoscaler would undo the stop.
+func (k switched[K]) ListRelated(obj Object) []Related {
+	if !k.Switch().IsScaled || fieldswitch.RefuseOwned(obj) != "" {
+		return nil
+	}
+	return []Related{{List: &autoscalingv2.HorizontalPodAutoscalerList{}, Unread: unreadAutoscalers}}
+}
+
+// Plan implements Planner.
+func (k switched[K]) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
+	u, _ := s.Object.(*unstructured.Unstructured)
+	how, is, refusal := k.Switch(), fieldswitch.ReadSwitch(u), fieldswitch.RefuseOwned(u)
+	var effects []string
+	switch {
+	case r.IsStart:
+		effects = is.DescribeStart()
+	case len(is.Saved) > 0:
+		effects = []string{"Nothing changes: the object is already stopped"}
+	default:
+		var err error
+		if effects, err = fieldswitch.DescribeStop(u.Object, how.Operations); err != nil {
+			refusal = err.Error()
+		}
+	}
+	unread := s.Unread
+	if refusal != "" {
+		unread = nil // The refusal does not depend on autoscalers.
+	} else if how.IsScaled {
+		refusal = fieldswitch.RefuseAutoscaled(u, listAutoscalers(s.Related))
+	}
+	findings := append(stopcheck.JudgeShared(u, r), stopcheck.JudgeSlumbers(is.ListStopsSinceResume(), u.GetAnnotations(), r)...)
+	if !r.IsStart {
+		findings = append(findings, judgeSwitch(refusal, unread)...)
+	}
+	if how.ReadSchedule != nil {
+		schedule, deadline := how.ReadSchedule(u)
+		findings = append(findings, stopcheck.JudgeSchedule(u.GetName(), schedule, deadline, r)...)
+	}
+	if !r.IsStart {
+		effects = append(effects, r.DescribeEnd(s.StartCommand))
+	}
+	return stopcheck.Plan{Effects: effects, Findings: stopcheck.Join(findings)}
+}
+
+func listAutoscalers(related []Object) (all []autoscalingv2.HorizontalPodAutoscaler) {
+	for _, one := range related {
+		if a, isAutoscaler := one.(*autoscalingv2.HorizontalPodAutoscaler); isAutoscaler {
+			all = append(all, *a)
+		}
+	}
+	return all
+}
+
+// judgeSwitch returns why the manager refuses a stop, and what is not known about that.
+func judgeSwitch(refusal string, unread []string) (findings []stopcheck.Finding) {
+	if refusal != "" {
+		findings = append(findings, stopcheck.NewRemark(torporv1alpha1.StopRefusedFinding, refusal))
+	}
+	for _, remark := range unread {
+		findings = append(findings, stopcheck.NewRemark(torporv1alpha1.NotCheckedFinding, remark))
+	}
+	return findings
+}
+
+func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedActivity, now time.Time) State {
+	is := fieldswitch.ReadSwitch(u)
+	isKept, isOthers := is.IsKept(u), is.IsStoppedWithoutSlumbers(u, how.Operations)
+	scheduled := is.FindScheduled(u.GetAnnotations(), now)
+	s := State{
+		// An owned object follows its owner, and cannot be stopped. A sleeping object may look as if it could not be
+		// stopped; it must not be woken for that.
+		IsStoppable:              u.GetDeletionTimestamp().IsZero() && (rest.IsStoppable || scheduled != nil) && fieldswitch.RefuseOwned(u) == "",
+		IsAsleep:                 (isKept || isOthers) && rest.IsQuiet,
+		IsAwake:                  len(is.Saved) == 0 && rest.IsReady && scheduled == nil,
+		IsStoppedWithoutSlumbers: isOthers,
+		ScheduledStops:           is.Scheduled,
+		Message:                  rest.Message,
+	}
+	s.ResumedAt, s.ResumedBy = is.LastResume()
+	if is.Refused != "" {
+		s.Message = is.Refused
+	}
+	return s
+}
+
+func set(op torporv1alpha1.StopOperationType, path, value string) torporv1alpha1.StopOperation {
+	return torporv1alpha1.StopOperation{Op: op, Path: path, Value: &torporv1alpha1.JSONValue{Raw: []byte(value)}}
+}
