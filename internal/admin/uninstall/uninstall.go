@@ -13,28 +13,24 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
-	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/admin/editor"
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
-	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 const (
@@ -142,55 +138,45 @@ func (o Options) awaitPods(ctx context.Context) error {
 	}
 }
 
-// finalizer is a finalizer that Torpor adds to a kind, with the other project that may handle the kind.
-type finalizer struct {
-	kind     schema.GroupVersionKind
-	name     string
-	upstream otherwriter.Upstream
-}
-
-func listFinalizers() []finalizer {
-	korifi := func(kind string) schema.GroupVersionKind {
-		return korifiv1alpha1.CFAppKind().GroupVersion().WithKind(kind)
+func listFinalizers() (all []kinds.Finalizer) {
+	for _, k := range slices.Backward(kinds.ListBuiltIn()) {
+		if finalized, isFinalized := k.Definition.(kinds.Finalized); isFinalized {
+			all = append(all, finalized.ListFinalizers()...)
+		}
 	}
-	return []finalizer{
-		{korifi("CFApp"), korifiv1alpha1.AppFinalizer, otherwriter.Korifi()},
-		{korifi("CFSpace"), korifiv1alpha1.SpaceFinalizer, otherwriter.Korifi()},
-		{korifi("CFOrg"), korifiv1alpha1.OrgFinalizer, otherwriter.Korifi()},
-		{eiriniv1.LRPKind(), eiriniv1.LRPFinalizer, otherwriter.Upstream{}},
-		{mocov1beta2.MySQLClusterKind(), mocov1beta2.Finalizer, otherwriter.MOCO()},
-		{torporv1alpha1.SlumberKind(), torporv1alpha1.SlumberFinalizer, otherwriter.Upstream{}},
-		{torporv1alpha1.StopAdapterKind(), torporv1alpha1.StopAdapterFinalizer, otherwriter.Upstream{}},
-	}
+	return append(all,
+		kinds.Finalizer{Kind: torporv1alpha1.SlumberKind(), Name: torporv1alpha1.SlumberFinalizer},
+		kinds.Finalizer{Kind: torporv1alpha1.StopAdapterKind(), Name: torporv1alpha1.StopAdapterFinalizer},
+	)
 }
 
 func (o Options) removeFinalizers(ctx context.Context) error {
 	var failed []error
 	for _, f := range listFinalizers() {
-		failed = append(failed, o.EachObject(ctx, f.kind, func(obj *metav1.PartialObjectMetadata) error { return o.removeFinalizer(ctx, f, obj) }))
+		failed = append(failed, o.EachObject(ctx, f.Kind, func(obj *metav1.PartialObjectMetadata) error { return o.removeFinalizer(ctx, f, obj) }))
 	}
 	return errors.Join(failed...)
 }
 
-func (o Options) removeFinalizer(ctx context.Context, f finalizer, obj *metav1.PartialObjectMetadata) error {
-	if !slices.Contains(obj.Finalizers, f.name) {
+func (o Options) removeFinalizer(ctx context.Context, f kinds.Finalizer, obj *metav1.PartialObjectMetadata) error {
+	if !slices.Contains(obj.Finalizers, f.Name) {
 		return nil
 	}
-	if f.upstream.SharesFinalizer {
-		if other := otherwriter.FindWriter(otherwriter.Observed{Upstream: f.upstream, Fields: obj.ManagedFields, Finalizers: obj.Finalizers}); other != "" {
+	if f.Upstream.SharesFinalizer {
+		if other := otherwriter.FindWriter(otherwriter.Observed{Upstream: f.Upstream, Fields: obj.ManagedFields, Finalizers: obj.Finalizers}); other != "" {
 			o.Print("kept", obj, "its finalizer: "+other)
 			return nil
 		}
 	}
 	if o.DryRun {
-		o.Print("would release", obj, "from the finalizer "+f.name)
+		o.Print("would release", obj, "from the finalizer "+f.Name)
 		return nil
 	}
-	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), func(name string) bool { return name == f.name })
+	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), func(name string) bool { return name == f.Name })
 	if err := o.PatchMetadata(ctx, obj, map[string]any{"finalizers": left}); err != nil {
 		return err
 	}
-	o.Print("released", obj, "from the finalizer "+f.name)
+	o.Print("released", obj, "from the finalizer "+f.Name)
 	return nil
 }
 
@@ -219,33 +205,43 @@ func (o Options) removeLeasesAndSecrets(ctx context.Context) error {
 	return nil
 }
 
-// warnOfSleepers lists the clusters that stay hibernated, because no controller resumes them.
+// warnOfSleepers lists the objects that stay stopped by their own spec, because no controller starts them.
 func (o Options) warnOfSleepers(ctx context.Context) error {
-	var clusters hivev1.ClusterDeploymentList
-	if err := o.Client.List(ctx, &clusters); err != nil {
-		return editor.IgnoreNotServed(err)
-	}
-	for i := range clusters.Items {
-		cd := &clusters.Items[i]
-		// Clusters that hibernate by spec.hibernateAfter, or are still resuming, have another spec.
-		if cd.Spec.PowerState == hivev1.PowerStateHibernating && !stoprecord.Records(cd.Status.Stops).HasExpired() || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterHibernatingCondition) {
-			o.Print("left asleep", cd, "its machines stay off until they are started")
+	var failed []error
+	for _, k := range kinds.ListBuiltIn() {
+		abandoned, mayStay := k.Definition.(kinds.Abandoned)
+		if !mayStay {
+			continue
 		}
+		list := k.NewList()
+		if err := o.Client.List(ctx, list); err != nil {
+			failed = append(failed, editor.IgnoreNotServed(err))
+			continue
+		}
+		failed = append(failed, meta.EachListItem(list, func(item runtime.Object) error {
+			if obj, isObject := item.(client.Object); isObject {
+				if state, consequence := abandoned.DescribeAbandoned(obj); state != "" {
+					o.Print(state, obj, consequence)
+				}
+			}
+			return nil
+		}))
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // warnOfStopped lists the objects that stay stopped by their own switch, because no controller resets it.
 func (o Options) warnOfStopped(ctx context.Context) error {
-	kinds := []schema.GroupVersionKind{
-		appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("StatefulSet"), batchv1.SchemeGroupVersion.WithKind("CronJob"),
+	var switched []schema.GroupVersionKind
+	for _, k := range kinds.ListWorkloads() {
+		switched = append(switched, k.GVK())
 	}
 	var adapters torporv1alpha1.StopAdapterList
 	failed := []error{editor.IgnoreNotServed(o.Client.List(ctx, &adapters))}
 	for _, a := range adapters.Items {
-		kinds = append(kinds, schema.GroupVersionKind{Group: a.Spec.Target.Group, Version: a.Spec.Target.Version, Kind: a.Spec.Target.Kind})
+		switched = append(switched, schema.GroupVersionKind{Group: a.Spec.Target.Group, Version: a.Spec.Target.Version, Kind: a.Spec.Target.Kind})
 	}
-	for _, kind := range kinds {
+	for _, kind := range switched {
 		failed = append(failed, o.EachObject(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
 			if obj.Annotations[torporv1alpha1.RestoreAnnotation] != "" {
 				o.Print("left stopped", obj, "its previous state is in its annotation "+torporv1alpha1.RestoreAnnotation)
