@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/torpor-dev/torpor/internal/testenv"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // TestMain checks that the manager leaves no goroutines behind.

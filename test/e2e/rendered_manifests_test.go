@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/torpor-dev/torpor/config"
-	"github.com/torpor-dev/torpor/test/env"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 const renderedImage = "registry.example/torpor:v0.1.0"
@@ -80,8 +80,8 @@ func TestRenderedManifestsAreThoseOfKustomize(t *testing.T) {
 func TestRenderedManifestsCanBeApplied(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]config.ManifestOptions{
-		"all features are applied":       {Record: config.RecordWebhook},
-		"schedules alone are applied":    {Features: []string{"slumber", "workloads"}, Record: config.RecordPolicy},
+		"all features are applied":              {Record: config.RecordWebhook},
+		"schedules alone are applied":           {Features: []string{"slumber", "workloads"}, Record: config.RecordPolicy},
 		"a manager without a record is applied": {Features: []string{"mysql"}, Record: config.RecordOff},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -333,7 +333,7 @@ func TestHostileAnswersOfRedfishAreCut(t *testing.T) {
 // gone.
 func TestAnAnswerThatComesAfterTheVisitIsNone(t *testing.T) {
 	c := newRedfishController(bmcAddress{hostPort: "192.0.2.1", system: "/redfish/v1/Systems/1"}, login{}, httpguard.Endpoints{})
-	c.http = egress.NewClient(lateServer{}, maxAnswerBytes, 0)
+	c.http = httpguard.NewClient(lateServer{}, maxAnswerBytes, 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	_, err := c.visit(ctx, func(actuator.MachineState) (powerOrder, error) { return noOrder, nil })

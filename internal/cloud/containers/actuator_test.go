@@ -87,7 +87,7 @@ func TestAContainerThatIsToldToStopCountsAsStopping(t *testing.T) {
 // TestSuccessAfterThePatienceIsNotTheEndOfAStop has an engine whose answer arrives while the connection closes.
 func TestSuccessAfterThePatienceIsNotTheEndOfAStop(t *testing.T) {
 	c := &engineClient{
-		http: egress.NewClient(lateEngine{}, maxAnswerBytes, 0), timeout: time.Minute, patience: time.Millisecond,
+		http: httpguard.NewClient(lateEngine{}, maxAnswerBytes, 0), timeout: time.Minute, patience: time.Millisecond,
 		stops: &onebyone.PendingStops{Clock: clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0)), Window: stopGrace},
 	}
 	if err := c.StopMachine(t.Context(), "a"); err != nil {

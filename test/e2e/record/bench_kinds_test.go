@@ -35,7 +35,7 @@ func benchKinds() (all []benchKind) {
 	hasEnded := func(k kind) func(client.Object) bool {
 		return func(o client.Object) bool { return k.records(o)[0][0].EndedAt != nil }
 	}
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		one := benchKind{kind: k, sort: k.name, isBack: func(o client.Object) bool { return !k.isStopped(o) && isRestored(o) }}
 		if k.name == clusterDeployments().name {
 			one.isBack = hasEnded(k) // The spec of a ClusterDeployment is not written: only the record shows the end.

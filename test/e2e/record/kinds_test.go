@@ -48,7 +48,7 @@ type kind struct {
 // pageName is the name on the page.
 func (k kind) pageName() string { return cmp.Or(k.argument, k.name) }
 
-func kinds() []kind { return append(ownKinds(), switchedKinds()...) }
+func allKinds() []kind { return append(ownKinds(), switchedKinds()...) }
 
 // ownKinds returns the kinds whose status Torpor writes.
 func ownKinds() []kind { return []kind{clusterDeployments(), mysqlClusters(), cfApps()} }
@@ -216,7 +216,7 @@ func (h *managedHub) waitUntilNoted(t testing.TB) {
 // waitUntilKindsAreNoted waits for all kinds but apps.
 func (h *hub) waitUntilKindsAreNoted(t testing.TB) {
 	t.Helper()
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		if !k.isStoppedWhenNew {
 			continue
 		}

@@ -170,7 +170,7 @@ func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 		testenv.ExpectNoError(t, err)
 		clients[r.user] = c
 	}
-	for k, of := range kinds() {
+	for k, of := range allKinds() {
 		for v, what := range verbs() {
 			for r, who := range roles {
 				c := cell{kind: of, verb: what, role: who, obj: of.build(t, h.hub, fmt.Sprintf("cell-%d-%d-%d", k, v, r))}
@@ -191,7 +191,7 @@ func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 	for _, c := range cells {
 		c.expectRecord(t, h.hub, c.nameOf(c.verb.stoppedBy), c.nameOf(c.verb.startedBy))
 	}
-	for _, of := range kinds() {
+	for _, of := range allKinds() {
 		page.expectShown(t, of, cells)
 	}
 	h.WaitForEvent(t, metav1.NamespaceDefault, "RevisionBegan", "Stop by "+roles[1].user)

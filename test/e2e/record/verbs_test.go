@@ -38,7 +38,7 @@ func TestPluginStopsAndStarts(t *testing.T) {
 	h := newManagedHub(t)
 	h.startManager(t)
 	h.waitUntilNoted(t)
-	for _, k := range kinds() {
+	for _, k := range allKinds() {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			obj := k.build(t, h.hub, "verbs")

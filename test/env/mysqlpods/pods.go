@@ -308,7 +308,7 @@ func (c *PodCluster) startProbe(t testing.TB, i int) {
 // readAgentPassword returns the agent's password in the cluster's Secret, which the kubelet writes into a file.
 // The file stays if the Secret is gone.
 func (c *PodCluster) readAgentPassword(ctx context.Context) string {
-	secret, key := BuildPasswordSecret(c.Name), accounts.PasswordKeyOf(accounts.AgentUser)
+	secret, key := BuildPasswordSecret(c.Name), mysqlusers.PasswordKeyOf(mysqlusers.AgentUser)
 	first := string(secret.Data[key])
 	if err := c.Env.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); err != nil || len(secret.Data[key]) == 0 {
 		return first
