@@ -27,6 +27,8 @@ func TestRunner(t *testing.T) {
 			<-submitted
 			if job.IsSilent {
 				<-ctx.Done() // The job of an unresponsive cluster ends with its timeout.
+			} else {
+				<-time.After(time.Second) // The job is in progress when it is submitted again.
 			}
 			answer := *job
 			answer.At = time.Now()
