@@ -49,7 +49,7 @@ var (
 // TestMain discards the log of the tests' own clients, which otherwise warn that they have none.
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	testenv.SetParallel(4)
+	testenv.SetParallel(2)
 	os.Exit(suite.Run(m))
 }
 

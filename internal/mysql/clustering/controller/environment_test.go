@@ -238,7 +238,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(crashKubeconfig) != "" {
 		os.Exit(runCrashProcess())
 	}
-	testenv.SetParallel(6)
+	testenv.SetParallel(4)
 	os.Exit(suite.Run(m))
 }
 
