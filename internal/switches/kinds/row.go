@@ -138,7 +138,7 @@ func (r Row) withNext(startCommand string) Row {
 }
 
 // wakesItself returns the next step of an object that a Slumber stops until a known time.
-func (r Row) wakesItself() string { return "wakes by itself, or by " + r.SkipCommand() }
+func (r Row) wakesItself() string { return "starts by itself, or now by " + r.SkipCommand() }
 
 // CommandKind returns the name of the kind in commands.
 func (r Row) CommandKind() string { return cmp.Or(r.kindName, strings.ToLower(r.Kind)) }
