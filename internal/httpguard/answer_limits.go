@@ -60,11 +60,12 @@ func (t *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := endOf(r.Context()); err != nil {
+	ctx := r.Context()
+	if err := endOf(ctx); err != nil {
 		_ = answer.Body.Close()
 		return nil, err
 	}
-	answer.Body = &timelyBody{ReadCloser: answer.Body, end: func() error { return endOf(r.Context()) }}
+	answer.Body = &timelyBody{ReadCloser: answer.Body, end: func() error { return endOf(ctx) }}
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		answer.Body = &cutBody{Reader: io.LimitReader(answer.Body, maxFailureBytes), Closer: answer.Body}
 		return answer, nil

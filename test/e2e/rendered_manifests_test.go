@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,9 +59,7 @@ func TestRenderedManifestsAreThoseOfKustomize(t *testing.T) {
 	for _, folder := range []string{"default", "record", "webhook"} {
 		out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join("..", "..", "config", folder)).Output()
 		testenv.ExpectNoError(t, err)
-		for key, object := range readObjects(t, strings.ReplaceAll(string(out), "torpor:latest", renderedImage)) {
-			want[key] = object
-		}
+		maps.Copy(want, readObjects(t, strings.ReplaceAll(string(out), "torpor:latest", renderedImage)))
 	}
 	got := readObjects(t, renderManifests(t, config.ManifestOptions{Record: config.RecordPolicy}))
 	for key := range got {

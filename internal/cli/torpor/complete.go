@@ -8,8 +8,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 // anyKind accepts every kind.

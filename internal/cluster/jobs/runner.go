@@ -46,6 +46,7 @@ type Runner[J, A, M any] struct {
 	// that the attempt has not failed.
 	Remember func(before M, answer *A, retryAt time.Time) M
 
+	clock   clock.PassiveClock
 	objects *background.Service[types.NamespacedName, attemptedJob[J, A, M]]
 	// enqueue triggers a pass of the object soon, and does not block.
 	enqueue func(object types.NamespacedName)
@@ -63,8 +64,8 @@ type attemptedJob[J, A, M any] struct {
 
 // NewRunner returns a runner that dials no cluster before it is started.
 func NewRunner[J, A, M any](do func(context.Context, *J) (*A, Outcome), remember func(M, *A, time.Time) M) *Runner[J, A, M] {
-	r := &Runner[J, A, M]{Do: do, Remember: remember}
-	r.objects = background.NewService(clock.RealClock{}, r.take)
+	r := &Runner[J, A, M]{Do: do, Remember: remember, clock: clock.RealClock{}}
+	r.objects = background.NewService(r.clock, r.take)
 	r.objects.Queue = func(_ types.NamespacedName, known *attemptedJob[J, A, M]) background.Share {
 		if known.isSilent {
 			return background.Share{Name: "patient", Limit: patientJobs}
@@ -122,7 +123,7 @@ func (r *Runner[J, A, M]) Submit(object types.NamespacedName, job *J) {
 		return
 	}
 	known.job = job
-	r.objects.Ask(object, time.Now())
+	r.objects.Ask(object, r.clock.Now())
 }
 
 // ForgetObject forgets an object that is gone. A job in progress ends soon, because its cluster may not be

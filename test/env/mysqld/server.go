@@ -498,7 +498,7 @@ func serversDir(t testing.TB, network string) string {
 	t.Helper()
 	var found syscall.Statfs_t
 	err := syscall.Statfs(memory, &found)
-	if err != nil || found.Bavail*uint64(found.Bsize) < minMemory || os.Getenv("TORPOR_BENCH") != "" {
+	if err != nil || float64(found.Bavail)*float64(found.Bsize) < minMemory || os.Getenv("TORPOR_BENCH") != "" {
 		return shortDir(t, network)
 	}
 	removeLeftovers(t)
