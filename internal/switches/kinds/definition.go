@@ -34,6 +34,12 @@ type (
 // Definition defines a kind of objects that can be stopped. It may also implement the optional interfaces of
 // options.go.
 type Definition interface {
+	Type
+	Stoppable
+}
+
+// Type names a kind and has its Go types.
+type Type interface {
 	// GVK returns the group, version and kind.
 	GVK() schema.GroupVersionKind
 	// Names returns the names in commands, in lower case: the singular, the plural as in paths and RBAC rules, and the
@@ -44,6 +50,10 @@ type Definition interface {
 	// New and NewList return empty objects of the kind.
 	New() Object
 	NewList() List
+}
+
+// Stoppable describes how objects of a kind are stopped, and how their state reads.
+type Stoppable interface {
 	// ReadState reads the state of an object for Slumbers.
 	ReadState(obj Object, now time.Time) State
 	// DescribeRows returns a row for each switch of an object. It may change the object.
