@@ -218,6 +218,9 @@ const (
 	probeInterval = 10 * time.Millisecond
 	// probeLimit is how long one answer may take. The address of a deleted Pod often does not answer at all.
 	probeLimit = 500 * time.Millisecond
+	// trafficLimit is how long a client waits for an answer through a Service. It is far longer than an answer takes on
+	// a busy machine. All packets of a connection that leads to a deleted Pod go there, so that it never answers.
+	trafficLimit = 5 * time.Second
 )
 
 // probeAnswer is an answer of an app, or of its stats.
@@ -383,7 +386,7 @@ type serviceTraffic struct {
 
 // dialEach returns a client whose connections all lead to one address, each for one request.
 func dialEach(address string) *http.Client {
-	return &http.Client{Timeout: probeLimit, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+	return &http.Client{Timeout: trafficLimit, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}}}
 }

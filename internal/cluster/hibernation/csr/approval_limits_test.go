@@ -194,9 +194,9 @@ func TestTimesOfAClusterWithAWrongClock(t *testing.T) {
 		created, approved time.Duration // before now, by the hub's clock; approved is of an earlier request, zero for none.
 		want              string
 	}{
-		"right":                                 {0, time.Minute, 0, "accepted"},
-		"clock behind, a new request: approved": {-time.Hour, time.Minute, 0, "accepted"},
-		"clock ahead, a new request: approved":  {time.Hour, time.Minute, 0, "accepted"},
+		"right clock, a new request: approved":                    {0, time.Minute, 0, "accepted"},
+		"clock behind, a new request: approved":                   {-time.Hour, time.Minute, 0, "accepted"},
+		"clock ahead, a new request: approved":                    {time.Hour, time.Minute, 0, "accepted"},
 		"clock ahead, one from before the resume: not approved":   {time.Hour, 20 * time.Minute, 0, "age"},
 		"clock behind, soon after an approval: not approved yet":  {-time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
 		"clock ahead, soon after an approval: not approved yet":   {time.Hour, 30 * time.Second, time.Minute, "one-per-node"},
