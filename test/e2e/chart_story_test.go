@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -116,7 +115,7 @@ func runForOutput(t *testing.T, cmd *exec.Cmd) string {
 func (r installedRelease) applyDryRun(t *testing.T) {
 	t.Helper()
 	rendered := r.runHelm(t, "template", "torpor", chart, "--set", "image.repository=torpor", "--kube-version", "1.36.0", "--set", "networkPolicyEgress=true")
-	kubectl := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(os.Getenv("TORPOR_LOCAL")), "kubectl"), "apply", "--dry-run=server", "--kubeconfig", r.kubeconfig, "-f", "-")
+	kubectl := exec.CommandContext(t.Context(), testenv.KubectlPath(t), "apply", "--dry-run=server", "--kubeconfig", r.kubeconfig, "-f", "-")
 	kubectl.Stdin = strings.NewReader(rendered)
 	applied := runForOutput(t, kubectl)
 	if objects, lines := strings.Count(rendered, "\nkind: "), strings.Count(applied, "(server dry run)\n"); lines < objects {

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -51,10 +50,7 @@ func readObjects(t *testing.T, stream string) map[string]map[string]any {
 // makes of the same folders.
 func TestRenderedManifestsAreThoseOfKustomize(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("TORPOR_LOCAL") == "" {
-		t.Skip("TORPOR_LOCAL is not set: expected the path of the binary local; build it with `make local`, run with `make test`")
-	}
-	kubectl := filepath.Join(filepath.Dir(os.Getenv("TORPOR_LOCAL")), "kubectl")
+	kubectl := testenv.KubectlPath(t)
 	want := map[string]map[string]any{}
 	for _, folder := range []string{"default", "record", "webhook"} {
 		out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", filepath.Join("..", "..", "config", folder)).Output()
@@ -87,7 +83,7 @@ func TestRenderedManifestsCanBeApplied(t *testing.T) {
 			t.Parallel()
 			hub := testenv.StartAPIServer(t)
 			apply := func() string {
-				line := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(os.Getenv("TORPOR_LOCAL")), "kubectl"), "apply", "--kubeconfig", hub.KubeconfigPath(t), "-f", "-")
+				line := exec.CommandContext(t.Context(), testenv.KubectlPath(t), "apply", "--kubeconfig", hub.KubeconfigPath(t), "-f", "-")
 				line.Stdin = strings.NewReader(renderManifests(t, o))
 				out, err := line.CombinedOutput()
 				if err != nil {

@@ -55,6 +55,12 @@ func localBinary(t testing.TB) string {
 	return path
 }
 
+// KubectlPath returns the path of kubectl, which is built with the binary local.
+func KubectlPath(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(filepath.Dir(localBinary(t)), "kubectl")
+}
+
 // callTimeout bounds each call of a test to one of its own servers.
 const callTimeout = time.Minute
 

@@ -28,7 +28,7 @@ func TestTheSchema(t *testing.T) {
 
 type served struct{ *testenv.Environment }
 
-// change is what is done to an LRP and what is said of it; empty says means that it is accepted.
+// change is a change to an LRP, and the expected error; an accepted change has an empty one.
 type change struct {
 	do   func(*eiriniv1.LRPSpec)
 	says string

@@ -141,7 +141,7 @@ func decoded(t *testing.T, value any) map[string]any {
 	return inner
 }
 
-// refusal is a value somewhere and what is said of it; empty says means that it is accepted.
+// refusal is a value at a path of an object, and the expected error; an accepted value has an empty one.
 type refusal struct {
 	object *unstructured.Unstructured
 	path   string

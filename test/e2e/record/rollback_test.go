@@ -5,7 +5,6 @@ package record
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -95,7 +94,7 @@ func (h *hub) waitForRollout(t *testing.T, web *appsv1.Deployment, replicas int3
 // rollBack rolls the Deployment back with kubectl.
 func (h *hub) rollBack(t *testing.T) {
 	t.Helper()
-	kubectl := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(os.Getenv("TORPOR_LOCAL")), "kubectl"), "rollout", "undo", "deployment/web",
+	kubectl := exec.CommandContext(t.Context(), testenv.KubectlPath(t), "rollout", "undo", "deployment/web",
 		"-n", metav1.NamespaceDefault, "--kubeconfig", h.KubeconfigPath(t), "--as", "bob", "--as-group", "system:masters")
 	if out, err := kubectl.CombinedOutput(); err != nil {
 		t.Fatalf("kubectl rollout undo: %v: %s", err, out)
