@@ -109,12 +109,12 @@ func createMOCOsCluster(t *testing.T, env *testenv.Environment) *mocosCluster {
 		})
 	}
 	testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), m.cluster, client.FieldOwner("moco-controller")))
-	encode := func(password string) string { return base64.StdEncoding.EncodeToString([]byte(password)) }
 	applyAs(t, env, "moco-controller", "moco.yaml", func(string, *unstructured.Unstructured) map[string]string {
-		return map[string]string{
-			"NAMESPACE": m.Name.Namespace, "OWNER": string(m.cluster.UID), ": ADMIN\n": ": " + encode(mysqld.AdminPassword) + "\n",
-			": REPLICATION\n": ": " + encode(mysqld.ReplicationPassword) + "\n", ": DONOR\n": ": " + encode(mysqld.DonorPassword) + "\n",
+		names := map[string]string{"NAMESPACE": m.Name.Namespace, "OWNER": string(m.cluster.UID)}
+		for key, password := range mysqld.ProductPasswords() {
+			names[key+": PASSWORD"] = key + ": " + base64.StdEncoding.EncodeToString(password)
 		}
+		return names
 	})
 	named := metav1.ObjectMeta{Namespace: m.Name.Namespace, Name: "moco-test"}
 	m.set, m.cron = &appsv1.StatefulSet{ObjectMeta: named}, &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: named.Namespace, Name: "moco-backup-test"}}
@@ -204,9 +204,8 @@ func TestMOCOsClusterIsTakenOver(t *testing.T) {
 	}
 	testenv.ExpectEqual(t, "the claims, which no StatefulSet changes", claims, m.set.Spec.VolumeClaimTemplates)
 	secret := &corev1.Secret{ObjectMeta: m.set.ObjectMeta}
-	if read(secret); string(secret.Data["AGENT_PASSWORD"]) != "agent" || string(secret.Data["ADMIN_PASSWORD"]) != mysqld.AdminPassword {
-		t.Error("expected MOCO's passwords, found others")
-	}
+	read(secret)
+	testenv.ExpectEqual(t, "MOCO's passwords", mysqld.ProductPasswords(), secret.Data)
 	m.expectHealthy(t)
 	ignored := env.WaitForCondition(t, m.cluster, mocov1beta2.SpecFullySupportedCondition, metav1.ConditionFalse, mocov1beta2.FieldsIgnoredReason)
 	if !strings.Contains(ignored.Message, "spec.agentUseLocalhost") {

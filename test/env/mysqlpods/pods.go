@@ -351,7 +351,10 @@ type readinessProbe struct {
 }
 
 const (
-	failureTime   = 4 * time.Second
+	failureTime = 4 * time.Second
+	// loginInterval is the lifetime of a probe's connection. The kubelet's probe logs in each time: a password that the
+	// server does not have makes the Pod unready.
+	loginInterval = 2 * time.Second
 	readyQuestion = `select count(*) = 0 from performance_schema.replication_connection_status c
 		join performance_schema.replication_applier_status a using (channel_name)
 		where c.channel_name = '' and (c.service_state = 'OFF' or a.service_state = 'OFF')`
@@ -371,7 +374,9 @@ func newReadinessProbe(t testing.TB, s *mysqld.Server, readPassword func(context
 	c.TLSConfig = "preferred"
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)
-	return &readinessProbe{address: s.Address, db: sql.OpenDB(connector)}
+	db := sql.OpenDB(connector)
+	db.SetConnMaxLifetime(loginInterval)
+	return &readinessProbe{address: s.Address, db: db}
 }
 
 func (p *readinessProbe) isReady(ctx context.Context) bool {
