@@ -117,6 +117,16 @@ func (r *fieldReader) take(size int64) []byte {
 	return taken
 }
 
+// sub returns a reader of the next bytes.
+func (r *fieldReader) sub(size int64) fieldReader {
+	if size > int64(len(r.left)) {
+		r.short, r.left = true, nil
+		return fieldReader{short: true}
+	}
+	return fieldReader{left: r.take(size)}
+}
+
+// fixed reads an integer of a size.
 func (r *fieldReader) fixed(size int64) int64 {
 	var value int64
 	for i, b := range r.take(size)[:size] {
@@ -242,15 +252,7 @@ func (e BinlogEvent) IsCompatible(other BinlogEvent) bool {
 }
 
 // QueryText returns the statement of a QueryEvent.
-func (e BinlogEvent) QueryText(checksummed bool) string {
-	body := fieldReader{left: e.Raw[headerSize:]}
-	body.take(8) // The session and how long it took.
-	schema := body.fixed(1)
-	body.take(2) // An error.
-	body.take(body.fixed(2))
-	body.take(schema + 1)
-	return string(trimChecksum(body.left, checksummed))
-}
+func (e BinlogEvent) QueryText(checksummed bool) string { return e.ParseStatement(checksummed).Text }
 
 func trimChecksum(text []byte, checksummed bool) []byte {
 	if checksummed {

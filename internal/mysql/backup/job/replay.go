@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -60,14 +61,12 @@ func (o RestoreOptions) planReplay(ctx context.Context, s *storedBackup, namespa
 	if err := o.cutReplay(ctx, s, dump); err != nil {
 		return err
 	}
-	return o.requireNoReplayOfSchema(s, dump)
+	return o.planReplayOfSchema(ctx, s, dump)
 }
 
-// requireNoReplayOfSchema refuses to apply transactions to a single schema. mysqlbinlog --database filters
-// statements by the default database of their session, so that a TRUNCATE or an ALTER TABLE of the schema can be
-// lost:
-// https://bugs.mysql.com/bug.php?id=54896
-func (o RestoreOptions) requireNoReplayOfSchema(s *storedBackup, dump gtid.Set) error {
+// planReplayOfSchema reads the binary logs of a restore of one schema before anything is written. It refuses them if
+// they cannot be separated by schema, and collects the schemas that have to exist while they are applied.
+func (o RestoreOptions) planReplayOfSchema(ctx context.Context, s *storedBackup, dump gtid.Set) error {
 	if o.Schema == "" {
 		return nil
 	}
@@ -75,11 +74,35 @@ func (o RestoreOptions) requireNoReplayOfSchema(s *storedBackup, dump gtid.Set) 
 		s.replay.Segments = nil // Their transactions up to the restore point are in the dump.
 		return nil
 	}
-	return &RefusedError{fmt.Errorf("expected no changes after the backup of %s for a restore of schema %q alone, "+
-		"found binary logs up to %s, which cannot be filtered by schema; "+
-		"restore all schemas into a new MySQLCluster and copy the schema from there, or set spec.restore.restorePoint of a new "+
-		"MySQLCluster to %s, which restores the backup alone",
-		formatPoint(s.status.Time.Time), o.Schema, formatPoint(s.replay.Reached), formatPoint(s.status.Time.Time))}
+	filter := o.newSchemaFilter()
+	for _, segment := range s.replay.Segments {
+		err := o.copyTransactions(ctx, s.from, segment, io.Discard, filter, func(binlog.TransactionHead, string) bool { return true })
+		var cause *binlog.InseparableError
+		if errors.As(err, &cause) {
+			return &RefusedError{fmt.Errorf("expected binary logs that can be separated by schema for a restore of schema %q alone, found %w; "+
+				"restore all schemas into a new MySQLCluster and copy the schema from there, or set spec.restore.restorePoint of a new "+
+				"MySQLCluster to %s, which restores the backup alone", o.Schema, err, formatPoint(s.status.Time.Time))}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.standIns = slices.Sorted(maps.Keys(filter.Defaults))
+	if len(s.standIns) > maxStandInSchemas {
+		return &RefusedError{fmt.Errorf("expected at most %d default schemas in the binary logs, found %d; restore all schemas into a new MySQLCluster", maxStandInSchemas, len(s.standIns))}
+	}
+	return nil
+}
+
+// maxStandInSchemas limits the number of empty schemas that a restore of one schema creates for a time.
+const maxStandInSchemas = 1000
+
+// newSchemaFilter returns the filter of a restore of one schema; nil if all schemas are restored.
+func (o RestoreOptions) newSchemaFilter() *binlog.SchemaFilter {
+	if o.Schema == "" {
+		return nil
+	}
+	return &binlog.SchemaFilter{Schema: o.Schema, Keep: func(statement string) bool { return !o.isLeftOut(statement) }, Defaults: map[string]bool{}}
 }
 
 func formatPoint(at time.Time) string { return at.UTC().Format(time.RFC3339) }
@@ -91,7 +114,7 @@ func (o RestoreOptions) cutReplay(ctx context.Context, s *storedBackup, dump gti
 		wanted := segment.GTIDs
 		if segment.Last.After(o.Point) {
 			wanted = gtid.Set{}
-			err := o.eachTransaction(ctx, s.from, segment, io.Discard, func(head binlog.TransactionHead, _ string) bool {
+			err := o.copyTransactions(ctx, s.from, segment, io.Discard, nil, func(head binlog.TransactionHead, _ string) bool {
 				wanted = wanted.Union(head.GTID)
 				return false
 			})
@@ -124,10 +147,10 @@ func readSegmentHeaders(ctx context.Context, from bucket.Store, keys []string) (
 	return all, errors.Join(errs...)
 }
 
-// eachTransaction calls visit for each transaction of a segment until the restore point. It passes the statement if
+// copyTransactions calls visit for each transaction of a segment until the restore point. It passes the statement if
 // the transaction consists of one statement. It writes the transactions for which visit returns true as a binary
-// log.
-func (o RestoreOptions) eachTransaction(ctx context.Context, from bucket.Store, segment backup.StoredSegment, to io.Writer, visit func(binlog.TransactionHead, string) bool) error {
+// log; with a filter, only the part of one schema.
+func (o RestoreOptions) copyTransactions(ctx context.Context, from bucket.Store, segment backup.StoredSegment, to io.Writer, filter *binlog.SchemaFilter, visit func(binlog.TransactionHead, string) bool) error {
 	object, err := from.GetObject(ctx, segment.Key)
 	if err != nil {
 		return err
@@ -138,7 +161,7 @@ func (o RestoreOptions) eachTransaction(ctx context.Context, from bucket.Store, 
 		return fmt.Errorf("decompress %s: %w", segment.Key, err)
 	}
 	defer plain.Close()
-	if err := (&transactionFilter{from: bufio.NewReaderSize(plain, lineBuffer), to: to, wanted: segment.GTIDs, until: o.Point, visit: visit}).run(); err != nil {
+	if err := (&transactionFilter{from: bufio.NewReaderSize(plain, lineBuffer), to: to, wanted: segment.GTIDs, until: o.Point, filter: filter, visit: visit}).run(); err != nil {
 		return fmt.Errorf("read %s: %w", segment.Key, err)
 	}
 	return nil
@@ -154,6 +177,8 @@ type transactionFilter struct {
 	wanted      gtid.Set
 	until       time.Time
 	visit       func(binlog.TransactionHead, string) bool
+	// filter, if set, copies only the part of a transaction that changes one schema.
+	filter      *binlog.SchemaFilter
 	checksummed bool
 }
 
@@ -194,6 +219,13 @@ func (f *transactionFilter) run() error {
 }
 
 func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlog.TransactionHead) error {
+	if f.filter != nil {
+		rest := io.LimitReader(f.from, head.Size-int64(len(first.Raw)))
+		if err := f.filter.CopyTransaction(first, rest, f.to, f.checksummed); err != nil {
+			return fmt.Errorf("transaction %s of %s: %w", head.GTID, formatPoint(head.Committed), err)
+		}
+		return nil
+	}
 	second, err := binlog.ReadEvent(f.from)
 	if err != nil {
 		return err
@@ -246,10 +278,23 @@ func (o RestoreOptions) isLeftOut(statement string) bool {
 	return unrestoredName.MatchString(statement[found[3]:])
 }
 
+// replayWithStandIns applies the binary logs while the schemas exist that were the default schemas of their sessions.
+// They are empty, so that a name that belongs to one of them is not mistaken for a name of the restored schema.
+func (o RestoreOptions) replayWithStandIns(ctx context.Context, t restoreTarget, from storedBackup) error {
+	if err := t.changeSchemas(ctx, "create schema if not exists ", from.standIns); err != nil {
+		return err
+	}
+	if err := o.replayBinlogs(ctx, t, from); err != nil {
+		return err
+	}
+	return t.changeSchemas(ctx, "drop schema if exists ", from.standIns)
+}
+
 // replayBinlogs applies the transactions committed between the dump and the restore point.
 func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from storedBackup) error {
+	filter := o.newSchemaFilter()
 	for _, segment := range from.replay.Segments {
-		if err := o.replaySegment(ctx, t, from.from, segment); err != nil {
+		if err := o.replaySegment(ctx, t, from.from, segment, filter); err != nil {
 			return err
 		}
 	}
@@ -263,7 +308,7 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 	}
 	// Transactions left out on purpose count as executed, so that the instance has the GTIDs of its source.
 	if left := from.gtids.Subtract(there); !left.IsEmpty() {
-		o.Log.Info("Left out transactions about accounts that are not restored", "gtids", left.String())
+		o.Log.Info("Left out transactions about accounts or schemas that are not restored", "gtids", left.String())
 		if err := t.execStatement(ctx, "set global gtid_purged = concat('+', ?)", left.String()); err != nil {
 			return fmt.Errorf("count transactions as executed: MySQL %s", describeError(err))
 		}
@@ -279,7 +324,7 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 }
 
 // replaySegment pipes a segment through mysqlbinlog to mysql. The server skips transactions that it has executed.
-func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from bucket.Store, segment backup.StoredSegment) (err error) {
+func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from bucket.Store, segment backup.StoredSegment, filter *binlog.SchemaFilter) (err error) {
 	options, err := writeOptionFile(t.host, RestoreUser, o.Password)
 	if err != nil {
 		return err
@@ -291,7 +336,7 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 	var readErr error
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		readErr = o.eachTransaction(ctx, from, segment, feed, func(_ binlog.TransactionHead, statement string) bool { return !o.isLeftOut(statement) })
+		readErr = o.copyTransactions(ctx, from, segment, feed, filter, func(_ binlog.TransactionHead, statement string) bool { return !o.isLeftOut(statement) })
 		feed.CloseWithError(readErr)
 	})
 	defer func() {

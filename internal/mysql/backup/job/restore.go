@@ -69,6 +69,8 @@ type storedBackup struct {
 	// replay describes the binary logs to apply after the dump, and gtids the transactions that result.
 	replay backup.ReplayPlan
 	gtids  gtid.Set
+	// standIns are schemas that are not restored, but have to exist while the binary logs are applied.
+	standIns []string
 }
 
 // RunRestore fills an empty instance. It may be run again after it was killed at any point.
@@ -209,7 +211,10 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	if err := t.standInViews(ctx, broken); err != nil {
 		return nil, err
 	}
-	if err := o.replayBinlogs(ctx, t, from); err != nil {
+	if err := o.replayWithStandIns(ctx, t, from); err != nil {
+		return nil, err
+	}
+	if err := o.requireSchema(ctx, t); err != nil {
 		return nil, err
 	}
 	if broken, err = t.replaceStandIns(ctx, broken); err != nil {
@@ -240,12 +245,17 @@ func (o RestoreOptions) verifyLoaded(ctx context.Context, t restoreTarget, from 
 	if same, err := t.areEqualGTIDSets(ctx, executed, from.status.GTIDSet); err != nil || !same {
 		return errors.Join(err, fmt.Errorf("expected the transactions %q after the load, found %q", from.status.GTIDSet, executed))
 	}
+	return nil
+}
+
+// requireSchema returns an error if the only schema to restore does not exist.
+func (o RestoreOptions) requireSchema(ctx context.Context, t restoreTarget) error {
 	if o.Schema == "" {
 		return nil
 	}
 	schemas, err := queryColumn(ctx, t.Conn, schemasQuery)
 	if err == nil && !slices.Contains(schemas, o.Schema) {
-		err = fmt.Errorf("expected schema %q in the backup, found none; correct spec.restore.schema in a new MySQLCluster", o.Schema)
+		err = fmt.Errorf("expected schema %q in the backup, or in the binary logs up to the restore point, found none; correct spec.restore.schema in a new MySQLCluster", o.Schema)
 	}
 	return err
 }

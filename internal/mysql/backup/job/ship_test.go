@@ -113,42 +113,6 @@ func expectRows(t *testing.T, source, target *mysqld.Server, last int) {
 	t.Logf("restored %s", want)
 }
 
-// TestOneSchemaIsNotRestoredToAPointAfterTheBackup covers a TRUNCATE without a default database, which mysqlbinlog
-// --database leaves out.
-func TestOneSchemaIsNotRestoredToAPointAfterTheBackup(t *testing.T) {
-	e := newTestEnv(t)
-	source := e.startPrimary(t)
-	stopShipping := e.startShipping(t, source.Address)
-	w := startRowWriter(t, source)
-	execStatements(t, source, "create database two", "create table two.t (id int primary key)", "insert into two.t values (1), (2), (3)")
-	status, err := e.runBackup(t.Context(), t, source.Address)
-	testenv.ExpectNoError(t, err)
-	execStatements(t, source, "truncate table two.t", "insert into two.t values (9)")
-	begun := len(queryList(t, source, "select id from app.ticks"))
-	waitForRows(t, source, begun+40)
-	w.stop()
-	point := momentBefore(t, source, begun+25) // Restore points are whole seconds.
-	// A restore of all schemas shows that the point can be reached.
-	e.restoreTo(t, point)
-	stopShipping()
-
-	target := e.installation.StartServer(t)
-	o := e.restoreOptions(target.Address)
-	o.Schema, o.Point = "two", point
-	expectError(t, job.RunRestore(t.Context(), o), "which cannot be filtered by schema", "restore all schemas into a new MySQLCluster",
-		"set spec.restore.restorePoint of a new MySQLCluster to "+status.Time.UTC().Format(time.RFC3339))
-	if n := queryOne(t, target, "select count(*) from information_schema.schemata where schema_name in ('two', 'torpor_restoring')"); n != "0" {
-		t.Errorf("expected nothing to be written, found %s schemas", n)
-	}
-	t.Run("the time of the backup, as the refusal advises", func(t *testing.T) {
-		o := o
-		o.Point = status.Time.Time
-		testenv.ExpectNoError(t, job.RunRestore(t.Context(), o))
-		testenv.ExpectEqual(t, "rows", []string{"1", "2", "3"}, queryList(t, target, "select id from two.t order by id"))
-		testenv.ExpectEqual(t, "transactions", status.GTIDSet, queryOne(t, target, "select @@gtid_executed"))
-	})
-}
-
 // TestOneSchemaIsRestoredIfNothingFollowsTheBackup covers a segment of the binary logs that begins before the
 // backup and ends long after the point.
 func TestOneSchemaIsRestoredIfNothingFollowsTheBackup(t *testing.T) {

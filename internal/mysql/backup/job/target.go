@@ -147,6 +147,15 @@ func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string)
 	return t.execAll(ctx, "remove half of a backup", append(statements, "reset binary logs and gtids")...)
 }
 
+// changeSchemas runs a statement for each of the schemas.
+func (t restoreTarget) changeSchemas(ctx context.Context, statement string, schemas []string) error {
+	var statements []string
+	for _, name := range schemas {
+		statements = append(statements, statement+quoteName(name))
+	}
+	return t.execAll(ctx, "make schemas for a time", statements...)
+}
+
 // openInstance makes the instance writable for administrators. It stays read-only for clients. Events do not run,
 // because an event whose definer is an administrator would add transactions. A server whose scheduler is DISABLED
 // runs no events and does not allow a change of the setting.

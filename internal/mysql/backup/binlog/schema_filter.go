@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package binlog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// The types of events in a transaction that a SchemaFilter handles.
+const (
+	intvarEvent       = 5
+	randEvent         = 13
+	userVariableEvent = 14
+	commitEvent       = 16
+	tableMapEvent     = 19
+	firstRowsEvent    = 23 // Of the first version of row events; the types are consecutive.
+	lastRowsEvent     = 25
+	rowsQueryEvent    = 29
+	firstNewRowsEvent = 30
+	lastNewRowsEvent  = 32
+	preparedEvent     = 38
+	partialRowsEvent  = 39
+	payloadEvent      = 40
+)
+
+const (
+	tableIDSize = 6
+	// endsStatement is the flag of the last row event of a statement.
+	endsStatement = 1
+	// isReferencedElsewhere is the flag of a table that a foreign key of another schema refers to.
+	isReferencedElsewhere = 1 << 1
+)
+
+// SchemaFilter copies the part of each transaction that changes one schema. It decides by what an event changes, and
+// not by the default schema of the session as mysqlbinlog --database does: https://bugs.mysql.com/bug.php?id=54896
+type SchemaFilter struct {
+	// Schema is the only schema whose changes are copied.
+	Schema string
+	// Keep, if set, reports whether to copy a statement that changes the schema or no schema.
+	Keep func(statement string) bool
+	// Defaults collects the default schemas of copied statements, apart from Schema.
+	Defaults map[string]bool
+
+	to          io.Writer
+	checksummed bool
+	begun       [][]byte
+	tables      map[int64]tableRole
+	lastRows    []byte
+	hasCopied   bool
+	// branch is the name of the XA transaction that is read, and prepared holds whether those prepared were copied.
+	branch   string
+	prepared map[string]bool
+	// isCascadeUnclear is true while the current statement has changed rows of a table that a foreign key of another
+	// schema refers to. The server may have changed rows of Schema without recording them.
+	isCascadeUnclear bool
+}
+
+// tableRole defines what happens to the rows of a table.
+type tableRole int
+
+const (
+	copiedTable tableRole = iota + 1
+	otherTable
+	otherReferencedTable
+)
+
+// InseparableError reports a transaction of which the part for one schema cannot be told apart.
+type InseparableError struct{ reason string }
+
+func (e *InseparableError) Error() string { return e.reason }
+
+func inseparable(format string, args ...any) error {
+	return &InseparableError{fmt.Sprintf(format, args...)}
+}
+
+// CopyTransaction reads the transaction that first begins, up to its end at rest, and writes the part that changes
+// the schema. It writes nothing if no part does. Its errors of type *InseparableError name what was found.
+func (f *SchemaFilter) CopyTransaction(first BinlogEvent, rest io.Reader, to io.Writer, checksummed bool) error {
+	f.to, f.checksummed, f.begun, f.hasCopied, f.lastRows = to, checksummed, [][]byte{first.Raw}, false, nil
+	f.tables, f.branch, f.isCascadeUnclear = map[int64]tableRole{}, "", false
+	if err := f.copyEvents(rest, checksummed); err != nil {
+		return err
+	}
+	return f.endStatement()
+}
+
+// copyEvents copies events whose checksums, if any, are as checksummed reports.
+func (f *SchemaFilter) copyEvents(from io.Reader, checksummed bool) error {
+	for {
+		event, err := ReadEvent(from)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if event.EventType() == payloadEvent {
+			err = f.copyPayload(event)
+		} else {
+			err = f.copyEvent(event.withChecksum(checksummed, f.checksummed), f.checksummed)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (f *SchemaFilter) copyEvent(e BinlogEvent, checksummed bool) error {
+	switch t := e.EventType(); {
+	case t == QueryEvent:
+		return f.copyStatement(e, e.ParseStatement(checksummed))
+	case t == intvarEvent || t == randEvent || t == userVariableEvent:
+		f.begun = append(f.begun, e.Raw) // They belong to the next statement.
+		return nil
+	case t == tableMapEvent:
+		return f.copyTable(e)
+	case t >= firstRowsEvent && t <= lastRowsEvent || t >= firstNewRowsEvent && t <= lastNewRowsEvent || t == partialRowsEvent:
+		return f.copyRows(e)
+	case t == rowsQueryEvent: // A comment.
+		return nil
+	case t == commitEvent || t == preparedEvent:
+		return f.endTransaction(e)
+	default:
+		return inseparable("an event of type %d", t)
+	}
+}
+
+func (f *SchemaFilter) endTransaction(e BinlogEvent) error {
+	if err := f.endStatement(); err != nil {
+		return err
+	}
+	if e.EventType() == preparedEvent && f.branch != "" {
+		if f.prepared == nil {
+			f.prepared = map[string]bool{}
+		}
+		f.prepared[f.branch] = f.hasCopied
+	}
+	if !f.hasCopied {
+		return nil
+	}
+	return f.write(e.Raw)
+}
+
+// write writes the events that were held back, and then one more.
+func (f *SchemaFilter) write(raw []byte) error {
+	for _, held := range append(f.begun, raw) {
+		if _, err := f.to.Write(held); err != nil {
+			return err
+		}
+	}
+	f.begun, f.hasCopied = nil, true
+	return nil
+}
+
+func (f *SchemaFilter) copyStatement(e BinlogEvent, s Statement) error {
+	if err := f.endStatement(); err != nil {
+		return err
+	}
+	if verb, branch := parseTransactionControl(s.Text); verb != "" {
+		return f.copyControl(e, verb, branch)
+	}
+	changes, err := f.isChange(s)
+	if err != nil {
+		return err
+	}
+	if !changes || f.Keep != nil && !f.Keep(s.Text) {
+		f.begun = slices.DeleteFunc(f.begun, func(raw []byte) bool { return isContext(raw[4]) })
+		return nil
+	}
+	if s.Default != "" && s.Default != f.Schema && f.Defaults != nil {
+		f.Defaults[s.Default] = true
+	}
+	return f.write(e.Raw)
+}
+
+// copyControl copies a statement that begins, ends or marks a transaction, if the transaction has a part that is copied.
+func (f *SchemaFilter) copyControl(e BinlogEvent, verb, branch string) error {
+	switch verb {
+	case "XA START":
+		f.branch = branch
+	case "XA COMMIT", "XA ROLLBACK":
+		isCopied, isKnown := f.prepared[branch]
+		if !isKnown {
+			return inseparable("the end of an XA transaction that was prepared before the backup")
+		}
+		delete(f.prepared, branch)
+		if isCopied {
+			return f.write(e.Raw)
+		}
+		return nil
+	}
+	if f.hasCopied {
+		return f.write(e.Raw)
+	}
+	f.begun = append(f.begun, e.Raw)
+	return nil
+}
+
+func isContext(t byte) bool { return t == intvarEvent || t == randEvent || t == userVariableEvent }
+
+// isChange reports whether a statement changes the schema, or the server as a whole.
+func (f *SchemaFilter) isChange(s Statement) (bool, error) {
+	if isMaintenance(s.Text) {
+		return false, nil
+	}
+	if s.HasUnlistedSchemas {
+		return false, inseparable("%s that changes more schemas than the binary log lists", describeStatement(s.Text))
+	}
+	touched := slices.DeleteFunc(slices.Clone(s.Updated), func(name string) bool { return name == "mysql" })
+	if len(s.Updated) == 0 {
+		var err error
+		if touched, err = parseTouchedSchemas(s); err != nil {
+			return false, err
+		}
+	}
+	others := slices.DeleteFunc(slices.Clone(touched), func(name string) bool { return name == f.Schema })
+	switch {
+	case len(others) == 0:
+		return true, nil // The schema alone, or accounts and other objects of the server.
+	case len(others) == len(touched):
+		return false, nil
+	default:
+		return false, inseparable("%s that changes the schemas %s", describeStatement(s.Text), strings.Join(touched, " and "))
+	}
+}
+
+func (f *SchemaFilter) copyTable(e BinlogEvent) error {
+	if f.lastRows != nil && hasRowsFlag(f.lastRows, endsStatement) {
+		if err := f.endStatement(); err != nil {
+			return err
+		}
+	}
+	body := fieldReader{left: e.Raw[headerSize:]}
+	id, flags := body.fixed(tableIDSize), body.fixed(2)
+	schema := string(body.sub(body.fixed(1)).left)
+	switch {
+	case body.short:
+		return errors.New("expected the description of a table in the binary log, found an event that is shorter")
+	case schema == f.Schema:
+		f.tables[id] = copiedTable
+		return f.write(e.Raw)
+	case flags&isReferencedElsewhere != 0:
+		f.tables[id] = otherReferencedTable
+	default:
+		f.tables[id] = otherTable
+	}
+	return nil
+}
+
+// copyRows holds back the last row event, because the last one that is copied has to end the statement.
+func (f *SchemaFilter) copyRows(e BinlogEvent) error {
+	body := fieldReader{left: e.Raw[headerSize:]}
+	id, flags := body.fixed(tableIDSize), body.fixed(2)
+	role := f.tables[id]
+	isInsert := e.EventType() == firstRowsEvent || e.EventType() == firstNewRowsEvent
+	switch {
+	case body.short || role == 0 && flags&endsStatement == 0:
+		return errors.New("expected rows of a table that the binary log has described, found others")
+	case role == copiedTable:
+		if err := f.flushRows(); err != nil {
+			return err
+		}
+		f.lastRows = e.Raw
+	case role == otherReferencedTable && !isInsert:
+		f.isCascadeUnclear = true
+	}
+	if flags&endsStatement != 0 {
+		return f.endStatement()
+	}
+	return nil
+}
+
+func (f *SchemaFilter) flushRows() error {
+	if f.lastRows == nil {
+		return nil
+	}
+	raw := f.lastRows
+	f.lastRows = nil
+	return f.write(raw)
+}
+
+// endStatement ends a statement that changed rows.
+func (f *SchemaFilter) endStatement() error {
+	isUnclear := f.isCascadeUnclear
+	for _, role := range f.tables {
+		isUnclear = isUnclear && role != copiedTable // Servers that record cascades describe the changed tables.
+	}
+	f.tables, f.isCascadeUnclear = map[int64]tableRole{}, false
+	if isUnclear {
+		return inseparable("changed rows of a table that a foreign key of another schema refers to")
+	}
+	if f.lastRows != nil && !hasRowsFlag(f.lastRows, endsStatement) {
+		f.lastRows = BinlogEvent{f.lastRows}.withRowsFlag(endsStatement, f.checksummed).Raw
+	}
+	return f.flushRows()
+}
+
+const rowsFlagsAt = headerSize + tableIDSize
+
+func hasRowsFlag(raw []byte, flag byte) bool { return raw[rowsFlagsAt]&flag != 0 }
+
+func (e BinlogEvent) withRowsFlag(flag byte, checksummed bool) BinlogEvent {
+	raw := slices.Clone(trimChecksum(e.Raw, checksummed))
+	raw[rowsFlagsAt] |= flag
+	if checksummed {
+		raw = binary.LittleEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw))
+	}
+	return BinlogEvent{raw}
+}
+
+// withChecksum adds the checksum that an event in a compressed transaction lacks.
+func (e BinlogEvent) withChecksum(has, wants bool) BinlogEvent {
+	if has || !wants {
+		return e
+	}
+	raw := slices.Clone(e.Raw)
+	binary.LittleEndian.PutUint32(raw[9:], uint32(len(raw)+checksumSize))
+	return BinlogEvent{binary.LittleEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw))}
+}
+
+// The fields of a payloadEvent, and how its events are compressed.
+const (
+	endField         = 0
+	compressionField = 2
+	compressedByZstd = 0
+	notCompressed    = 255
+)
+
+// copyPayload copies the events of a compressed transaction, uncompressed.
+func (f *SchemaFilter) copyPayload(e BinlogEvent) error {
+	body := fieldReader{left: trimChecksum(e.Raw[headerSize:], f.checksummed)}
+	compression := int64(notCompressed)
+	for !body.short {
+		field := body.packed()
+		if field == endField {
+			break
+		}
+		value := body.sub(body.packed())
+		if field == compressionField {
+			compression = value.packed()
+		}
+	}
+	if body.short {
+		return errors.New("expected a compressed transaction in the binary log, found an event that is shorter")
+	}
+	switch compression {
+	case notCompressed:
+		return f.copyEvents(bytes.NewReader(body.left), false)
+	case compressedByZstd:
+		plain, err := zstd.NewReader(bytes.NewReader(body.left), zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return fmt.Errorf("decompress a transaction: %w", err)
+		}
+		defer plain.Close()
+		return f.copyEvents(plain, false)
+	default:
+		return inseparable("a transaction with the compression %d", compression)
+	}
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package binlog
+
+import "slices"
+
+// Statement is the content of a QueryEvent.
+type Statement struct {
+	// Default is the default schema of the session; empty if it had none.
+	Default string
+	// Text is the statement.
+	Text string
+	// Updated lists the schemas that the statement writes to. Servers record it for parallel replication, but not
+	// for every kind of statement:
+	// https://dev.mysql.com/doc/dev/mysql-server/latest/classmysql_1_1binlog_1_1event_1_1Query__event.html
+	Updated []string
+	// HasUnlistedSchemas is true if the statement may write to schemas that the server does not list.
+	HasUnlistedSchemas bool
+}
+
+// updatedSchemas is the code of the status variable that lists the written schemas, and unlistedSchemas its count if
+// they are more than a server records.
+const (
+	updatedSchemas  = 12
+	unlistedSchemas = 254
+)
+
+// ParseStatement reads a QueryEvent.
+func (e BinlogEvent) ParseStatement(checksummed bool) Statement {
+	body := fieldReader{left: e.Raw[headerSize:]}
+	body.take(8) // The session and how long it took.
+	schema := body.fixed(1)
+	body.take(2) // An error.
+	variables := body.sub(body.fixed(2))
+	var s Statement
+	s.readVariables(&variables)
+	s.Default = string(body.sub(schema).left)
+	body.take(1)
+	s.Text = string(trimChecksum(body.left, checksummed))
+	s.HasUnlistedSchemas = s.HasUnlistedSchemas || variables.short || body.short
+	return s
+}
+
+// readVariables reads the status variables until the list of schemas. Variables with higher codes follow it, and
+// newer servers may have some that are unknown here.
+func (s *Statement) readVariables(r *fieldReader) {
+	for len(r.left) > 0 {
+		switch code := r.fixed(1); code {
+		case updatedSchemas:
+			s.readUpdated(r)
+			return
+		case 7, 8: // Locale and character set of the default schema.
+			r.take(2)
+		case 0, 3, 10: // Flags, increments and a size.
+			r.take(4)
+		case 4: // Character sets.
+			r.take(6)
+		case 1, 9: // SQL mode and a map of tables.
+			r.take(8)
+		case 5, 6: // Time zone and catalog.
+			r.take(r.fixed(1))
+		case 11: // Name and host of the definer.
+			r.take(r.fixed(1))
+			r.take(r.fixed(1))
+		default:
+			s.HasUnlistedSchemas = code < updatedSchemas
+			return
+		}
+	}
+}
+
+func (s *Statement) readUpdated(r *fieldReader) {
+	count := r.fixed(1)
+	s.HasUnlistedSchemas = count == unlistedSchemas
+	if s.HasUnlistedSchemas {
+		return
+	}
+	for range count {
+		end := slices.Index(r.left, 0)
+		if end < 0 {
+			s.HasUnlistedSchemas = true
+			return
+		}
+		s.Updated = append(s.Updated, string(r.take(int64(end))))
+		r.take(1)
+	}
+}

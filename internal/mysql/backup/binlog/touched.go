@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package binlog
+
+import (
+	"slices"
+	"strings"
+)
+
+// parseTransactionControl returns the verb of a statement that only begins, ends or marks a transaction, and the name
+// of an XA transaction; an empty verb for another statement.
+func parseTransactionControl(text string) (verb, branch string) {
+	l := lexer{left: text}
+	switch verb := l.nextWord(); verb {
+	case "BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE":
+		return verb, ""
+	case "XA":
+		verb += " " + l.nextWord()
+		return verb, strings.TrimSpace(l.left)
+	default:
+		return "", ""
+	}
+}
+
+// isMaintenance reports whether a statement changes no data and no definition.
+func isMaintenance(text string) bool {
+	l := lexer{left: text}
+	return slices.Contains([]string{"FLUSH", "ANALYZE", "OPTIMIZE", "REPAIR", "CHECK"}, l.nextWord())
+}
+
+// parseTouchedSchemas returns the schemas that a statement depends on, for the kinds of statements for which servers
+// list none. It returns none for a statement about the server as a whole.
+func parseTouchedSchemas(s Statement) ([]string, error) {
+	l := lexer{left: s.Text}
+	verb := l.nextWord()
+	if verb == "TRUNCATE" {
+		l.skipWords("TABLE")
+		return l.takeSchemas(s, false)
+	}
+	if verb == "INSTALL" || verb == "UNINSTALL" {
+		return nil, nil
+	}
+	object := l.nextWord()
+	if verb == "CREATE" && object == "TABLE" {
+		l.skipWords("IF", "NOT", "EXISTS")
+		return l.takeSchemas(s, true)
+	}
+	objects := []string{"TABLESPACE", "UNDO", "LOGFILE", "SERVER", "SPATIAL", "INSTANCE"}
+	if slices.Contains([]string{"CREATE", "ALTER", "DROP"}, verb) && slices.Contains(objects, object) {
+		return nil, nil
+	}
+	return nil, inseparable("%s, for which the binary log lists no schema", describeStatement(s.Text))
+}
+
+// takeSchemas takes the name of a table, and with mayBeLike that of the table after LIKE.
+func (l *lexer) takeSchemas(s Statement, mayBeLike bool) ([]string, error) {
+	first := l.nextSchema(s.Default)
+	schemas := []string{first}
+	if mayBeLike {
+		l.skip("(")
+		if l.skipWords("LIKE") {
+			schemas = append(schemas, l.nextSchema(s.Default))
+		}
+	}
+	if slices.Contains(schemas, "") {
+		return nil, inseparable("%s without the name of a schema", describeStatement(s.Text))
+	}
+	slices.Sort(schemas)
+	return slices.Compact(schemas), nil
+}
+
+// describeStatement returns the first words of a statement: the whole may contain data.
+func describeStatement(text string) string {
+	l := lexer{left: text}
+	words := []string{l.nextWord(), l.nextWord()}
+	return "a statement " + strings.TrimSpace(strings.Join(words, " "))
+}
+
+// lexer takes words and names from the start of a statement.
+type lexer struct{ left string }
+
+// skipSpace skips white space and comments.
+func (l *lexer) skipSpace() {
+	for {
+		l.left = strings.TrimLeft(l.left, " \t\r\n\f\v")
+		end := ""
+		switch {
+		case strings.HasPrefix(l.left, "/*!"): // Its text is a part of the statement.
+			l.left = strings.TrimLeft(l.left[len("/*!"):], "0123456789")
+			continue
+		case strings.HasPrefix(l.left, "*/"):
+			l.left = l.left[len("*/"):]
+			continue
+		case strings.HasPrefix(l.left, "/*"):
+			end = "*/"
+		case strings.HasPrefix(l.left, "--"), strings.HasPrefix(l.left, "#"):
+			end = "\n"
+		default:
+			return
+		}
+		_, l.left, _ = strings.Cut(l.left, end)
+	}
+}
+
+func isNameByte(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '$' || b >= 0x80
+}
+
+// nextWord takes a word without quotes, in capitals; empty if something else follows.
+func (l *lexer) nextWord() string {
+	l.skipSpace()
+	end := 0
+	for end < len(l.left) && isNameByte(l.left[end]) {
+		end++
+	}
+	word := l.left[:end]
+	l.left = l.left[end:]
+	return strings.ToUpper(word)
+}
+
+// skipWords skips words if all of them follow.
+func (l *lexer) skipWords(words ...string) bool {
+	ahead := *l
+	for _, word := range words {
+		if ahead.nextWord() != word {
+			return false
+		}
+	}
+	*l = ahead
+	return true
+}
+
+func (l *lexer) skip(text string) bool {
+	l.skipSpace()
+	found := strings.HasPrefix(l.left, text)
+	l.left = strings.TrimPrefix(l.left, text)
+	return found
+}
+
+// nextName takes an identifier, which may be quoted.
+func (l *lexer) nextName() string {
+	l.skipSpace()
+	if l.left == "" || l.left[0] != '`' && l.left[0] != '"' {
+		end := 0
+		for end < len(l.left) && isNameByte(l.left[end]) {
+			end++
+		}
+		name := l.left[:end]
+		l.left = l.left[end:]
+		return name
+	}
+	quote := l.left[:1]
+	var name strings.Builder
+	for l.left = l.left[1:]; ; {
+		part, rest, isClosed := strings.Cut(l.left, quote)
+		name.WriteString(part)
+		l.left = rest
+		if !isClosed || !strings.HasPrefix(rest, quote) {
+			return name.String()
+		}
+		name.WriteString(quote) // Two quotes are one.
+		l.left = rest[1:]
+	}
+}
+
+// nextSchema takes the name of a table, and returns its schema.
+func (l *lexer) nextSchema(defaultSchema string) string {
+	name := l.nextName()
+	if l.skip(".") {
+		l.nextName()
+		return name
+	}
+	if name == "" {
+		return ""
+	}
+	return defaultSchema
+}
