@@ -29,11 +29,18 @@ func primaryCanApplyBacklog(d *derivedFacts) bool {
 
 func hasWeakenedDurability(i *instanceFacts) bool { return i.MayActNow && len(i.Weakened) > 0 }
 
-// hasOldAccounts reports whether accounts have to be updated, or their expired passwords renewed. Both wait for a
+// hasOldAccounts reports whether accounts have to be updated, or their expired passwords renewed. An update waits for a
 // healthy cluster, because a GRANT that waits for a replica blocks every login. Each statement checks again that a
 // replica is connected.
 func hasOldAccounts(d *derivedFacts) bool {
-	return d.state == StateHealthy && d.primary.MayActNow && d.primary.IsWritable && d.primary.HasOldAccounts && !d.StopAsked
+	return d.primary.MayActNow && d.primary.IsWritable && d.primary.HasOldAccounts && !d.StopAsked &&
+		(d.state == StateHealthy || canRenewExpiredAccounts(d))
+}
+
+// canRenewExpiredAccounts reports whether expired accounts can be renewed while Pods are not ready: the readiness probe
+// logs in with one of these accounts.
+func canRenewExpiredAccounts(d *derivedFacts) bool {
+	return len(d.primary.ExpiredAccounts) > 0 && d.primaryIsConfigured && !d.commitsAreStalled && d.count(acknowledges) >= d.awaitedAcks
 }
 
 func renewAccounts(_ *derivedFacts, p *instanceFacts) Plan {

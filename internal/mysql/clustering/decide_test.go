@@ -68,6 +68,7 @@ func podNotReady(s *Instance) {
 
 func doesNotAnswer(s *Instance)                 { podNotReady(s); s.Pod.Ready = true }
 func refusesConnections(s *Instance)            { doesNotAnswer(s); s.Refused = true }
+func expired(s *Instance)                       { s.HasOldAccounts, s.ExpiredAccounts = true, []string{"moco-agent"} }
 func readOnly(s *Instance)                      { s.ReadOnly, s.SuperReadOnly = true, true }
 func writable(s *Instance)                      { s.ReadOnly, s.SuperReadOnly = false, false }
 func askedToStepDown(s *Instance)               { s.Pod.Demote = true }
@@ -82,6 +83,7 @@ func ioError(errno int) func(*Instance) {
 	return func(s *Instance) { s.Channel.IOErrno = errno }
 }
 func connecting(s *Instance) { s.Channel.IO = Connecting }
+func unready(s *Instance)    { s.Pod.Ready = false }
 func ioStopped(s *Instance)  { s.Channel.IO = Stopped }
 func sqlStopped(s *Instance) { s.Channel.SQL = Stopped }
 func sqlFailed(s *Instance)  { s.Channel.SQL, s.Channel.SQLErrno = Stopped, 1062 }
@@ -418,13 +420,19 @@ func TestDecide(t *testing.T) {
 		"a start that is forced is not refused":                                {healthyCluster(stopReached, func(o *Observed) { o.StartForced = true }, withInstance(1, executed("0:1-10"))), decision{"started", nothing, StateDegraded}},
 		"weakened durability is restored":                                      {healthyCluster(withInstance(1, func(s *Instance) { s.Weakened = []string{"sync_binlog"} })), decision{"weakened durability", RestoreDurability{1}, StateDegraded}},
 		"outdated accounts are renewed":                                        {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true })), decision{"outdated accounts", RenewAccounts{0}, StateHealthy}},
-		"accounts wait for a healthy cluster":                                  {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true }), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
-		"a channel is renewed once both servers have certificates":             {healthyCluster(certified(0), certified(2)), decision{"replication channel does not verify the primary", RenewChannel{2}, StateHealthy}},
-		"a channel stays while the primary has no certificate":                 {healthyCluster(certified(1), certified(2)), settledAs(StateHealthy)},
-		"a channel stays while its certificate is of another Secret":           {healthyCluster(certified(0), certifiedBy(2, "other")), settledAs(StateHealthy)},
-		"a channel that can no longer verify the primary is renewed":           {healthyCluster(certified(0), certifiedBy(2, "other"), withInstance(2, verified, connecting)), decision{"replication channel has another CA than the primary", RenewChannel{2}, StateDegraded}},
-		"a channel is kept while the primary's Pod is gone":                    {healthyCluster(certifiedBy(2, "other"), withInstance(2, verified)), settledAs(StateHealthy)},
-		"an ageing certificate is reloaded":                                    {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true })), decision{"an ageing certificate", ReloadCertificate{1}, StateHealthy}},
+		"expired accounts are renewed although no pod is ready": {
+			healthyCluster(withInstance(0, unready, expired), withInstance(1, unready), withInstance(2, unready)), decision{"outdated accounts", RenewAccounts{0}, StateIncomplete},
+		},
+		"expired accounts wait for a replica that acknowledges": {
+			healthyCluster(withInstance(0, unready, expired), withInstance(1, unready, connecting), withInstance(2, unready, connecting)), settledAs(StateIncomplete),
+		},
+		"accounts wait for a healthy cluster":                        {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true }), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
+		"a channel is renewed once both servers have certificates":   {healthyCluster(certified(0), certified(2)), decision{"replication channel does not verify the primary", RenewChannel{2}, StateHealthy}},
+		"a channel stays while the primary has no certificate":       {healthyCluster(certified(1), certified(2)), settledAs(StateHealthy)},
+		"a channel stays while its certificate is of another Secret": {healthyCluster(certified(0), certifiedBy(2, "other")), settledAs(StateHealthy)},
+		"a channel that can no longer verify the primary is renewed": {healthyCluster(certified(0), certifiedBy(2, "other"), withInstance(2, verified, connecting)), decision{"replication channel has another CA than the primary", RenewChannel{2}, StateDegraded}},
+		"a channel is kept while the primary's Pod is gone":          {healthyCluster(certifiedBy(2, "other"), withInstance(2, verified)), settledAs(StateHealthy)},
+		"an ageing certificate is reloaded":                          {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true })), decision{"an ageing certificate", ReloadCertificate{1}, StateHealthy}},
 		"an ageing certificate that stays rests for a while": {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true }), func(o *Observed) {
 			o.History = o.History.WithResult(ReloadCertificate{1}, o.Now.Add(-time.Minute), "")
 		}), settledAs(StateHealthy)},
