@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -53,6 +54,41 @@ func TestRecordManifests(t *testing.T) {
 	}
 }
 
+// workloadRules matches a list of rules about the kinds whose switch is an annotation. Its rules end alike.
+var workloadRules = regexp.MustCompile(`(?m)(^ *- )\{apiGroups: \[apps\],( apiVersions: \[v1\],)? resources: \[deployments.*?, (\w+: \[[^]]*\])\}\n(?: *- \{.*\}\n)*`)
+
+// TestRecordManifestsOfWorkloads compares the lists of these kinds in other policies with the kinds; TORPOR_UPDATE=1 rewrites them.
+func TestRecordManifestsOfWorkloads(t *testing.T) {
+	m := newRecordManifest(t, ListBuiltIn(), *ListWorkloads()[0].Notes())
+	for _, name := range []string{
+		"config/features/workloads/record_policy.yaml", "examples/policies/longest-stop.yaml", "examples/policies/reason-required.yaml", "examples/policies/verbs.yaml",
+	} {
+		file := filepath.Join(repositoryRoot, name)
+		found, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !workloadRules.Match(found) {
+			t.Errorf("%s: expected a list of rules that begins with Deployments, found none", name)
+		}
+		expectText(t, file, string(found), workloadRules.ReplaceAllStringFunc(string(found), m.formatRules))
+	}
+}
+
+// formatRules returns the rules in the form of a list of them.
+func (m *recordManifest) formatRules(list string) string {
+	form := workloadRules.FindStringSubmatch(list)
+	var lines strings.Builder
+	for _, rule := range m.Rules {
+		versions := ""
+		if form[2] != "" {
+			versions = " apiVersions: [" + rule.Version + "],"
+		}
+		fmt.Fprintf(&lines, "%s{apiGroups: [%s],%s resources: [%s], %s}\n", form[1], rule.Group, versions, rule.Resources, form[3])
+	}
+	return lines.String()
+}
+
 func expectManifest(t *testing.T, file, name string, m recordManifest) {
 	t.Helper()
 	parsed, err := template.ParseFiles(filepath.Join("testdata", name))
@@ -67,9 +103,13 @@ func expectManifest(t *testing.T, file, name string, m recordManifest) {
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	want := leadingComment(string(found), m.Policy) + made.String()
+	expectText(t, file, string(found), leadingComment(string(found), m.Policy)+made.String())
+}
+
+func expectText(t *testing.T, file, found, want string) {
+	t.Helper()
 	switch {
-	case want == string(found):
+	case want == found:
 	case os.Getenv("TORPOR_UPDATE") == "1":
 		if err := os.WriteFile(file, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
