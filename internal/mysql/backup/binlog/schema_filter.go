@@ -323,7 +323,7 @@ func (e BinlogEvent) withChecksum(has, wants bool) BinlogEvent {
 		return e
 	}
 	raw := slices.Clone(e.Raw)
-	binary.LittleEndian.PutUint32(raw[9:], uint32(len(raw)+checksumSize))
+	binary.LittleEndian.PutUint32(raw[9:], binary.LittleEndian.Uint32(raw[9:])+checksumSize)
 	return BinlogEvent{binary.LittleEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw))}
 }
 

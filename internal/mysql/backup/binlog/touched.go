@@ -83,7 +83,7 @@ type lexer struct{ left string }
 func (l *lexer) skipSpace() {
 	for {
 		l.left = strings.TrimLeft(l.left, " \t\r\n\f\v")
-		end := ""
+		var end string
 		switch {
 		case strings.HasPrefix(l.left, "/*!"): // Its text is a part of the statement.
 			l.left = strings.TrimLeft(l.left[len("/*!"):], "0123456789")

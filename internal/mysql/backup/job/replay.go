@@ -76,9 +76,8 @@ func (o RestoreOptions) planReplayOfSchema(ctx context.Context, s *storedBackup,
 	}
 	filter := o.newSchemaFilter()
 	for _, segment := range s.replay.Segments {
-		err := o.copyTransactions(ctx, s.from, segment, io.Discard, filter, func(binlog.TransactionHead, string) bool { return true })
-		var cause *binlog.InseparableError
-		if errors.As(err, &cause) {
+		err := o.copyTransactions(ctx, s.from, segment, transactionFilter{to: io.Discard, schema: filter})
+		if _, isInseparable := errors.AsType[*binlog.InseparableError](err); isInseparable {
 			return &RefusedError{fmt.Errorf("expected binary logs that can be separated by schema for a restore of schema %q alone, found %w; "+
 				"restore all schemas into a new MySQLCluster and copy the schema from there, or set spec.restore.restorePoint of a new "+
 				"MySQLCluster to %s, which restores the backup alone", o.Schema, err, formatPoint(s.status.Time.Time))}
@@ -114,10 +113,10 @@ func (o RestoreOptions) cutReplay(ctx context.Context, s *storedBackup, dump gti
 		wanted := segment.GTIDs
 		if segment.Last.After(o.Point) {
 			wanted = gtid.Set{}
-			err := o.copyTransactions(ctx, s.from, segment, io.Discard, nil, func(head binlog.TransactionHead, _ string) bool {
+			err := o.copyTransactions(ctx, s.from, segment, transactionFilter{to: io.Discard, visit: func(head binlog.TransactionHead, _ string) bool {
 				wanted = wanted.Union(head.GTID)
 				return false
-			})
+			}})
 			if err != nil {
 				return err
 			}
@@ -147,10 +146,8 @@ func readSegmentHeaders(ctx context.Context, from bucket.Store, keys []string) (
 	return all, errors.Join(errs...)
 }
 
-// copyTransactions calls visit for each transaction of a segment until the restore point. It passes the statement if
-// the transaction consists of one statement. It writes the transactions for which visit returns true as a binary
-// log; with a filter, only the part of one schema.
-func (o RestoreOptions) copyTransactions(ctx context.Context, from bucket.Store, segment backup.StoredSegment, to io.Writer, filter *binlog.SchemaFilter, visit func(binlog.TransactionHead, string) bool) error {
+// copyTransactions copies the transactions of a segment until the restore point, as a binary log.
+func (o RestoreOptions) copyTransactions(ctx context.Context, from bucket.Store, segment backup.StoredSegment, f transactionFilter) error {
 	object, err := from.GetObject(ctx, segment.Key)
 	if err != nil {
 		return err
@@ -161,7 +158,8 @@ func (o RestoreOptions) copyTransactions(ctx context.Context, from bucket.Store,
 		return fmt.Errorf("decompress %s: %w", segment.Key, err)
 	}
 	defer plain.Close()
-	if err := (&transactionFilter{from: bufio.NewReaderSize(plain, lineBuffer), to: to, wanted: segment.GTIDs, until: o.Point, filter: filter, visit: visit}).run(); err != nil {
+	f.from, f.wanted, f.until = bufio.NewReaderSize(plain, lineBuffer), segment.GTIDs, o.Point
+	if err := f.run(); err != nil {
 		return fmt.Errorf("read %s: %w", segment.Key, err)
 	}
 	return nil
@@ -174,11 +172,12 @@ type transactionFilter struct {
 	// wanted holds the transactions to copy, and until is the commit time of the last one. The first transaction
 	// beyond either ends the copy. The newest segment is replaced by a longer one repeatedly, possibly after a restore
 	// has read its header.
-	wanted      gtid.Set
-	until       time.Time
-	visit       func(binlog.TransactionHead, string) bool
-	// filter, if set, copies only the part of a transaction that changes one schema.
-	filter      *binlog.SchemaFilter
+	wanted gtid.Set
+	until  time.Time
+	// visit is called for each transaction, with its statement if it consists of one, and reports whether to copy it.
+	visit func(binlog.TransactionHead, string) bool
+	// schema, if set, copies only the part of a transaction that changes one schema, and visit is not called.
+	schema      *binlog.SchemaFilter
 	checksummed bool
 }
 
@@ -219,9 +218,9 @@ func (f *transactionFilter) run() error {
 }
 
 func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlog.TransactionHead) error {
-	if f.filter != nil {
+	if f.schema != nil {
 		rest := io.LimitReader(f.from, head.Size-int64(len(first.Raw)))
-		if err := f.filter.CopyTransaction(first, rest, f.to, f.checksummed); err != nil {
+		if err := f.schema.CopyTransaction(first, rest, f.to, f.checksummed); err != nil {
 			return fmt.Errorf("transaction %s of %s: %w", head.GTID, formatPoint(head.Committed), err)
 		}
 		return nil
@@ -336,7 +335,9 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 	var readErr error
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		readErr = o.copyTransactions(ctx, from, segment, feed, filter, func(_ binlog.TransactionHead, statement string) bool { return !o.isLeftOut(statement) })
+		readErr = o.copyTransactions(ctx, from, segment, transactionFilter{to: feed, schema: filter, visit: func(_ binlog.TransactionHead, statement string) bool {
+			return !o.isLeftOut(statement)
+		}})
 		feed.CloseWithError(readErr)
 	})
 	defer func() {

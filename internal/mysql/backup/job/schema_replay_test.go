@@ -63,11 +63,15 @@ func sessionsAfterBackup() [][]string {
 		{"use two", "alter table one.t add column n int", "insert into one.t values (51, 1)", "create table one.made_from_two (id int)"},
 		{"use one", "alter table two.t add column w int default 7", "create table two.made_from_one (id int primary key)", "create index w on two.t (w)"},
 		{"use two", "create view shown as select id from t", "insert into t (id) values (11)", "rename table copied to renamed"},
-		{"use one", "create procedure two.p() insert into two.t (id) values (99)", "create function two.f() returns int deterministic return 1",
-			"create trigger two.tr before insert on two.fresh for each row set new.id = new.id + 100", "create event two.e on schedule every 1 day do delete from two.t"},
+		{
+			"use one", "create procedure two.p() insert into two.t (id) values (99)", "create function two.f() returns int deterministic return 1",
+			"create trigger two.tr before insert on two.fresh for each row set new.id = new.id + 100", "create event two.e on schedule every 1 day do delete from two.t",
+		},
 		// One transaction, and one statement, for both.
-		{"begin", "insert into two.t (id) values (12)", "insert into one.emptied values (1)", "savepoint s", "insert into two.t (id) values (13)", "rollback to s",
-			"insert into one.emptied values (2)", "insert into two.t (id) values (14)", "commit"},
+		{
+			"begin", "insert into two.t (id) values (12)", "insert into one.emptied values (1)", "savepoint s", "insert into two.t (id) values (13)", "rollback to s",
+			"insert into one.emptied values (2)", "insert into two.t (id) values (14)", "commit",
+		},
 		{"update two.t, one.t set two.t.w = 8, one.t.id = one.t.id + 1000 where two.t.id = 9"},
 		{"update one.t, two.t set one.t.id = one.t.id + 1000, two.t.w = 9 where two.t.id = 10"},
 		{"insert into two.fresh values (10)", "delete from two.parent where id = 1"},
