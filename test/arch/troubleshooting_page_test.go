@@ -15,7 +15,7 @@ import (
 
 const (
 	troubleshootingPage = "docs/troubleshooting.md"
-	generatedReasons    = "<!-- the meanings are generated from the code by make generate; a row is kept if it has an advice -->\n"
+	generatedReasons    = "<!-- the meanings are generated from the code by make generate; only rows with advice are kept -->\n"
 )
 
 // TestTroubleshootingPageHasTheMeanings compares the meanings of the reasons with those of the code, and keeps the
