@@ -17,7 +17,7 @@ import (
 )
 
 // TestManagerIsKilled kills the manager at each stage of a restart: the next manager completes the request,
-// and two revisions never run at once. While no manager runs, no change is half applied (race b), and deleted
+// and two revisions never run at once. While no manager runs, no change is half applied, and deleted
 // objects are gone after the next manager has started.
 func TestManagerIsKilled(t *testing.T) {
 	binary := os.Getenv("TORPOR_BINARY")
@@ -58,7 +58,7 @@ func TestManagerIsKilled(t *testing.T) {
 		{"with the new revision", func(next int) func() bool { return is(next, false) }},
 	} {
 		next := i + 1
-		t.Run("race j: killed "+stage.name, func(t *testing.T) {
+		t.Run("killed "+stage.name, func(t *testing.T) {
 			if found := a.requestRestart(t, fmt.Sprint("request ", next)); found != revision.FormatRevision(int64(next)) {
 				t.Fatalf("expected revision %d, found %s", next, found)
 			}
@@ -90,7 +90,7 @@ func TestManagerIsKilled(t *testing.T) {
 	a.waitUntilGone(t, doomed)
 }
 
-// expectChangeRefused is race b: without admission no change is half applied.
+// expectChangeRefused expects that without admission no change is half applied.
 func (a *app) expectChangeRefused(t *testing.T) {
 	t.Helper()
 	before := a.getApp(t)

@@ -24,9 +24,9 @@ const (
 	yieldInterval = 500 * time.Millisecond
 )
 
-// OverdueEnds are the stops of all controllers of a process that should have ended by now. An outage may outlast a
-// thousand of them, and each needs writes: follow-up passes and events come after them. The set is not stored, and
-// affects nothing but the order. One lives as long as the process; nil delays nothing.
+// OverdueEnds are the stops of all controllers of a process that should have ended by now. After an outage there may
+// be a thousand of them, and each needs writes, so follow-up passes and events wait for them. The set is not stored, and
+// affects only the order of work. A process has one; nil delays nothing.
 type OverdueEnds struct {
 	clock clock.PassiveClock
 

@@ -33,7 +33,7 @@ var ErrStale = errors.New("the cache is behind the API server")
 // arrives. Nothing is reported.
 var ErrPending = errors.New("an answer that the pass needs is still missing")
 
-// pendingLimit is when a pass runs again if no answer has enqueued it.
+// pendingLimit is the delay of the next pass if no answer enqueues it earlier.
 const pendingLimit = 2 * time.Minute
 
 // RefusedError is an action that was rejected. The pass reports it and ends normally; the report defines when to try
@@ -62,7 +62,7 @@ func (r *RefusedError) Unwrap() error { return r.Err }
 type FollowUp struct {
 	// Rule names the decision in the log.
 	Rule string
-	// RequeueAfter is when to run the next pass; zero waits for an event.
+	// RequeueAfter is the delay of the next pass; zero waits for an event.
 	RequeueAfter time.Duration
 	// IsUrgent gives that pass priority over passes that are not urgent.
 	IsUrgent bool
@@ -229,7 +229,7 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 	return p.Report(obj, seen, plan, &RefusedError{Message: err.Error(), Err: err}), err
 }
 
-// goneRetry is when to read an object again that was not found when it was written.
+// goneRetry is the delay before an object is read again that was not found when it was written.
 const goneRetry = time.Second
 
 // unreportedError is an error from before there was a report.

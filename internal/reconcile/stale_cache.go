@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// StaleCacheRetry is when to read the cache again for an object whose newer version is on its way.
+	// StaleCacheRetry is the delay before the cache is read again for an object whose newer version has not arrived.
 	StaleCacheRetry = 5 * time.Millisecond
 	// staleRetryShare is the divisor of the elapsed wait that gives the next interval.
 	staleRetryShare = 4

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// OtherWriterInterval is when an object of another writer is checked again.
+	// OtherWriterInterval is the interval of the checks of an object that another writer writes.
 	OtherWriterInterval = time.Minute
-	// reportInterval is when a report that the other writer has removed may be written again.
+	// reportInterval is the minimum time between two writes of a report that the other writer removes.
 	reportInterval = 10 * time.Minute
 )
 
@@ -116,7 +116,7 @@ func (p *Pass[T, S, P]) clearReport(ctx context.Context, obj T) (bool, ctrl.Resu
 	return true, ctrl.Result{RequeueAfter: otherWriterRetry}, err
 }
 
-// otherWriterRetry is when a pass runs again after it removed a report, or after a conflict when it wrote one.
+// otherWriterRetry is the delay of the next pass after a report was removed, or met a conflict.
 const otherWriterRetry = time.Second
 
 // patchReport adds, replaces or, without a report, removes the one condition. It uses the condition's index, because

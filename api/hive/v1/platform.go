@@ -50,8 +50,8 @@ type PlatformSettings struct {
 	Name string
 	// Cloud is which of the platform's clouds the cluster is in; empty where there is one.
 	Cloud string
-	// IsCloudNamedBySecret says that Cloud is a name of the credentials Secret only: another Secret may have another one for the same
-	// cloud.
+	// IsCloudNamedBySecret is true if only the credentials Secret defines the name in Cloud. Another Secret may give the same cloud
+	// another name.
 	IsCloudNamedBySecret bool
 	// Region is the region whose machines are listed; empty if one listing covers all regions.
 	Region string
@@ -60,13 +60,13 @@ type PlatformSettings struct {
 	// CredentialsSecretName names the Secret of the account, in the namespace of the ClusterDeployment; empty where the manager's own
 	// access counts.
 	CredentialsSecretName string
-	// AssumeRole is taken where CredentialsSecretName is empty; nil for none.
+	// AssumeRole is the role to assume if CredentialsSecretName is empty; nil if there is none.
 	AssumeRole *AssumeRole
-	// DiscardLocalDisks says whether a stop loses the data on disks that are part of a machine's host; nil leaves that to the cloud.
+	// DiscardLocalDisks defines whether a stop loses the data on disks of a machine's host; nil leaves that to the cloud.
 	DiscardLocalDisks *bool
-	// FreesCapacity says that a stop gives up the machines' places where the platform leaves that open.
+	// FreesCapacity is true if a stop gives up the machines' places on their hosts, where the platform allows either.
 	FreesCapacity bool
-	// ListedMachines are all of the cluster where its owner lists them.
+	// ListedMachines are all machines of the cluster, on platforms whose clusters list them in the spec.
 	ListedMachines []BareMetalMachine
 	// Missing are the fields that have to be set and are not.
 	Missing []string

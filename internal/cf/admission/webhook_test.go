@@ -51,11 +51,11 @@ func TestAdmission(t *testing.T) {
 	t.Run("a retry is not a restart", s.testRetries)
 	t.Run("author and time are recorded", s.testWho)
 	t.Run("a deployment belongs to its creator", s.testDeploymentsAreTheirMakers)
-	t.Run("race e: concurrent restarts are each counted once", s.testConcurrentRequests)
-	t.Run("race c: concurrent stops and starts", s.testConcurrentFlips)
+	t.Run("concurrent restarts are each counted once", s.testConcurrentRequests)
+	t.Run("concurrent stops and starts", s.testConcurrentFlips)
 	t.Run("a status is written without admission", s.testStatus)
-	t.Run("race d: an unreadable revision is repaired", s.testRepair)
-	t.Run("race b: without admission no change is partly applied", s.testDown)
+	t.Run("an unreadable revision is repaired", s.testRepair)
+	t.Run("without admission no change is partly applied", s.testDown)
 }
 
 // install serves the handlers and registers them as config/webhook does, but by address.

@@ -105,14 +105,14 @@ func TestDecide(t *testing.T) {
 			observedApp(withLRP(4, 3), func(o *Observed) { o.Deleted, o.App.Unreadable = true, "x" }),
 			decisionSummary{"deleted", Nothing{}, korifiv1alpha1.DeletedReason, draining, 0},
 		},
-		"race d: an unreadable revision causes no action": {
+		"an unreadable revision causes no action": {
 			observedApp(withLRP(4, 3), func(o *Observed) { o.App = DesiredApp{Started: true, Unreadable: "x"} }),
 			decisionSummary{"revision unreadable", Nothing{}, korifiv1alpha1.RevisionUnreadableReason, drained, staleInterval},
 		},
-		"race p: a newer revision is never touched": {
+		"a newer revision is never touched": {
 			observedApp(withLRP(6, 3), withLRP(4, 3)), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, draining, staleInterval},
 		},
-		"race p: a newer revision is not touched when the app seems stopped": {
+		"a newer revision is not touched when the app seems stopped": {
 			observedApp(withLRP(6, 3), whenStopped), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, drained, staleInterval},
 		},
 		"an app does not start while Korifi's Pods exist": {
@@ -130,74 +130,74 @@ func TestDecide(t *testing.T) {
 		"a stop deletes an LRP without a version": {
 			observedApp(withLRP(revision.UnknownRevision, 1), whenStopped), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, stopping, draining, 0},
 		},
-		"race f: an app is not stopped while an instance is left": {
+		"an app is not stopped while an instance is left": {
 			observedApp(withPods(4, 0, 1), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, left},
 		},
-		"race f: an app is not stopped while an LRP is left": {observedApp(withDyingLRP(4), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, 0}},
+		"an app is not stopped while an LRP is left": {observedApp(withDyingLRP(4), whenStopped), decisionSummary{"stopping", Nothing{}, stopping, draining, 0}},
 		"an app without instances is stopped": {
 			observedApp(whenStopped), decisionSummary{"stopped", Nothing{}, korifiv1alpha1.StoppedReason, drained, 0},
 		},
 
-		"a start creates an LRP":                                 {observedApp(), create(3)},
-		"race i: a start of no instances is complete at once":    {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
-		"race i: a scale to 0 is complete at once":               {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
-		"race q: without a droplet nothing starts":               {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
-		"race q: a running revision no longer needs its droplet": {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
-		"race a: older revisions are deleted first":              {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
-		"a version that is not a revision counts as older":       {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
-		"race f: the new revision is held until the old is gone": {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
-		"race f: the new revision is held by Pods whose LRP is gone": {
+		"a start creates an LRP":                           {observedApp(), create(3)},
+		"a start of no instances is complete at once":      {observedApp(wantingInstances(0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0}},
+		"a scale to 0 is complete at once":                 {observedApp(wantingInstances(0), withLRP(5, 3)), decisionSummary{"scale", ScaleLRP{n5, 0}, korifiv1alpha1.RunningReason, drained, 0}},
+		"without a droplet nothing starts":                 {observedApp(func(o *Observed) { o.NoDroplet = "x" }), decisionSummary{"no droplet", Nothing{}, korifiv1alpha1.DropletMissingReason, drained, 0}},
+		"a running revision no longer needs its droplet":   {observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.NoDroplet = "x" }), runs},
+		"older revisions are deleted first":                {observedApp(withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, starting, draining, 0}},
+		"a version that is not a revision counts as older": {observedApp(withLRP(revision.UnknownRevision, 3)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, revision.UnknownRevision)}}, starting, draining, 0}},
+		"the new revision is held until the old is gone":   {observedApp(withDyingLRP(4), withPods(4, 0, 3)), decisionSummary{"held until drained", Nothing{}, held, draining, left}},
+		"the new revision is held by Pods whose LRP is gone": {
 			observedApp(withPods(4, 1, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"race f: the new revision is held by an LRP whose Pods are gone": {
+		"the new revision is held by an LRP whose Pods are gone": {
 			observedApp(withDyingLRP(4)), decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"race f: the new revision is not held if revisions may overlap": {
+		"the new revision is not held if revisions may overlap": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), whenOverlapping), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, draining, left},
 		},
-		"race f: after the drain timeout the new revision starts, and Draining reports it": {
+		"after the drain timeout the new revision starts, and Draining reports it": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = 5 * time.Second }),
 			decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"race f: the drain timeout counts from the deletion of an LRP whose Pods have no deletion time": {
+		"the drain timeout counts from the deletion of an LRP whose Pods have no deletion time": {
 			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"race f: the new revision is not held by alive Pods of a deleted LRP after the drain timeout": {
+		"the new revision is not held by alive Pods of a deleted LRP after the drain timeout": {
 			observedApp(withDyingLRP(4, time.Hour), withPods(4, 2, 0)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"race f: the new revision is not held by an LRP whose finalizer stays after the drain timeout": {
+		"the new revision is not held by an LRP whose finalizer stays after the drain timeout": {
 			observedApp(withDyingLRP(4, time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"race f: the new revision is not held by a Pod without an LRP after the drain timeout": {
+		"the new revision is not held by a Pod without an LRP after the drain timeout": {
 			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(time.Hour)), decisionSummary{"create", CreateLRP{n5, 5, 3}, starting, korifiv1alpha1.DrainTimeoutReason, 0},
 		},
-		"race f: a Pod without an LRP holds the new revision for the drain timeout": {
+		"a Pod without an LRP holds the new revision for the drain timeout": {
 			observedApp(withPods(revision.UnknownRevision, 1, 0), begun(5*time.Second)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"race f: an LRP that was deleted late has the whole drain timeout": {
+		"an LRP that was deleted late has the whole drain timeout": {
 			observedApp(withDyingLRP(4, 5*time.Second), withPods(4, 2, 0), begun(time.Hour)), decisionSummary{"held until drained", Nothing{}, held, draining, left},
 		},
-		"race f: without a drain timeout the new revision waits indefinitely": {
+		"without a drain timeout the new revision waits indefinitely": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout, o.Now = 0, testNow().Add(time.Hour) }),
 			decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"race h: an LRP of another revision with the name is waited for": {
+		"an LRP of another revision with the name is waited for": {
 			observedApp(func(o *Observed) {
 				o.LRPs = []ObservedLRP{{Name: n5, Revision: 4, Deleting: true}}
 				o.App.Overlap = true
 			}),
 			decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, draining, staleInterval},
 		},
-		"race h: an LRP of another owner with the name is waited for": {
+		"an LRP of another owner with the name is waited for": {
 			observedApp(func(o *Observed) { o.NameTaken = true }), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
-		"race o: an LRP that is being deleted is not used again": {
+		"an LRP that is being deleted is not used again": {
 			observedApp(withDyingLRP(5), withPods(5, 3, 0)), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
 		"a process with too few instances is scaled up":    {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, starting, drained, 0}},
 		"a process with too many instances is scaled down": {observedApp(withLRP(5, 9), withPods(5, 9, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, korifiv1alpha1.RunningReason, drained, 0}},
 		"a process with starting instances is Starting":    {observedApp(withLRP(5, 3), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0}},
-		"race k: instances that crash are reported": {
+		"instances that crash are reported": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Crashed: 3}} }), decisionSummary{"starting", Nothing{}, starting, drained, 0},
 		},
 		"an ending instance is checked again while its node may still report the end": {
@@ -209,11 +209,11 @@ func TestDecide(t *testing.T) {
 		"a surplus instance that does not end is not reported": {
 			observedApp(withLRP(5, 3), withPods(5, 3, 0), endingOn("n", time.Hour)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},
-		"race g: an old instance does not count":  {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
+		"an old instance does not count":          {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
 		"a process with all instances is Running": {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},
 		"an instance that was scaled down drains": {observedApp(withLRP(5, 3), withPods(5, 3, 1)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0}},
 
-		"race l: a deployment begins next to the old revision": {
+		"a deployment begins next to the old revision": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"create", CreateLRP{n5, 5, 1}, deploying, drained, 0},
 		},
 		"a deployment starts as many instances as may be in flight": {
@@ -222,7 +222,7 @@ func TestDecide(t *testing.T) {
 		"a deployment starts no more than the desired instances": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 9 }), decisionSummary{"create", CreateLRP{n5, 5, 3}, deploying, drained, 0},
 		},
-		"race l: no old instance is stopped before a new one is ready": {
+		"no old instance is stopped before a new one is ready": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1)), decisionSummary{"deploying", Nothing{}, deploying, drained, 0},
 		},
 		"a deployment starts the next instance when one is ready": {
@@ -234,13 +234,13 @@ func TestDecide(t *testing.T) {
 		"a deployment deletes the LRP of the last old instance": {
 			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
 		},
-		"race l: a deployment is not complete while old instances end": {
+		"a deployment is not complete while old instances end": {
 			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances end", Nothing{}, deploying, draining, left},
 		},
-		"race l: a deployment is not complete while an old LRP without Pods is left": {
+		"a deployment is not complete while an old LRP without Pods is left": {
 			observedApp(duringDeployment, withDyingLRP(4), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances end", Nothing{}, deploying, drained, 0},
 		},
-		"race l: a deployment is not complete while old Pods without an LRP are left": {
+		"a deployment is not complete while old Pods without an LRP are left": {
 			observedApp(duringDeployment, withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances end", Nothing{}, deploying, drained, 0},
 		},
 		"a deployment completes next to old Pods if revisions may overlap": {

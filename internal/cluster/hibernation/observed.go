@@ -194,7 +194,7 @@ func WillNeedCluster(o Observed) bool {
 	return NeedsCloud(o) && o.ObservationError == nil && !o.shouldHibernate() && o.isResuming() && !o.anyMachineIs(actuator.Running)
 }
 
-// IsPowerSettled reports whether all machines are in the desired state.
+// IsPowerSettled reports whether all machines are in the desired state, and no resume is in progress.
 func IsPowerSettled(o Observed) bool {
 	if o.shouldHibernate() {
 		return o.isPoweredOff()

@@ -28,7 +28,7 @@ const (
 	firstSyncWindow, firstSyncInterval = 10 * time.Minute, 5 * time.Second
 	// nodeRecordWindow is how long after the request a stop waits for an API server that does not answer.
 	nodeRecordWindow = 30 * time.Second
-	// lateAfter is when pending machines are named.
+	// lateAfter is the wait after which pending machines are named.
 	lateAfter = 2 * time.Minute
 	// aftercareWindow is how long certificate requests are judged after the cluster is ready again.
 	aftercareWindow = 10 * time.Minute
@@ -39,10 +39,10 @@ const (
 	// machineWaitInterval is the longest time between two passes that wait for machines, so late ones are
 	// named.
 	machineWaitInterval = 30 * time.Second
-	// partialResumeAfter is when a resuming cluster counts as running without the machines and nodes that are
-	// still missing.
+	// partialResumeAfter is the time after which a resuming cluster counts as running without the machines and
+	// nodes that are still missing.
 	partialResumeAfter = 10 * time.Minute
-	// stalledAfter is when an unfinished hibernation or resume counts as stalled.
+	// stalledAfter is the time after which an unfinished hibernation or resume counts as stalled.
 	stalledAfter = 15 * time.Minute
 	// closeLookWindow is how long a cluster that has just stopped is polled every closeLookInterval, because a
 	// cloud may show the effect of an earlier order late.

@@ -72,14 +72,14 @@ func TestTakeFields(t *testing.T) {
 	theirs := managed("moco-controller", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`)
 	for name, row := range map[string]struct{ entries, want []metav1.ManagedFieldsEntry }{
 		"entries of other managers stay as they are": {[]metav1.ManagedFieldsEntry{user, status}, nil},
-		"fields that the project applied become the owner's": {
+		"fields that the project applied move to the new field manager": {
 			[]metav1.ManagedFieldsEntry{user, theirs, status}, []metav1.ManagedFieldsEntry{user, managed("own", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`), status},
 		},
-		"fields that the project updated are merged with the owner's applied ones": {
+		"fields that the project updated are merged with those that the new field manager applied": {
 			[]metav1.ManagedFieldsEntry{theirs, managed("moco-controller", update, "", `{"f:spec":{"f:template":{"f:b":{}}}}`), managed("own", apply, "", `{"f:metadata":{}}`)},
 			[]metav1.ManagedFieldsEntry{managed("own", apply, "", `{"f:metadata":{},"f:spec":{".":{},"f:template":{"f:a":{},"f:b":{}}}}`)},
 		},
-		"fields that the owner updated stay separate": {
+		"fields that the new field manager updated stay separate": {
 			[]metav1.ManagedFieldsEntry{theirs, managed("own", update, "", `{"f:metadata":{}}`)},
 			[]metav1.ManagedFieldsEntry{managed("own", apply, "", `{"f:spec":{".":{},"f:template":{"f:a":{}}}}`), managed("own", update, "", `{"f:metadata":{}}`)},
 		},

@@ -21,7 +21,7 @@ func Release(o ObservedSwitch, because string) SwitchPlan {
 			s.annotations[name] = "" // Another adapter must not find the stop of a Slumber that may be gone by then.
 		}
 	}
-	s.updateRecords() // An expired stop counts as none.
+	s.updateRecords() // An expired stop no longer counts.
 	isChanged := len(is.Saved) > 0 && !holdsAll(o.Object.Object, is.Saved)
 	isLeft := s.next.Records.Holds() && len(is.Saved) > 0 && !isChanged || is.Unreadable != ""
 	switch {

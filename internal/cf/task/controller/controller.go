@@ -97,7 +97,7 @@ func (c Controller) act(ctx context.Context, seen task.Observed, plan task.Plan)
 		}
 		// An existing Secret is from a pass that ended before it created the Job. Its content was right then.
 		if err := c.client.Create(ctx, task.BuildSecret(seen.Task, environment), client.FieldOwner(Name)); client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("keep the environment: %w", err)
+			return fmt.Errorf("save the environment in a Secret: %w", err)
 		}
 		if err := c.client.Create(ctx, task.BuildJob(seen, c.Pods), client.FieldOwner(Name)); err != nil {
 			return ignoreStale(err)

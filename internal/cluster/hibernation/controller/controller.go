@@ -48,7 +48,7 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Metrics exposes states and counts.
 	Metrics *Metrics
-	// Ends are the overdue ends of all controllers; nil for none.
+	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
 	Ends *reconcile.OverdueEnds
 
 	client      client.Client

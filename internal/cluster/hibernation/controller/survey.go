@@ -22,7 +22,7 @@ const (
 	// anyway.
 	surveyInterval = time.Hour
 	surveyJitter   = 0.2
-	// firstSurveyRetry is when an incomplete survey is repeated. Each further repetition waits twice as long.
+	// firstSurveyRetry is the delay before an incomplete survey is repeated. It doubles with each further repetition.
 	firstSurveyRetry = 15 * time.Second
 	// firstSurveyJitter spreads the surveys of clusters over the interval after a start.
 	firstSurveyDelay, firstSurveyJitter = time.Minute, 59
@@ -34,8 +34,8 @@ type surveySchedule struct {
 	due map[types.NamespacedName]surveyDue
 }
 
-// surveyDue is when a cluster is surveyed next. Backoff is the last wait after an incomplete survey; zero if it
-// was complete.
+// surveyDue holds the time of the next survey of a cluster. Backoff is the last wait after an incomplete survey;
+// zero if it was complete.
 type surveyDue struct {
 	at      time.Time
 	backoff time.Duration

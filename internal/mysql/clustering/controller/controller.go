@@ -43,7 +43,7 @@ type Controller struct {
 	Metrics *Metrics
 	// WatchNamespaces are the namespaces whose objects are cached; none means all.
 	WatchNamespaces []string
-	// Ends are the overdue ends of all controllers; nil for none.
+	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
 	Ends *reconcile.OverdueEnds
 
 	client client.Client

@@ -231,8 +231,8 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	}
 }
 
-// readRotation reads which passwords an instance has, unless a session waits there, for which the query would wait
-// too.
+// readRotation reads which passwords an instance has. It reads nothing while a commit waits for an acknowledgement,
+// because the query could wait behind it.
 func (s *observation) readRotation(ctx context.Context, i int) bool {
 	if s.facts[i].SemiSync.Waiting > 0 {
 		return false

@@ -73,7 +73,7 @@ type Controller struct {
 	Observer Observer
 	// Metrics exposes the stops; nil for none.
 	Metrics *Metrics
-	// Ends are the overdue ends of all controllers; nil for none.
+	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
 	Ends *reconcile.OverdueEnds
 
 	client client.Client

@@ -44,7 +44,7 @@ type Controller struct {
 	Metrics *Metrics
 	// Members are the kinds with a switch; nil for none.
 	Members *MemberKinds
-	// Ends are the overdue ends of all controllers; nil for none.
+	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
 	Ends *reconcile.OverdueEnds
 
 	client client.Client

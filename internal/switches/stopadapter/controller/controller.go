@@ -50,7 +50,7 @@ type Controller struct {
 	Metrics *fieldswitchcontroller.Metrics
 	// WatchNamespaces are the only namespaces in which rights are needed; none means all.
 	WatchNamespaces []string
-	// Ends are the overdue ends of all controllers; nil for none.
+	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
 	Ends *reconcile.OverdueEnds
 
 	groups   *adapterGroups
