@@ -42,7 +42,7 @@ type Sources struct {
 
 	interest          detect.Interest             // how to look for kinds, from the group's options
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
-	onTerminating     func(kind string, now bool) // called with every verdict, with whether the CRD is being deleted; may be nil
+	onTerminating     func(kind string, now bool) // called with every verdict; now is true if the CRD is being deleted; may be nil
 	managerCache      *managercache.Cache         // notified of kinds that come and go; may be nil
 	waitsFor          *namedKinds                 // collects kinds while a condition is validated; nil afterwards
 }

@@ -117,7 +117,7 @@ func (p PlatformArchive) validate() error {
 	}
 	for _, f := range p.Files {
 		if f.From == "" || f.To == "" || strings.Contains(f.From+f.To, "..") {
-			return fmt.Errorf("expected where a file is and where it goes, inside of the archive and of the folder, found %+v", f)
+			return fmt.Errorf("expected a file with a path in the archive and a path in the folder, neither with .., found %+v", f)
 		}
 	}
 	return nil

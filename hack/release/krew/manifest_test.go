@@ -121,7 +121,7 @@ func TestWhatKrewRefusesIsRefused(t *testing.T) {
 		"an address without TLS: refused":              {func(m *PluginManifest) { m.Spec.Platforms[0].URI = "http://example.com/a" }, "platform 0: expected an https address"},
 		"no program: refused":                          {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
 		"a program outside of the archive: refused":    {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "../../bin/sh" }, "platform 0: expected the program"},
-		"a file without a destination: refused":        {func(m *PluginManifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected where a file is"},
+		"a file without a destination: refused":        {func(m *PluginManifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected a file with a path"},
 		"a label unknown to krew: refused": {func(m *PluginManifest) {
 			m.Spec.Platforms[0].Selector.MatchLabels = map[string]string{"os": "linux", "cpu": "arm64"}
 		}, "platform 0: expected the labels os and arch"},

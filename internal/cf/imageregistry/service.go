@@ -68,7 +68,7 @@ type Service struct {
 	silent *lru.Cache
 }
 
-// askedImage is a question with its answer; nil if there is none yet.
+// askedImage is a question to a registry with its answer; answer is nil until the registry has responded.
 type askedImage struct {
 	Question
 	named  reference.Named

@@ -88,11 +88,11 @@ func TestARequestThatWasTakenBackIsNotToldAsDone(t *testing.T) {
 		secret, later corev1.Secret
 		code          exit.Code
 	}{
-		"no password was made: failed":           {later: corev1.Secret{}, code: exit.Failed},
-		"new passwords are not in force: failed": {later: corev1.Secret{ObjectMeta: rotated, Data: next}, code: exit.Failed},
-		"new passwords are in force: done":       {later: corev1.Secret{ObjectMeta: rotated}, code: exit.Done},
-		"the old passwords are there: failed":    {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{ObjectMeta: rotated}, exit.Failed},
-		"the old passwords are gone: done":       {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{}, exit.Done},
+		"no passwords were created: failed":         {later: corev1.Secret{}, code: exit.Failed},
+		"new passwords are not promoted: failed":    {later: corev1.Secret{ObjectMeta: rotated, Data: next}, code: exit.Failed},
+		"new passwords are promoted: done":          {later: corev1.Secret{ObjectMeta: rotated}, code: exit.Done},
+		"the old passwords are still valid: failed": {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{ObjectMeta: rotated}, exit.Failed},
+		"the old passwords are discarded: done":     {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{}, exit.Done},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

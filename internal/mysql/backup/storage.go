@@ -178,7 +178,7 @@ func FormatResult(status mocov1beta2.BackupStatus) (string, error) {
 			return string(text), nil
 		}
 	}
-	return "", fmt.Errorf("expected a result of at most %d bytes, found more without its GTID set", maxMessage)
+	return "", fmt.Errorf("expected a result of at most %d bytes, found more even without the GTID set", maxMessage)
 }
 
 // ParseResult reads what FormatResult wrote.

@@ -142,7 +142,7 @@ func (s *Server) openSpares(ctx context.Context) {
 func (s *Server) pingUntilSilent(ctx context.Context) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("connect to ping: %w", err)
+		return fmt.Errorf("open the connection for pings: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // It returns to the pool, or is already known to be broken.
 	tick := time.NewTicker(pingInterval)

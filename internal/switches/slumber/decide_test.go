@@ -91,17 +91,17 @@ func TestDecide(t *testing.T) {
 		reason  string
 		events  string
 	}{
-		"a day outside the windows: everything runs":     {nights(), noon(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", ""},
-		"a window begins with one wave":                  {nights(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins"},
-		"a saved wave is stopped":                        {withWaves(nights(), since, true, false), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins"},
-		"the next wave waits":                            {withWaves(nights(), since, true, false), evening(), []members{{asleep("a"), falling("c")}, {awake("b")}}, "FallingAsleep tf ss a", "InTransition", "SleepBegins"},
-		"the next wave comes":                            {withWaves(nights(), since, true, false), evening(), []members{{asleep("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "SleepBegins"},
-		"an empty wave waits for nothing":                {nights(), evening(), []members{{}, {awake("b")}}, "FallingAsleep tt - -", "InTransition", "SleepBegins"},
-		"every member is stopped: the Slumber is Asleep": {withWaves(nights(), since, true, true), evening(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt s s", "AsWished", "AllAsleep"},
-		"a wave that is late is left":                    {withWaves(nights(), since.Add(-time.Hour), true, false), evening(), []members{{falling("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "WaveTimedOut SleepBegins"},
-		"the end of a window starts the last wave first": {withWaves(nights(), since, true, true), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k -", "InTransition", "WakeBegins"},
-		"a saved wave is started":                        {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k a", "InTransition", "WakeBegins"},
-		"the first wave starts last":                     {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {awake("b")}}, "WakingUp ff - a", "InTransition", "WakeBegins"},
+		"a day outside the windows: everything runs":            {nights(), noon(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", ""},
+		"a window begins with one wave":                         {nights(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins"},
+		"a wave in the saved status is stopped":                 {withWaves(nights(), since, true, false), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins"},
+		"the next wave waits":                                   {withWaves(nights(), since, true, false), evening(), []members{{asleep("a"), falling("c")}, {awake("b")}}, "FallingAsleep tf ss a", "InTransition", "SleepBegins"},
+		"the next wave begins once its predecessor is asleep":   {withWaves(nights(), since, true, false), evening(), []members{{asleep("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "SleepBegins"},
+		"an empty wave waits for nothing":                       {nights(), evening(), []members{{}, {awake("b")}}, "FallingAsleep tt - -", "InTransition", "SleepBegins"},
+		"every member is stopped: the Slumber is Asleep":        {withWaves(nights(), since, true, true), evening(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt s s", "AsWished", "AllAsleep"},
+		"a wave past its timeout does not hold up the next one": {withWaves(nights(), since.Add(-time.Hour), true, false), evening(), []members{{falling("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "WaveTimedOut SleepBegins"},
+		"the end of a window starts the last wave first":        {withWaves(nights(), since, true, true), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k -", "InTransition", "WakeBegins"},
+		"a wave in the saved status is started":                 {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k a", "InTransition", "WakeBegins"},
+		"the first wave starts last":                            {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {awake("b")}}, "WakingUp ff - a", "InTransition", "WakeBegins"},
 		"a member with another stop holds up no wave": {
 			withWaves(nights(), noon(), false, false), noon(), []members{{others}, {awake("b")}}, "Awake ff a a", "AsWished", "",
 		},
