@@ -94,7 +94,7 @@ func writeImage(ctx context.Context, out io.Writer, programs []string, to imageT
 	}
 	digest, err := r.Index.Digest()
 	if err != nil {
-		return fmt.Errorf("name the image: %w", err)
+		return fmt.Errorf("parse the name of the image: %w", err)
 	}
 	fmt.Fprintf(out, "%s is the image, as an OCI layout: %s\n", digest, layout)
 	if to.archive != "" {

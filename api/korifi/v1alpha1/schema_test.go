@@ -175,7 +175,7 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"a process without a type: rejected":                       {process(), "spec.processType", nil, "spec.processType: Required value"},
 		"a process with an empty type: rejected":                   {process(), "spec.processType", "", "spec.processType in body should be at least 1 chars long"},
 		"a process with a very long type: rejected":                {process(), "spec.processType", long, "spec.processType: Too long"},
-		"a process of a type that is no label: rejected":           {process(), "spec.processType", "bad value!", "because it is a label of Pods; choose a name such as worker"},
+		"a process of a type that is not a valid label: rejected":  {process(), "spec.processType", "bad value!", "because it is a label of Pods; choose a name such as worker"},
 		"a worker: accepted":                                       {process(), "spec.processType", "worker.v2", ""},
 		"a process that listens at 65536: rejected":                {process(), "spec.ports", []any{int64(65536)}, "spec.ports[0] in body should be less than or equal to 65535"},
 		"a process that listens at 0: rejected":                    {process(), "spec.ports", []any{int64(0)}, "spec.ports[0] in body should be greater than or equal to 1"},

@@ -378,22 +378,22 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 func (s *schemaServer) testRefusedPolicies(t *testing.T) {
 	const job = "spec.jobConfig."
 	rows := map[string]schemaCase{
-		"no schedule: rejected":                  {"spec.schedule", nil, "spec.schedule: Required value"},
-		"an empty schedule: rejected":            {"spec.schedule", "", "spec.schedule in body should be at least 1 chars long"},
-		"no configuration of Jobs: rejected":     {"spec.jobConfig", nil, "spec.jobConfig: Required value"},
-		"an unknown concurrency: rejected":       {"spec.concurrencyPolicy", "Maybe", `spec.concurrencyPolicy: Unsupported value: "Maybe": supported values: "Allow", "Forbid", "Replace"`},
-		"a negative backoff: rejected":           {"spec.backoffLimit", int64(-1), "spec.backoffLimit in body should be greater than or equal to 0"},
-		"a negative history: rejected":           {"spec.successfulJobsHistoryLimit", int64(-1), "spec.successfulJobsHistoryLimit in body should be greater than or equal to 0"},
-		"a negative history of failed: rejected": {"spec.failedJobsHistoryLimit", int64(-1), "spec.failedJobsHistoryLimit in body should be greater than or equal to 0"},
-		"no threads: rejected":                   {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
-		"an empty service account: rejected":     {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
-		"a bucket without a name: rejected":      {job + "bucketConfig.region", "x", "spec.jobConfig.bucketConfig.bucketName: Required value"},
-		"a bucket with an empty name: rejected":  {job + "bucketConfig.bucketName", "", "spec.jobConfig.bucketConfig.bucketName in body should be at least 1 chars long"},
-		"a storage that is no URL: rejected":     {job + "bucketConfig", map[string]any{"bucketName": "b", "endpointURL": "ftp://x"}, "spec.jobConfig.bucketConfig.endpointURL in body should match"},
-		"an unknown storage: rejected":           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "tape"}, `spec.jobConfig.bucketConfig.backendType: Unsupported value: "tape": supported values: "s3", "gcs", "azure"`},
-		"a storage at azure: accepted":           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "azure"}, ""},
-		"memory that is no quantity: rejected":   {job + "memory", "lots", "spec.jobConfig.memory"},
-		"a work volume that is text: rejected":   {job + "workVolume", "x", "spec.jobConfig.workVolume: Invalid value"},
+		"no schedule: rejected":                   {"spec.schedule", nil, "spec.schedule: Required value"},
+		"an empty schedule: rejected":             {"spec.schedule", "", "spec.schedule in body should be at least 1 chars long"},
+		"no configuration of Jobs: rejected":      {"spec.jobConfig", nil, "spec.jobConfig: Required value"},
+		"an unknown concurrency: rejected":        {"spec.concurrencyPolicy", "Maybe", `spec.concurrencyPolicy: Unsupported value: "Maybe": supported values: "Allow", "Forbid", "Replace"`},
+		"a negative backoff: rejected":            {"spec.backoffLimit", int64(-1), "spec.backoffLimit in body should be greater than or equal to 0"},
+		"a negative history: rejected":            {"spec.successfulJobsHistoryLimit", int64(-1), "spec.successfulJobsHistoryLimit in body should be greater than or equal to 0"},
+		"a negative history of failed: rejected":  {"spec.failedJobsHistoryLimit", int64(-1), "spec.failedJobsHistoryLimit in body should be greater than or equal to 0"},
+		"no threads: rejected":                    {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
+		"an empty service account: rejected":      {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
+		"a bucket without a name: rejected":       {job + "bucketConfig.region", "x", "spec.jobConfig.bucketConfig.bucketName: Required value"},
+		"a bucket with an empty name: rejected":   {job + "bucketConfig.bucketName", "", "spec.jobConfig.bucketConfig.bucketName in body should be at least 1 chars long"},
+		"a storage that is not a URL: rejected":   {job + "bucketConfig", map[string]any{"bucketName": "b", "endpointURL": "ftp://x"}, "spec.jobConfig.bucketConfig.endpointURL in body should match"},
+		"an unknown storage: rejected":            {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "tape"}, `spec.jobConfig.bucketConfig.backendType: Unsupported value: "tape": supported values: "s3", "gcs", "azure"`},
+		"a storage at azure: accepted":            {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "azure"}, ""},
+		"memory that is not a quantity: rejected": {job + "memory", "lots", "spec.jobConfig.memory"},
+		"a work volume that is text: rejected":    {job + "workVolume", "x", "spec.jobConfig.workVolume: Invalid value"},
 	}
 	addSchedules(rows, "spec.schedule")
 	s.expectRefusals(t, minimalPolicy(), rows)

@@ -53,18 +53,18 @@ func TestDiscoverAndProbeAskOnce(t *testing.T) {
 		body string
 		want result
 	}{
-		"discovery lists kinds: read":           {discover, 200, widgetList, result{Kinds: map[string]lookResult{"Widget": widget, "Clock": clock}}},
-		"discovery knows no such group version": {discover, 404, "404 page not found", result{}},
-		"discovery answers no JSON: an error":   {discover, 200, "<html>", result{Error: true}},
-		"discovery answers 403: an error":       {discover, 403, "{}", result{Error: true}},
-		"discovery answers 401: an error":       {discover, 401, "{}", result{Error: true}},
-		"discovery answers 429: an error":       {discover, 429, "{}", result{Error: true}},
-		"discovery answers 503: an error":       {discover, 503, "{}", result{Error: true}},
-		"a watch begins: ready":                 {probe, 200, "", result{Ready: true}},
-		"a watch is forbidden: ready":           {probe, 403, "{}", result{Ready: true}},
-		"a watch answers 429: not ready":        {probe, 429, "{}", result{}},
-		"a watch answers 404: not ready":        {probe, 404, "{}", result{}},
-		"a watch answers 500: an error":         {probe, 500, "{}", result{Error: true}},
+		"discovery lists kinds: read":         {discover, 200, widgetList, result{Kinds: map[string]lookResult{"Widget": widget, "Clock": clock}}},
+		"discovery answers 404: no kinds":     {discover, 404, "404 page not found", result{}},
+		"discovery answers no JSON: an error": {discover, 200, "<html>", result{Error: true}},
+		"discovery answers 403: an error":     {discover, 403, "{}", result{Error: true}},
+		"discovery answers 401: an error":     {discover, 401, "{}", result{Error: true}},
+		"discovery answers 429: an error":     {discover, 429, "{}", result{Error: true}},
+		"discovery answers 503: an error":     {discover, 503, "{}", result{Error: true}},
+		"a watch begins: ready":               {probe, 200, "", result{Ready: true}},
+		"a watch is forbidden: ready":         {probe, 403, "{}", result{Ready: true}},
+		"a watch answers 429: not ready":      {probe, 429, "{}", result{}},
+		"a watch answers 404: not ready":      {probe, 404, "{}", result{}},
+		"a watch answers 500: an error":       {probe, 500, "{}", result{Error: true}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -158,7 +158,7 @@ func buildLayer(at time.Time, files []layerFile) (v1.Layer, error) {
 		}
 	}
 	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("end a layer: %w", err)
+		return nil, fmt.Errorf("close the archive of a layer: %w", err)
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil }
 	layer, err := tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed), tarball.WithCompressedCaching)
@@ -309,7 +309,7 @@ func (r Release) Push(ctx context.Context, target string) (string, error) {
 	}
 	digest, err := r.Index.Digest()
 	if err != nil {
-		return "", fmt.Errorf("name the image: %w", err)
+		return "", fmt.Errorf("compute the digest of the image: %w", err)
 	}
 	return ref.Context().Digest(digest.String()).String(), nil
 }

@@ -438,7 +438,7 @@ func TestHibernationRecords(t *testing.T) {
 		"a machine that was switched on ends a complete hibernation": {
 			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), asleepAt(secondsAgo(time.Hour))), openRecord(),
 		},
-		"machines that were switched off are a repair":                 {observedCluster("", resumedRecord(time.Hour), off), repair},
+		"a repair is recorded for machines that were switched off":     {observedCluster("", resumedRecord(time.Hour), off), repair},
 		"a hibernation keeps the last nodes if it lists none":          {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
 		"a hibernation in the middle of a resume keeps the last nodes": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), asleep(fresh(readyNode("n0"), readyNode("n1")))},
 		"a hibernation in the middle of a resume records awaited nodes as ready": {
@@ -554,7 +554,7 @@ func TestWhatIsAskedOfACluster(t *testing.T) {
 		"a resuming cluster is asked for everything":                     {observedCluster("", resumingRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
 		"a cluster that has just resumed is asked for everything":        {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
 		"a cluster that resumed long ago is only probed":                 {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
-		"without an actuator there is no cloud":                          {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
+		"a cluster without an actuator polls no cloud":                   {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
 		"a cluster that cannot hibernate is asked whether it answers":    {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud", "cluster"}},
 		"a cluster that cannot hibernate and is off is left alone":       {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud"}},
 		"a cluster whose machines are unknown is only probed":            {observedCluster("", resumingRecord(time.Minute), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud", "cluster"}},

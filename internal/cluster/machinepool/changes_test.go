@@ -169,7 +169,7 @@ func TestPlanChanges(t *testing.T) {
 		"a floor below the MachineSets is refused":   {job: workerJob(withAutoscaling(1, 2, `{"vsphere":{}}`)), sets: machineSets(1, 1), want: []string{"MinReplicasTooSmall at least 2"}},
 		"a floor below is fine if sets may be empty": {job: workerJob(withAutoscaling(1, 2, `{"aws":{}}`)), sets: machineSets(1, 1), want: []string{"a: ", "b: ", "a: autoscaling from 1 to 1", "b: autoscaling from 0 to 1"}},
 		"a number within the limits stays":           {job: workerJob(withAutoscaling(2, 8, `{}`)), sets: machineSets(3, 9), want: []string{"a: ", "b: replicas from 9 to 4", "a: autoscaling from 1 to 4", "b: autoscaling from 1 to 4"}},
-		"a MachineAutoscaler that is there is changed": {
+		"an existing MachineAutoscaler is changed": {
 			job: workerJob(withAutoscaling(1, 3, `{}`)), sets: machineSets(1), autoscalers: []Autoscaler{autoscaler("theirs", "infra-worker-a", "")},
 			want: []string{"a: ", "theirs: autoscaling from 1 to 3"},
 		},

@@ -30,7 +30,7 @@ func TestFind(t *testing.T) {
 		"an object that only Torpor wrote is Torpor's":                     {Observed{Upstream: Hive(), Fields: fields(user, entry("torpor", 5))}, ""},
 		"an object that the upstream wrote is not Torpor's":                {Observed{Upstream: Hive(), Fields: fields(user, hive)}, hiveWrites},
 		"another controller of the upstream counts too":                    {Observed{Upstream: Hive(), Fields: fields(entry("hive-controllers", 1))}, "Hive has written it: its field manager is hive-controllers"},
-		"a report of another writer is no entry of Torpor's":               {Observed{Upstream: Hive(), Fields: fields(hive, entry(FieldManager, 20))}, hiveWrites},
+		"a report of another writer does not count as an entry of Torpor":  {Observed{Upstream: Hive(), Fields: fields(hive, entry(FieldManager, 20))}, hiveWrites},
 		"an entry of the upstream older than Torpor's does not count":      {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11))}, ""},
 		"the first entry of Torpor counts":                                 {Observed{Upstream: Hive(), Fields: fields(hive, entry("torpor", 11), entry("torpor-provisioning", 3))}, hiveWrites},
 		"the last entry of the upstream counts":                            {Observed{Upstream: Hive(), Fields: fields(hive, entry("hive2-machinepool", 30), entry("torpor", 11))}, "Hive has written it: its field manager is hive2-machinepool"},

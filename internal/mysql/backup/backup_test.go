@@ -126,10 +126,10 @@ func TestPlanReplay(t *testing.T) {
 		reached  int
 		err      string
 	}{
-		"a point in the second segment: the segments up to the point are replayed": {dump: a + ":1-15", segments: chain, point: 25, want: []string{a + ":11-20", a + ":21-30"}, reached: 25},
-		"a point between two segments: the segments up to the point are replayed":  {dump: a + ":1-15", segments: chain, point: 30, want: []string{a + ":11-20", a + ":21-30"}, reached: 30},
-		"segments in another order: the segments up to the point are replayed":     {dump: a + ":1-15", segments: []backup.StoredSegment{chain[2], chain[0], chain[1]}, point: 35, want: []string{a + ":11-20", a + ":21-30", b + ":1-5"}, reached: 35},
-		"a failover is no gap": {dump: a + ":1-20", segments: chain, point: 38, want: []string{a + ":21-30", b + ":1-5"}, reached: 38},
+		"a point in the second segment: the segments up to the point are replayed":  {dump: a + ":1-15", segments: chain, point: 25, want: []string{a + ":11-20", a + ":21-30"}, reached: 25},
+		"a point between two segments: the segments up to the point are replayed":   {dump: a + ":1-15", segments: chain, point: 30, want: []string{a + ":11-20", a + ":21-30"}, reached: 30},
+		"segments in another order: the segments up to the point are replayed":      {dump: a + ":1-15", segments: []backup.StoredSegment{chain[2], chain[0], chain[1]}, point: 35, want: []string{a + ":11-20", a + ":21-30", b + ":1-5"}, reached: 35},
+		"a failover does not count as a gap":                                        {dump: a + ":1-20", segments: chain, point: 38, want: []string{a + ":21-30", b + ":1-5"}, reached: 38},
 		"a dump at the end of a segment: the segments up to the point are replayed": {dump: a + ":1-20", segments: chain, point: 21, want: []string{a + ":21-30"}, reached: 21},
 		"no commits since, as the shipped state shows: nothing to replay":           {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
 		"point is after the shipped state: refused":                                 {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},

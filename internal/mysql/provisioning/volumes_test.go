@@ -29,10 +29,10 @@ func TestVolumeGrowth(t *testing.T) {
 		growing     string
 		isShrinking bool
 	}{
-		"without a StatefulSet nothing grows":        {claims: []string{data, logs}},
-		"terminating StatefulSet is waited for":      {live: going, claims: []string{larger, logs}},
-		"the same size in another unit is no growth": {live: live, claims: []string{data, strings.Replace(logs, "1024Mi", "1Gi", 1)}},
-		"first of two volumes grows":                 {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
+		"without a StatefulSet nothing grows":                    {claims: []string{data, logs}},
+		"terminating StatefulSet is waited for":                  {live: going, claims: []string{larger, logs}},
+		"the same size in another unit does not count as growth": {live: live, claims: []string{data, strings.Replace(logs, "1024Mi", "1Gi", 1)}},
+		"first of two volumes grows":                             {live: live, claims: []string{larger, logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
 		"two volumes grow": {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1025Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi logs-moco-a-0 1025Mi]",
 		},

@@ -176,13 +176,13 @@ func TestFindingsOfAList(t *testing.T) {
 			items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T13:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.ClusterTooYoungFinding, Count: 1},
 		},
-		"a cluster of OpenShift that is a day old is no finding": {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T12:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}}, nil},
-		"a young cluster that is not OpenShift is no finding":    {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-24T11:00:00Z"}}`}}, nil},
+		"an OpenShift cluster that is a day old has no finding": {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-23T12:00:00Z"}}`, `{"metadata":{"name":"openshift-cluster-version"}}`}}, nil},
+		"a young cluster that is not OpenShift has no finding":  {items{"namespaces": {`{"metadata":{"name":"kube-system","creationTimestamp":"2026-11-24T11:00:00Z"}}`}}, nil},
 		"a control plane of two nodes is a finding": {
 			items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.EtcdQuorumSmallFinding, Count: 2, Objects: []string{"m0", "m1"}},
 		},
-		"a control plane of three nodes is no finding": {items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`, `{"metadata":{"name":"m2"}}`}}, nil},
+		"a control plane of three nodes has no finding": {items{"nodes": {`{"metadata":{"name":"m1"}}`, `{"metadata":{"name":"m0"}}`, `{"metadata":{"name":"m2"}}`}}, nil},
 		"invalid names are counted but not named": {
 			items{"volumeattachments": {`{"metadata":{"name":"a\u001b[2J"},"status":{"detachError":{}}}`, `{"metadata":{"name":"` + strings.Repeat("a", 600) + `"},"status":{"detachError":{}}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesNotDetachableFinding, Count: 2},

@@ -25,7 +25,7 @@ func TestForbiddenOfAQuotaIsNoMissingRight(t *testing.T) {
 			"expected room in the quotas of the space, found none: exceeded quota: small, requested: count/cfapps=1, used: count/cfapps=1, limited: count/cfapps=1; delete unused objects, or ask for a larger quota",
 		},
 		"a missing right stays what it is": {`User "bob" cannot create resource "cfapps"`, http.StatusForbidden, notAuthorized},
-		"a name that reads like a quota is no quota": {
+		"a name that looks like a quota does not count as a quota": {
 			`User "is forbidden: exceeded quota: " cannot create resource "cfapps"`, http.StatusForbidden, notAuthorized,
 		},
 	} {

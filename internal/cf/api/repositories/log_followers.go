@@ -34,7 +34,7 @@ const (
 // only after a check of the caller's own rights.
 type logFollowers struct {
 	clock clock.Clock
-	// looks maps a poll that returned fewer lines than its limit to the time of its response.
+	// looks holds the polls that returned fewer lines than their limit, each with the time of its response.
 	looks *lru.LRUExpireCache
 
 	mu     sync.Mutex

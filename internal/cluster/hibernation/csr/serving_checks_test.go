@@ -86,7 +86,7 @@ func TestServingRequests(t *testing.T) {
 		}, left("own-addresses", `found "10.0.0.2", "n2"`)},
 		"a wildcard: not approved":                            {withDNSNames("*.example.com"), left("own-addresses", `"*.example.com"`)},
 		"a name that is an internal IP address: not approved": {withDNSNames("10.0.0.1"), left("own-addresses", `"10.0.0.1"`)},
-		"an address of a kind that is no proof: not approved": {func(a *testRequest) {
+		"an address of a kind that proves nothing: not approved": {func(a *testRequest) {
 			a.machine().Addresses = append(a.machine().Addresses, address("Alias", "alias"))
 			a.template.DNSNames = []string{"alias"}
 		}, left("own-addresses", `"alias"`)},

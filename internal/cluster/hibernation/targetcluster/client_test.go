@@ -57,7 +57,7 @@ func TestDialRefuses(t *testing.T) {
 		"a program for credentials: refused": {func(_ *cluster, u *user, _ *config) {
 			u.Exec = &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}, errForeign},
-		"a program of a user that is not even used: refused": {func(_ *cluster, _ *user, c *config) {
+		"a program of a user that no context uses: refused": {func(_ *cluster, _ *user, c *config) {
 			c.AuthInfos["other"] = &user{Exec: &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1"}}
 		}, errForeign},
 		"an authentication plugin: refused": {func(_ *cluster, u *user, _ *config) {
