@@ -379,7 +379,7 @@ func anyInState(inputs []judgeInput, state State) bool {
 	return slices.ContainsFunc(inputs, func(i judgeInput) bool { return i.now.State == state })
 }
 
-// combineState names the conditions in the deciding state.
+// combineState returns a status in the deciding state, with the reasons and messages of the conditions in that state.
 func combineState(inputs []judgeInput, state State) Status {
 	var reasons, messages []string
 	for _, i := range inputs {

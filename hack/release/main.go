@@ -70,7 +70,7 @@ func imageCommand() *cobra.Command {
 	cmd.Flags().StringVar(&to.archive, "archive", "", "file for the image and its name, as ctr images import reads it; empty writes none")
 	cmd.Flags().StringVar(&to.name, "name", "", "name under which an import of the archive stores the image, such as torpor:dev")
 	cmd.MarkFlagsRequiredTogether("archive", "name")
-	cmd.Flags().StringSliceVar(&architectures, "arch", architectures, "processors, in Go's names")
+	cmd.Flags().StringSliceVar(&architectures, "arch", architectures, "architectures of processors, such as amd64")
 	return cmd
 }
 
@@ -94,7 +94,7 @@ func writeImage(ctx context.Context, out io.Writer, programs []string, to imageT
 	}
 	digest, err := r.Index.Digest()
 	if err != nil {
-		return fmt.Errorf("parse the name of the image: %w", err)
+		return fmt.Errorf("compute the digest of the image: %w", err)
 	}
 	fmt.Fprintf(out, "%s is the image, as an OCI layout: %s\n", digest, layout)
 	if to.archive != "" {

@@ -247,9 +247,9 @@ func (s *served) testRefusedStatus(t *testing.T) {
 		refusal
 		status any
 	}{
-		"a revision rises: accepted":                    {refusal{app(), "observedRevision", int64(8), ""}, fullAppStatus(now)},
-		"a revision falls: rejected":                    {refusal{app(), "observedRevision", int64(6), "status.observedRevision: Invalid value: expected at least 7, because revisions never fall"}, fullAppStatus(now)},
-		"a revision is forgotten: rejected":             {refusal{app(), "observedRevision", nil, "status.observedRevision: Invalid value: expected at least 7, because revisions never fall"}, fullAppStatus(now)},
+		"a revision that increases: accepted":           {refusal{app(), "observedRevision", int64(8), ""}, fullAppStatus(now)},
+		"a revision that decreases: rejected":           {refusal{app(), "observedRevision", int64(6), "status.observedRevision: Invalid value: expected at least 7, because revisions never fall"}, fullAppStatus(now)},
+		"a revision that is removed: rejected":          {refusal{app(), "observedRevision", nil, "status.observedRevision: Invalid value: expected at least 7, because revisions never fall"}, fullAppStatus(now)},
 		"an unknown cause of a restart: rejected":       {refusal{app(), "lastRestart.cause", "Whim", "status.lastRestart.cause: Unsupported value"}, fullAppStatus(now)},
 		"an unknown actual state of an app: rejected":   {refusal{app(), "actualState", "DOWN", "status.actualState: Unsupported value"}, fullAppStatus(now)},
 		"an unknown observed state of an app: rejected": {refusal{app(), "observedDesiredState", "DOWN", "status.observedDesiredState: Unsupported value"}, fullAppStatus(now)},

@@ -38,7 +38,7 @@ func ListPlugins() []Plugin {
 	}
 }
 
-// Machine is an operating system and a processor, in Go's names.
+// Machine is an operating system and a processor, by the names that Go uses.
 type Machine struct{ OS, Architecture string }
 
 // ListMachines returns the machines that plugins are built for.

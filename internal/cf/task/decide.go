@@ -127,7 +127,7 @@ func (o Observed) start() Plan {
 		droplet = ref.Name
 	}
 	return Plan{
-		Why: "number it", After: time.Millisecond,
+		Why: "assign the sequence number", After: time.Millisecond,
 		Initial: &korifiv1alpha1.CFTaskStatus{
 			SequenceID: o.Highest + 1, DropletRef: corev1.LocalObjectReference{Name: droplet},
 			MemoryMB:    process.LimitMegabytes(cmp.Or(o.Task.Spec.MemoryMB, memory)),
@@ -152,7 +152,7 @@ func (o Observed) proceed() Plan {
 // cancel is finished when the Job is gone. A task that succeeds before that has succeeded.
 func (o Observed) cancel() Plan {
 	if o.Job != nil {
-		return Plan{Do: DeleteJob, Why: "end it", After: waitInterval}
+		return Plan{Do: DeleteJob, Why: "delete the Job of a canceled task", After: waitInterval}
 	}
 	p := o.fail(korifiv1alpha1.TaskEndedReason, "task was cancelled")
 	p.Conditions[korifiv1alpha1.TaskCanceledCondition] = decision.True(korifiv1alpha1.TaskEndedReason, "task was cancelled")

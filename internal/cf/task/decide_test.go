@@ -59,7 +59,7 @@ func TestDecide(t *testing.T) {
 		why   string
 		holds string
 	}{
-		"a new task is numbered before anything is made of it": {observe(unnumbered), DoNothing, "number it", korifiv1alpha1.TaskInitializedCondition},
+		"a new task is numbered before anything is made of it": {observe(unnumbered), DoNothing, "assign the sequence number", korifiv1alpha1.TaskInitializedCondition},
 		"a task with a number gets its Job":                    {observe(), CreateJob, "make the Job", ""},
 		"a task without a droplet waits for one":               {observe(unnumbered, func(o *Observed) { o.Droplet = nil }), DoNothing, "no droplet", ""},
 		"a task without an app fails":                          {observe(func(o *Observed) { o.App = nil }), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
@@ -69,7 +69,7 @@ func TestDecide(t *testing.T) {
 		"a Job that has failed is not tried again":             {observe(hasJob(batchv1.JobFailed)), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
 		"a Job of another owner is left alone":                 {observe(hasJob(), func(o *Observed) { o.Job.OwnerReferences = nil }), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
 		"a Job that is gone is not made again":                 {observe(was(korifiv1alpha1.TaskStartedCondition, 0)), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
-		"a canceled task loses its Job":                        {observe(canceled, hasJob(), active), DeleteJob, "end it", ""},
+		"a canceled task loses its Job":                        {observe(canceled, hasJob(), active), DeleteJob, "delete the Job of a canceled task", ""},
 		"a canceled task without a Job is over":                {observe(canceled, unnumbered), DoNothing, "failed", korifiv1alpha1.TaskCanceledCondition},
 		"a task that succeeds while it is canceled succeeds":   {observe(canceled, hasJob(batchv1.JobComplete)), DoNothing, "succeeded", korifiv1alpha1.TaskSucceededCondition},
 		"a task that is over is kept":                          {observe(was(korifiv1alpha1.TaskFailedCondition, time.Hour)), DoNothing, "ended", ""},

@@ -206,10 +206,10 @@ func TestWhoStartsIsNoted(t *testing.T) {
 		until, by, want string
 		after           time.Duration
 	}{
-		"a recorded user: bob is recorded":                                 {"", "bob", "bob", time.Hour},
-		"an unrecorded user: unknown is recorded":                          {"", "", "unknown", time.Hour},
-		"a user before the end time: bob is recorded":                      {"8h", "bob", "bob", time.Hour},
-		"a user after an end time that is not saved: the user is recorded": {"8h", "bob", "bob", 8 * time.Hour},
+		"a start by a recorded user: bob is recorded":                            {"", "bob", "bob", time.Hour},
+		"a start by an unrecorded user: unknown is recorded":                     {"", "", "unknown", time.Hour},
+		"a start by a user before the end time: bob is recorded":                 {"8h", "bob", "bob", time.Hour},
+		"a start by a user after an end time that is not saved: bob is recorded": {"8h", "bob", "bob", 8 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: row.until})

@@ -212,5 +212,5 @@ func (f *fleet) printRequests(spent fleetCost) {
 		}
 	}
 	slices.Sort(asked)
-	f.QuoteOutput("requests of the hub per cluster: " + strings.Join(asked, ", "))
+	f.QuoteOutput("requests to the hub per cluster: " + strings.Join(asked, ", "))
 }
