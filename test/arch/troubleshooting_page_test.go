@@ -80,7 +80,7 @@ func readAdvice(table string) map[string]string {
 // A reason that reports a problem has advice.
 func TestTroubleHasAdvice(t *testing.T) {
 	_, found, _ := strings.Cut(readFile(t, troubleshootingPage), generatedReasons)
-	advice, isTrouble := readAdvice(found), regexp.MustCompile(`invalid|cannot be|could not be|no permission|does not answer|does not serve|rejects a|fails|failure`)
+	advice, isTrouble := readAdvice(found), regexp.MustCompile(`invalid|cannot be|could not be|no permission|does not answer|does not serve|rejects a|rejected|fails|failure`)
 	problems := 0
 	for name, meaning := range meaningsOfReasons(t) {
 		if !isTrouble.MatchString(meaning) {
