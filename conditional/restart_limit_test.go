@@ -71,12 +71,12 @@ func TestRestartLimitForgivesAndLeaps(t *testing.T) {
 		until func(r *groupEnv)
 		want  Phase
 	}{
-		"a restart is held back":                    {func(*groupEnv) {}, Dormant},
-		"a restart after the pause starts at once":  {func(r *groupEnv) { r.advance(time.Minute) }, Running},
-		"ten minutes of running forgive the starts": {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(10 * time.Minute) }, Running},
-		"nine minutes do not, the pause has passed": {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(9 * time.Minute) }, Running},
-		"another identity is held back as well":     {func(r *groupEnv) { r.report(True, "b") }, Dormant},
-		"a day of sleep causes one start":           {func(r *groupEnv) { again(r); r.advance(24 * time.Hour) }, Running},
+		"a restart is held back":                                    {func(*groupEnv) {}, Dormant},
+		"a restart after the pause starts at once":                  {func(r *groupEnv) { r.advance(time.Minute) }, Running},
+		"ten minutes of running clear the earlier starts":           {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(10 * time.Minute) }, Running},
+		"nine minutes of running, after the pause: a start at once": {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(9 * time.Minute) }, Running},
+		"another identity is held back as well":                     {func(r *groupEnv) { r.report(True, "b") }, Dormant},
+		"a day in one step of the clock causes one start":           {func(r *groupEnv) { again(r); r.advance(24 * time.Hour) }, Running},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -182,7 +182,7 @@ type verbResult struct {
 	Part        string `json:"part"`
 	// Wanted is stopped, started, restarted or extended.
 	Wanted string `json:"wanted"`
-	// Changed is whether the object was written, or would have been without --dry-run.
+	// Changed is true if the object was written, or would have been without --dry-run.
 	Changed bool `json:"changed"`
 	// Reached is set only with --wait.
 	Reached *bool  `json:"reached,omitempty"`
@@ -193,7 +193,7 @@ type verbResult struct {
 	before  stopRow
 	// revision is the revision that a restart began.
 	revision int64
-	// wasAlready is whether the switch already had the requested position.
+	// wasAlready is true if the switch already had the requested position.
 	wasAlready bool
 	err        error
 }

@@ -24,9 +24,9 @@ type NodeVersion struct{ Name, UID, ResourceVersion string }
 
 // NodeCordon describes whether pods can be scheduled on a node.
 type NodeCordon struct {
-	// IsSet is whether the node is cordoned, and IsOurs whether that was done for a drain.
+	// IsSet is true if the node is cordoned, and IsOurs if that was done for a drain.
 	IsSet, IsOurs bool
-	// IsRefused is whether the cluster has permanently refused to change the node.
+	// IsRefused is true if the cluster has permanently refused to change the node.
 	IsRefused bool
 	// ResourceVersion is that of the node.
 	ResourceVersion string
@@ -35,11 +35,11 @@ type NodeCordon struct {
 // ObservedPod is a pod of a worker. Pods of DaemonSets and static pods are left out: they stop with their node.
 type ObservedPod struct {
 	Namespace, Name, UID, Node string
-	// IsLeaving is whether the pod is being deleted.
+	// IsLeaving is true if the pod is being deleted.
 	IsLeaving bool
-	// IsBare is whether the pod has no controller that would recreate it.
+	// IsBare is true if the pod has no controller that would recreate it.
 	IsBare bool
-	// IsRefused is whether the cluster has permanently refused to evict the pod.
+	// IsRefused is true if the cluster has permanently refused to evict the pod.
 	IsRefused bool
 }
 
@@ -47,7 +47,7 @@ type ObservedPod struct {
 type WorkerPods struct {
 	// IsRead is true if the pods were read, and HasMore if there are more pods than were read.
 	IsRead, HasMore bool
-	// IsForbidden is whether the cluster has permanently refused to list them.
+	// IsForbidden is true if the cluster has permanently refused to list them.
 	IsForbidden bool
 	Pods        []ObservedPod
 	// Kept are the names of pods whose last eviction was prevented by a PodDisruptionBudget.

@@ -24,13 +24,13 @@ type modelState struct {
 	machines [2]modelMachine
 	// refuses is the action on the second machine that the cloud refuses.
 	refuses refusal
-	// spot is whether the second machine cannot be stopped and belongs to a MachineSet. isNew is whether it
+	// spot is true if the second machine cannot be stopped and belongs to a MachineSet. isNew is true if it
 	// replaced another one. An id that is used again stands for a third machine: no record names both.
 	spot, isNew bool
-	// isOrdered is whether the second machine is a worker that is stopped before the control plane, the first one,
+	// isOrdered is true if the second machine is a worker that is stopped before the control plane, the first one,
 	// and started after it.
 	isOrdered bool
-	// drains is whether the second machine, a worker, is drained before machines stop; pods and cordon are those of
+	// drains is true if the second machine, a worker, is drained before machines stop; pods and cordon are those of
 	// its node.
 	drains bool
 	pods   podState

@@ -43,12 +43,12 @@ type Observed struct {
 	Invalid string
 	// NoActuator is the reason why no actuator handles the platform; empty if one does.
 	NoActuator string
-	// IsInfraDisabled is whether the owner of the machines has opted out of power management. The cloud is not
+	// IsInfraDisabled is true if the owner of the machines has opted out of power management. The cloud is not
 	// called then, and NoActuator names the annotation.
 	IsInfraDisabled bool
 	// Incompatible is the reason why the cluster's version cannot hibernate; empty if it can.
 	Incompatible string
-	// HasNoVersion is whether the cluster is not an OpenShift cluster. The version check is skipped then.
+	// HasNoVersion is true if the cluster is not an OpenShift cluster. The version check is skipped then.
 	HasNoVersion bool
 	// Record is the record of the last hibernation; nil if there was none.
 	Record *hivev1.HibernationRecord
@@ -59,18 +59,18 @@ type Observed struct {
 	Machines []actuator.Machine
 	// Refusal is the cloud's refusal of the last order that is still wanted; nil if it was not refused.
 	Refusal *OrderRefusal
-	// AwaitsAllMachines is whether the cluster must not count as running while a machine does not start.
+	// AwaitsAllMachines is true if the cluster must not count as running while a machine does not start.
 	AwaitsAllMachines bool
 
-	// API is whether the cluster's API server answers; NotProbed where NeedsCluster is false.
+	// API is the reachability of the cluster's API server; NotProbed where NeedsCluster is false.
 	API APIState
 	// APIMessage is the reason why the API server does not answer.
 	APIMessage string
-	// IsAPIProblemLasting is whether waiting does not solve the problem, unlike with a server that is starting.
+	// IsAPIProblemLasting is true if waiting does not solve the problem, unlike with a server that is starting.
 	IsAPIProblemLasting bool
-	// IsAPIForbidden is whether the API server answers and has permanently refused to list nodes.
+	// IsAPIForbidden is true if the API server answers and has permanently refused to list nodes.
 	IsAPIForbidden bool
-	// IsAPICostly is whether the last probe used up its budget. The cluster is probed less often then.
+	// IsAPICostly is true if the last probe used up its budget. The cluster is probed less often then.
 	IsAPICostly bool
 	// Nodes are the cluster's nodes; only with a reachable API server.
 	Nodes []ObservedNode
@@ -79,7 +79,7 @@ type Observed struct {
 	Replaceable     []ReplaceableMachine
 	HasReadMachines bool
 	// ReplacementError is the error of the last attempt to delete Machines; empty if there was none.
-	// IsReplacementResting is whether that attempt was a moment ago.
+	// IsReplacementResting is true if that attempt was a moment ago.
 	ReplacementError     string
 	IsReplacementResting bool
 	// Pods are the pods of the workers; only where NeedsPods is true.
@@ -89,7 +89,7 @@ type Observed struct {
 	CordonError     string
 	IsCordonResting bool
 	// Operators are the ClusterOperators of an OpenShift cluster. OperatorsError is the reason why they could
-	// not be read. Both are set only where NeedsOperators is true. WereOperatorsMissing is whether the previous
+	// not be read. Both are set only where NeedsOperators is true. WereOperatorsMissing is true if the previous
 	// report named operators.
 	Operators            []ObservedOperator
 	OperatorsError       string
@@ -125,7 +125,7 @@ type OrderRefusal struct {
 	MachineIDs []string
 }
 
-// APIState is whether the cluster's API server answers.
+// APIState is the reachability of a cluster's API server.
 type APIState string
 
 // The states of an API server.
@@ -141,7 +141,7 @@ type ObservedNode struct {
 	// LastSeen is the newest sign of life by the node's own clock: the renewal of its lease or its Ready
 	// heartbeat.
 	LastSeen time.Time
-	// HasChanged is whether LastSeen has changed since the first observation of the resume. It is known only
+	// HasChanged is true if LastSeen has changed since the first observation of the resume. It is known only
 	// for nodes whose ClockSkewed is set.
 	HasChanged bool
 	// Cordon describes whether pods can be scheduled on the node.

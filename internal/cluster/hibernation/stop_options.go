@@ -16,7 +16,7 @@ const maxDrainBudget = time.Hour
 // StopOptions are the owner's options for stopping a cluster. They are annotations, because Hive's schema drops
 // unknown fields.
 type StopOptions struct {
-	// WorkersFirst is whether workers are stopped before the control plane, and started after it.
+	// WorkersFirst is true if workers are stopped before the control plane, and started after it.
 	WorkersFirst bool
 	// DrainBudget is how long the workers are drained at most before machines are stopped; zero if they are not
 	// drained.

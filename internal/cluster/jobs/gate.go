@@ -27,7 +27,7 @@ type Gate struct {
 	Server Server
 	// resume is when the last resume began, in seconds; 0 for none.
 	resume int64
-	// isReachable is whether the cluster answers. It is part of the comparison, so a cluster that resumes
+	// isReachable is true if the cluster answers. It is part of the comparison, so a cluster that resumes
 	// because its stop has expired changes its gate.
 	isReachable bool
 }

@@ -31,7 +31,7 @@ const (
 // Outcome is the part of an answer that the runner needs.
 type Outcome struct {
 	At time.Time
-	// HasFailed is whether the same job is worth another attempt. IsSilent is whether the cluster did not
+	// HasFailed is true if the same job is worth another attempt. IsSilent is true if the cluster did not
 	// answer, or answered so slowly that it must not delay others.
 	HasFailed, IsSilent bool
 }

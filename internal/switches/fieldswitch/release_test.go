@@ -14,18 +14,18 @@ import (
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ steps, want string }{
-		"an object that was never stopped stays as it is":    {"", "3 free"},
-		"a stop of a Slumber is restored":                    {"sleep", "3 free ObjectRestored"},
-		"an object left alone loses its mark":                {"sleep scale:5", "5 free"},
-		"a stop of a user stays":                             {"stop", "0 kept LeftStopped"},
-		"a stop of a user in a sleep stays":                  {"sleep stop", "0 kept LeftStopped"},
-		"an unseen scale in a sleep stays":                   {"sleep scale:5/dies", "5 free StartedByOthers"},
-		"an unseen scale after a stop of a user starts":      {"stop scale:5/dies", "5 free StartedByOthers"},
-		"an unseen stop has no effect any more":              {"sleep scale:5/dies stop/dies", "5 free"},
-		"an expired stop is restored":                        {"stop until later/dies", "3 free StopEnded ObjectRestored"},
-		"a spoilt restore annotation stays for users to fix": {"sleep spoil", "0 kept LeftStopped"},
-		"a refused stop loses its mark":                      {"refuse sleep", "3 free"},
-		"a zero of a user stays":                             {"scale:0 sleep", "0 free ObjectRestored"},
+		"an object that was never stopped stays as it is":                {"", "3 free"},
+		"an object that a Slumber stopped is restored":                   {"sleep", "3 free ObjectRestored"},
+		"an object that was scaled in a sleep loses the mark":            {"sleep scale:5", "5 free"},
+		"an object that a user stopped stays stopped":                    {"stop", "0 kept LeftStopped"},
+		"an object that a user stopped in a sleep stays stopped":         {"sleep stop", "0 kept LeftStopped"},
+		"an unobserved scaling in a sleep is kept":                       {"sleep scale:5/dies", "5 free StartedByOthers"},
+		"an unobserved scaling of an object that a user stopped is kept": {"stop scale:5/dies", "5 free StartedByOthers"},
+		"an unobserved stop after a scaling has no effect":               {"sleep scale:5/dies stop/dies", "5 free"},
+		"an object whose stop has expired is restored":                   {"stop until later/dies", "3 free StopEnded ObjectRestored"},
+		"an invalid restore annotation stays for users to fix":           {"sleep spoil", "0 kept LeftStopped"},
+		"a refused stop loses its mark":                                  {"refuse sleep", "3 free"},
+		"a scaling to zero by a user is kept":                            {"scale:0 sleep", "0 free ObjectRestored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -33,7 +33,7 @@ type Row struct {
 	Part string `json:"part"`
 	// State is status.powerState for a ClusterDeployment; otherwise running, stopping, stopped, starting or unknown.
 	State string `json:"state"`
-	// Stopped is whether the object is to be stopped now.
+	// Stopped is true if the object is to be stopped now.
 	Stopped bool `json:"stopped"`
 	// Since and By describe the stop while the object is to be stopped, and the last start otherwise. Reason and Until
 	// describe the stop.
@@ -43,7 +43,7 @@ type Row struct {
 	Until  *metav1.Time `json:"until,omitempty"`
 	// UntilBy is the user who set the end.
 	UntilBy string `json:"untilBy,omitempty"`
-	// Overdue is whether the stop continues although it should have ended.
+	// Overdue is true if the stop continues although it should have ended.
 	Overdue bool `json:"overdue,omitempty"`
 	// SkippedUntil is a future time until which Slumbers leave the object alone, and SkippedBy is the user who set it.
 	SkippedUntil *metav1.Time `json:"skippedUntil,omitempty"`
@@ -64,7 +64,7 @@ type Row struct {
 	// UntilAnnotation is the annotation with the end of the stop.
 	UntilAnnotation string             `json:"-"`
 	Conditions      []metav1.Condition `json:"-"`
-	// IsAsked is whether the switch requests a stop that has not expired. An object that stopped automatically is
+	// IsAsked is true if the switch requests a stop that has not expired. An object that stopped automatically is
 	// Stopped, but not asked.
 	IsAsked bool `json:"-"`
 	// Labels are the labels of the object, by which Slumbers select it. Slumber is the name of the Slumber that stops it.
@@ -73,9 +73,9 @@ type Row struct {
 	GroupKind schema.GroupKind  `json:"-"`
 	// Refusal is the reason why the manager refuses the requested stop or start.
 	Refusal string `json:"-"`
-	// IsNameShared is whether the display name also names another object.
+	// IsNameShared is true if the display name also names another object.
 	IsNameShared bool `json:"-"`
-	// IsUntouched is whether neither a user nor a Slumber ever stopped the object, and RestsByItself whether its own
+	// IsUntouched is true if neither a user nor a Slumber ever stopped the object, and RestsByItself if its own
 	// switch stops it.
 	IsUntouched   bool `json:"-"`
 	RestsByItself bool `json:"-"`

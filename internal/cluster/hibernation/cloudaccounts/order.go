@@ -140,7 +140,7 @@ type clusterOrder struct {
 	// unaccepted are the machines that the cloud has not accepted the order for yet.
 	unaccepted []string
 	err        error
-	// isStale is whether the hub no longer wants the order. mayBeDone is whether the cloud may have carried it
+	// isStale is true if the hub no longer wants the order. mayBeDone is true if the cloud may have carried it
 	// out in an earlier attempt.
 	isStale, mayBeDone bool
 }

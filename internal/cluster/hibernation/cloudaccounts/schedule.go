@@ -89,7 +89,7 @@ type demand struct {
 	due time.Time
 	// interval is the time until the next poll if nothing has changed; zero is never.
 	interval time.Duration
-	// isAwaited is whether a pass returned reconcile.ErrPending and runs again when the poll is done.
+	// isAwaited is true if a pass returned reconcile.ErrPending and runs again when the poll is done.
 	isAwaited bool
 }
 

@@ -87,11 +87,11 @@ type Snapshot struct {
 	Err error
 	// At is when the poll began.
 	At time.Time
-	// IsAnswer is whether a pass has waited for this poll.
+	// IsAnswer is true if a pass has waited for this poll.
 	IsAnswer bool
-	// IsUsed is whether an earlier pass has read it.
+	// IsUsed is true if an earlier pass has read it.
 	IsUsed bool
-	// IsScheduled is whether the pass runs by schedule, and not because of a change.
+	// IsScheduled is true if the pass runs by schedule, and not because of a change.
 	IsScheduled bool
 	// Refused is the order that the cloud has refused last. It is nil after an accepted order, or if another
 	// order is wanted.

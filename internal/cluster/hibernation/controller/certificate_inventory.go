@@ -82,7 +82,7 @@ type machineOwners struct {
 }
 
 type claimedMachine struct {
-	// isNamed is whether a recorded node has its name.
+	// isNamed is true if a recorded node has its name.
 	isNamed bool
 	// claims is how many recorded nodes have one of its addresses.
 	claims int

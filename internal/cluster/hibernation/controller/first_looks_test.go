@@ -22,7 +22,7 @@ func TestClocksOfNodes(t *testing.T) {
 	for name, row := range map[string]struct {
 		// before and after are the node's clock minus the hub's, before the hibernation and after it.
 		before, after time.Duration
-		// isUnread is whether the nodes could not be read before the hibernation.
+		// isUnread is true if the nodes could not be read before the hibernation.
 		isUnread bool
 		// looks is the number of polls until the node counts as back. It is back before the second and renews
 		// before each.

@@ -27,7 +27,7 @@ func TestSilenceChangesNoOwners(t *testing.T) {
 		"credentials are missing: the machines are released":                   {[]actuator.ErrorClass{actuator.CredentialsMissing}, false},
 		"credentials may not list machines: the machines are released":         {[]actuator.ErrorClass{actuator.PermissionDenied}, false},
 		"resource group does not exist: the machines are released":             {[]actuator.ErrorClass{actuator.NotFound}, false},
-		"credentials that are lost stay lost":                                  {[]actuator.ErrorClass{actuator.CredentialsInvalid, actuator.Throttled}, false},
+		"throttling after rejected credentials: the machines stay released":    {[]actuator.ErrorClass{actuator.CredentialsInvalid, actuator.Throttled}, false},
 	} {
 		known := newMachineAccounts()
 		known.store(older, []actuator.Machine{machine}, now)

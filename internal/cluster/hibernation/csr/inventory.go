@@ -38,7 +38,7 @@ type KnownMachine struct {
 type ExistingNode struct {
 	Name string
 	UID  types.UID
-	// HasReported is whether the node has reported since the resume began, so that it needs no client
+	// HasReported is true if the node has reported since the resume began, so that it needs no client
 	// certificate.
 	HasReported bool
 }
@@ -82,7 +82,7 @@ func (inv NodeInventory) maxPending() int {
 type BootstrapIdentity struct {
 	// User is the exact user name, or with TokenUser the part before the token id.
 	User string
-	// TokenUser is whether User is followed by a bootstrap token id: six characters of a-z and 0-9.
+	// TokenUser is true if User is followed by a bootstrap token id: six characters of a-z and 0-9.
 	TokenUser bool
 	// Groups are the exact groups that the user must have.
 	Groups []string

@@ -47,7 +47,7 @@ type Machines struct {
 	Known []csr.KnownMachine
 	// Replaceable are the Machines of spot machines that the cluster replaces when they are deleted.
 	Replaceable []hibernation.ReplaceableMachine
-	// IsOpenShift is whether the cluster is an OpenShift cluster, with or without Machines.
+	// IsOpenShift is true if the cluster is an OpenShift cluster, with or without Machines.
 	IsOpenShift bool
 }
 

@@ -129,7 +129,7 @@ type Look struct {
 	Requests    []certificatesv1.CertificateSigningRequest
 	RequestsErr error
 	Machines
-	// HasReadMachines is whether the list of Machines is complete.
+	// HasReadMachines is true if the list of Machines is complete.
 	HasReadMachines bool
 	// Version is the version of an OpenShift cluster; empty for other clusters, or if it may not be read. Only
 	// polls that probe the API read it.
@@ -174,11 +174,11 @@ type pooledCluster struct {
 	look    *Look
 	silence string
 	isSlow  bool
-	// isPlain is whether the cluster is not an OpenShift cluster.
+	// isPlain is true if the cluster is not an OpenShift cluster.
 	isPlain bool
 	// interval is the time until the poll after the next one while the cluster stays unreachable.
 	interval time.Duration
-	// isAwaited is whether a pass has ended to wait for the answer.
+	// isAwaited is true if a pass has ended to wait for the answer.
 	isAwaited bool
 	// approvals are made before the next poll. made are the results.
 	approvals []certificatesv1.CertificateSigningRequest
