@@ -287,13 +287,13 @@ func TestMachineHours(t *testing.T) {
 		want    float64
 		isKnown bool
 	}{
-		"a cluster without a hibernation has no known savings":    {nil, 0, false},
-		"a current hibernation saves its machines until now":      {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10)}, 60, true},
-		"an ended hibernation saved its machines until the start": {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), ResumeStartedAt: at(4)}, 36, true},
-		"partly stopped machines have no known savings":           {&hivev1.HibernationRecord{Nodes: nodes}, 0, false},
-		"an unknown number of machines is not guessed":            {&hivev1.HibernationRecord{AsleepAt: at(10)}, 0, false},
-		"a repair is not a hibernation":                           {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), Repair: true}, 0, false},
-		"a clock that is behind saves nothing":                    {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(-1)}, 0, true},
+		"a cluster without a hibernation has no known savings":      {nil, 0, false},
+		"a current hibernation has saved machine-hours until now":   {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10)}, 60, true},
+		"an ended hibernation saved machine-hours until the resume": {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), ResumeStartedAt: at(4)}, 36, true},
+		"partly stopped machines have no known savings":             {&hivev1.HibernationRecord{Nodes: nodes}, 0, false},
+		"an unknown number of machines is not guessed":              {&hivev1.HibernationRecord{AsleepAt: at(10)}, 0, false},
+		"a repair is not a hibernation":                             {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), Repair: true}, 0, false},
+		"a clock that is behind saves nothing":                      {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(-1)}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

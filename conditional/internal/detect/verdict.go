@@ -77,8 +77,8 @@ type outcomeCounts map[lookOutcome]*atomic.Uint64
 const (
 	missesNeeded = 3
 	missesSpan   = 2 * time.Second
-	// watchGrace is how long the watch of a vanished kind may be down; it returns within 20 s of its server. The last
-	// objects of a kind are reconciled only if its deletion was seen.
+	// watchGrace is how long the watch of a vanished kind may be down. It is established again within 20 s after its
+	// server is back. The last objects of a kind are reconciled only if its deletion was seen.
 	watchGrace    = 30 * time.Second
 	deletionGrace = 10 * time.Second
 	// initializingTimeout is how long to wait for the storage of a new kind. Storage that needs a conversion webhook

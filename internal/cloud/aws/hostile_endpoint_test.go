@@ -51,7 +51,7 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 			repeat(w, "<Item/>", 3<<20)
 			_, _ = io.WriteString(w, `</instancesSet></item></reservationSet></DescribeInstancesResponse>`)
 		}, "its answer is larger than allowed"},
-		"an endless error: the call ends with an error": {func(w http.ResponseWriter) {
+		"an endless error answer: the call ends with an error": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusBadRequest)
 			repeat(w, "<Response>", 200<<20)
 		}, "its answer is not a valid EC2 response"},

@@ -83,10 +83,10 @@ func TestApprovalsOfANode(t *testing.T) {
 		requests map[string]func(*testRequest)
 		want     map[string]string
 	}{
-		"the newest of two is approved": {
+		"the newest of two requests is approved": {
 			2, map[string]func(*testRequest){"a": created(1), "b": created(1.5)}, map[string]string{"a": "one-per-node", "b": "accepted"},
 		},
-		"of two of the same second, one is approved": {
+		"one of two requests of the same second is approved": {
 			2, map[string]func(*testRequest){"a": created(1), "b": created(1)}, map[string]string{"a": "one-per-node", "b": "accepted"},
 		},
 		"requests of different nodes are independent": {
@@ -95,7 +95,7 @@ func TestApprovalsOfANode(t *testing.T) {
 		"the second request of a node waits": {
 			2, map[string]func(*testRequest){"a": approved(1.9), "b": created(2)}, map[string]string{"a": "undecided", "b": "one-per-node"},
 		},
-		"a node that is still missing minutes later gets the next": {
+		"a node that is still missing minutes later gets another certificate": {
 			8, map[string]func(*testRequest){"a": approved(2), "b": created(7)}, map[string]string{"a": "undecided", "b": "accepted"},
 		},
 		"an approval from before the resume does not count": {
