@@ -215,11 +215,11 @@ func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 		args = append(args, "--copy")
 	}
 	args = append(args, hostFlags(cluster)...)
-	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: backupValue, args: args, key: mysqlusers.PasswordKeyOf(mysqlusers.BackupUser)})
+	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: BackupKind, args: args, key: mysqlusers.PasswordKeyOf(mysqlusers.BackupUser)})
 	if err != nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, err)
 	}
-	spec, labels := policy.Spec, JobLabels(cluster.Name, backupValue)
+	spec, labels := policy.Spec, JobLabels(cluster.Name, BackupKind)
 	return &batchv1.CronJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "CronJob"},
 		ObjectMeta: childMeta(cluster, CronJobName(cluster.Name), labels),
@@ -263,7 +263,7 @@ func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 	}, hostFlags(cluster)...)
 	job := policy.Spec.JobConfig // The resources of a dump do not apply to a Pod that always runs.
 	job.CPU, job.MaxCPU, job.Memory, job.MaxMemory = new(resource.MustParse("50m")), nil, new(resource.MustParse("128Mi")), nil
-	pod, err := buildPodTemplate(cluster, job, image, programRun{kind: shipperValue, args: args, key: mysqlusers.PasswordKeyOf(mysqlusers.BackupUser)})
+	pod, err := buildPodTemplate(cluster, job, image, programRun{kind: ShipperKind, args: args, key: mysqlusers.PasswordKeyOf(mysqlusers.BackupUser)})
 	if err != nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, err)
 	}
@@ -276,7 +276,7 @@ func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: ReadyPath, Port: intstr.FromInt32(ShipperPort)}},
 		PeriodSeconds: 10, TimeoutSeconds: 5,
 	}
-	labels := JobLabels(cluster.Name, shipperValue)
+	labels := JobLabels(cluster.Name, ShipperKind)
 	replicas := int32(1)
 	if cluster.Spec.Offline {
 		replicas = 0
@@ -318,13 +318,13 @@ func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.
 	for _, name := range users {
 		args = append(args, "--user="+name)
 	}
-	pod, err := buildPodTemplate(cluster, r.JobConfig, image, programRun{kind: restoreValue, args: args, key: mysqlusers.PasswordKeyOf(mysqlusers.AdminUser)})
+	pod, err := buildPodTemplate(cluster, r.JobConfig, image, programRun{kind: RestoreKind, args: args, key: mysqlusers.PasswordKeyOf(mysqlusers.AdminUser)})
 	if err != nil {
 		return nil, fmt.Errorf("spec.restore: %w", err)
 	}
 	return &batchv1.Job{
 		TypeMeta:   metav1.TypeMeta{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job"},
-		ObjectMeta: childMeta(cluster, RestoreJobName(cluster.Name), JobLabels(cluster.Name, restoreValue)),
+		ObjectMeta: childMeta(cluster, RestoreJobName(cluster.Name), JobLabels(cluster.Name, RestoreKind)),
 		Spec: batchv1.JobSpec{Template: pod, PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 			Action: batchv1.PodFailurePolicyActionFailJob,
 			OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
@@ -372,9 +372,6 @@ const (
 	copyContainer = "copy-torpor"
 	programSize   = "256Mi"
 	scratchSize   = "16Mi"
-	backupValue   = "mysql-backup"
-	restoreValue  = "mysql-restore"
-	shipperValue  = "mysql-binlog"
 	// spoolFolder holds binary logs until they are uploaded. A Pod that holds more than spoolSize is replaced and
 	// starts again.
 	spoolFolder = "/spool"
@@ -397,13 +394,21 @@ type programRun struct {
 	key string
 }
 
+// The values of the label app.kubernetes.io/name of the Jobs of backups, the Job of a restore, and the Deployment that
+// copies binary logs, and of their Pods.
+const (
+	BackupKind  = "mysql-backup"
+	RestoreKind = "mysql-restore"
+	ShipperKind = "mysql-binlog"
+)
+
 // JobLabels returns the labels of the Jobs and Pods that back up or restore.
 func JobLabels(cluster, kind string) map[string]string {
 	return map[string]string{mocov1beta2.NameLabel: kind, mocov1beta2.InstanceLabel: cluster, mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue}
 }
 
 // JobKinds returns the values of the label app.kubernetes.io/name of all workloads for backups and restores.
-func JobKinds() []string { return []string{backupValue, restoreValue, shipperValue} }
+func JobKinds() []string { return []string{BackupKind, RestoreKind, ShipperKind} }
 
 // buildPodTemplate builds the Pod: an init container supplies Torpor's program, and the image of the cluster's own
 // servers has clients of the right version. The Pod does not use the Kubernetes API.

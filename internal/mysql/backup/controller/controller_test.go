@@ -216,11 +216,11 @@ func TestJobsOfAnEarlierCluster(t *testing.T) {
 	at := metav1.NewTime(made.Add(-time.Hour))
 	message, err := backup.FormatResult(mocov1beta2.BackupStatus{Time: &at, DumpSize: 7})
 	testenv.ExpectNoError(t, err)
-	completeJob := func(name string, uid types.UID, kind int, created time.Time, owner metav1.OwnerReference) batchv1.Job {
+	completeJob := func(name string, uid types.UID, kind string, created time.Time, owner metav1.OwnerReference) batchv1.Job {
 		return batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: name, UID: uid, CreationTimestamp: metav1.NewTime(created), OwnerReferences: []metav1.OwnerReference{owner},
-				Labels: backup.JobLabels("test", backup.JobKinds()[kind]),
+				Labels: backup.JobLabels("test", kind),
 			},
 			Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: at}}},
 		}
@@ -247,13 +247,13 @@ func TestJobsOfAnEarlierCluster(t *testing.T) {
 		restored, backedUp bool
 		note               string
 	}{
-		"a restore of this cluster counts":                         {completeJob("moco-restore-test", "1", 1, after, clusterRef("new")), "1", true, false, "the data of 2026-11-20 11:00:00 +0000 UTC were restored"},
-		"restore of an earlier cluster does not count":             {completeJob("moco-restore-test", "1", 1, before, clusterRef("old")), "1", false, false, ""},
-		"restore does not report an earlier one's result":          {completeJob("moco-restore-test", "1", 1, after, clusterRef("new")), "2", true, false, "the data were restored"},
-		"a backup of this cluster counts":                          {completeJob("one", "1", 0, after, cronRef("cron")), "1", false, true, "instance 0 was backed up: 7 bytes in 0s"},
-		"backup of an earlier CronJob does not count":              {completeJob("one", "1", 0, after, cronRef("old")), "1", false, false, ""},
-		"backup from before the cluster's creation does not count": {completeJob("one", "1", 0, before, cronRef("cron")), "1", false, false, ""},
-		"backup does not report an earlier one's result":           {completeJob("one", "1", 0, after, cronRef("cron")), "2", false, false, ""},
+		"a restore of this cluster counts":                         {completeJob("moco-restore-test", "1", backup.RestoreKind, after, clusterRef("new")), "1", true, false, "the data of 2026-11-20 11:00:00 +0000 UTC were restored"},
+		"restore of an earlier cluster does not count":             {completeJob("moco-restore-test", "1", backup.RestoreKind, before, clusterRef("old")), "1", false, false, ""},
+		"restore does not report an earlier one's result":          {completeJob("moco-restore-test", "1", backup.RestoreKind, after, clusterRef("new")), "2", true, false, "the data were restored"},
+		"a backup of this cluster counts":                          {completeJob("one", "1", backup.BackupKind, after, cronRef("cron")), "1", false, true, "instance 0 was backed up: 7 bytes in 0s"},
+		"backup of an earlier CronJob does not count":              {completeJob("one", "1", backup.BackupKind, after, cronRef("old")), "1", false, false, ""},
+		"backup from before the cluster's creation does not count": {completeJob("one", "1", backup.BackupKind, before, cronRef("cron")), "1", false, false, ""},
+		"backup does not report an earlier one's result":           {completeJob("one", "1", backup.BackupKind, after, cronRef("cron")), "2", false, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Name: "test", UID: "new", CreationTimestamp: metav1.NewTime(made)}}
@@ -286,7 +286,7 @@ func TestRestoreThatIsRefused(t *testing.T) {
 		seen := observation{messages: map[types.UID]string{"1": "restore all schemas"}}
 		seen.RestoreJob = &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: "moco-restore-test", UID: "1", Labels: backup.JobLabels("test", backup.JobKinds()[1]), OwnerReferences: []metav1.OwnerReference{owner},
+				Name: "moco-restore-test", UID: "1", Labels: backup.JobLabels("test", backup.RestoreKind), OwnerReferences: []metav1.OwnerReference{owner},
 			},
 			Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{
 				{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ended), Reason: reason},
@@ -462,7 +462,7 @@ func (o *shippingObjects) List(_ context.Context, list client.ObjectList, _ ...c
 // TestAShipperThatDoesNotRun polls, once a minute, a Pod that is replaced and one that never starts.
 func TestAShipperThatDoesNotRun(t *testing.T) {
 	const notRunning = "no Pod of Deployment moco-binlog-test runs, so that nothing is copied; look at its Pods and events"
-	labels := backup.JobLabels("test", backup.JobKinds()[2])
+	labels := backup.JobLabels("test", backup.ShipperKind)
 	shipper := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "moco-binlog-test", Labels: labels}}
 	asleep := *shipper.DeepCopy()
 	asleep.Spec.Replicas = new(int32(0))

@@ -94,7 +94,7 @@ func (o *observation) takeJobs(cluster *mocov1beta2.MySQLCluster, jobs []batchv1
 		switch {
 		case job.Name == backup.RestoreJobName(cluster.Name):
 			o.RestoreJob = job
-		case job.Labels[mocov1beta2.NameLabel] == backup.JobKinds()[0] && isBackupOf(cluster, o.CronJob, job):
+		case job.Labels[mocov1beta2.NameLabel] == backup.BackupKind && isBackupOf(cluster, o.CronJob, job):
 			o.backups = append(o.backups, *job)
 		}
 	}

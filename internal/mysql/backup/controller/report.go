@@ -198,7 +198,7 @@ func (c Controller) reportFailedJob(job *batchv1.Job, failed *batchv1.JobConditi
 		note = fmt.Sprintf("Job %s gave up: %s", job.Name, message)
 	}
 	reason := backupFailed
-	if job.Labels[mocov1beta2.NameLabel] == backup.JobKinds()[1] {
+	if job.Labels[mocov1beta2.NameLabel] == backup.RestoreKind {
 		reason = restoreFailed
 		if failed.Reason != batchv1.JobReasonPodFailurePolicy { // A Job refused by its policy would be refused again.
 			note = "delete the Job to try again; " + note

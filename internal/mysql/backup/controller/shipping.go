@@ -82,7 +82,7 @@ func (p *shippingPoller) Start(ctx context.Context) error {
 }
 
 func (p *shippingPoller) askAll(ctx context.Context) {
-	ofShippers := client.MatchingLabels{mocov1beta2.NameLabel: backup.JobKinds()[2]}
+	ofShippers := client.MatchingLabels{mocov1beta2.NameLabel: backup.ShipperKind}
 	var shippers appsv1.DeploymentList
 	var pods corev1.PodList
 	if p.objects.List(ctx, &shippers, ofShippers) != nil || p.objects.List(ctx, &pods, ofShippers) != nil {
