@@ -4,7 +4,6 @@ package hibernation
 
 import (
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
 )
@@ -16,9 +15,6 @@ const (
 	maxShownVersion  = 64
 	maxVersionLength = 256
 )
-
-// IsVersionKnown reports whether one of the sources is not empty.
-func IsVersionKnown(sources ...string) bool { return strings.Join(sources, "") != "" }
 
 // IncompatibilityReason returns why a cluster of the first non-empty version cannot hibernate, or "" if it can.
 // A pre-release of the minimum is older than the minimum.

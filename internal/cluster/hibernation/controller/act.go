@@ -77,8 +77,7 @@ func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (boo
 	// With Hive's schema only the annotation holds the record. Without the record, a resumed cluster would seem
 	// to have exceeded its run time.
 	statusannotation.RestoreStatus(&cd)
-	o := c.observeObject(&cd)
-	return hibernation.MayBeStopped(o), nil
+	return hibernation.MayBeStopped(c.observeObject(&cd, readFacts(&cd))), nil
 }
 
 // approveRequests submits approvals. A later pass gets the results.

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
@@ -35,7 +34,10 @@ func addIndexes(mgr manager.Manager) error {
 // machineTags returns the keys by which the machines are found, in a form that is common to all
 // ClusterDeployments of them. It is empty if the machines cannot be found, or are not managed.
 func machineTags(cd *hivev1.ClusterDeployment) []string {
-	platform := cd.Spec.PlatformSettings()
+	return tagMachines(cd, cd.Spec.PlatformSettings())
+}
+
+func tagMachines(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings) []string {
 	if platform.Machines == "" || isInfraDisabled(cd) {
 		return nil
 	}
@@ -73,12 +75,12 @@ func (c Controller) listRequests(ctx context.Context, which ...client.ListOption
 // findMachineOwner returns the oldest ClusterDeployment of the same machines, nil if it is this one. Two
 // ClusterDeployments with different power states would undo each other's actions. The spec of another
 // ClusterDeployment alone does not count: its credentials must list machines of the same account.
-func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDeployment, machines []actuator.Machine) (*hivev1.ClusterDeployment, error) {
-	if len(machines) == 0 {
+func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) (*hivev1.ClusterDeployment, error) {
+	if len(seen.Machines) == 0 {
 		return nil, nil
 	}
 	owner := cd
-	for _, tag := range machineTags(cd) {
+	for _, tag := range tagMachines(cd, seen.platform) {
 		var list hivev1.ClusterDeploymentList
 		if err := c.client.List(ctx, &list, client.MatchingFields{byMachines: tag}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list the ClusterDeployments of %s: %w", tag, err)
@@ -92,7 +94,7 @@ func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDepl
 			if !isKnown {
 				return nil, reconcile.ErrPending
 			}
-			if account.has(machines[0]) {
+			if account.has(seen.Machines[0]) {
 				owner = other
 			}
 		}

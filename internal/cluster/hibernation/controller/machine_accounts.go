@@ -146,8 +146,8 @@ func (c Controller) accountOf(ctx context.Context, other *hivev1.ClusterDeployme
 	if known.isFresh(now) {
 		return known, true
 	}
-	look := &clusterObservation{Observed: hibernation.Observed{Now: now}, name: ownerLook(name)}
-	if len(missingFields(other)) > 0 || c.unsupportedPlatform(other) != "" {
+	look := &clusterObservation{Observed: hibernation.Observed{Now: now}, objectFacts: readFacts(other), name: ownerLook(name)}
+	if len(missingFields(other, look.platform)) > 0 || c.unsupportedPlatform(other, look.platform) != "" {
 		c.machineAccounts.store(name, nil, now)
 		return c.machineAccounts.find(name), true
 	}

@@ -40,6 +40,7 @@ func (c Controller) readKubeconfig(ctx context.Context, namespace, secret string
 // clusterObservation is the result of observing, with the handles that acting needs.
 type clusterObservation struct {
 	hibernation.Observed
+	objectFacts
 	name     types.NamespacedName
 	actuator actuator.Actuator
 	target   actuator.Target
@@ -65,8 +66,9 @@ type clusterObservation struct {
 // observe reads exactly the facts that the decision depends on. A cloud or cluster that cannot be read is part
 // of the observation and no error.
 func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*clusterObservation, error) {
-	seen := &clusterObservation{Observed: c.observeObject(cd), name: client.ObjectKeyFromObject(cd)}
-	if !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
+	facts := readFacts(cd)
+	seen := &clusterObservation{Observed: c.observeObject(cd, facts), objectFacts: facts, name: client.ObjectKeyFromObject(cd)}
+	if seen.declaredVersion == "" && c.pool.IsPlain(seen.name) {
 		seen.Incompatible, seen.HasNoVersion = "", true // The minimum version applies to OpenShift only.
 	}
 	if err := c.observeFirstSync(ctx, cd, seen); err != nil {
@@ -80,14 +82,14 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 			return nil, err
 		}
 	}
-	owner, err := c.findMachineOwner(ctx, cd, seen.Machines)
+	owner, err := c.findMachineOwner(ctx, cd, seen)
 	if err != nil {
 		return nil, err
 	}
 	if owner != nil {
 		seen.Machines, seen.ownerInterval = nil, accountTTL
 		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the machines of %s, found that they belong to %s/%s, which is older; delete one of them, or correct spec.clusterMetadata",
-			cd.Spec.PlatformSettings().Machines, owner.Namespace, owner.Name)
+			seen.platform.Machines, owner.Namespace, owner.Name)
 	}
 	seen.approvals = c.approvalLog.ofResume(cd.UID, seen.Observed)
 	seen.firstLook = c.firstLooks.ofResume(cd.UID, seen.Observed)
@@ -127,7 +129,7 @@ func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDepl
 
 // findTarget determines the cluster's machines and credentials; false if that fails with an error to report.
 func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
-	platform := cd.Spec.PlatformSettings()
+	platform := seen.platform
 	seen.actuator = c.Actuators[platform.Name]
 	seen.target = actuator.Target{
 		InfraID: platform.Machines, Namespace: cd.Namespace, Region: platform.Region, Cloud: platform.Cloud,
@@ -241,7 +243,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 		seen.check = look.Survey.BuildCheck(cd.Status.HibernationCheck)
 		c.surveys.noteMade(seen.name, look.Survey.IsCutShort(), seen.Now)
 	}
-	if !seen.HasNoVersion && !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
+	if !seen.HasNoVersion && seen.declaredVersion == "" && c.pool.IsPlain(seen.name) {
 		// The findings of this pass decide about the next one.
 		c.pool.Enqueue(seen.name, false)
 		return reconcile.ErrPending

@@ -17,8 +17,19 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// observeObject returns the facts that are read from the object alone.
-func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Observed {
+// objectFacts are facts of the object that several steps of a pass need. A pass reads them once.
+type objectFacts struct {
+	platform hivev1.PlatformSettings
+	// declaredVersion is the version of the cluster according to its object; empty if the object has none.
+	declaredVersion string
+}
+
+func readFacts(cd *hivev1.ClusterDeployment) objectFacts {
+	return objectFacts{platform: cd.Spec.PlatformSettings(), declaredVersion: declaredVersion(cd)}
+}
+
+// observeObject returns the facts that the decision needs of the object alone.
+func (c Controller) observeObject(cd *hivev1.ClusterDeployment, facts objectFacts) hibernation.Observed {
 	requestedBy, requestedAt := lastPowerStateWriter(cd)
 	timer, malformed := hibernation.ReadTimer(cd)
 	now := c.Clock.Now()
@@ -44,10 +55,10 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 		Options:           hibernation.ReadStopOptions(cd.Annotations),
 		RequestedBy:       requestedBy,
 		RequestedAt:       requestedAt,
-		Invalid:           cmp.Or(invalidSpec(cd), malformed),
-		NoActuator:        c.unsupportedPlatform(cd),
+		Invalid:           cmp.Or(invalidSpec(cd, facts.platform), malformed),
+		NoActuator:        c.unsupportedPlatform(cd, facts.platform),
 		IsInfraDisabled:   isInfraDisabled(cd),
-		Incompatible:      hibernation.IncompatibilityReason(versionSources(cd)...),
+		Incompatible:      hibernation.IncompatibilityReason(facts.declaredVersion),
 		AwaitsAllMachines: cd.HasTrueAnnotation(hivev1.AwaitAllMachinesAnnotation),
 		Record:            cd.Status.Hibernation.DeepCopy(),
 	}
@@ -80,8 +91,8 @@ func isInfraDisabled(cd *hivev1.ClusterDeployment) bool {
 }
 
 // invalidSpec describes missing or malformed fields of the spec; empty if there are none.
-func invalidSpec(cd *hivev1.ClusterDeployment) string {
-	missing, purpose := missingFields(cd), "the cluster's machines can be found"
+func invalidSpec(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings) string {
+	missing, purpose := missingFields(cd, platform), "the cluster's machines can be found"
 	if isInfraDisabled(cd) {
 		purpose = "the cluster's API server can be found"
 	}
@@ -95,7 +106,7 @@ func invalidSpec(cd *hivev1.ClusterDeployment) string {
 }
 
 // missingFields returns the required fields that are empty. Machines that are not managed need none.
-func missingFields(cd *hivev1.ClusterDeployment) []string {
+func missingFields(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings) []string {
 	var missing []string
 	isManaged := !isInfraDisabled(cd)
 	if isManaged && (cd.Spec.ClusterMetadata == nil || cd.Spec.ClusterMetadata.InfraID == "") {
@@ -105,35 +116,34 @@ func missingFields(cd *hivev1.ClusterDeployment) []string {
 		missing = append(missing, "spec.clusterMetadata.adminKubeconfigSecretRef.name")
 	}
 	if isManaged {
-		missing = append(missing, cd.Spec.PlatformSettings().Missing...)
+		missing = append(missing, platform.Missing...)
 	}
 	return missing
 }
 
 // unsupportedPlatform returns why no actuator may be used; empty if one may.
-func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment) string {
+func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings) string {
 	if isInfraDisabled(cd) {
 		return fmt.Sprintf("The annotation %s is %.40q, so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed",
 			hivev1.InfraDisabledAnnotation, cd.Annotations[hivev1.InfraDisabledAnnotation])
 	}
-	if _, ok := c.Actuators[cd.Spec.PlatformSettings().Name]; ok {
+	if _, ok := c.Actuators[platform.Name]; ok {
 		return ""
 	}
 	return fmt.Sprintf("Expected one of the platforms %s under spec.platform, found another; this platform cannot be hibernated",
 		strings.Join(slices.Sorted(maps.Keys(c.Actuators)), ", "))
 }
 
-// versionSources returns the sources of the cluster's version, the preferred ones first.
-func versionSources(cd *hivev1.ClusterDeployment) []string {
-	var versions []string
+// declaredVersion returns the version of the cluster from the preferred source that has one.
+func declaredVersion(cd *hivev1.ClusterDeployment) string {
+	var current, installed string
 	if s := cd.Status.ClusterVersionStatus; s != nil {
-		versions = append(versions, s.Desired.Version)
+		current = s.Desired.Version
 	}
-	versions = append(versions, cd.Labels[hivev1.VersionLabel], cd.Labels[hivev1.VersionMajorMinorPatchLabel])
 	if cd.Status.InstallVersion != nil {
-		versions = append(versions, *cd.Status.InstallVersion)
+		installed = *cd.Status.InstallVersion
 	}
-	return versions
+	return cmp.Or(current, cd.Labels[hivev1.VersionLabel], cd.Labels[hivev1.VersionMajorMinorPatchLabel], installed)
 }
 
 // lastPowerStateWriter returns which field manager last set spec.powerState, and when.

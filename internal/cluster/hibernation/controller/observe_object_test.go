@@ -204,7 +204,7 @@ func TestObserveObject(t *testing.T) {
 			row.edit(cd)
 			want := hibernation.Observed{Now: fixedTime(), Installed: true}
 			row.want(&want)
-			got := c.observeObject(cd)
+			got := c.observeObject(cd, readFacts(cd))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("facts (-want +got):\n%s", diff)
 			}
