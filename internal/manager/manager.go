@@ -68,6 +68,7 @@ import (
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	slumbercontroller "github.com/torpor-dev/torpor/internal/switches/slumber/controller"
@@ -175,7 +176,7 @@ type Options struct {
 	// outer is the manager that runs the controllers of StopAdapters.
 	outer manager.Manager
 	// ends orders the overdue ends of stops before other work, in all features.
-	ends *reconcile.OverdueEnds
+	ends *urgency.OverdueEnds
 	// registries are the parsed ImageRegistries.
 	registries imageregistry.Policy
 }
@@ -379,7 +380,7 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	if err := o.parse(mgr.GetAPIReader()); err != nil {
 		return err
 	}
-	o.outer, o.ends = mgr, reconcile.NewOverdueEnds(clock.RealClock{})
+	o.outer, o.ends = mgr, urgency.NewOverdueEnds(clock.RealClock{})
 	if err := mgr.Add(o.ends); err != nil {
 		return fmt.Errorf("add the order of overdue ends: %w", err)
 	}

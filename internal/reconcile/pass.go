@@ -20,6 +20,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
 // KeyRule is the key of structured log lines that holds the name of the rule that was followed.
@@ -117,7 +118,7 @@ type Pass[T client.Object, S, P any] struct {
 
 	// Ends, if set, gives passes that end an overdue stop priority over other passes of the process; events come
 	// after them.
-	Ends *EndTracker[T]
+	Ends *urgency.EndTracker[T]
 
 	// SharesStatus is true if several controllers write this status, each its own fields and conditions: a write of
 	// another controller is not a conflict.
@@ -161,15 +162,15 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if yields, result, err := p.yield(ctx, obj); yields || err != nil {
-		p.Ends.forget(req.NamespacedName)
+		p.Ends.Forget(req.NamespacedName)
 		return result, err
 	}
 	before, _ := obj.DeepCopyObject().(T)
 	statusannotation.RestoreStatus(obj)
 	// This controller must not write the remembered fields of other controllers.
 	statusannotation.RestoreStatus(before, statusannotation.KeyOf(p.Owner))
-	if wait := p.Ends.awaitTurn(ctx, req.NamespacedName, obj); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait, Priority: new(UsualPriority)}, nil
+	if wait := p.Ends.AwaitTurn(ctx, req.NamespacedName, obj); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait, Priority: new(urgency.UsualPriority)}, nil
 	}
 	if done, result, err := p.prepareOrFinalize(ctx, req, before, obj); done {
 		return result, err
@@ -180,12 +181,12 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	p.versions.noteFresh(req)
 	if errors.Is(failure, ErrPending) {
-		p.Ends.forget(req.NamespacedName) // The answer may take long.
+		p.Ends.Forget(req.NamespacedName) // The answer may take long.
 		return ctrl.Result{RequeueAfter: pendingLimit}, nil
 	}
 	result, err := p.save(ctx, req, versions[T]{before, obj}, out, failure)
-	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > goesOnWithin || !p.Ends.hasOverdue(obj) {
-		p.Ends.forget(req.NamespacedName) // The stop has ended, or waits for something that must not delay others.
+	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > goesOnWithin || !p.Ends.HasOverdue(obj) {
+		p.Ends.Forget(req.NamespacedName) // The stop has ended, or waits for something that must not delay others.
 	}
 	return result, err
 }
@@ -278,15 +279,15 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	if out.RequeueAfter == 0 {
 		return ctrl.Result{}, nil
 	}
-	out.IsUrgent = out.IsUrgent || p.Ends.hasOverdue(obj.after)
-	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(priorityOf(out))}, nil
+	out.IsUrgent = out.IsUrgent || p.Ends.HasOverdue(obj.after)
+	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(urgency.PriorityOf(out.IsUrgent))}, nil
 }
 
 // tell emits events, after all overdue ends, and updates counters.
 func (p *Pass[T, S, P]) tell(ctx context.Context, obj T, out FollowUp, written statusWrite) {
 	if events := append(out.Events, lostFieldsEvents(written.firstLost)...); len(events) > 0 {
 		logEvents(log.FromContext(ctx), events)
-		p.Ends.tell(func() { EmitEvents(p.Recorder, obj, events) })
+		p.Ends.Tell(func() { EmitEvents(p.Recorder, obj, events) })
 	}
 	if out.AfterSave != nil {
 		out.AfterSave()
@@ -322,7 +323,7 @@ func (p *Pass[T, S, P]) forget(req ctrl.Request) {
 	p.versions.forget(req)
 	p.transients.Delete(req)
 	p.schema.forget(req)
-	p.Ends.forget(req.NamespacedName)
+	p.Ends.Forget(req.NamespacedName)
 	if p.Forget != nil {
 		p.Forget(req.NamespacedName)
 	}

@@ -24,6 +24,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/app"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
@@ -47,7 +48,7 @@ type Controller struct {
 	// Metrics exports states and counts.
 	Metrics *Metrics
 	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
-	Ends *reconcile.OverdueEnds
+	Ends *urgency.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -72,7 +73,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		}
 	}
 	c.Metrics.cache.Use(mgr.GetClient())
-	ends := reconcile.TrackEnds(c.Ends, Name+"-apps", c.isEndOverdue, c.hasJustStarted)
+	ends := urgency.TrackEnds(c.Ends, Name+"-apps", c.isEndOverdue, c.hasJustStarted)
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name+"-apps").
 		For(&korifiv1alpha1.CFApp{}, builder.WithPredicates(predicate.Or(specOrAnnotationsChanged(), scheduledStopsChanged()))).

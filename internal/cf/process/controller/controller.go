@@ -23,6 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
@@ -41,7 +42,7 @@ type Controller struct {
 	// PodCache caches the Pods of apps.
 	PodCache *podcache.Cache
 	// Ends collects the overdue ends of all controllers; it may be nil.
-	Ends *reconcile.OverdueEnds
+	Ends *urgency.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -82,7 +83,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFProcess, *observation, process.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
-			Ends:    reconcile.TrackEnds(c.Ends, Name+"-processes", nil, c.hasJustStarted),
+			Ends:    urgency.TrackEnds(c.Ends, Name+"-processes", nil, c.hasJustStarted),
 			New:     func() *korifiv1alpha1.CFProcess { return &korifiv1alpha1.CFProcess{} },
 			Observe: c.observe,
 			Decide:  func(seen *observation) process.Plan { return process.Decide(seen.Observed) },

@@ -31,6 +31,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudaccounts"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
 // Name of the controller, its events and its field manager.
@@ -49,7 +50,7 @@ type Controller struct {
 	// Metrics exposes states and counts.
 	Metrics *Metrics
 	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
-	Ends *reconcile.OverdueEnds
+	Ends *urgency.OverdueEnds
 
 	client      client.Client
 	live        client.Reader
@@ -85,7 +86,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	// The timeout bounds the total time of a pass; each call has its own deadline.
-	ends := reconcile.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
+	ends := urgency.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
@@ -120,15 +121,15 @@ func (c Controller) answers() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		c.accounts.Enqueue = func(look types.NamespacedName) {
 			for _, cluster := range c.machineAccounts.takeWaiting(look) {
-				reconcile.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, reconcile.UrgentPriority)
+				urgency.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, urgency.UrgentPriority)
 			}
 		}
 		c.pool.Enqueue = func(cluster types.NamespacedName, isCalm bool) {
-			priority := reconcile.UrgentPriority
+			priority := urgency.UrgentPriority
 			if isCalm {
-				priority = reconcile.UsualPriority
+				priority = urgency.UsualPriority
 			}
-			reconcile.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, priority)
+			urgency.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, priority)
 		}
 		return nil
 	})

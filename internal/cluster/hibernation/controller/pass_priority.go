@@ -10,7 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
 // goesOnWithin is the longest interval after which a pass counts as the continuation of the previous one, whose
@@ -26,9 +26,9 @@ type begunFirst struct{ ctrlreconcile.Reconciler }
 func (b begunFirst) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	result, err := b.Reconciler.Reconcile(ctx, req)
 	// Without a priority, a pass would keep that of the previous one forever.
-	result.Priority = new(reconcile.UsualPriority)
+	result.Priority = new(urgency.UsualPriority)
 	if result.RequeueAfter > 0 && result.RequeueAfter < goesOnWithin {
-		result.Priority = new(reconcile.UrgentPriority)
+		result.Priority = new(urgency.UrgentPriority)
 	}
 	if err != nil {
 		return result, fmt.Errorf("pass: %w", err)

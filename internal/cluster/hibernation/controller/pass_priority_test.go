@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
 func TestPassesThatGoOnComeFirst(t *testing.T) {
@@ -22,10 +22,10 @@ func TestPassesThatGoOnComeFirst(t *testing.T) {
 		err    error
 		want   int
 	}{
-		"a saved record is acted on at once":                                            {ctrl.Result{RequeueAfter: time.Millisecond}, nil, reconcile.UrgentPriority},
-		"a cluster that is settled has lost its priority":                               {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(reconcile.UrgentPriority)}, nil, reconcile.UsualPriority},
-		"a cluster that waits for an event has lost its priority":                       {ctrl.Result{}, nil, reconcile.UsualPriority},
-		"a cluster whose pass fails has lost its priority, so it does not delay others": {ctrl.Result{}, errors.New("no hub"), reconcile.UsualPriority},
+		"a saved record is acted on at once":                                            {ctrl.Result{RequeueAfter: time.Millisecond}, nil, urgency.UrgentPriority},
+		"a cluster that is settled has lost its priority":                               {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(urgency.UrgentPriority)}, nil, urgency.UsualPriority},
+		"a cluster that waits for an event has lost its priority":                       {ctrl.Result{}, nil, urgency.UsualPriority},
+		"a cluster whose pass fails has lost its priority, so it does not delay others": {ctrl.Result{}, errors.New("no hub"), urgency.UsualPriority},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pass := begunFirst{ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return row.result, row.err })}
@@ -47,8 +47,8 @@ func TestAnswersOvertakeClustersThatBegin(t *testing.T) {
 	for i := range 100 {
 		queue.Add(named(string(rune('a' + i))))
 	}
-	reconcile.Enqueue(queue, named("in aftercare"), reconcile.UsualPriority)
-	reconcile.Enqueue(queue, named("answered"), reconcile.UrgentPriority)
+	urgency.Enqueue(queue, named("in aftercare"), urgency.UsualPriority)
+	urgency.Enqueue(queue, named("answered"), urgency.UrgentPriority)
 	if first, _, _ := queue.GetWithPriority(); first.Name != "answered" {
 		t.Errorf("expected the cluster that has its result, found %s", first.Name)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
 // Name is the name of the controller, its events and its field manager.
@@ -44,7 +45,7 @@ type Controller struct {
 	// WatchNamespaces are the namespaces whose objects are cached; none means all.
 	WatchNamespaces []string
 	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
-	Ends *reconcile.OverdueEnds
+	Ends *urgency.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -78,7 +79,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.Metrics.useReaders(cacheReaders{clusters: mgr.GetClient(), pods: pods, clock: c.Clock})
 	// The calls of a pass add up. Each of them has a deadline below PassTimeout.
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
-	ends := reconcile.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
+	ends := urgency.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(

@@ -35,6 +35,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
@@ -56,7 +57,7 @@ type Controller struct {
 	// ExporterImage is the image of mysqld_exporter, for clusters with collectors.
 	ExporterImage string
 	// Ends are the overdue ends of stops of all controllers; may be nil.
-	Ends *reconcile.OverdueEnds
+	Ends *urgency.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -86,7 +87,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	c.client, c.live, c.children, c.applied = mgr.GetClient(), mgr.GetAPIReader(), children, newAppliedHashes()
 	c.turns = newRolloutTurns(c.RolloutsAtOnce, c.Clock)
-	ends := reconcile.TrackEnds(c.Ends, Name, c.isStopOverdue, c.hasJustStarted)
+	ends := urgency.TrackEnds(c.Ends, Name, c.isStopOverdue, c.hasJustStarted)
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
@@ -103,7 +104,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-func (c Controller) newPass(mgr manager.Manager, ends *reconcile.EndTracker[*mocov1beta2.MySQLCluster]) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
+func (c Controller) newPass(mgr manager.Manager, ends *urgency.EndTracker[*mocov1beta2.MySQLCluster]) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
 	return &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true, Ends: ends, Remember: rememberStop,
 		New:       func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },

@@ -35,6 +35,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
@@ -74,7 +75,7 @@ type Controller struct {
 	// Metrics exposes the stops; nil for none.
 	Metrics *Metrics
 	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
-	Ends *reconcile.OverdueEnds
+	Ends *urgency.OverdueEnds
 
 	client client.Client
 }
@@ -93,7 +94,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		name += "." + c.Kind.GVK().Group
 	}
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
-	ends := reconcile.TrackEnds(c.Ends, name, c.isRestoreDue, nil)
+	ends := urgency.TrackEnds(c.Ends, name, c.isRestoreDue, nil)
 	build := builder.ControllerManagedBy(mgr).
 		Named(name).
 		For(c.newMetadata(), builder.WithPredicates(hasSwitch(), predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).

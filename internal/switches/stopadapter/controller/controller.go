@@ -23,6 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/stopadapter"
@@ -51,7 +52,7 @@ type Controller struct {
 	// WatchNamespaces are the only namespaces in which rights are needed; none means all.
 	WatchNamespaces []string
 	// Ends holds the overdue ends of stops of all controllers; nil gives them no precedence.
-	Ends *reconcile.OverdueEnds
+	Ends *urgency.OverdueEnds
 
 	groups   *adapterGroups
 	client   client.Client

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile
+package urgency
 
 import (
 	"context"
@@ -17,8 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-
-	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 func podOf(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
@@ -36,9 +34,9 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})
 		one, other := trackPods(all, "one", "a", "b"), trackPods(all, "other")
-		waits := func() bool { return other.awaitTurn(t.Context(), nameOf("x"), podOf("x")) > 0 }
+		waits := func() bool { return other.AwaitTurn(t.Context(), nameOf("x"), podOf("x")) > 0 }
 		var told atomic.Int32 // A timer calls it, too.
-		tell := func() { other.tell(func() { told.Add(1) }) }
+		tell := func() { other.Tell(func() { told.Add(1) }) }
 		expect := func(when string, isWaiting bool, isTold int32) {
 			t.Helper()
 			if waits() != isWaiting || told.Load() != isTold {
@@ -48,38 +46,38 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 		tell()
 		expect("nothing is overdue", false, 1)
 		for _, name := range []string{"a", "b"} {
-			if wait := one.awaitTurn(t.Context(), nameOf(name), podOf(name)); wait > 0 {
+			if wait := one.AwaitTurn(t.Context(), nameOf(name), podOf(name)); wait > 0 {
 				t.Errorf("expected the pass of %s to run, found that it waits %s", name, wait)
 			}
 		}
 		tell()
 		expect("two stops are overdue", true, 1)
-		one.forget(nameOf("a"))
+		one.Forget(nameOf("a"))
 		expect("a stop has ended", true, 1)
 		deleted := podOf("y")
 		deleted.DeletionTimestamp = new(metav1.NewTime(all.clock.Now()))
-		if wait := other.awaitTurn(t.Context(), nameOf("y"), deleted); wait > 0 {
+		if wait := other.AwaitTurn(t.Context(), nameOf("y"), deleted); wait > 0 {
 			t.Error("expected a deletion not to wait, found that it does")
 		}
-		one.forget(nameOf("b"))
+		one.Forget(nameOf("b"))
 		expect("both stops have ended", false, 2)
 
-		one.awaitTurn(t.Context(), nameOf("a"), podOf("a"))
+		one.AwaitTurn(t.Context(), nameOf("a"), podOf("a"))
 		tell()
 		expect("a stop is overdue again", true, 2)
 		<-time.After(progressLimit)
 		synctest.Wait()
 		expect("the stop does not end", false, 3)
-		one.awaitTurn(t.Context(), nameOf("a"), podOf("a"))
+		one.AwaitTurn(t.Context(), nameOf("a"), podOf("a"))
 		expect("the stop still does not end", false, 3)
 		for range endsLimit / time.Second {
-			one.awaitTurn(t.Context(), nameOf("b"), podOf("b"))
-			one.forget(nameOf("b"))
+			one.AwaitTurn(t.Context(), nameOf("b"), podOf("b"))
+			one.Forget(nameOf("b"))
 			<-time.After(time.Second)
 		}
 		expect("others come and go for long", false, 3)
-		one.forget(nameOf("a"))
-		one.awaitTurn(t.Context(), nameOf("b"), podOf("b"))
+		one.Forget(nameOf("a"))
+		one.AwaitTurn(t.Context(), nameOf("b"), podOf("b"))
 		expect("no stop was overdue for a moment", true, 3)
 		tell()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -94,9 +92,9 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 func TestWithoutOverdueEndsNothingWaits(t *testing.T) {
 	none := TrackEnds(nil, "none", func(*corev1.Pod) bool { return true }, func(context.Context, *corev1.Pod) bool { return true })
 	told := false
-	none.tell(func() { told = true })
-	none.forget(nameOf("a"))
-	if wait := none.awaitTurn(t.Context(), nameOf("a"), podOf("a")); wait > 0 || !told {
+	none.Tell(func() { told = true })
+	none.Forget(nameOf("a"))
+	if wait := none.AwaitTurn(t.Context(), nameOf("a"), podOf("a")); wait > 0 || !told {
 		t.Errorf("expected nothing to wait, found %s and told %t", wait, told)
 	}
 }
@@ -125,54 +123,19 @@ func TestOverdueObjectsComeFirst(t *testing.T) {
 	}
 }
 
-// TestAPassEndsWhatIsOverdue expects an object to be removed from the overdue ends if its pass does not continue at
-// once.
-func TestAPassEndsWhatIsOverdue(t *testing.T) {
-	for name, row := range map[string]struct {
-		out     FollowUp
-		looks   error
-		isAhead bool
-	}{
-		"the pass continues at once: other passes wait":         {out: FollowUp{RequeueAfter: StaleCacheRetry}, isAhead: true},
-		"the pass runs again later: other passes do not wait":   {out: FollowUp{RequeueAfter: time.Minute}},
-		"the pass waits for an event: other passes do not wait": {},
-		"an answer is pending: other passes do not wait":        {looks: ErrPending},
-		"the cache is stale: other passes wait":                 {looks: ErrStale, isAhead: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			all, events := NewOverdueEnds(clock.RealClock{}), eventList{}
-			p := newPodPass(&fakeServer{}, &events)
-			p.Ends = trackPods(all, "tester", "p")
-			p.Observe = func(context.Context, *corev1.Pod) (int, error) { return 0, row.looks }
-			p.Report = func(*corev1.Pod, int, int, *RefusedError) FollowUp {
-				row.out.Events = []decision.Event{{Reason: "Ended"}}
-				return row.out
-			}
-			result, err := p.Reconcile(t.Context(), podRequest)
-			if err != nil {
-				t.Fatal(err)
-			}
-			isUrgent := result.Priority == nil || *result.Priority == UrgentPriority
-			if isAhead := len(all.ends) > 0; isAhead != row.isAhead || isAhead && !isUrgent || isAhead && len(events) > 0 {
-				t.Errorf("expected that others wait: %t, found %t, urgent %t, and events %v", row.isAhead, isAhead, isUrgent, events)
-			}
-		})
-	}
-}
-
 // TestWhatIsUntoldIsToldThoughMoreIsOverdue has another end become overdue shortly before the timer fires, and no
 // change after that.
 func TestWhatIsUntoldIsToldThoughMoreIsOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})
 		one := trackPods(all, "one", "a", "b")
-		one.awaitTurn(t.Context(), nameOf("a"), podOf("a"))
+		one.AwaitTurn(t.Context(), nameOf("a"), podOf("a"))
 		var told atomic.Int32
 		for range 2 {
 			all.tell(func() { told.Add(1) })
 		}
 		<-time.After(progressLimit - time.Second)
-		one.awaitTurn(t.Context(), nameOf("b"), podOf("b"))
+		one.AwaitTurn(t.Context(), nameOf("b"), podOf("b"))
 		<-time.After(progressLimit + time.Second)
 		synctest.Wait()
 		if told.Load() != 2 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile
+// Package urgency orders the passes of a process: the overdue ends of stops come first, then urgent passes.
+package urgency
 
 import (
 	"k8s.io/client-go/util/workqueue"
@@ -15,10 +16,10 @@ const (
 	UrgentPriority = 10
 )
 
-// priorityOf returns the priority of the next pass. Without one, the next pass would have the priority of the last
+// PriorityOf returns the priority of the next pass. Without one, the next pass would have the priority of the last
 // one forever.
-func priorityOf(out FollowUp) int {
-	if out.IsUrgent {
+func PriorityOf(isUrgent bool) int {
+	if isUrgent {
 		return UrgentPriority
 	}
 	return UsualPriority

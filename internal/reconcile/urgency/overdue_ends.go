@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile
+package urgency
 
 import (
 	"context"
@@ -172,10 +172,10 @@ func (e *EndTracker[T]) EnqueueOverdue() handler.EventHandler {
 
 func (e *EndTracker[T]) enqueueOverdue(before, after client.Object, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	obj, isOfKind := after.(T)
-	if !isOfKind || !e.hasOverdue(obj) {
+	if !isOfKind || !e.HasOverdue(obj) {
 		return
 	}
-	if old, isUpdate := before.(T); isUpdate && e.hasOverdue(old) {
+	if old, isUpdate := before.(T); isUpdate && e.HasOverdue(old) {
 		return // Its pass is known to be due.
 	}
 	name := client.ObjectKeyFromObject(obj)
@@ -183,17 +183,17 @@ func (e *EndTracker[T]) enqueueOverdue(before, after client.Object, queue workqu
 	Enqueue(queue, ctrl.Request{NamespacedName: name}, UrgentPriority)
 }
 
-// awaitTurn records whether a stop of an object is overdue. If the pass has to wait for others, it returns when to
+// AwaitTurn records whether a stop of an object is overdue. If the pass has to wait for others, it returns when to
 // try again; otherwise zero.
-func (e *EndTracker[T]) awaitTurn(ctx context.Context, name types.NamespacedName, obj T) time.Duration {
+func (e *EndTracker[T]) AwaitTurn(ctx context.Context, name types.NamespacedName, obj T) time.Duration {
 	if e == nil {
 		return 0
 	}
-	if e.hasOverdue(obj) {
+	if e.HasOverdue(obj) {
 		e.all.note(overdueEnd{e.controller, name}, true)
 		return 0
 	}
-	e.forget(name)
+	e.Forget(name)
 	if e.mayYield == nil || !obj.GetDeletionTimestamp().IsZero() {
 		return 0
 	}
@@ -206,20 +206,20 @@ func (e *EndTracker[T]) awaitTurn(ctx context.Context, name types.NamespacedName
 	return 0
 }
 
-// hasOverdue reports whether a stop of an object should have ended.
-func (e *EndTracker[T]) hasOverdue(obj T) bool {
+// HasOverdue reports whether a stop of an object should have ended.
+func (e *EndTracker[T]) HasOverdue(obj T) bool {
 	return e != nil && e.isOverdue != nil && obj.GetDeletionTimestamp().IsZero() && e.isOverdue(obj)
 }
 
-// forget removes an object whose stop has ended, that is gone, or that waits for a longer operation.
-func (e *EndTracker[T]) forget(name types.NamespacedName) {
+// Forget removes an object whose stop has ended, that is gone, or that waits for a longer operation.
+func (e *EndTracker[T]) Forget(name types.NamespacedName) {
 	if e != nil && e.isOverdue != nil {
 		e.all.note(overdueEnd{e.controller, name}, false)
 	}
 }
 
-// tell calls a function once no overdue end delays it.
-func (e *EndTracker[T]) tell(f func()) {
+// Tell calls a function once no overdue end delays it.
+func (e *EndTracker[T]) Tell(f func()) {
 	if e == nil {
 		f()
 		return

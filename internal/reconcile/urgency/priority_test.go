@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile
+package urgency
 
 import (
 	"testing"
@@ -26,8 +26,8 @@ func TestUrgentObjectsComeFirst(t *testing.T) {
 		listed := &handler.EnqueueRequestForObject{}
 		listed.Create(t.Context(), event.CreateEvent{Object: named(string(rune('a' + i))), IsInInitialList: true}, queue)
 	}
-	Enqueue(queue, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "goes-on"}}, priorityOf(FollowUp{}))
-	Enqueue(queue, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "hurries"}}, priorityOf(FollowUp{IsUrgent: true}))
+	Enqueue(queue, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "goes-on"}}, PriorityOf(false))
+	Enqueue(queue, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "hurries"}}, PriorityOf(true))
 	for _, want := range []string{"hurries", "goes-on"} {
 		if got, _, _ := queue.GetWithPriority(); got.Name != want {
 			t.Errorf("expected %s, found %s", want, got.Name)

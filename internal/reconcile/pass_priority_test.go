@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
+)
+
+// TestAPassEndsWhatIsOverdue expects an object to be removed from the overdue ends if its pass does not continue at
+// once.
+func TestAPassEndsWhatIsOverdue(t *testing.T) {
+	for name, row := range map[string]struct {
+		out     FollowUp
+		looks   error
+		isAhead bool
+	}{
+		"the pass continues at once: other passes wait":         {out: FollowUp{RequeueAfter: StaleCacheRetry}, isAhead: true},
+		"the pass runs again later: other passes do not wait":   {out: FollowUp{RequeueAfter: time.Minute}},
+		"the pass waits for an event: other passes do not wait": {},
+		"an answer is pending: other passes do not wait":        {looks: ErrPending},
+		"the cache is stale: other passes wait":                 {looks: ErrStale, isAhead: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, events := urgency.NewOverdueEnds(clock.RealClock{}), eventList{}
+			p := newPodPass(&fakeServer{}, &events)
+			p.Ends = urgency.TrackEnds(all, "tester", func(*corev1.Pod) bool { return true }, nil)
+			others := urgency.TrackEnds(all, "other", nil, func(context.Context, *corev1.Pod) bool { return true })
+			p.Observe = func(context.Context, *corev1.Pod) (int, error) { return 0, row.looks }
+			p.Report = func(*corev1.Pod, int, int, *RefusedError) FollowUp {
+				row.out.Events = []decision.Event{{Reason: "Ended"}}
+				return row.out
+			}
+			result, err := p.Reconcile(t.Context(), podRequest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			isUrgent := result.Priority == nil || *result.Priority == urgency.UrgentPriority
+			isAhead := others.AwaitTurn(t.Context(), types.NamespacedName{Name: "other"}, &corev1.Pod{}) > 0
+			if isAhead != row.isAhead || isAhead && !isUrgent || isAhead && len(events) > 0 {
+				t.Errorf("expected that others wait: %t, found %t, urgent %t, and events %v", row.isAhead, isAhead, isUrgent, events)
+			}
+		})
+	}
+}
