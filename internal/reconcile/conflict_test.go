@@ -21,6 +21,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
@@ -78,7 +79,7 @@ func TestAConflictThatStays(t *testing.T) {
 			begin := time.Unix(1_800_000_000, 0)
 			now := clocktesting.NewFakePassiveClock(begin)
 			pass := &reconcile.Pass[*corev1.Pod, *corev1.Pod, int]{
-				Client: c, Recorder: events.NewFakeRecorder(100), Clock: now, Owner: "tester",
+				Hub:     reconcile.Hub{Client: c, Recorder: events.NewFakeRecorder(100), Clock: now, Owner: "tester"},
 				New:     func() *corev1.Pod { return &corev1.Pod{} },
 				Observe: func(_ context.Context, pod *corev1.Pod) (*corev1.Pod, error) { return pod, nil },
 				Decide:  func(*corev1.Pod) int { return 0 },
@@ -139,7 +140,7 @@ func TestWhatIsStoredIsTold(t *testing.T) {
 	testenv.ExpectNoError(t, err)
 	recorder, saves := events.NewFakeRecorder(10), 0
 	pass := &reconcile.Pass[*corev1.Pod, string, int]{
-		Client: c, Recorder: recorder, Clock: clock.RealClock{}, Owner: "tester", RemembersAlways: true,
+		Hub:     reconcile.Hub{Client: c, Recorder: recorder, Clock: clock.RealClock{}, Owner: "tester"},
 		New:     func() *corev1.Pod { return &corev1.Pod{} },
 		Observe: func(_ context.Context, pod *corev1.Pod) (string, error) { return pod.Status.Message, nil },
 		Decide:  func(string) int { return 0 },
@@ -149,7 +150,10 @@ func TestWhatIsStoredIsTold(t *testing.T) {
 			}
 			return reconcile.FollowUp{Events: []decision.Event{{Reason: "Found", Note: "it"}}, AfterSave: func() { saves++ }}
 		},
-		Remember: func(pod *corev1.Pod) map[string]any { return map[string]any{"message": pod.Status.Message} },
+		Status: reconcilestatus.Storage[*corev1.Pod]{
+			RemembersAlways: true,
+			Remember:        func(pod *corev1.Pod) map[string]any { return map[string]any{"message": pod.Status.Message} },
+		},
 	}
 	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
 	for _, conflicts := range []bool{true, false} {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
@@ -33,14 +32,6 @@ func logEvents(logger logr.Logger, list []decision.Event) {
 	for _, e := range list {
 		logger.Info(truncate(e.Note, maxNote), "reason", e.Reason, "warning", e.Warning)
 	}
-}
-
-// lostFieldsEvents returns the event about newly lost fields, which is emitted once for each field and process.
-func lostFieldsEvents(lost []string) []decision.Event {
-	if len(lost) == 0 {
-		return nil
-	}
-	return []decision.Event{{Warning: true, Reason: torporv1alpha1.SchemaLacksFieldReason, Action: "SaveStatus", Note: describeLostFields(lost)}}
 }
 
 // truncate shortens a text to a number of bytes without splitting a character.

@@ -20,7 +20,7 @@ func (p *Pass[T, S, P]) prepareOrFinalize(ctx context.Context, req ctrl.Request,
 		result, err := p.finalize(ctx, req, before, obj)
 		return true, result, err
 	}
-	if p.Prepare == nil && (p.Finalizer == nil || controllerutil.ContainsFinalizer(obj, p.Finalizer.Name)) {
+	if p.Finalizer == nil || p.Finalizer.Prepare == nil && controllerutil.ContainsFinalizer(obj, p.Finalizer.Name) {
 		return false, ctrl.Result{}, nil // Nearly every pass: there is nothing to fill in, so nothing is copied.
 	}
 	prepared, _ := obj.DeepCopyObject().(T)
@@ -32,8 +32,8 @@ func (p *Pass[T, S, P]) prepareOrFinalize(ctx context.Context, req ctrl.Request,
 }
 
 func (p *Pass[T, S, P]) prepare(obj T) bool {
-	if p.Prepare != nil {
-		return p.Prepare(obj)
+	if p.Finalizer.Prepare != nil {
+		return p.Finalizer.Prepare(obj)
 	}
 	return controllerutil.AddFinalizer(obj, p.Finalizer.Name)
 }

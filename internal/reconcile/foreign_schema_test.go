@@ -24,6 +24,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
@@ -73,7 +74,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 	var seen *hivev1.HibernationRecord
 	pass := func() *reconcile.Pass[*hivev1.ClusterDeployment, int, int] {
 		return &reconcile.Pass[*hivev1.ClusterDeployment, int, int]{
-			Client: counted, Recorder: recorder, Clock: clock.RealClock{}, Owner: "tester",
+			Hub: reconcile.Hub{Client: counted, Recorder: recorder, Clock: clock.RealClock{}, Owner: "tester"},
 			New: func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
 			Observe: func(_ context.Context, cd *hivev1.ClusterDeployment) (int, error) {
 				seen = cd.Status.Hibernation.DeepCopy()
@@ -85,9 +86,11 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 				reconcile.SetConditions(&cd.Status.Conditions, map[string]decision.Condition{"Ready": decision.True("Running", "it runs")}, cd.Generation, clock.RealClock{})
 				return reconcile.FollowUp{RequeueAfter: time.Millisecond}
 			},
-			Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
-			Remember: func(cd *hivev1.ClusterDeployment) map[string]any {
-				return map[string]any{"hibernation": cd.Status.Hibernation}
+			Status: reconcilestatus.Storage[*hivev1.ClusterDeployment]{
+				Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
+				Remember: func(cd *hivev1.ClusterDeployment) map[string]any {
+					return map[string]any{"hibernation": cd.Status.Hibernation}
+				},
 			},
 		}
 	}
@@ -137,7 +140,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 
 	// A report that is not stored anywhere does not set the interval.
 	loses := pass()
-	loses.Remember = nil
+	loses.Status.Remember = nil
 	report := loses.Report
 	loses.Report = func(cd *hivev1.ClusterDeployment, a, b int, refused *reconcile.RefusedError) reconcile.FollowUp {
 		out := report(cd, a, b, refused)
@@ -185,7 +188,7 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 
 	// A recoverable field does not cause a write of the annotation, but must not stay there either.
 	lazy, record := pass(), &hivev1.HibernationRecord{SleepStartedAt: sleepStartedAt, RequestedBy: "carol"}
-	lazy.RemembersAlways, lazy.Recoverable = true, []string{"hibernation.asleepAt", "hibernation.resumeStartedAt"}
+	lazy.Status.RemembersAlways, lazy.Status.Recoverable = true, []string{"hibernation.asleepAt", "hibernation.resumeStartedAt"}
 	isHurried := false
 	lazy.Report = func(cd *hivev1.ClusterDeployment, _, _ int, _ *reconcile.RefusedError) reconcile.FollowUp {
 		cd.Status.Hibernation = record.DeepCopy()

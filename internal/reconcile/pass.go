@@ -10,15 +10,16 @@ import (
 	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/torpor-dev/torpor/internal/decision"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
@@ -80,33 +81,44 @@ type FollowUp struct {
 	RemembersLater bool
 }
 
-// Pass is one feature's reconciler of one kind. It implements the Reconciler of controller-runtime.
-type Pass[T client.Object, S, P any] struct {
+// Hub is the access of a controller to the hub's API server.
+type Hub struct {
 	// Client reads from the cache and writes.
 	Client client.Client
 	// Recorder emits events.
 	Recorder events.EventRecorder
-	// Clock is the source of the current time for the debounce of transient reports.
+	// Clock is the source of the current time.
 	Clock clock.PassiveClock
+	// Owner is the field manager of the controller's own writes; empty leaves it to the client.
+	Owner string
+}
+
+// HubOf returns the access of the controller with a name.
+func HubOf(mgr manager.Manager, name string, now clock.PassiveClock) Hub {
+	return Hub{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(name), Clock: now, Owner: name}
+}
+
+// Pass is one feature's reconciler of one kind. It implements the Reconciler of controller-runtime. An option exists
+// only if two controllers need it.
+type Pass[T client.Object, S, P any] struct {
+	Hub
 	// New returns an empty object.
 	New func() T
-	// Owner is the field manager of the pass's own writes; empty leaves it to the client.
-	Owner string
+	// Status defines how the status is stored.
+	Status reconcilestatus.Storage[T]
 
 	// Guard, if set, keeps the pass away from objects that another project writes.
 	Guard *WriterGuard
-	// Prepare, if set, sets the defaults that a webhook would set, and reports whether it changed anything. They are
-	// written before the object is observed. Without Prepare, only the finalizer is added.
-	Prepare func(obj T) (changed bool)
 	// Finalizer, if set, keeps a deleted object until its Finalize is done.
 	Finalizer *Finalizer[T]
+	// Ends, if set, gives passes that end an overdue stop priority over other passes of the process; events come
+	// after them.
+	Ends *urgency.EndTracker[T]
 	// Forget, if set, is called when the object is gone, to free what is held of it in memory.
 	Forget func(name types.NamespacedName)
 
 	// Observe reads everything that the decision may use. It only reads, and may return ErrStale or ErrPending.
 	Observe func(ctx context.Context, obj T) (S, error)
-	// Release, if set, closes what Observe opened, at the end of the pass.
-	Release func(seen S)
 	// Decide returns the plan. It has no side effects, and handles every observation.
 	Decide func(seen S) P
 	// Act, if set, carries out the plan. It is idempotent, limited in time, and does not wait for effects. It returns
@@ -116,33 +128,16 @@ type Pass[T client.Object, S, P any] struct {
 	// Report writes into the status of obj.
 	Report func(obj T, seen S, plan P, refused *RefusedError) FollowUp
 
-	// Ends, if set, gives passes that end an overdue stop priority over other passes of the process; events come
-	// after them.
-	Ends *urgency.EndTracker[T]
-
-	// SharesStatus is true if several controllers write this status, each its own fields and conditions: a write of
-	// another controller is not a conflict.
-	SharesStatus bool
-	// Conditions, if set, returns the conditions in which to report fields that the served schema does not keep. An
-	// event reports them in any case.
-	Conditions func(obj T) *[]metav1.Condition
-	// Remember, if set, returns the fields of the status that later decisions use. Where the served schema drops
-	// them, they are kept in an annotation of Owner, and restored into the status before Observe.
-	Remember func(obj T) map[string]any
-	// RemembersAlways keeps the annotation under every schema, because the schema may be replaced at any time.
-	RemembersAlways bool
-	// Recoverable are paths of the status that later passes can find out again. Where the schema keeps them, the
-	// annotation need not contain them.
-	Recoverable []string
-
 	versions   versionTracker
 	transients sync.Map
-	schema     servedSchema
 }
 
 // Finalizer keeps a deleted object until its dependents are gone.
 type Finalizer[T client.Object] struct {
 	Name string
+	// Prepare, if set, adds the finalizer together with the defaults that a webhook would set, and reports whether it
+	// changed anything. It may leave an object alone. Without Prepare, only the finalizer is added.
+	Prepare func(obj T) (changed bool)
 	// Finalize deletes the dependents of obj and returns when to try again; the finalizer is removed when that is
 	// zero. Its changes to the status of obj are saved while the finalizer stays.
 	Finalize func(ctx context.Context, obj T) (lookAgainAfter time.Duration, err error)
@@ -207,9 +202,6 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 	if err != nil {
 		return FollowUp{}, &unreportedError{err}
 	}
-	if p.Release != nil {
-		defer p.Release(seen)
-	}
 	plan := p.Decide(seen)
 	if p.Act != nil {
 		err = p.Act(ctx, seen, plan)
@@ -254,8 +246,9 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 			return ctrl.Result{RequeueAfter: minNonZero(wait, out.RequeueAfter)}, nil
 		}
 	}
-	written, err := p.writeStatus(ctx, obj.before, obj.after, out.RemembersLater)
-	if err == nil || written.isStored { // The next pass finds no difference to the stored status.
+	writer := reconcilestatus.Writer[T]{Client: p.Client, Clock: p.Clock, Owner: p.Owner, New: p.New}
+	written, err := p.Status.Write(ctx, writer, obj.before, obj.after, out.RemembersLater)
+	if err == nil || written.IsStored { // The next pass finds no difference to the stored status.
 		p.tell(ctx, obj.after, out, written)
 	}
 	switch {
@@ -265,7 +258,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 		return ctrl.Result{RequeueAfter: goneRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("save status: %w", err)
-	case written.changed:
+	case written.HasChanged:
 		log.FromContext(ctx).V(1).Info("Status changed", KeyRule, out.Rule)
 	}
 	if obj.isReplaced() {
@@ -274,9 +267,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	if failure != nil {
 		return ctrl.Result{}, failure
 	}
-	isHot := out.RequeueAfter > 0 && out.RequeueAfter < hotInterval && len(written.unkept) > 0
-	out.RequeueAfter = max(out.RequeueAfter, p.schema.backoff(req, out.Rule, isHot))
-	if out.RequeueAfter == 0 {
+	if out.RequeueAfter = p.Status.Backoff(req, out.Rule, out.RequeueAfter, written); out.RequeueAfter == 0 {
 		return ctrl.Result{}, nil
 	}
 	out.IsUrgent = out.IsUrgent || p.Ends.HasOverdue(obj.after)
@@ -284,8 +275,8 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 }
 
 // tell emits events, after all overdue ends, and updates counters.
-func (p *Pass[T, S, P]) tell(ctx context.Context, obj T, out FollowUp, written statusWrite) {
-	if events := append(out.Events, lostFieldsEvents(written.firstLost)...); len(events) > 0 {
+func (p *Pass[T, S, P]) tell(ctx context.Context, obj T, out FollowUp, written reconcilestatus.Written) {
+	if events := append(out.Events, written.Events()...); len(events) > 0 {
 		logEvents(log.FromContext(ctx), events)
 		p.Ends.Tell(func() { EmitEvents(p.Recorder, obj, events) })
 	}
@@ -322,7 +313,7 @@ func (p *Pass[T, S, P]) noteWritten(req ctrl.Request, obj versions[T]) {
 func (p *Pass[T, S, P]) forget(req ctrl.Request) {
 	p.versions.forget(req)
 	p.transients.Delete(req)
-	p.schema.forget(req)
+	p.Status.Forget(req)
 	p.Ends.Forget(req.NamespacedName)
 	if p.Forget != nil {
 		p.Forget(req.NamespacedName)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -110,7 +111,7 @@ func (l *eventList) Eventf(_, _ runtime.Object, kind, reason, _, note string, ar
 // newPodPass returns a pass over Pods that observes nothing and does nothing.
 func newPodPass(s *fakeServer, events *eventList) *Pass[*corev1.Pod, int, int] {
 	return &Pass[*corev1.Pod, int, int]{
-		Client: s, Recorder: events, Clock: clock.RealClock{}, Owner: "tester",
+		Hub:     Hub{Client: s, Recorder: events, Clock: clock.RealClock{}, Owner: "tester"},
 		New:     func() *corev1.Pod { return &corev1.Pod{} },
 		Observe: func(context.Context, *corev1.Pod) (int, error) { return 0, nil },
 		Decide:  func(int) int { return 0 },
@@ -119,20 +120,28 @@ func newPodPass(s *fakeServer, events *eventList) *Pass[*corev1.Pod, int, int] {
 	}
 }
 
+// TestPassStaysSmall limits the fields of Pass. What one controller needs is that controller's code, and what belongs
+// together is a struct of its own.
+func TestPassStaysSmall(t *testing.T) {
+	const limit = 14
+	if count := reflect.TypeFor[Pass[*corev1.Pod, int, int]]().NumField(); count > limit {
+		t.Errorf("expected Pass to have at most %d fields, found %d", limit, count)
+	}
+}
+
 var podRequest = ctrl.Request{NamespacedName: types.NamespacedName{Name: "p"}}
 
 func TestPass(t *testing.T) {
 	diskFull := errors.New("the disk is full")
 	type result struct {
-		RequeueAfter                    time.Duration
-		Failed                          bool
-		Observed, Patches, Saves        int
-		Events                          []string
-		Refused                         string
-		ReleasedAsOftenAsItWasAllocated bool
+		RequeueAfter             time.Duration
+		Failed                   bool
+		Observed, Patches, Saves int
+		Events                   []string
+		Refused                  string
 	}
 	once := result{
-		RequeueAfter: time.Minute, Observed: 1, Patches: 1, Saves: 1, Events: []string{"Warning Moved: 100% sure"}, ReleasedAsOftenAsItWasAllocated: true,
+		RequeueAfter: time.Minute, Observed: 1, Patches: 1, Saves: 1, Events: []string{"Warning Moved: 100% sure"},
 	}
 	with := func(change func(r *result)) result {
 		r := once
@@ -148,23 +157,23 @@ func TestPass(t *testing.T) {
 		catches bool // the cache sees the write before the last pass
 	}{
 		"a pass writes once and emits events after it": {passes: 1, want: once},
-		"an object that is gone is not observed":       {server: fakeServer{gone: true}, passes: 1, want: result{ReleasedAsOftenAsItWasAllocated: true}},
+		"an object that is gone is not observed":       {server: fakeServer{gone: true}, passes: 1, want: result{}},
 		"a lost race is not reported": {server: fakeServer{stored: 1}, passes: 1, want: result{
-			RequeueAfter: StaleCacheRetry, Observed: 1, ReleasedAsOftenAsItWasAllocated: true,
+			RequeueAfter: StaleCacheRetry, Observed: 1,
 		}},
 		"a version that lost a race is not observed again": {server: fakeServer{stored: 1}, passes: 9, want: result{
-			RequeueAfter: StaleCacheRetry, Observed: 1, ReleasedAsOftenAsItWasAllocated: true,
+			RequeueAfter: StaleCacheRetry, Observed: 1,
 		}},
 		"a version that was replaced is not observed again": {passes: 9, want: with(func(r *result) { r.RequeueAfter = StaleCacheRetry })},
 		"the next version is observed": {passes: 2, catches: true, want: with(func(r *result) {
 			r.Observed, r.Patches, r.Saves, r.Events = 2, 2, 2, append(r.Events, r.Events...)
 		})},
 		"a write that fails for another reason is tried again": {server: fakeServer{refuse: diskFull}, passes: 3, want: result{
-			Observed: 3, Failed: true, ReleasedAsOftenAsItWasAllocated: true,
+			Observed: 3, Failed: true,
 		}},
 		"a write of an object that may have gone is not reported, and tried again if it is there": {
 			server: fakeServer{refuse: k8serrors.NewNotFound(schema.GroupResource{}, "p")}, passes: 1,
-			want: result{RequeueAfter: goneRetry, Observed: 1, ReleasedAsOftenAsItWasAllocated: true},
+			want: result{RequeueAfter: goneRetry, Observed: 1},
 		},
 		"an effect that fails is reported and returned": {acts: diskFull, passes: 1, want: with(func(r *result) {
 			r.RequeueAfter, r.Failed, r.Refused = 0, true, "the disk is full"
@@ -173,23 +182,19 @@ func TestPass(t *testing.T) {
 			r.Refused = "no capacity"
 		})},
 		"an effect on a stale view is not reported": {acts: fmt.Errorf("create: %w", ErrStale), passes: 1, want: result{
-			RequeueAfter: StaleCacheRetry, Observed: 1, ReleasedAsOftenAsItWasAllocated: true,
+			RequeueAfter: StaleCacheRetry, Observed: 1,
 		}},
 		"a stale view is not decided on":   {looks: ErrStale, passes: 1, want: result{RequeueAfter: StaleCacheRetry, Observed: 1}},
 		"a failed observation is repeated": {looks: diskFull, passes: 1, want: result{Failed: true, Observed: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, got, events, allocated := row.server, result{}, eventList(nil), 0
+			s, got, events := row.server, result{}, eventList(nil)
 			p := newPodPass(&s, &events)
 			p.Clock = clocktesting.NewFakePassiveClock(time.Unix(1, 0))
 			p.Observe = func(context.Context, *corev1.Pod) (int, error) {
 				got.Observed++
-				if row.looks == nil {
-					allocated++
-				}
 				return got.Observed, row.looks
 			}
-			p.Release = func(int) { allocated-- }
 			p.Act = func(context.Context, int, int) error { return row.acts }
 			p.Report = func(pod *corev1.Pod, seen, _ int, refused *RefusedError) FollowUp {
 				pod.Status.Message = fmt.Sprint("pass ", seen)
@@ -207,10 +212,7 @@ func TestPass(t *testing.T) {
 				result, err := p.Reconcile(t.Context(), podRequest)
 				got.RequeueAfter, got.Failed = result.RequeueAfter, err != nil
 			}
-			got.Patches, got.Events, got.ReleasedAsOftenAsItWasAllocated = len(s.patches), events, allocated == 0
-			if row.looks != nil {
-				got.ReleasedAsOftenAsItWasAllocated = false
-			}
+			got.Patches, got.Events = len(s.patches), events
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("passes (-want +got):\n%s", diff)
 			}
@@ -295,10 +297,10 @@ func TestFinalizerStaysUntilNothingIsLeft(t *testing.T) {
 func TestDefaultsAreWrittenBeforeTheFirstLook(t *testing.T) {
 	s := fakeServer{}
 	p := newPodPass(&s, &eventList{})
-	p.Prepare = func(pod *corev1.Pod) bool {
+	p.Finalizer = &Finalizer[*corev1.Pod]{Name: "torpor/test", Prepare: func(pod *corev1.Pod) bool {
 		pod.Spec.NodeName = "n"
 		return len(s.replaced) == 0
-	}
+	}}
 	p.Observe = func(_ context.Context, pod *corev1.Pod) (int, error) {
 		if pod.Spec.NodeName != "" || len(s.replaced) != 1 {
 			t.Errorf("expected the object as it is stored, after one write, found node %q after %d", pod.Spec.NodeName, len(s.replaced))

@@ -18,6 +18,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -31,7 +32,7 @@ type writer struct {
 
 func (w *writer) pass(env *testenv.Environment) *reconcile.Pass[*mocov1beta2.MySQLCluster, int, int] {
 	return &reconcile.Pass[*mocov1beta2.MySQLCluster, int, int]{
-		Client: env.Client, Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Owner: w.name,
+		Hub:     reconcile.Hub{Client: env.Client, Recorder: events.NewFakeRecorder(10), Clock: clock.RealClock{}, Owner: w.name},
 		New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Observe: func(context.Context, *mocov1beta2.MySQLCluster) (int, error) { return 0, nil },
 		Decide:  func(int) int { return 0 },
@@ -45,7 +46,7 @@ func (w *writer) pass(env *testenv.Environment) *reconcile.Pass[*mocov1beta2.MyS
 			}
 			return reconcile.FollowUp{}
 		},
-		SharesStatus: true,
+		Status: reconcilestatus.Storage[*mocov1beta2.MySQLCluster]{IsShared: true},
 	}
 }
 

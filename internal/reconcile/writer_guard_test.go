@@ -42,7 +42,7 @@ type guarded struct {
 func newGuarded(env *testenv.Environment) *guarded {
 	g := &guarded{env: env, clock: clocktesting.NewFakeClock(time.Now()), recorder: events.NewFakeRecorder(10)}
 	g.pass = &reconcile.Pass[*mocov1beta2.MySQLCluster, int, int]{
-		Client: env.Client, Recorder: g.recorder, Clock: g.clock,
+		Hub:     reconcile.Hub{Client: env.Client, Recorder: g.recorder, Clock: g.clock},
 		Guard:   &reconcile.WriterGuard{Feature: "clustering", Signs: &reconcile.UpstreamSigns{Upstream: otherwriter.MOCO(), Reader: env.Client}},
 		New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Observe: func(context.Context, *mocov1beta2.MySQLCluster) (int, error) { g.acts++; return 0, nil },

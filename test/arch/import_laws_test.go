@@ -46,7 +46,7 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/background", "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/statusannotation", "internal/reconcile/urgency", "internal/stop/metrics", "internal/stop/record"),
+		mayReach: append(publicNames(), "internal/background", "internal/decision", "internal/reconcile", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/urgency", "internal/stop/metrics", "internal/stop/record"),
 	}
 }
 
@@ -92,7 +92,11 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/coexist/otherwriter"),
 		{
 			packages: "internal/reconcile", reason: "an idiom that knows a feature is no idiom",
-			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/reconcile/statusannotation", "internal/reconcile/urgency"},
+			mayReach: []string{"api/torpor/...", "internal/decision", "internal/coexist/otherwriter", "internal/reconcile/status", "internal/reconcile/statusannotation", "internal/reconcile/urgency"},
+		},
+		{
+			packages: "internal/reconcile/status", reason: "how a status is stored does not depend on how it is made",
+			mayReach: []string{"api/torpor/...", "internal/decision", "internal/reconcile/statusannotation"},
 		},
 		{packages: "internal/reconcile/urgency", reason: "the order of passes does not depend on what they do"},
 		pureLaw("internal/reconcile/statusannotation"),

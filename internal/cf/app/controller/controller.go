@@ -24,6 +24,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/app"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
@@ -84,16 +85,18 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Watches(&eiriniv1.LRP{}, handler.EnqueueRequestsFromMapFunc(appForObject), builder.WithPredicates(createOrDelete())).
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFApp, *observation, app.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, Ends: ends,
+			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard, Ends: ends,
 			New:       func() *korifiv1alpha1.CFApp { return &korifiv1alpha1.CFApp{} },
 			Finalizer: &reconcile.Finalizer[*korifiv1alpha1.CFApp]{Name: korifiv1alpha1.AppFinalizer, Finalize: c.finalize},
 			Observe:   c.observe,
 			Decide:    func(seen *observation) app.Plan { return app.Decide(seen.Observed) },
 			Act:       c.act,
 			Report:    c.report,
-			// Upstream's schema keeps neither, and a revision that is forgotten is counted again.
-			Remember:   rememberStatus,
-			Conditions: func(app *korifiv1alpha1.CFApp) *[]metav1.Condition { return &app.Status.Conditions },
+			Status: reconcilestatus.Storage[*korifiv1alpha1.CFApp]{
+				Conditions: func(app *korifiv1alpha1.CFApp) *[]metav1.Condition { return &app.Status.Conditions },
+				// Upstream's schema keeps neither, and a revision that is forgotten is counted again.
+				Remember: rememberStatus,
+			},
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -76,7 +76,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			return nil
 		})).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFBuild, build.Observed, build.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
 			New:     func() *korifiv1alpha1.CFBuild { return &korifiv1alpha1.CFBuild{} },
 			Forget:  c.images.ForgetBuild,
 			Observe: c.observeBuild,
@@ -89,7 +89,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err = builder.ControllerManagedBy(mgr).Named(Name + "-packages").WithOptions(options).
 		For(&korifiv1alpha1.CFPackage{}).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFPackage, *korifiv1alpha1.CFPackage, decision.Condition]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
 			New: func() *korifiv1alpha1.CFPackage { return &korifiv1alpha1.CFPackage{} },
 			// The status of a package depends on the package alone.
 			Observe: func(_ context.Context, pkg *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFPackage, error) {

@@ -66,7 +66,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.deploymentsForApp)).
 		WithOptions(reconcile.WorkerOptions{Count: 10, PassTimeout: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*torporv1alpha1.CFDeployment, deployment.Observed, deployment.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			Hub:     reconcile.HubOf(mgr, Name, c.Clock),
 			New:     func() *torporv1alpha1.CFDeployment { return &torporv1alpha1.CFDeployment{} },
 			Observe: c.observe,
 			Decide:  deployment.Decide,

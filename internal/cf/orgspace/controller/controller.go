@@ -85,7 +85,7 @@ func newPass[T client.Object](c Controller, mgr manager.Manager, finalizer strin
 		return c.observe(ctx, owner, labelsOf(owner))
 	}
 	return &reconcile.Pass[T, orgspace.Observed, orgspace.Plan]{
-		Client: c.client, Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+		Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
 		Finalizer: &reconcile.Finalizer[T]{Name: finalizer, Finalize: func(ctx context.Context, owner T) (time.Duration, error) {
 			seen, err := observe(ctx, owner)
 			if err != nil || !orgspace.OwnsNamespace(seen) {

@@ -23,6 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
@@ -82,18 +83,20 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(pods.Watch(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(korifiv1alpha1.ProcessGUIDLabel)))).
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFProcess, *observation, process.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
 			Ends:    urgency.TrackEnds(c.Ends, Name+"-processes", nil, c.hasJustStarted),
 			New:     func() *korifiv1alpha1.CFProcess { return &korifiv1alpha1.CFProcess{} },
 			Observe: c.observe,
 			Decide:  func(seen *observation) process.Plan { return process.Decide(seen.Observed) },
 			Act:     c.act,
 			Report:  c.report,
-			// Upstream's schema drops these fields, but the app and its deployments wait for them.
-			Remember: func(process *korifiv1alpha1.CFProcess) map[string]any {
-				return map[string]any{"observedRevision": process.Status.ObservedRevision, "revisions": process.Status.Revisions}
+			Status: reconcilestatus.Storage[*korifiv1alpha1.CFProcess]{
+				Conditions: func(process *korifiv1alpha1.CFProcess) *[]metav1.Condition { return &process.Status.Conditions },
+				// Upstream's schema drops these fields, but the app and its deployments wait for them.
+				Remember: func(process *korifiv1alpha1.CFProcess) map[string]any {
+					return map[string]any{"observedRevision": process.Status.ObservedRevision, "revisions": process.Status.Revisions}
+				},
 			},
-			Conditions: func(process *korifiv1alpha1.CFProcess) *[]metav1.Condition { return &process.Status.Conditions },
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

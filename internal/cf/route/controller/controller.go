@@ -98,7 +98,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		b = b.WatchesRawSource(source.Kind(c.owned, kind, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(korifiv1alpha1.RouteGUIDLabel))))
 	}
 	err = b.Complete(&reconcile.Pass[*korifiv1alpha1.CFRoute, route.Observed, route.Plan]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+		Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
 		New:     func() *korifiv1alpha1.CFRoute { return &korifiv1alpha1.CFRoute{} },
 		Observe: c.observe,
 		Decide:  route.Decide,

@@ -73,7 +73,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(source.Kind[client.Object](c.jobs, &batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(korifiv1alpha1.TaskGUIDLabel)))).
 		WithOptions(reconcile.WorkerOptions{Count: 1, PassTimeout: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFTask, task.Observed, task.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
 			New:     func() *korifiv1alpha1.CFTask { return &korifiv1alpha1.CFTask{} },
 			Observe: c.observe,
 			Decide:  task.Decide,

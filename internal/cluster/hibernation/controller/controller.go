@@ -31,6 +31,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudaccounts"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
@@ -98,17 +99,19 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(c.answers()).
 		WithOptions(workers.Options()).
 		Complete(begunFirst{&reconcile.Pass[*hivev1.ClusterDeployment, *clusterObservation, hibernation.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, Ends: ends,
-			New:        func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
-			Forget:     c.forget,
-			Observe:    c.observe,
-			Decide:     func(seen *clusterObservation) hibernation.Plan { return hibernation.Decide(seen.Observed) },
-			Act:        c.act,
-			Report:     c.report,
-			Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
-			// Upstream's schema drops the record, and may replace this repository's schema while clusters
-			// hibernate. A resume that is forgotten is begun again.
-			Remember: rememberRecord, RemembersAlways: true, Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt", "hibernationCheck"},
+			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard, Ends: ends,
+			New:     func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
+			Forget:  c.forget,
+			Observe: c.observe,
+			Decide:  func(seen *clusterObservation) hibernation.Plan { return hibernation.Decide(seen.Observed) },
+			Act:     c.act,
+			Report:  c.report,
+			Status: reconcilestatus.Storage[*hivev1.ClusterDeployment]{
+				Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
+				// Upstream's schema drops the record, and may replace this repository's schema while clusters
+				// hibernate. A resume that is forgotten is begun again.
+				Remember: rememberRecord, RemembersAlways: true, Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt", "hibernationCheck"},
+			},
 		}})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

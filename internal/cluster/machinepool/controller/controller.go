@@ -24,6 +24,7 @@ import (
 	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/machinepool"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 )
 
 // Name is the name of the controller, its events and its field manager, on the hub and in clusters.
@@ -67,16 +68,18 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(c.runner.Answers()).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*hivev1.MachinePool, *poolObservation, machinepool.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
-			New:        func() *hivev1.MachinePool { return &hivev1.MachinePool{} },
-			Forget:     c.runner.ForgetObject,
-			Observe:    c.observe,
-			Decide:     func(seen *poolObservation) machinepool.Plan { return machinepool.Decide(seen.Observed) },
-			Act:        c.act,
-			Report:     c.report,
-			Conditions: func(pool *hivev1.MachinePool) *[]metav1.Condition { return &pool.Status.Conditions },
-			// Upstream's schema drops these fields. Without them the cluster would be dialled again and again.
-			Remember: rememberSync,
+			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
+			New:     func() *hivev1.MachinePool { return &hivev1.MachinePool{} },
+			Forget:  c.runner.ForgetObject,
+			Observe: c.observe,
+			Decide:  func(seen *poolObservation) machinepool.Plan { return machinepool.Decide(seen.Observed) },
+			Act:     c.act,
+			Report:  c.report,
+			Status: reconcilestatus.Storage[*hivev1.MachinePool]{
+				Conditions: func(pool *hivev1.MachinePool) *[]metav1.Condition { return &pool.Status.Conditions },
+				// Upstream's schema drops these fields. Without them the cluster would be dialled again and again.
+				Remember: rememberSync,
+			},
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

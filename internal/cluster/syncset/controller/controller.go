@@ -26,6 +26,7 @@ import (
 	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/syncset"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 )
 
 // Name is the name of the controller, its events and its field manager, on the hub and in clusters.
@@ -76,16 +77,18 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		build = build.Watches(&hivev1.SelectorSyncSet{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfSelectorSyncSet), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	}
 	err := build.Complete(&creatingReconciler{Controller: c, pass: &reconcile.Pass[*hiveinternalv1alpha1.ClusterSync, *clusterObservation, syncset.Plan]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
-		New:        func() *hiveinternalv1alpha1.ClusterSync { return &hiveinternalv1alpha1.ClusterSync{} },
-		Forget:     c.applier.ForgetObject,
-		Observe:    c.observe,
-		Decide:     func(seen *clusterObservation) syncset.Plan { return syncset.Decide(seen.Observed) },
-		Act:        c.act,
-		Report:     c.report,
-		Conditions: func(cs *hiveinternalv1alpha1.ClusterSync) *[]metav1.Condition { return &cs.Status.Conditions },
-		// Upstream's schema drops both fields. Without them all sets would be applied again and again.
-		Remember: rememberSync,
+		Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
+		New:     func() *hiveinternalv1alpha1.ClusterSync { return &hiveinternalv1alpha1.ClusterSync{} },
+		Forget:  c.applier.ForgetObject,
+		Observe: c.observe,
+		Decide:  func(seen *clusterObservation) syncset.Plan { return syncset.Decide(seen.Observed) },
+		Act:     c.act,
+		Report:  c.report,
+		Status: reconcilestatus.Storage[*hiveinternalv1alpha1.ClusterSync]{
+			Conditions: func(cs *hiveinternalv1alpha1.ClusterSync) *[]metav1.Condition { return &cs.Status.Conditions },
+			// Upstream's schema drops both fields. Without them all sets would be applied again and again.
+			Remember: rememberSync,
+		},
 	}})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

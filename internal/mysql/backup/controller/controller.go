@@ -28,6 +28,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 )
 
 // Name of the controller, its events and its field manager.
@@ -74,7 +75,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
 	c.Metrics.cache.Use(mgr.GetClient())
 	pass := &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, backup.Plan]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true,
+		Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard,
+		Status:  reconcilestatus.Storage[*mocov1beta2.MySQLCluster]{IsShared: true},
 		New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Observe: c.observe,
 		Decide:  func(seen observation) backup.Plan { return backup.Decide(seen.Observed) },

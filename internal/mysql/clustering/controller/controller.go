@@ -24,6 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
@@ -89,8 +90,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WatchesRawSource(source.Channel(c.conns.lost, &handler.EnqueueRequestForObject{})).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*mocov1beta2.MySQLCluster, *observation, clustering.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true, Ends: ends,
-			Remember: rememberStatus, Conditions: func(c *mocov1beta2.MySQLCluster) *[]metav1.Condition { return &c.Status.Conditions },
+			Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard, Ends: ends,
+			Status: reconcilestatus.Storage[*mocov1beta2.MySQLCluster]{
+				IsShared: true, Remember: rememberStatus,
+				Conditions: func(c *mocov1beta2.MySQLCluster) *[]metav1.Condition { return &c.Status.Conditions },
+			},
 			New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 			Observe: c.observe,
 			Decide:  func(seen *observation) clustering.Plan { return clustering.Decide(seen.Observed) },

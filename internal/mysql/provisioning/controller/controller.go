@@ -35,6 +35,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
@@ -106,10 +107,10 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 
 func (c Controller) newPass(mgr manager.Manager, ends *urgency.EndTracker[*mocov1beta2.MySQLCluster]) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
 	return &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true, Ends: ends, Remember: rememberStop,
+		Hub: reconcile.HubOf(mgr, Name, c.Clock), Guard: c.Guard, Ends: ends,
+		Status:    reconcilestatus.Storage[*mocov1beta2.MySQLCluster]{IsShared: true, Remember: rememberStop},
 		New:       func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
-		Prepare:   setDefaults,
-		Finalizer: &reconcile.Finalizer[*mocov1beta2.MySQLCluster]{Name: mocov1beta2.Finalizer, Finalize: c.finalize},
+		Finalizer: &reconcile.Finalizer[*mocov1beta2.MySQLCluster]{Name: mocov1beta2.Finalizer, Prepare: setDefaults, Finalize: c.finalize},
 		Forget: func(name types.NamespacedName) {
 			c.applied.forgetCluster(name)
 			c.turns.giveBack(name)

@@ -107,7 +107,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		build = build.Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(c.scaledObject), builder.WithPredicates(reconcile.FieldChanged(readRefusal)))
 	}
 	err := build.Complete(&reconcile.Pass[*metav1.PartialObjectMetadata, fieldswitch.ObservedSwitch, fieldswitch.SwitchPlan]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, Ends: ends,
+		Hub: reconcile.HubOf(mgr, Name, c.Clock), Ends: ends,
 		New: c.newMetadata, Observe: c.observe, Decide: fieldswitch.Decide, Act: c.act, Report: report,
 	})
 	if err == nil {

@@ -28,6 +28,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
@@ -90,14 +91,16 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		build = build.WatchesRawSource(c.Members.watch(mgr.GetClient(), c.Clock))
 	}
 	err := build.Complete(c.withOrphans(&reconcile.Pass[*torporv1alpha1.Slumber, *observation, slumber.Plan]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, Ends: ends,
-		New:        func() *torporv1alpha1.Slumber { return &torporv1alpha1.Slumber{} },
-		Finalizer:  &reconcile.Finalizer[*torporv1alpha1.Slumber]{Name: torporv1alpha1.SlumberFinalizer, Finalize: c.finalize},
-		Observe:    c.observe,
-		Decide:     func(seen *observation) slumber.Plan { return slumber.Decide(seen.Observed) },
-		Act:        c.act,
-		Report:     c.report,
-		Conditions: func(s *torporv1alpha1.Slumber) *[]metav1.Condition { return &s.Status.Conditions },
+		Hub: reconcile.HubOf(mgr, Name, c.Clock), Ends: ends,
+		New:       func() *torporv1alpha1.Slumber { return &torporv1alpha1.Slumber{} },
+		Finalizer: &reconcile.Finalizer[*torporv1alpha1.Slumber]{Name: torporv1alpha1.SlumberFinalizer, Finalize: c.finalize},
+		Observe:   c.observe,
+		Decide:    func(seen *observation) slumber.Plan { return slumber.Decide(seen.Observed) },
+		Act:       c.act,
+		Report:    c.report,
+		Status: reconcilestatus.Storage[*torporv1alpha1.Slumber]{
+			Conditions: func(s *torporv1alpha1.Slumber) *[]metav1.Condition { return &s.Status.Conditions },
+		},
 	}))
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -23,6 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 	fieldswitchcontroller "github.com/torpor-dev/torpor/internal/switches/fieldswitch/controller"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
@@ -74,15 +75,17 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		For(&torporv1alpha1.StopAdapter{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*torporv1alpha1.StopAdapter, *observation, adapterPlan]{
-			Client: c.client, Recorder: c.recorder, Clock: c.Clock, Owner: Name,
-			New:        func() *torporv1alpha1.StopAdapter { return &torporv1alpha1.StopAdapter{} },
-			Finalizer:  &reconcile.Finalizer[*torporv1alpha1.StopAdapter]{Name: torporv1alpha1.StopAdapterFinalizer, Finalize: c.finalize},
-			Forget:     func(name types.NamespacedName) { c.groups.abandon(name.Name) },
-			Observe:    observe,
-			Decide:     func(seen *observation) adapterPlan { return adapterPlan{Runs: seen.problem == nil} },
-			Act:        c.act,
-			Report:     c.report,
-			Conditions: func(a *torporv1alpha1.StopAdapter) *[]metav1.Condition { return &a.Status.Conditions },
+			Hub:       reconcile.HubOf(mgr, Name, c.Clock),
+			New:       func() *torporv1alpha1.StopAdapter { return &torporv1alpha1.StopAdapter{} },
+			Finalizer: &reconcile.Finalizer[*torporv1alpha1.StopAdapter]{Name: torporv1alpha1.StopAdapterFinalizer, Finalize: c.finalize},
+			Forget:    func(name types.NamespacedName) { c.groups.abandon(name.Name) },
+			Observe:   observe,
+			Decide:    func(seen *observation) adapterPlan { return adapterPlan{Runs: seen.problem == nil} },
+			Act:       c.act,
+			Report:    c.report,
+			Status: reconcilestatus.Storage[*torporv1alpha1.StopAdapter]{
+				Conditions: func(a *torporv1alpha1.StopAdapter) *[]metav1.Condition { return &a.Status.Conditions },
+			},
 		})
 	if err == nil {
 		err = mgr.Add(manager.RunnableFunc(c.groups.run))

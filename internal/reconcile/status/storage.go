@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile
+// Package status writes the status of an object so that other controllers keep their parts of it, and keeps the fields
+// that the served CustomResourceDefinition drops in an annotation.
+package status
 
 import (
 	"context"
@@ -11,11 +13,15 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -23,26 +29,76 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
 )
 
-// statusWrite is the result of writing a status.
-type statusWrite struct {
-	// changed is true if anything was written.
-	changed bool
-	// isStored is true if the status was written and keeps everything, regardless of the annotation.
-	isStored bool
+// Storage defines how the status of a kind is stored, and holds what is known of the served schema. The zero value is
+// for a status that one controller writes, and of which nothing is remembered elsewhere.
+type Storage[T client.Object] struct {
+	// IsShared is true if several controllers write this status, each its own fields and conditions: a write of
+	// another controller is not a conflict.
+	IsShared bool
+	// Conditions, if set, returns the conditions in which to report fields that the served schema does not keep. An
+	// event reports them in any case.
+	Conditions func(obj T) *[]metav1.Condition
+	// Remember, if set, returns the fields of the status that later decisions use. Where the served schema drops
+	// them, they are kept in an annotation of the writer, from which a pass restores them before it observes.
+	Remember func(obj T) map[string]any
+	// RemembersAlways keeps the annotation under every schema, because the schema may be replaced at any time.
+	RemembersAlways bool
+	// Recoverable are paths of the status that later passes can find out again. Where the schema keeps them, the
+	// annotation need not contain them.
+	Recoverable []string
+
+	schema servedSchema
+}
+
+// Writer writes objects of a kind.
+type Writer[T client.Object] struct {
+	Client client.Client
+	Clock  clock.PassiveClock
+	// Owner is the field manager of the annotation, which has the same name.
+	Owner string
+	// New returns an empty object.
+	New func() T
+}
+
+// Written is the result of writing a status.
+type Written struct {
+	// HasChanged is true if anything was written.
+	HasChanged bool
+	// IsStored is true if the status was written and keeps everything, regardless of the annotation.
+	IsStored bool
 	// firstLost are the fields that this write lost and that were not known to be lost.
 	firstLost []string
 	// unkept are the fields that neither the status nor an annotation keeps.
 	unkept []string
 }
 
-// writeStatus writes the differences from the stored object, checks the answer for them, and remembers the fields
-// that it lacks. The resource version of after becomes that of the last write.
-func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T, remembersLater bool) (statusWrite, error) {
-	var done statusWrite
+// Events returns the event about newly lost fields, which is emitted once for each field and process.
+func (w Written) Events() []decision.Event {
+	if len(w.firstLost) == 0 {
+		return nil
+	}
+	return []decision.Event{{Warning: true, Reason: torporv1alpha1.SchemaLacksFieldReason, Action: "SaveStatus", Note: describeLostFields(w.firstLost)}}
+}
+
+// Backoff returns when a pass runs again that followed a rule and would run again after this time. It is later if the
+// report of the pass was not stored.
+func (s *Storage[T]) Backoff(req ctrl.Request, rule string, after time.Duration, done Written) time.Duration {
+	isHot := after > 0 && after < hotInterval && len(done.unkept) > 0
+	return max(after, s.schema.backoff(req, rule, isHot))
+}
+
+// Forget frees what is held of an object that is gone.
+func (s *Storage[T]) Forget(req ctrl.Request) { s.schema.forget(req) }
+
+// Write writes the differences from the stored object, checks the answer for them, and remembers the fields that it
+// lacks. The resource version of after becomes that of the last write. If remembersLater is true, a later pass may
+// write the annotation, as long as the status keeps the remembered fields.
+func (s *Storage[T]) Write(ctx context.Context, w Writer[T], stored, after T, remembersLater bool) (Written, error) {
+	var done Written
 	for {
-		p.reportLostFields(after)
-		write, err := p.patchStatus(ctx, stored, after)
-		done.changed, done.unkept = done.changed || write.changed, append(done.unkept, write.unkept...)
+		s.reportLostFields(after, w.Clock.Now())
+		write, err := s.patch(ctx, w, stored, after)
+		done.HasChanged, done.unkept = done.HasChanged || write.HasChanged, append(done.unkept, write.unkept...)
 		if err != nil {
 			return done, err
 		}
@@ -53,32 +109,32 @@ func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T, rememb
 		done.firstLost = append(done.firstLost, write.firstLost...)
 		stored, _ = after.DeepCopyObject().(T)
 	}
-	done.isStored = done.changed && len(done.unkept) == 0
-	annotated, kept, err := p.rememberStatus(ctx, after, remembersLater)
-	done.changed = done.changed || annotated
+	done.IsStored = done.HasChanged && len(done.unkept) == 0
+	annotated, kept, err := s.remember(ctx, w, after, remembersLater)
+	done.HasChanged = done.HasChanged || annotated
 	// Conditions are reports, and no decision waits for them.
 	kept = append(kept, conditionsField)
 	done.unkept = slices.DeleteFunc(done.unkept, func(path string) bool { return slices.Contains(kept, topLevelField(path)) })
 	return done, err
 }
 
-// patchStatus writes only if the object was not written since it was read. If controllers share the status, this
+// patch writes only if the object was not written since it was read. If controllers share the status, this
 // applies only to what they share.
-func (p *Pass[T, S, P]) patchStatus(ctx context.Context, stored, after T) (statusWrite, error) {
+func (s *Storage[T]) patch(ctx context.Context, w Writer[T], stored, after T) (Written, error) {
 	if statusannotation.HasSameStatus(stored, after) {
-		return statusWrite{}, nil // Most passes wait for something and change nothing.
+		return Written{}, nil // Most passes wait for something and change nothing.
 	}
 	old, err := statusannotation.FieldsOf(stored)
 	if err != nil {
-		return statusWrite{}, err
+		return Written{}, err
 	}
 	wanted, err := statusannotation.FieldsOf(after)
 	if err != nil {
-		return statusWrite{}, err
+		return Written{}, err
 	}
-	write, now := statusWrite{}, p.Clock.Now()
+	write, now := Written{}, w.Clock.Now()
 	everything := buildStatusPatch(old, wanted)
-	for _, path := range p.schema.lostFields(now) {
+	for _, path := range s.schema.lostFields(now) {
 		if _, isWanted := everything.written[topLevelField(path)]; isWanted {
 			write.unkept = append(write.unkept, path)
 		}
@@ -90,15 +146,15 @@ func (p *Pass[T, S, P]) patchStatus(ctx context.Context, stored, after T) (statu
 		return write, nil
 	}
 	version := stored.GetResourceVersion()
-	if p.SharesStatus && patch.hasTests() {
+	if s.IsShared && patch.hasTests() {
 		version = ""
 	}
 	data, form, err := patch.encode(version)
 	if err != nil {
 		return write, err
 	}
-	answer := p.newLike(after)
-	if err := p.Client.Status().Patch(ctx, answer, client.RawPatch(form, data)); err != nil {
+	answer := w.newLike(after)
+	if err := w.Client.Status().Patch(ctx, answer, client.RawPatch(form, data)); err != nil {
 		return write, asConflict(err)
 	}
 	after.SetResourceVersion(answer.GetResourceVersion())
@@ -107,15 +163,15 @@ func (p *Pass[T, S, P]) patchStatus(ctx context.Context, stored, after T) (statu
 		return write, err
 	}
 	lost := findLostFields("", patch.written, stands)
-	write.changed, write.firstLost = true, p.schema.learn(patch.written, lost, now)
+	write.HasChanged, write.firstLost = true, s.schema.learn(patch.written, lost, now)
 	write.unkept = append(write.unkept, lost...)
 	return write, nil
 }
 
 // newLike returns an empty object of the same name for an answer: an answer that is decoded into the written object
 // would seem to have all of its fields.
-func (p *Pass[T, S, P]) newLike(obj T) T {
-	empty := p.New()
+func (w Writer[T]) newLike(obj T) T {
+	empty := w.New()
 	empty.SetNamespace(obj.GetNamespace())
 	empty.SetName(obj.GetName())
 	return empty
@@ -133,19 +189,22 @@ func asConflict(err error) error {
 
 // reportLostFields reports in a condition which fields the schema drops. While no pass has tried since the start of
 // the process, the earlier report stays.
-func (p *Pass[T, S, P]) reportLostFields(obj T) {
-	if p.Conditions == nil {
+func (s *Storage[T]) reportLostFields(obj T, now time.Time) {
+	if s.Conditions == nil {
 		return
 	}
-	conditions := p.Conditions(obj)
-	lost, isTried := p.schema.report()
+	conditions := s.Conditions(obj)
+	lost, isTried := s.schema.report()
 	switch {
 	case len(lost) > 0:
 		report := decision.False(torporv1alpha1.SchemaLacksFieldReason, describeLostFields(lost))
-		if size := p.sizeToRemember(obj, lost); size > statusannotation.MaxSize {
+		if size := s.sizeToRemember(obj, lost); size > statusannotation.MaxSize {
 			report = decision.False(torporv1alpha1.TooLargeToRememberReason, describeOversize(lost, size))
 		}
-		SetConditions(conditions, map[string]decision.Condition{torporv1alpha1.StatusFullyStoredCondition: report}, obj.GetGeneration(), p.Clock)
+		meta.SetStatusCondition(conditions, metav1.Condition{
+			Type: torporv1alpha1.StatusFullyStoredCondition, Status: report.Status, Reason: report.Reason, Message: report.Message,
+			ObservedGeneration: obj.GetGeneration(), LastTransitionTime: metav1.NewTime(now),
+		})
 	case isTried:
 		meta.RemoveStatusCondition(conditions, torporv1alpha1.StatusFullyStoredCondition)
 	}
@@ -164,11 +223,11 @@ func describeOversize(lost []string, size int) string {
 
 // sizeToRemember returns the size of the annotation for the remembered fields that the schema drops; zero if it drops
 // none.
-func (p *Pass[T, S, P]) sizeToRemember(obj T, lost []string) int {
-	if p.Remember == nil {
+func (s *Storage[T]) sizeToRemember(obj T, lost []string) int {
+	if s.Remember == nil {
 		return 0
 	}
-	remembered := p.Remember(obj)
+	remembered := s.Remember(obj)
 	maps.DeleteFunc(remembered, func(field string, _ any) bool {
 		return !slices.ContainsFunc(lost, func(path string) bool { return topLevelField(path) == field })
 	})
@@ -179,21 +238,21 @@ func (p *Pass[T, S, P]) sizeToRemember(obj T, lost []string) int {
 	return len(data)
 }
 
-// rememberStatus writes the remembered fields that the schema does not keep into the controller's annotation, and
+// remember writes the remembered fields that the schema does not keep into the controller's annotation, and
 // returns the fields in the annotation. A write that may come later waits for another pass as long as the status
 // keeps the fields.
-func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T, mayBeLater bool) (changed bool, kept []string, err error) {
-	if p.Remember == nil {
+func (s *Storage[T]) remember(ctx context.Context, w Writer[T], obj T, mayBeLater bool) (changed bool, kept []string, err error) {
+	if s.Remember == nil {
 		return false, nil, nil
 	}
-	key := statusannotation.KeyOf(p.Owner)
+	key := statusannotation.KeyOf(w.Owner)
 	is := obj.GetAnnotations()[key]
 	var had map[string]any
 	_ = json.Unmarshal([]byte(is), &had) // An annotation that cannot be read is replaced.
-	remembered := p.Remember(obj)
+	remembered := s.Remember(obj)
 	for field := range remembered {
 		_, isKept := had[field]
-		if !p.RemembersAlways && !p.schema.mayDrop(field, isKept) {
+		if !s.RemembersAlways && !s.schema.mayDrop(field, isKept) {
 			delete(remembered, field)
 		}
 	}
@@ -210,8 +269,8 @@ func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T, mayBeLater bo
 	for field := range remembered {
 		kept = append(kept, field)
 	}
-	if wanted == is || mayBeLater && p.schema.keepsAll(kept) ||
-		p.schema.keepsAll(p.Recoverable) && lacksOnly(had, wanted, p.Recoverable) {
+	if wanted == is || mayBeLater && s.schema.keepsAll(kept) ||
+		s.schema.keepsAll(s.Recoverable) && lacksOnly(had, wanted, s.Recoverable) {
 		return false, kept, nil
 	}
 	var annotation any // Null removes it.
@@ -222,8 +281,8 @@ func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T, mayBeLater bo
 	if err != nil {
 		return false, nil, fmt.Errorf("encode what is remembered of the status: %w", err)
 	}
-	answer := p.newLike(obj)
-	if err := p.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, data), client.FieldOwner(p.Owner)); err != nil {
+	answer := w.newLike(obj)
+	if err := w.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, data), client.FieldOwner(w.Owner)); err != nil {
 		return false, nil, fmt.Errorf("remember the status in the annotation %s: %w", key, err)
 	}
 	obj.SetResourceVersion(answer.GetResourceVersion())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile
+package status
 
 import (
 	"encoding/json"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 func parseFields(t *testing.T, text string) map[string]any {
@@ -152,6 +154,7 @@ func TestSchemaIsTriedAgainAfterAWhile(t *testing.T) {
 
 func TestPassWhoseReportIsNotKeptBacksOff(t *testing.T) {
 	var s servedSchema
+	podRequest := ctrl.Request{NamespacedName: types.NamespacedName{Name: "p"}}
 	var waits []time.Duration
 	for range 4 {
 		waits = append(waits, s.backoff(podRequest, "record", true))
