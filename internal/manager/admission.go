@@ -7,9 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"path/filepath"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -29,29 +27,16 @@ import (
 // webhookService is the name of the Service in config/webhook.
 const webhookService = "torpor-webhook"
 
-// WebhookOptions configure the admission webhooks: for apps, and for the requesters of stops.
-type WebhookOptions struct {
-	// Address is host:port; "0" disables the webhooks.
-	Address string
-	// CertFolder contains tls.crt and tls.key. If it is empty, the manager issues a certificate, and stores the
-	// authority of all replicas in a Secret.
-	CertFolder string
-	// LeavesBundles leaves the caBundle of the webhook configurations to another controller.
-	LeavesBundles bool
-}
-
-func (o WebhookOptions) isServed() bool { return o.Address != "" && o.Address != "0" }
-
 // addAdmission serves the admission webhooks. They are not a conditional group, because groups run on the leader only,
 // and the webhook's Service routes to every replica. The server needs no kind to be installed, and gets no request
 // before config/webhook or config/record/webhook is applied. The returned context is for the manager: it ends once the
 // API server no longer calls this replica.
-func addAdmission(ctx context.Context, mgr manager.Manager, o Options) (context.Context, error) {
-	if !o.Webhook.isServed() {
+func addAdmission(ctx context.Context, mgr manager.Manager, c *webhookConfig) (context.Context, error) {
+	if c == nil {
 		return ctx, nil
 	}
 	ctx, isServing := extendContext(ctx, clock.RealClock{})
-	rotator, server, err := buildAdmission(mgr, o)
+	rotator, server, err := buildAdmission(mgr, *c)
 	if err != nil {
 		return ctx, err
 	}
@@ -67,28 +52,20 @@ func addAdmission(ctx context.Context, mgr manager.Manager, o Options) (context.
 }
 
 // buildAdmission adds the webhook server and the rotation of its certificate.
-func buildAdmission(mgr manager.Manager, o Options) (*certrotation.Rotator, webhook.Server, error) {
-	host, text, err := net.SplitHostPort(o.Webhook.Address)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--webhook-address: expected host:port, found %q: %w", o.Webhook.Address, err)
-	}
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--webhook-address: expected a number after the colon, found %q: %w", text, err)
-	}
-	namespace := cmp.Or(o.Namespace, defaultNamespace)
+func buildAdmission(mgr manager.Manager, c webhookConfig) (*certrotation.Rotator, webhook.Server, error) {
 	rotator := &certrotation.Rotator{
-		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Service: webhookService,
-		Hosts: []string{webhookService + "." + namespace + ".svc", cmp.Or(host, "localhost")},
-		Kind:  korifiv1alpha1.CFAppKind(), OptionalConfigurations: claim.ListRecordNames(), LeavesBundles: o.Webhook.LeavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
+		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: c.namespace, Service: webhookService,
+		Hosts: []string{webhookService + "." + c.namespace + ".svc", cmp.Or(c.host, "localhost")},
+		Kind:  korifiv1alpha1.CFAppKind(), OptionalConfigurations: claim.ListRecordNames(), LeavesBundles: c.leavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
 	}
-	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
-		func(c *tls.Config) { c.GetCertificate, c.MinVersion = rotator.GetCertificate, tls.VersionTLS13 },
+	server := webhook.NewServer(webhook.Options{Host: c.host, Port: c.port, TLSOpts: []func(*tls.Config){
+		func(t *tls.Config) { t.GetCertificate, t.MinVersion = rotator.GetCertificate, tls.VersionTLS13 },
 	}})
 	admission.Webhooks{Clock: clock.RealClock{}, Manager: admission.AskIdentity(mgr.GetClient())}.Register(server)
 	switchwebhook.Register(server)
 	runnables := []manager.Runnable{server, rotator}
-	if folder := o.Webhook.CertFolder; folder != "" {
+	if folder := c.certFolder; folder != "" {
+		var err error
 		if rotator.Files, err = certwatcher.New(filepath.Join(folder, corev1.TLSCertKey), filepath.Join(folder, corev1.TLSPrivateKeyKey)); err != nil {
 			return nil, nil, fmt.Errorf("--webhook-cert-dir: expected %s and %s in %s: %w", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, folder, err)
 		}

@@ -11,7 +11,7 @@ import (
 // ControllerNames returns the names of the groups of controllers, in the order of their setup.
 func ControllerNames() []string {
 	var names []string
-	for _, f := range listFeatures(Options{}) {
+	for _, f := range listFeatures(Config{}, sharedParts{}) {
 		names = append(names, f.name)
 	}
 	return names

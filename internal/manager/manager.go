@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -40,8 +39,6 @@ import (
 	appcontroller "github.com/torpor-dev/torpor/internal/cf/app/controller"
 	buildcontroller "github.com/torpor-dev/torpor/internal/cf/build/controller"
 	deploymentcontroller "github.com/torpor-dev/torpor/internal/cf/deployment/controller"
-	"github.com/torpor-dev/torpor/internal/cf/imageregistry"
-	"github.com/torpor-dev/torpor/internal/cf/lrp"
 	lrpcontroller "github.com/torpor-dev/torpor/internal/cf/lrp/controller"
 	orgspacecontroller "github.com/torpor-dev/torpor/internal/cf/orgspace/controller"
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
@@ -59,12 +56,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/openstack"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	hibernationcontroller "github.com/torpor-dev/torpor/internal/cluster/hibernation/controller"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	machinepoolcontroller "github.com/torpor-dev/torpor/internal/cluster/machinepool/controller"
 	syncsetcontroller "github.com/torpor-dev/torpor/internal/cluster/syncset/controller"
-	"github.com/torpor-dev/torpor/internal/httpguard"
 	backupcontroller "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
-	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	clusteringcontroller "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioningcontroller "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
@@ -85,107 +79,15 @@ const (
 	shutdownTimeout = 20 * time.Second
 )
 
-// DefaultRolloutsAtOnce keeps a rollout of a fleet moving, and limits the clusters that a faulty version affects at
-// first.
-const DefaultRolloutsAtOnce = 2
-
-// DefaultInstanceStopDelay exceeds the time in which common gateways stop sending requests to an instance.
-const DefaultInstanceStopDelay = 3 * time.Second
-
-// DefaultExporterImage contains a mysqld_exporter that supports the flags in use.
-const DefaultExporterImage = "quay.io/prometheus/mysqld-exporter:v0.16.0"
-
-// Options are set by the command line.
-type Options struct {
-	// MetricsAddress and ProbeAddress are host:port to serve on; "0" disables them.
-	MetricsAddress, ProbeAddress string
-	// InsecureMetrics serves the metrics over unauthenticated HTTP, instead of HTTPS with RBAC authorization for
-	// /metrics.
-	InsecureMetrics bool
-	// PprofAddress is host:port of the profiles, which are served without authorization; "0" and empty disable them.
-	PprofAddress string
-	// LeaderElection lets only one of several managers act; Namespace is the namespace of its Lease.
-	LeaderElection bool
-	Namespace      string
-	// PodName is the name of the manager's own Pod, from which its Deployment follows; empty if unknown.
-	PodName string
-	// AWSEndpoint replaces the endpoint of EC2; empty means the endpoint of AWS.
-	AWSEndpoint string
-	// Controllers enables groups of controllers, in the form of SelectControllers; empty means all.
-	Controllers []string
-	// Webhook configures the admission webhooks.
-	Webhook WebhookOptions
-	// Page configures the web page of stoppable objects.
-	Page PageOptions
-	// AllowEndpoints lists the cloud endpoints that a Secret may name; empty allows all except link-local ones.
-	AllowEndpoints []string
-	// LibvirtSocket is the libvirt socket on the manager's machine that a Secret may select; empty allows none.
-	LibvirtSocket string
-	// AWSAssumeRoles lists the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN; empty allows none.
-	AWSAssumeRoles []string
-	// AzureWorkloadIdentities lists the service principals that the manager may use with its own identity, as
-	// NAMESPACE=TENANT_ID/CLIENT_ID.
-	AzureWorkloadIdentities []string
-	// ContainerEngineSockets lists the container engines on the manager's machine that ClusterDeployments may name, as
-	// NAMESPACE=PATH; empty allows none.
-	ContainerEngineSockets []string
-	// AllowInsecureTargetClusters accepts kubeconfigs with plain HTTP, unverified certificates, a proxy or
-	// impersonation.
-	AllowInsecureTargetClusters bool
-	// RolloutsAtOnce is the maximum number of MySQLClusters whose serving Pods are replaced at the same time; 0 means
-	// no limit.
-	RolloutsAtOnce int
-	// RouteGateway is the Gateway for the routes of apps as NAMESPACE/NAME; if empty, routes become Ingresses of
-	// RouteIngressClass.
-	RouteGateway, RouteIngressClass string
-	// ExporterImage contains mysqld_exporter, for MySQLClusters with collectors.
-	ExporterImage string
-	// FailoverWaits are the times for which the primary of a MySQLCluster may not answer.
-	FailoverWaits clustering.FailoverWaits
-	// IsolateSpaces creates a NetworkPolicy for each space that allows traffic only from the same space.
-	IsolateSpaces bool
-	// ImageRegistries lists the registries that are queried about images, in the form of imageregistry.ParsePolicy;
-	// empty means none.
-	ImageRegistries []string
-	// TrustNodeImages runs images of apps that a node has cached without the registry's authorization.
-	TrustNodeImages bool
-	// InstanceStopDelay is how long an instance with a port keeps serving before it is terminated.
-	InstanceStopDelay time.Duration
-	// TakeOver lists the groups of controllers that also handle objects which another project writes.
-	TakeOver []string
-	guards   map[string]*reconcile.WriterGuard
-	// WatchNamespaces lists the only namespaces whose objects are handled; empty means all.
-	WatchNamespaces []string
-	// Image is the image of Torpor, for Pods that copy its program into other containers; empty means that no such Pods
-	// can be created.
-	Image string
-	// Log gets a line per change.
-	Log *slog.Logger
-
-	// endpoints, assumableRoles and engineSockets are the parsed AllowEndpoints, AWSAssumeRoles and
-	// ContainerEngineSockets.
-	endpoints      httpguard.Endpoints
-	assumableRoles []aws.AssumableRole
-	engineSockets  []containers.Socket
-	// workloadIdentities are the parsed AzureWorkloadIdentities.
-	workloadIdentities []azure.WorkloadIdentity
-	// publisher is the parsed RouteGateway and RouteIngressClass.
-	publisher route.Publisher
-	// podCache holds the Pods of apps. Several features share it.
-	podCache *podcache.Cache
-	// outer is the manager that runs the controllers of StopAdapters.
-	outer manager.Manager
-	// ends orders the overdue ends of stops before other work, in all features.
-	ends *urgency.OverdueEnds
-	// registries are the parsed ImageRegistries.
-	registries imageregistry.Policy
-}
-
 // Run runs the manager until ctx ends. The kinds that it handles need not be installed.
 func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	logger := logr.FromSlogHandler(o.Log.Handler())
 	log.SetLogger(logger)
 	s, err := newScheme()
+	if err != nil {
+		return err
+	}
+	c, err := o.Parse()
 	if err != nil {
 		return err
 	}
@@ -204,8 +106,8 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make manager: %w", err)
 	}
-	ctx, admissionErr := addAdmission(ctx, mgr, o)
-	if err := errors.Join(addFeatures(mgr, o), admissionErr, addPage(mgr, o)); err != nil {
+	ctx, admissionErr := addAdmission(ctx, mgr, c.webhook)
+	if err := errors.Join(addFeatures(mgr, o, c), admissionErr, addPage(mgr, o)); err != nil {
 		return err
 	}
 	if err := metrics.Registry.Register(buildinfo.NewMetric()); err != nil {
@@ -233,20 +135,31 @@ type feature struct {
 	setup   conditional.SetupFunc
 }
 
+// sharedParts are used by several features.
+type sharedParts struct {
+	guards map[string]*reconcile.WriterGuard
+	// podCache holds the Pods of apps.
+	podCache *podcache.Cache
+	// outer is the manager that runs the controllers of StopAdapters.
+	outer manager.Manager
+	// ends orders the overdue ends of stops before other work.
+	ends *urgency.OverdueEnds
+}
+
 // listFeatures returns all features of Torpor, a row for each.
-func listFeatures(o Options) []feature {
+func listFeatures(c Config, s sharedParts) []feature {
 	now := clock.RealClock{}
 	hibernationController := hibernationcontroller.Controller{
-		Guard: o.guards["hibernation"], Actuators: actuators(o), Dialer: targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: o.endpoints},
-		Clock: now, Metrics: hibernationcontroller.NewMetrics(), Ends: o.ends,
+		Guard: s.guards["hibernation"], Actuators: actuators(c.clouds), Dialer: c.dialer,
+		Clock: now, Metrics: hibernationcontroller.NewMetrics(), Ends: s.ends,
 	}
-	syncController := syncsetcontroller.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: syncsetcontroller.NewMetrics()}
-	poolController := machinepoolcontroller.Controller{Guard: o.guards["machinepools"], Dialer: hibernationController.Dialer, Clock: now, Metrics: machinepoolcontroller.NewMetrics()}
+	syncController := syncsetcontroller.Controller{Guard: s.guards["sync"], Dialer: c.dialer, WatchNamespaces: c.namespaces, Clock: now, Metrics: syncsetcontroller.NewMetrics()}
+	poolController := machinepoolcontroller.Controller{Guard: s.guards["machinepools"], Dialer: c.dialer, Clock: now, Metrics: machinepoolcontroller.NewMetrics()}
 	members, switchMetrics, adapterMetrics := &slumbercontroller.MemberKinds{}, fieldswitchcontroller.NewMetrics(), fieldswitchcontroller.NewMetrics()
-	slumberController := slumbercontroller.Controller{Clock: now, Metrics: slumbercontroller.NewMetrics(), Members: members, Ends: o.ends}
-	clusteringController := clusteringcontroller.Controller{Guard: o.guards["clustering"], HostOf: clusteringcontroller.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clusteringcontroller.NewMetrics(), Ends: o.ends, Waits: o.FailoverWaits}
-	backupController := backupcontroller.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backupcontroller.NewMetrics()}
-	appController, processController := appcontroller.Controller{Guard: o.guards["restart"], Clock: now, Metrics: appcontroller.NewMetrics(), Ends: o.ends}, processcontroller.Controller{Guard: o.guards["restart"], PodCache: o.podCache, Clock: now, Metrics: processcontroller.NewMetrics(), Ends: o.ends}
+	slumberController := slumbercontroller.Controller{Clock: now, Metrics: slumbercontroller.NewMetrics(), Members: members, Ends: s.ends}
+	clusteringController := clusteringcontroller.Controller{Guard: s.guards["clustering"], HostOf: clusteringcontroller.ServiceHost, WatchNamespaces: c.namespaces, Clock: now, Metrics: clusteringcontroller.NewMetrics(), Ends: s.ends, Waits: c.mysql.waits}
+	backupController := backupcontroller.Controller{Guard: s.guards["backup"], Image: c.mysql.image, WatchNamespaces: c.namespaces, Clock: now, Metrics: backupcontroller.NewMetrics()}
+	appController, processController := appcontroller.Controller{Guard: s.guards["restart"], Clock: now, Metrics: appcontroller.NewMetrics(), Ends: s.ends}, processcontroller.Controller{Guard: s.guards["restart"], PodCache: s.podCache, Clock: now, Metrics: processcontroller.NewMetrics(), Ends: s.ends}
 	return []feature{
 		{"hibernation", needs(hivev1.ClusterDeploymentKind()), collectors(hibernationController.Metrics), hibernationController.SetupWithManager},
 		{
@@ -255,10 +168,10 @@ func listFeatures(o Options) []feature {
 		},
 		{"machinepools", needs(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
 		{"slumber", needs(torporv1alpha1.SlumberKind()).with(slumbercontroller.ListOptionalKinds()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
-		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(o, now, members, switchMetrics)},
-		{"adapters", needs(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), stopadaptercontroller.Controller{Clock: now, Manager: o.outer, Observer: members, Metrics: adapterMetrics, Ends: o.ends, WatchNamespaces: o.WatchNamespaces}.SetupWithManager},
+		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(s, now, members, switchMetrics)},
+		{"adapters", needs(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), stopadaptercontroller.Controller{Clock: now, Manager: s.outer, Observer: members, Metrics: adapterMetrics, Ends: s.ends, WatchNamespaces: c.namespaces}.SetupWithManager},
 		{"clustering", needs(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
-		{"provisioning", needs(mocov1beta2.MySQLClusterKind()), nil, provisioningcontroller.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, Ends: o.ends, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
+		{"provisioning", needs(mocov1beta2.MySQLClusterKind()), nil, provisioningcontroller.Controller{Guard: s.guards["provisioning"], WatchNamespaces: c.namespaces, Clock: now, Ends: s.ends, RolloutsAtOnce: c.mysql.rolloutsAtOnce, ExporterImage: c.mysql.exporterImage}.SetupWithManager},
 		{"backup", needs(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
 		{
 			"restart", needs(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(), torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()),
@@ -266,15 +179,15 @@ func listFeatures(o Options) []feature {
 		},
 		{
 			"spaces", needs(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
-			nil, setupAll(orgspacecontroller.Controller{Guard: o.guards["spaces"], Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, buildcontroller.Controller{Guard: o.guards["spaces"], Clock: now, Registries: o.registries}.SetupWithManager),
+			nil, setupAll(orgspacecontroller.Controller{Guard: s.guards["spaces"], Clock: now, IsolateSpaces: c.apps.isolateSpaces}.SetupWithManager, buildcontroller.Controller{Guard: s.guards["spaces"], Clock: now, Registries: c.apps.registries}.SetupWithManager),
 		},
-		{"deployments", needs(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deploymentcontroller.Controller{Guard: o.guards["restart"], Clock: now}.SetupWithManager},
-		{"routes", routeKinds(o.publisher), nil, routecontroller.Controller{Guard: o.guards["routes"], Publisher: o.publisher, WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
+		{"deployments", needs(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deploymentcontroller.Controller{Guard: s.guards["restart"], Clock: now}.SetupWithManager},
+		{"routes", routeKinds(c.apps.publisher), nil, routecontroller.Controller{Guard: s.guards["routes"], Publisher: c.apps.publisher, WatchNamespaces: c.namespaces, Clock: now}.SetupWithManager},
 		{
 			"tasks", needs(korifiv1alpha1.CFTaskKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind()),
-			nil, taskcontroller.Controller{Guard: o.guards["tasks"], Pods: o.podOptions(), WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager,
+			nil, taskcontroller.Controller{Guard: s.guards["tasks"], Pods: c.apps.pods, WatchNamespaces: c.namespaces, Clock: now}.SetupWithManager,
 		},
-		{"lrp", needs(eiriniv1.LRPKind()), nil, lrpcontroller.Controller{Guard: o.guards["lrp"], Pods: o.podOptions(), PodCache: o.podCache, Clock: now}.SetupWithManager},
+		{"lrp", needs(eiriniv1.LRPKind()), nil, lrpcontroller.Controller{Guard: s.guards["lrp"], Pods: c.apps.pods, PodCache: s.podCache, Clock: now}.SetupWithManager},
 	}
 }
 
@@ -287,21 +200,12 @@ func workloadKinds() (all featureKinds) {
 }
 
 // switchWorkloads sets up a controller for each workload kind.
-func switchWorkloads(o Options, now clock.PassiveClock, members *slumbercontroller.MemberKinds, metrics *fieldswitchcontroller.Metrics) conditional.SetupFunc {
+func switchWorkloads(s sharedParts, now clock.PassiveClock, members *slumbercontroller.MemberKinds, metrics *fieldswitchcontroller.Metrics) conditional.SetupFunc {
 	var setups []conditional.SetupFunc
 	for _, kind := range kinds.ListWorkloads() {
-		setups = append(setups, fieldswitchcontroller.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics, Ends: o.ends}.SetupWithManager)
+		setups = append(setups, fieldswitchcontroller.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics, Ends: s.ends}.SetupWithManager)
 	}
 	return setupAll(setups...)
-}
-
-// podOptions returns the options for the Pods of all instances.
-func (o *Options) podOptions() lrp.PodOptions {
-	options := lrp.PodOptions{PullPolicy: corev1.PullAlways, StopDelay: o.InstanceStopDelay}
-	if o.TrustNodeImages {
-		options.PullPolicy = corev1.PullIfNotPresent
-	}
-	return options
 }
 
 // routeKinds returns the kinds of the feature, including the kind that routes become if clusters may lack it.
@@ -368,32 +272,25 @@ func (k featureKinds) groupOptions(name string) []conditional.Option {
 func collectors(list ...prometheus.Collector) []prometheus.Collector { return list }
 
 // addFeatures adds the features with their metrics and readiness checks.
-func addFeatures(mgr manager.Manager, o Options) error {
-	enabled, err := SelectControllers(o.Controllers)
+func addFeatures(mgr manager.Manager, o Options, c Config) error {
+	claim, err := addClaim(mgr, o, c.enabled)
 	if err != nil {
 		return err
 	}
-	claim, err := addClaim(mgr, o, enabled)
-	if err != nil {
-		return err
-	}
-	if err := o.parse(mgr.GetAPIReader()); err != nil {
-		return err
-	}
-	o.outer, o.ends = mgr, urgency.NewOverdueEnds(clock.RealClock{})
-	if err := mgr.Add(o.ends); err != nil {
+	s := sharedParts{guards: newWriterGuards(mgr.GetAPIReader(), c.takeOver), outer: mgr, ends: urgency.NewOverdueEnds(clock.RealClock{})}
+	if err := mgr.Add(s.ends); err != nil {
 		return fmt.Errorf("add the order of overdue ends: %w", err)
 	}
-	if o.podCache, err = podcache.New(mgr, o.WatchNamespaces); err != nil {
+	if s.podCache, err = podcache.New(mgr, c.namespaces); err != nil {
 		return err
 	}
-	for _, f := range listFeatures(o) {
-		rights, err := listRights(f.name, o.WatchNamespaces)
+	for _, f := range listFeatures(c, s) {
+		rights, err := listRights(f.name, c.namespaces)
 		if err != nil {
 			return err
 		}
 		when := conditional.All(append(claim, conditional.Served(f.kinds.required...), conditional.Allowed(rightsInterval, rights...))...)
-		if !slices.Contains(enabled, f.name) {
+		if !slices.Contains(c.enabled, f.name) {
 			when, f.metrics, f.kinds.optional = conditional.Disabled(), nil, nil
 		}
 		for _, m := range f.metrics {
@@ -416,36 +313,6 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	return nil
 }
 
-// parse parses the options that the command line gives as text.
-func (o *Options) parse(reader client.Reader) (err error) {
-	if o.endpoints, err = httpguard.ParseEndpoints(o.AllowEndpoints); err != nil {
-		return fmt.Errorf("--allow-endpoints: %w", err)
-	}
-	if o.assumableRoles, err = aws.ParseAssumableRoles(o.AWSAssumeRoles); err != nil {
-		return fmt.Errorf("--aws-assume-roles: %w", err)
-	}
-	if o.workloadIdentities, err = azure.ParseWorkloadIdentities(o.AzureWorkloadIdentities); err != nil {
-		return fmt.Errorf("--azure-workload-identities: %w", err)
-	}
-	if o.engineSockets, err = containers.ParseSockets(o.ContainerEngineSockets); err != nil {
-		return fmt.Errorf("--container-engine-sockets: %w", err)
-	}
-	if o.registries, err = imageregistry.ParsePolicy(o.ImageRegistries); err != nil {
-		return fmt.Errorf("--image-registries: %w", err)
-	}
-	if o.TrustNodeImages {
-		// Images that were loaded into nodes have a name and no digest, and may not exist in a registry.
-		o.registries = imageregistry.Policy{}
-	}
-	if o.publisher, err = route.ParsePublisher(o.RouteGateway, o.RouteIngressClass); err != nil {
-		return err
-	}
-	if o.guards, err = newWriterGuards(reader, o.TakeOver); err != nil {
-		return err
-	}
-	return nil
-}
-
 // setupAll sets up controllers that start and stop together.
 func setupAll(setups ...conditional.SetupFunc) conditional.SetupFunc {
 	return func(mgr manager.Manager) error {
@@ -459,22 +326,22 @@ func setupAll(setups ...conditional.SetupFunc) conditional.SetupFunc {
 }
 
 // listPlatforms returns the actuators of all platforms, in the order of their names. A new platform is a new line here.
-func listPlatforms(o Options) []actuator.Describer {
+func listPlatforms(c cloudConfig) []actuator.Describer {
 	return []actuator.Describer{
-		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
-		azure.New(azure.Options{Endpoints: o.endpoints, WorkloadIdentities: o.workloadIdentities}),
-		baremetal.New(baremetal.Options{Endpoints: o.endpoints}),
-		containers.New(containers.Options{Endpoints: o.endpoints, Sockets: o.engineSockets}),
-		gcp.New(cloudrest.CloudOptions{Endpoints: o.endpoints}),
-		ibmcloud.New(cloudrest.CloudOptions{Endpoints: o.endpoints}),
-		libvirt.New(libvirt.Options{Endpoints: o.endpoints, Socket: o.LibvirtSocket}),
-		openstack.New(openstack.Options{Endpoints: o.endpoints}),
+		aws.New(aws.Options{Endpoint: c.awsEndpoint, Endpoints: c.endpoints, AssumableRoles: c.assumableRoles}),
+		azure.New(azure.Options{Endpoints: c.endpoints, WorkloadIdentities: c.workloadIdentities}),
+		baremetal.New(baremetal.Options{Endpoints: c.endpoints}),
+		containers.New(containers.Options{Endpoints: c.endpoints, Sockets: c.engineSockets}),
+		gcp.New(cloudrest.CloudOptions{Endpoints: c.endpoints}),
+		ibmcloud.New(cloudrest.CloudOptions{Endpoints: c.endpoints}),
+		libvirt.New(libvirt.Options{Endpoints: c.endpoints, Socket: c.libvirtSocket}),
+		openstack.New(openstack.Options{Endpoints: c.endpoints}),
 	}
 }
 
-func actuators(o Options) map[string]actuator.Actuator {
+func actuators(c cloudConfig) map[string]actuator.Actuator {
 	byPlatform := map[string]actuator.Actuator{}
-	for _, a := range listPlatforms(o) {
+	for _, a := range listPlatforms(c) {
 		byPlatform[a.Platform()] = a
 	}
 	return byPlatform

@@ -12,14 +12,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/page"
 )
 
-// PageOptions configure the web page of stoppable objects.
-type PageOptions struct {
-	// Address is host:port; "0" and empty disable the page.
-	Address string
-	// CertFolder contains tls.crt and tls.key.
-	CertFolder string
-}
-
 // addPage serves the page on every replica. The page has its own watches, with the rights of the features, because the
 // features run on the leader only.
 func addPage(mgr manager.Manager, o Options) error {

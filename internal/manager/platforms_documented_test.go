@@ -24,7 +24,7 @@ const (
 func TestPlatformsAreDocumented(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| platform | machines are found by | stopped means | credentials | calls |\n|---|---|---|---|---|\n")
-	for _, a := range listPlatforms(Options{}) {
+	for _, a := range listPlatforms(cloudConfig{}) {
 		d, page := a.Describe(), a.Platform()+".md"
 		if _, err := os.Stat(filepath.Join(cloudsFolder, page)); err != nil {
 			t.Errorf("%s: expected a page docs/clouds/%s, found none: %v", a.Platform(), page, err)

@@ -20,7 +20,7 @@ import (
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=clusterdeploymentvalidators.admission.hive.openshift.io;moco-mutating-webhook-configuration;moco-validating-webhook-configuration;korifi-controllers-mutating-webhook-configuration;korifi-controllers-validating-webhook-configuration,verbs=get
 
 // newWriterGuards returns the guards of the features whose kinds another project handles as well, by feature.
-func newWriterGuards(reader client.Reader, takeOver []string) (map[string]*reconcile.WriterGuard, error) {
+func newWriterGuards(reader client.Reader, takeOver []string) map[string]*reconcile.WriterGuard {
 	guards := map[string]*reconcile.WriterGuard{}
 	for upstream, features := range map[*otherwriter.Upstream][]string{
 		new(otherwriter.Hive()):   {"hibernation", "sync", "machinepools"},
@@ -33,10 +33,16 @@ func newWriterGuards(reader client.Reader, takeOver []string) (map[string]*recon
 			guards[f] = &reconcile.WriterGuard{Feature: f, Signs: signs, TakesOver: slices.Contains(takeOver, f)}
 		}
 	}
-	for _, f := range takeOver {
-		if guards[f] == nil {
-			return nil, fmt.Errorf("--take-over: expected names of %s, found %q", strings.Join(slices.Sorted(maps.Keys(guards)), ", "), f)
+	return guards
+}
+
+// checkTakeOver returns an error unless each of the features has a guard.
+func checkTakeOver(features []string) error {
+	guarded := slices.Sorted(maps.Keys(newWriterGuards(nil, nil)))
+	for _, f := range features {
+		if !slices.Contains(guarded, f) {
+			return fmt.Errorf("--take-over: expected names of %s, found %q", strings.Join(guarded, ", "), f)
 		}
 	}
-	return guards, nil
+	return nil
 }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/torpor-dev/torpor/internal/cf/imageregistry"
+	"github.com/torpor-dev/torpor/internal/cf/lrp"
+	"github.com/torpor-dev/torpor/internal/cf/route"
+	"github.com/torpor-dev/torpor/internal/cloud/aws"
+	"github.com/torpor-dev/torpor/internal/cloud/azure"
+	"github.com/torpor-dev/torpor/internal/cloud/containers"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
+	"github.com/torpor-dev/torpor/internal/httpguard"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+)
+
+// Config is the part of the options that features receive, parsed and checked.
+type Config struct {
+	// enabled are the groups of controllers that run, and takeOver those that also handle objects of another writer.
+	enabled, takeOver []string
+	// namespaces are the only namespaces whose objects are handled; empty means all.
+	namespaces []string
+	// webhook is nil if no webhook is served.
+	webhook *webhookConfig
+	clouds  cloudConfig
+	// dialer connects to the clusters of ClusterDeployments.
+	dialer targetcluster.Dialer
+	mysql  mysqlConfig
+	apps   appConfig
+}
+
+type webhookConfig struct {
+	host string
+	port int
+	// namespace is that of the Service of the webhooks.
+	namespace     string
+	certFolder    string
+	leavesBundles bool
+}
+
+type cloudConfig struct {
+	endpoints          httpguard.Endpoints
+	awsEndpoint        string
+	assumableRoles     []aws.AssumableRole
+	workloadIdentities []azure.WorkloadIdentity
+	engineSockets      []containers.Socket
+	libvirtSocket      string
+}
+
+type mysqlConfig struct {
+	waits                clustering.FailoverWaits
+	rolloutsAtOnce       int
+	image, exporterImage string
+}
+
+type appConfig struct {
+	// pods are the options for the Pods of all instances.
+	pods          lrp.PodOptions
+	publisher     route.Publisher
+	registries    imageregistry.Policy
+	isolateSpaces bool
+}
+
+// Parse returns the configuration of the features, or the errors of all flags.
+func (o Options) Parse() (Config, error) {
+	c := Config{
+		takeOver: o.TakeOver, namespaces: o.WatchNamespaces,
+		mysql: mysqlConfig{waits: o.FailoverWaits, rolloutsAtOnce: o.RolloutsAtOnce, image: o.Image, exporterImage: o.ExporterImage},
+	}
+	var errs [4]error
+	c.enabled, errs[0] = SelectControllers(o.Controllers)
+	c.webhook, errs[1] = o.parseWebhook()
+	c.clouds, errs[2] = o.parseClouds()
+	c.apps, errs[3] = o.parseApps()
+	c.dialer = targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: c.clouds.endpoints}
+	return c, errors.Join(append(errs[:], checkTakeOver(o.TakeOver))...)
+}
+
+func (o Options) parseWebhook() (*webhookConfig, error) {
+	if o.Webhook.Address == "" || o.Webhook.Address == "0" {
+		return nil, nil
+	}
+	host, text, err := net.SplitHostPort(o.Webhook.Address)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-address: expected host:port, found %q: %w", o.Webhook.Address, err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, fmt.Errorf("--webhook-address: expected a number after the colon, found %q: %w", text, err)
+	}
+	return &webhookConfig{
+		host: host, port: port, namespace: cmp.Or(o.Namespace, defaultNamespace), certFolder: o.Webhook.CertFolder, leavesBundles: o.Webhook.LeavesBundles,
+	}, nil
+}
+
+func (o Options) parseClouds() (cloudConfig, error) {
+	c := cloudConfig{awsEndpoint: o.AWSEndpoint, libvirtSocket: o.LibvirtSocket}
+	err := errors.Join(
+		parseFlag("--allow-endpoints", &c.endpoints, httpguard.ParseEndpoints, o.AllowEndpoints),
+		parseFlag("--aws-assume-roles", &c.assumableRoles, aws.ParseAssumableRoles, o.AWSAssumeRoles),
+		parseFlag("--azure-workload-identities", &c.workloadIdentities, azure.ParseWorkloadIdentities, o.AzureWorkloadIdentities),
+		parseFlag("--container-engine-sockets", &c.engineSockets, containers.ParseSockets, o.ContainerEngineSockets),
+	)
+	return c, err
+}
+
+func (o Options) parseApps() (appConfig, error) {
+	c := appConfig{pods: lrp.PodOptions{PullPolicy: corev1.PullAlways, StopDelay: o.InstanceStopDelay}, isolateSpaces: o.IsolateSpaces}
+	err := parseFlag("--image-registries", &c.registries, imageregistry.ParsePolicy, o.ImageRegistries)
+	if o.TrustNodeImages {
+		// Images that were loaded into nodes have a name and no digest, and may not exist in a registry.
+		c.pods.PullPolicy, c.registries = corev1.PullIfNotPresent, imageregistry.Policy{}
+	}
+	var badRoute error
+	c.publisher, badRoute = route.ParsePublisher(o.RouteGateway, o.RouteIngressClass)
+	return c, errors.Join(err, badRoute)
+}
+
+// parseFlag parses the values of a flag, and names the flag in the error.
+func parseFlag[V any](flag string, into *V, parse func([]string) (V, error), values []string) error {
+	parsed, err := parse(values)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	*into = parsed
+	return nil
+}

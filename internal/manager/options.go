@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manager
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+)
+
+// DefaultRolloutsAtOnce keeps a rollout of a fleet moving, and limits the clusters that a faulty version affects at
+// first.
+const DefaultRolloutsAtOnce = 2
+
+// DefaultInstanceStopDelay exceeds the time in which common gateways stop sending requests to an instance.
+const DefaultInstanceStopDelay = 3 * time.Second
+
+// DefaultExporterImage contains a mysqld_exporter that supports the flags in use.
+const DefaultExporterImage = "quay.io/prometheus/mysqld-exporter:v0.16.0"
+
+// Options are the flags of the command line, as typed.
+type Options struct {
+	// MetricsAddress and ProbeAddress are host:port to serve on; "0" disables them.
+	MetricsAddress, ProbeAddress string
+	// InsecureMetrics serves the metrics over unauthenticated HTTP, instead of HTTPS with RBAC authorization for
+	// /metrics.
+	InsecureMetrics bool
+	// PprofAddress is host:port of the profiles, which are served without authorization; "0" and empty disable them.
+	PprofAddress string
+	// LeaderElection lets only one of several managers act; Namespace is the namespace of its Lease.
+	LeaderElection bool
+	Namespace      string
+	// PodName is the name of the manager's own Pod, from which its Deployment follows; empty if unknown.
+	PodName string
+	// AWSEndpoint replaces the endpoint of EC2; empty means the endpoint of AWS.
+	AWSEndpoint string
+	// Controllers enables groups of controllers, in the form of SelectControllers; empty means all.
+	Controllers []string
+	// Webhook configures the admission webhooks.
+	Webhook WebhookOptions
+	// Page configures the web page of stoppable objects.
+	Page PageOptions
+	// AllowEndpoints lists the cloud endpoints that a Secret may name; empty allows all except link-local ones.
+	AllowEndpoints []string
+	// LibvirtSocket is the libvirt socket on the manager's machine that a Secret may select; empty allows none.
+	LibvirtSocket string
+	// AWSAssumeRoles lists the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN; empty allows none.
+	AWSAssumeRoles []string
+	// AzureWorkloadIdentities lists the service principals that the manager may use with its own identity, as
+	// NAMESPACE=TENANT_ID/CLIENT_ID.
+	AzureWorkloadIdentities []string
+	// ContainerEngineSockets lists the container engines on the manager's machine that ClusterDeployments may name, as
+	// NAMESPACE=PATH; empty allows none.
+	ContainerEngineSockets []string
+	// AllowInsecureTargetClusters accepts kubeconfigs with plain HTTP, unverified certificates, a proxy or
+	// impersonation.
+	AllowInsecureTargetClusters bool
+	// RolloutsAtOnce is the maximum number of MySQLClusters whose serving Pods are replaced at the same time; 0 means
+	// no limit.
+	RolloutsAtOnce int
+	// RouteGateway is the Gateway for the routes of apps as NAMESPACE/NAME; if empty, routes become Ingresses of
+	// RouteIngressClass.
+	RouteGateway, RouteIngressClass string
+	// ExporterImage contains mysqld_exporter, for MySQLClusters with collectors.
+	ExporterImage string
+	// FailoverWaits are the times for which the primary of a MySQLCluster may not answer.
+	FailoverWaits clustering.FailoverWaits
+	// IsolateSpaces creates a NetworkPolicy for each space that allows traffic only from the same space.
+	IsolateSpaces bool
+	// ImageRegistries lists the registries that are queried about images, in the form of imageregistry.ParsePolicy;
+	// empty means none.
+	ImageRegistries []string
+	// TrustNodeImages runs images of apps that a node has cached without the registry's authorization.
+	TrustNodeImages bool
+	// InstanceStopDelay is how long an instance with a port keeps serving before it is terminated.
+	InstanceStopDelay time.Duration
+	// TakeOver lists the groups of controllers that also handle objects which another project writes.
+	TakeOver []string
+	// WatchNamespaces lists the only namespaces whose objects are handled; empty means all.
+	WatchNamespaces []string
+	// Image is the image of Torpor, for Pods that copy its program into other containers; empty means that no such Pods
+	// can be created.
+	Image string
+	// Log gets a line per change.
+	Log *slog.Logger
+}
+
+// WebhookOptions configure the admission webhooks: for apps, and for the requesters of stops.
+type WebhookOptions struct {
+	// Address is host:port; "0" disables the webhooks.
+	Address string
+	// CertFolder contains tls.crt and tls.key. If it is empty, the manager issues a certificate, and stores the
+	// authority of all replicas in a Secret.
+	CertFolder string
+	// LeavesBundles leaves the caBundle of the webhook configurations to another controller.
+	LeavesBundles bool
+}
+
+// PageOptions configure the web page of stoppable objects.
+type PageOptions struct {
+	// Address is host:port; "0" and empty disable the page.
+	Address string
+	// CertFolder contains tls.crt and tls.key.
+	CertFolder string
+}
