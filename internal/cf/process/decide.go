@@ -24,27 +24,27 @@ const endSlack = 30 * time.Second
 // the drain timeout has passed. The model test TestEveryStateIsHarmlessAndComesToRest checks every interleaving.
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
-		{Name: "deleted", When: func(o Observed) bool { return o.Deleted }, Then: planDeleted},
-		{Name: "revision unreadable", When: func(o Observed) bool { return o.App.Unreadable != "" }, Then: planUnreadable},
+		{Name: "deleted", When: Observed.isDeleted, Then: planDeleted},
+		{Name: "revision unreadable", When: Observed.isAppUnreadable, Then: planUnreadable},
 		// Invariant: this rule precedes every rule that deletes. An LRP above r proves that the view of the app is
 		// stale, and a deletion on that view could remove what the app needs now.
-		{Name: "newer revision", When: func(o Observed) bool { return o.newerLRP() != nil }, Then: planNewerRevision},
-		{Name: "delete obsolete LRPs", When: func(o Observed) bool { return len(o.lrpsToDelete()) > 0 }, Then: planDeletion},
+		{Name: "newer revision", When: Observed.hasNewerLRP, Then: planNewerRevision},
+		{Name: "delete obsolete LRPs", When: Observed.hasObsoleteLRPs, Then: planDeletion},
 
 		{Name: "Korifi's Pods left", When: Observed.waitsForUpstream, Then: planWaitForUpstream},
-		{Name: "stopping", When: func(o Observed) bool { return !o.App.Started && !o.obsoleteRemains().isEmpty() }, Then: planStopping},
-		{Name: "stopped", When: func(o Observed) bool { return !o.App.Started }, Then: planStopped},
+		{Name: "stopping", When: Observed.isStopping, Then: planStopping},
+		{Name: "stopped", When: Observed.isStopped, Then: planStopped},
 
 		{Name: "held until drained", When: Observed.waitsForDrain, Then: planWaitForDrain},
 		{Name: "waiting for the LRP name", When: Observed.isNameInUse, Then: planWaitForName},
-		{Name: "no droplet", When: func(o Observed) bool { return o.lacksTargetLRP() && o.NoDroplet != "" }, Then: planNoDroplet},
+		{Name: "no droplet", When: Observed.lacksDroplet, Then: planNoDroplet},
 		{Name: "create", When: Observed.lacksTargetLRP, Then: planCreate},
 		{Name: "scale", When: Observed.needsScaling, Then: planScale},
-		{Name: "retire replaced", When: func(o Observed) bool { _, _, found := o.nextToRetire(); return found }, Then: planRetire},
+		{Name: "retire replaced", When: Observed.hasReplacedInstances, Then: planRetire},
 
 		{Name: "canary paused", When: Observed.isCanaryComplete, Then: planCanaryWaits},
-		{Name: "deploying", When: func(o Observed) bool { return len(o.olderLRPs()) > 0 }, Then: planDeploying},
-		{Name: "starting", When: func(o Observed) bool { return o.podsOf(o.TargetRevision()).Ready < o.Desired }, Then: planStarting},
+		{Name: "deploying", When: Observed.isDeploying, Then: planDeploying},
+		{Name: "starting", When: Observed.isStarting, Then: planStarting},
 		{Name: "replaced instances end", When: Observed.waitsForReplaced, Then: planWaitForReplaced},
 		{Name: "running", When: decision.Always[Observed], Then: planRunning},
 	}
@@ -66,9 +66,43 @@ func Decide(o Observed) Plan {
 	return p
 }
 
+// isDeleted reports whether the process or its app is being deleted.
+func (o Observed) isDeleted() bool { return o.Deleted }
+
+// isAppUnreadable reports whether the revision of the app cannot be read.
+func (o Observed) isAppUnreadable() bool { return o.App.Unreadable != "" }
+
+// hasNewerLRP reports whether an LRP has a later revision than the app, so that the view of the app is stale.
+func (o Observed) hasNewerLRP() bool { return o.newerLRP() != nil }
+
+// hasObsoleteLRPs reports whether LRPs exist that have to go.
+func (o Observed) hasObsoleteLRPs() bool { return len(o.lrpsToDelete()) > 0 }
+
+// isStopping reports whether objects of a stopped app remain.
+func (o Observed) isStopping() bool { return !o.App.Started && !o.obsoleteRemains().isEmpty() }
+
+// isStopped reports whether the app is stopped.
+func (o Observed) isStopped() bool { return !o.App.Started }
+
+// lacksDroplet reports whether the needed LRP cannot be made for want of a droplet.
+func (o Observed) lacksDroplet() bool { return o.lacksTargetLRP() && o.NoDroplet != "" }
+
+// isDeploying reports whether LRPs exist that a deployment replaces.
+func (o Observed) isDeploying() bool { return len(o.olderLRPs()) > 0 }
+
+// isStarting reports whether instances are not ready yet.
+func (o Observed) isStarting() bool { return o.podsOf(o.TargetRevision()).Ready < o.Desired }
+
+// hasReplacedInstances reports whether instances of an older revision can be retired.
+func (o Observed) hasReplacedInstances() bool {
+	_, _, found := o.nextToRetire()
+	return found
+}
+
 // lacksTargetLRP reports whether the target revision needs an LRP that does not exist.
 func (o Observed) lacksTargetLRP() bool { return o.targetLRP() == nil && o.Desired > 0 }
 
+// needsScaling reports whether the LRP of the target revision has another number of instances than it should.
 func (o Observed) needsScaling() bool {
 	target := o.targetLRP()
 	return target != nil && target.Instances != o.wantedInstances()

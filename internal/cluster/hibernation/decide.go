@@ -15,35 +15,35 @@ import (
 // (TestEveryStateConverges).
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
-		{Name: "deleted", When: func(o Observed) bool { return o.Deleted }, Then: clusterDeleted},
-		{Name: "paused", When: func(o Observed) bool { return o.Paused }, Then: powerPaused},
-		{Name: "not installed", When: func(o Observed) bool { return !o.Installed }, Then: clusterNotInstalled},
-		{Name: "infrastructure disabled", When: func(o Observed) bool { return o.IsInfraDisabled }, Then: infraDisabled},
-		{Name: "invalid spec", When: func(o Observed) bool { return o.Invalid != "" }, Then: invalidSpec},
+		{Name: "deleted", When: Observed.isDeleted, Then: clusterDeleted},
+		{Name: "paused", When: Observed.isPaused, Then: powerPaused},
+		{Name: "not installed", When: Observed.isNotInstalled, Then: clusterNotInstalled},
+		{Name: "infrastructure disabled", When: Observed.isUnmanaged, Then: infraDisabled},
+		{Name: "invalid spec", When: Observed.hasInvalidSpec, Then: invalidSpec},
 		{Name: "hibernating", When: IsAsleep, Then: clusterHibernates},
 		{Name: "cannot hibernate", When: Observed.isRequestedHibernationUnsupported, Then: hibernationUnsupported},
-		{Name: "machines not observed", When: func(o Observed) bool { return o.ObservationError != nil }, Then: observationFailed},
-		{Name: "no machines", When: func(o Observed) bool { return len(o.Machines) == 0 && o.NoActuator == "" }, Then: noMachinesFound},
+		{Name: "machines not observed", When: Observed.hasObservationError, Then: observationFailed},
+		{Name: "no machines", When: Observed.lacksMachines, Then: noMachinesFound},
 
 		{Name: "SyncSets not applied yet", When: Observed.awaitsFirstSync, Then: awaitFirstSync},
 		{Name: "waiting to record nodes", When: Observed.awaitsNodeRecord, Then: awaitNodeRecord},
-		{Name: "record nodes", When: func(o Observed) bool { return o.shouldHibernate() && !o.isHibernationOpen() }, Then: recordNodes},
+		{Name: "record nodes", When: Observed.needsNodeRecord, Then: recordNodes},
 		{Name: "drain workers", When: Observed.awaitsDrain, Then: drainWorkers},
 		{Name: "record drain end", When: Observed.isDraining, Then: endDrain},
-		{Name: "record spot machines", When: func(o Observed) bool { return len(o.spotMachinesToAdd()) > 0 }, Then: recordSpotMachines},
+		{Name: "record spot machines", When: Observed.hasUnrecordedSpotMachines, Then: recordSpotMachines},
 		{Name: "start machines again", When: Observed.awaitsSpotRecordInPart, Then: startMachinesAgain},
-		{Name: "stop machines", When: func(o Observed) bool { return o.shouldHibernate() && len(o.machinesToStopNow()) > 0 }, Then: stopMachines},
-		{Name: "terminate spot machines", When: func(o Observed) bool { return o.areOnlySpotMachinesLeft() && len(o.machinesToTerminate()) > 0 }, Then: terminateMachines},
+		{Name: "stop machines", When: Observed.hasMachinesToStop, Then: stopMachines},
+		{Name: "terminate spot machines", When: Observed.hasMachinesToTerminate, Then: terminateMachines},
 		{Name: "machines are stopping", When: Observed.shouldHibernate, Then: awaitStopped},
 
 		{Name: "record resume start", When: Observed.needsResumeRecord, Then: recordResume},
 		{Name: "machines are starting", When: Observed.awaitsMachines, Then: awaitStarted},
-		{Name: "resuming, API server not reachable", When: func(o Observed) bool { return o.API != Reachable && o.hasNotResumed() }, Then: awaitAPI},
-		{Name: "running, API server not reachable", When: func(o Observed) bool { return o.API != Reachable }, Then: clusterUnreachable},
+		{Name: "resuming, API server not reachable", When: Observed.awaitsAPI, Then: awaitAPI},
+		{Name: "running, API server not reachable", When: Observed.isUnreachable, Then: clusterUnreachable},
 		{Name: "resuming, nodes not back", When: Observed.awaitsNodes, Then: awaitNodes},
 		{Name: "resuming, operators not ready", When: Observed.awaitsOperators, Then: awaitOperators},
 		{Name: "resuming, nodes cordoned", When: Observed.awaitsUncordon, Then: awaitUncordon},
-		{Name: "running in part", When: func(o Observed) bool { return o.partialReason() != "" }, Then: clusterRunsInPart},
+		{Name: "running in part", When: Observed.runsInPart, Then: clusterRunsInPart},
 		{Name: "running", When: decision.Always[Observed], Then: clusterRuns},
 	}
 }
@@ -58,3 +58,49 @@ func Decide(o Observed) Plan {
 	}
 	return plan
 }
+
+// isDeleted reports whether the ClusterDeployment is being deleted.
+func (o Observed) isDeleted() bool { return o.Deleted }
+
+// isPaused reports whether an annotation pauses changes of the power state.
+func (o Observed) isPaused() bool { return o.Paused }
+
+// isNotInstalled reports whether the cluster is not installed yet.
+func (o Observed) isNotInstalled() bool { return !o.Installed }
+
+// isUnmanaged reports whether the owner of the machines has opted out of power management.
+func (o Observed) isUnmanaged() bool { return o.IsInfraDisabled }
+
+// hasInvalidSpec reports whether fields of the spec are missing or malformed.
+func (o Observed) hasInvalidSpec() bool { return o.Invalid != "" }
+
+// hasObservationError reports whether the cloud did not list the machines.
+func (o Observed) hasObservationError() bool { return o.ObservationError != nil }
+
+// lacksMachines reports whether the cloud lists no machine of the cluster.
+func (o Observed) lacksMachines() bool { return len(o.Machines) == 0 && o.NoActuator == "" }
+
+// needsNodeRecord reports whether a hibernation is due of which there is no record.
+func (o Observed) needsNodeRecord() bool { return o.shouldHibernate() && !o.isHibernationOpen() }
+
+// hasUnrecordedSpotMachines reports whether machines that may be terminated are not in the record yet.
+func (o Observed) hasUnrecordedSpotMachines() bool { return len(o.spotMachinesToAdd()) > 0 }
+
+// hasMachinesToStop reports whether machines may be stopped now.
+func (o Observed) hasMachinesToStop() bool {
+	return o.shouldHibernate() && len(o.machinesToStopNow()) > 0
+}
+
+// hasMachinesToTerminate reports whether only spot machines are left on, which cannot be stopped.
+func (o Observed) hasMachinesToTerminate() bool {
+	return o.areOnlySpotMachinesLeft() && len(o.machinesToTerminate()) > 0
+}
+
+// awaitsAPI reports whether a cluster that resumes does not answer yet.
+func (o Observed) awaitsAPI() bool { return o.API != Reachable && o.hasNotResumed() }
+
+// isUnreachable reports whether the API server of the cluster does not answer.
+func (o Observed) isUnreachable() bool { return o.API != Reachable }
+
+// runsInPart reports whether nodes or machines are missing that the cluster may run without.
+func (o Observed) runsInPart() bool { return o.partialReason() != "" }

@@ -33,27 +33,48 @@ type situation struct {
 // rules are all rules of the decision. The first that matches wins.
 func rules() []decision.Rule[*situation, Plan] {
 	return []decision.Rule[*situation, Plan]{
-		{Name: "the pool is being deleted", When: func(s *situation) bool { return s.IsDeleting }, Then: func(*situation) Plan {
+		{Name: "the pool is being deleted", When: (*situation).isBeingDeleted, Then: func(*situation) Plan {
 			return waitForEvent(hivev1.MachinePoolDeletingReason, "The pool is being deleted; its MachineSets stay as they are")
 		}},
-		{Name: "there is no cluster", When: func(s *situation) bool { return !s.HasCluster }, Then: func(s *situation) Plan {
+		{Name: "there is no cluster", When: (*situation).lacksCluster, Then: func(s *situation) Plan {
 			return waitForEvent(hivev1.ClusterDeploymentMissingReason, fmt.Sprintf("Expected a ClusterDeployment %s in the namespace of the pool, found none", s.Spec.ClusterDeploymentRef.Name))
 		}},
-		{Name: "the pool is invalid", When: func(s *situation) bool { return s.problem != nil }, Then: func(s *situation) Plan {
+		{Name: "the pool is invalid", When: (*situation).isInvalid, Then: func(s *situation) Plan {
 			return waitForEvent(s.problem.Reason, s.problem.Message)
 		}},
-		{Name: "the cluster matches the pool", When: func(s *situation) bool { return !s.isDue() }, Then: (*situation).rest},
-		{Name: "paused", When: func(s *situation) bool { return s.IsPaused }, Then: func(*situation) Plan {
+		{Name: "the cluster matches the pool", When: (*situation).isSettled, Then: (*situation).rest},
+		{Name: "paused", When: (*situation).isPaused, Then: func(*situation) Plan {
 			return waitForEvent(hivev1.MachinePoolPausedReason, "An annotation of the ClusterDeployment pauses changes of its MachineSets")
 		}},
-		{Name: "the cluster may not be dialled", When: func(s *situation) bool { return !s.MayDial }, Then: func(*situation) Plan {
+		{Name: "the cluster may not be dialled", When: (*situation).mayNotDial, Then: func(*situation) Plan {
 			return waitForEvent(hivev1.MachinePoolWaitingReason, "Waiting until the cluster runs and answers")
 		}},
-		{Name: "the next attempt must wait", When: func(s *situation) bool {
-			return s.Attempt.Fingerprint == s.fingerprint && s.Now.Before(s.Attempt.RetryAt)
-		}, Then: (*situation).awaitRetry},
+		{Name: "the next attempt must wait", When: (*situation).mustRest, Then: (*situation).awaitRetry},
 		{Name: "read and apply", When: decision.Always[*situation], Then: (*situation).apply},
 	}
+}
+
+// isBeingDeleted reports whether the pool is being deleted.
+func (s *situation) isBeingDeleted() bool { return s.IsDeleting }
+
+// lacksCluster reports whether the ClusterDeployment of the pool does not exist.
+func (s *situation) lacksCluster() bool { return !s.HasCluster }
+
+// isInvalid reports whether the spec of the pool contradicts itself or another pool.
+func (s *situation) isInvalid() bool { return s.problem != nil }
+
+// isSettled reports whether the cluster need not be read now.
+func (s *situation) isSettled() bool { return !s.isDue() }
+
+// isPaused reports whether an annotation of the ClusterDeployment pauses changes.
+func (s *situation) isPaused() bool { return s.IsPaused }
+
+// mayNotDial reports whether the cluster is not running, or does not answer.
+func (s *situation) mayNotDial() bool { return !s.MayDial }
+
+// mustRest reports whether the last attempt failed, for the same state as now, too recently for another.
+func (s *situation) mustRest() bool {
+	return s.Attempt.Fingerprint == s.fingerprint && s.Now.Before(s.Attempt.RetryAt)
 }
 
 // Decide is pure and total.

@@ -43,19 +43,31 @@ type situation struct {
 // rules are all rules of the decision. The first that matches wins.
 func rules() []decision.Rule[*situation, Plan] {
 	return []decision.Rule[*situation, Plan]{
-		{Name: "everything is applied", When: func(s *situation) bool { return len(s.due) == 0 && len(s.orphans) == 0 }, Then: (*situation).rest},
-		{Name: "paused", When: func(s *situation) bool { return s.IsPaused }, Then: func(s *situation) Plan {
+		{Name: "everything is applied", When: (*situation).isSettled, Then: (*situation).rest},
+		{Name: "paused", When: (*situation).isPaused, Then: func(s *situation) Plan {
 			return s.wait(hiveinternalv1alpha1.SyncPausedReason, "An annotation of the ClusterDeployment pauses these changes: "+s.nameWork())
 		}},
-		{Name: "the cluster may not be dialled", When: func(s *situation) bool { return !s.MayDial }, Then: func(s *situation) Plan {
+		{Name: "the cluster may not be dialled", When: (*situation).mayNotDial, Then: func(s *situation) Plan {
 			return s.wait(hiveinternalv1alpha1.WaitingForClusterReason, "Waiting until the cluster runs and answers: "+s.nameWork())
 		}},
 		{Name: "objects to apply are recorded", When: (*situation).needsRecord, Then: (*situation).record},
-		{Name: "the next attempt must wait", When: func(s *situation) bool {
-			return s.Attempt.Fingerprint == s.fingerprint() && s.Now.Before(s.Attempt.RetryAt)
-		}, Then: (*situation).awaitRetry},
+		{Name: "the next attempt must wait", When: (*situation).mustRest, Then: (*situation).awaitRetry},
 		{Name: "apply", When: decision.Always[*situation], Then: (*situation).apply},
 	}
+}
+
+// isSettled reports whether nothing is to be applied or deleted.
+func (s *situation) isSettled() bool { return len(s.due) == 0 && len(s.orphans) == 0 }
+
+// isPaused reports whether an annotation of the ClusterDeployment pauses changes.
+func (s *situation) isPaused() bool { return s.IsPaused }
+
+// mayNotDial reports whether the cluster is not running, or does not answer.
+func (s *situation) mayNotDial() bool { return !s.MayDial }
+
+// mustRest reports whether the last attempt failed, for the same state as now, too recently for another.
+func (s *situation) mustRest() bool {
+	return s.Attempt.Fingerprint == s.fingerprint() && s.Now.Before(s.Attempt.RetryAt)
 }
 
 // Decide is pure and total.
