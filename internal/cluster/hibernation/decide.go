@@ -10,7 +10,8 @@ import (
 // matches.
 // Actions for a cluster that should run are independent of the reported situation: certificate requests are
 // approved and machines are started in all of them.
-// Destructive actions follow from the spec and the observed machines only; conditions are never read.
+// Destructive actions follow from the spec and the observed machines only, and no action follows from a condition. Of
+// the conditions in the status, only WereOperatorsMissing is read: it lets the ClusterOperators be read once more.
 // Invariant: an action relies only on a record that an earlier pass has saved, so rules that write it come first
 // (TestEveryStateConverges).
 func Rules() []decision.Rule[Observed, Plan] {

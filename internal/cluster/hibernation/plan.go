@@ -69,7 +69,8 @@ func (StartMachines) isAction()     {}
 func (ApproveRequests) isAction()   {}
 func (ReplaceMachines) isAction()   {}
 
-// DisplayedPowerState returns status.powerState. It is derived from the Hibernating condition and never read.
+// DisplayedPowerState returns status.powerState, which is derived from the Hibernating condition. No decision reads it;
+// while it differs from the requested state, only a recent observation of the machines counts.
 func DisplayedPowerState(hibernating decision.Condition) string {
 	if hibernating.Status == metav1.ConditionUnknown {
 		return "Unknown"
