@@ -475,7 +475,7 @@ func TestSetupRefusesBadUse(t *testing.T) {
 		"kind not in the scheme: refused": {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
 		"no time to drain: refused":       {switchedCondition{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
 		"no back-off: refused":            {switchedCondition{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
-		"no start at all: refused":        {switchedCondition{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
+		"a limit of no starts: refused":   {switchedCondition{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
 		"no pause: refused":               {switchedCondition{}, fine, []Option{RestartLimit(1, wait.Backoff{})}, "longer than 0"},
 		"no recorder: refused":            {switchedCondition{}, fine, []Option{Events(nil, &corev1.Pod{})}, "expected a recorder and an object"},
 		"no object of events: refused":    {switchedCondition{}, fine, []Option{Events(events.NewFakeRecorder(0), nil)}, "expected a recorder and an object"},

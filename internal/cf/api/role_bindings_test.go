@@ -40,14 +40,14 @@ func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 		namespace, role string
 		given           bool
 	}{
-		"a developer of kube-system is refused":                  {"kube-system", "torpor-space-developer", false},
-		"a developer of torpor-system is refused":                {system, "torpor-space-developer", false},
-		"an auditor of a plain namespace is refused":             {plain, "torpor-space-auditor", false},
-		"the administrator of a space is refused":                {space, "cluster-admin", false},
-		"a reader of a space by a role of Kubernetes is refused": {space, "view", false},
-		"a manager grants the developer of a space: allowed":     {space, "torpor-space-developer", true},
-		"a manager grants the auditor of a space: allowed":       {space, "torpor-space-auditor", true},
-		"a manager grants the user of an org: allowed":           {e.org, "torpor-org-user", true},
+		"the role of developers in kube-system: refused":       {"kube-system", "torpor-space-developer", false},
+		"the role of developers in torpor-system: refused":     {system, "torpor-space-developer", false},
+		"the role of auditors in a plain namespace: refused":   {plain, "torpor-space-auditor", false},
+		"the role cluster-admin in a space: refused":           {space, "cluster-admin", false},
+		"a role of Kubernetes for readers in a space: refused": {space, "view", false},
+		"the role of developers in a space: allowed":           {space, "torpor-space-developer", true},
+		"the role of auditors in a space: allowed":             {space, "torpor-space-auditor", true},
+		"the role of users in an org: allowed":                 {e.org, "torpor-org-user", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			binding := newBinding(test.namespace, test.role)

@@ -54,7 +54,7 @@ func TestTroubleAtAzure(t *testing.T) {
 		},
 		"a failed stop call is not retried": {actuatortest.Fault{Operation: deallocate, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"a failed start call is retried":    {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a subscription that is not there: CredentialsInvalid": {
+		"a subscription that does not exist: CredentialsInvalid": {
 			actuatortest.Fault{Operation: list, Status: http.StatusNotFound, Code: "SubscriptionNotFound"}, actuatortest.Observe, 1, actuator.CredentialsInvalid, 0,
 		},
 		"a machine with an ephemeral OS disk: Other": {

@@ -266,14 +266,14 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		answer string
 		want   string
 	}{
-		"a next page at another host: refused":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host outside the cloud"},
-		"a next page at another port: refused":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host outside the cloud"},
-		"endless pages: refused":                    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than a project may have"},
-		"an answer that is not JSON: refused":       {`<html>`, "its answer is not a valid OpenStack response"},
-		"a server without an id: refused":           {`{"servers":[{}]}`, "its answer is not a valid OpenStack response"},
-		"a server whose id is a path: refused":      {`{"servers":[{"id":"../../os-keypairs"}]}`, "its answer is not a valid OpenStack response"},
-		"a list that is not a list: refused":        {`{"servers":"x"}`, "its answer is not a valid OpenStack response"},
-		"an id that is longer than any is: refused": {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid OpenStack response"},
+		"a next page at another host: refused":    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host outside the cloud"},
+		"a next page at another port: refused":    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host outside the cloud"},
+		"endless pages: refused":                  {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than a project may have"},
+		"an answer that is not JSON: refused":     {`<html>`, "its answer is not a valid OpenStack response"},
+		"a server without an id: refused":         {`{"servers":[{}]}`, "its answer is not a valid OpenStack response"},
+		"a server whose id is a path: refused":    {`{"servers":[{"id":"../../os-keypairs"}]}`, "its answer is not a valid OpenStack response"},
+		"a list that is not a list: refused":      {`{"servers":"x"}`, "its answer is not a valid OpenStack response"},
+		"an id above the maximum length: refused": {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid OpenStack response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startOpenStack(t)

@@ -183,7 +183,7 @@ func TestReportsTellWhichMachinesComeFirst(t *testing.T) {
 			observedCluster("", openRecord(), off, workersFirst),
 			"Starting the cluster's 2 machines; the control plane first, and workers once it answers, after five minutes at the latest",
 		},
-		"the control plane is refused by its own API server": {
+		"an API server that refuses: workers wait": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), silent, workersFirst),
 			"Starting the cluster's 2 machines; the control plane first, and workers once it answers, after five minutes at the latest: the server refuses",
 		},

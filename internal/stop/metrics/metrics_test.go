@@ -35,7 +35,7 @@ func TestStopsThatGoOnAreShown(t *testing.T) {
 	}{
 		"a stop without an end shows its start":  {torporv1alpha1.StopRecord{Since: since, Requested: true}, []string{shownSince}},
 		"a stop with an end shows both":          {torporv1alpha1.StopRecord{Since: since, Until: &until, Requested: true}, []string{shownSince, shownUntil}},
-		"an expired stop shows nothing":          {torporv1alpha1.StopRecord{Since: since, Until: &until, EndedAt: &until, Requested: true}, nil},
+		"an expired stop has no metrics":         {torporv1alpha1.StopRecord{Since: since, Until: &until, EndedAt: &until, Requested: true}, nil},
 		"a stop that a user ended shows nothing": {torporv1alpha1.StopRecord{Since: since, EndedAt: &until}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func TestDialRefuses(t *testing.T) {
 		"a context that does not exist: refused": {func(_ *cluster, _ *user, c *config) { c.CurrentContext = "y" }, errUnreadable},
 		"a malformed authority: refused":         {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
 		"a certificate without its key: refused": {func(_ *cluster, u *user, _ *config) { u.ClientCertificateData = []byte("garbage") }, errUnreadable},
-		"nothing at all: refused":                {func(_ *cluster, _ *user, c *config) { *c = *clientcmdapi.NewConfig() }, errUnreadable},
+		"an empty kubeconfig: refused":           {func(_ *cluster, _ *user, c *config) { *c = *clientcmdapi.NewConfig() }, errUnreadable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := (Dialer{}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{}); !errors.Is(err, row.want) {

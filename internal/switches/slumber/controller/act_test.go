@@ -175,7 +175,7 @@ func TestWhatACrashLeavesIsWrittenAgain(t *testing.T) {
 		status, annotation *torporv1alpha1.ScheduledStop
 		isWritten          bool
 	}{
-		"nothing is stored":                                   {nil, nil, true},
+		"no stored stops: written again":                      {nil, nil, true},
 		"the status alone: written again":                     {&wanted, nil, true},
 		"the annotation alone: nothing is written":            {nil, &wanted, false}, // As schemas of other projects leave it.
 		"the status and the annotation: nothing is written":   {&wanted, &wanted, false},
