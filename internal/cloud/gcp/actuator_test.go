@@ -283,8 +283,8 @@ func TestRightsAreAskedForEachClusterAndZone(t *testing.T) {
 		ids       []string
 		questions int
 	}{
-		"denied cluster comes first":                         {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
-		"denied cluster comes last":                          {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
+		"denied cluster comes first: 2 requests":             {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
+		"denied cluster comes last: 2 requests":              {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
 		"pool names without a role: 2 requests":              {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
 		"denied cluster in a separate zone: 2 requests":      {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
 		"cluster with machines in several zones: 3 requests": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},

@@ -165,12 +165,12 @@ func TestInputsOfThePods(t *testing.T) {
 		settings map[string]string
 		isInput  bool
 	}{
-		"the image: the Pods are replaced":           {old: "mysql:1", new: "mysql:2", isInput: true},
-		"the order of fields: the Pods stay":         {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
-		"a field of tomorrow: the Pods are replaced": {old: "podTemplate: {spec: {", new: "podTemplate: {spec: {tomorrow: 1, ", isInput: true},
-		"a setting: the Pods are replaced":           {settings: map[string]string{"long_query_time": "5"}, isInput: true},
-		"a larger volume: the Pods stay":             {old: "1Gi", new: "2Gi"},
-		"the lag of readers: the Pods stay":          {old: "replicas: 3", new: "replicas: 3\n  maxDelaySeconds: 5"},
+		"another image: the Pods are replaced":    {old: "mysql:1", new: "mysql:2", isInput: true},
+		"another order of fields: the Pods stay":  {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
+		"an unknown field: the Pods are replaced": {old: "podTemplate: {spec: {", new: "podTemplate: {spec: {tomorrow: 1, ", isInput: true},
+		"another setting: the Pods are replaced":  {settings: map[string]string{"long_query_time": "5"}, isInput: true},
+		"a larger volume: the Pods stay":          {old: "1Gi", new: "2Gi"},
+		"another lag limit: the Pods stay":        {old: "replicas: 3", new: "replicas: 3\n  maxDelaySeconds: 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			otherTemplate, otherInputs := build(t, strings.Replace(minimalCluster, change.old, change.new, 1), change.settings)
