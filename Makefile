@@ -11,7 +11,7 @@ BENCH_DIR := $(CURDIR)/.cache/bench
 GO_BENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST)
 MAKEFLAGS += --no-print-directory
 .PHONY: help local node-parts torpor kubectl-moco kubectl-torpor mysql nova libvirt guest engine bmc s3 helm \
-	release image plugins bundle chart demo demo-workloads demo-hibernate demo-record demo-cf demo-mysql up down \
+	release image plugins bundle chart site demo demo-workloads demo-hibernate demo-record demo-cf demo-mysql up down \
 	pods-up pods-down unit test test-full test-loaded test-run test-foreign test-hostile test-release \
 	test-tutorials test-outside e2e e2e-pods run-e2e-pods e2e-clouds e2e-machines bench bench-hibernate \
 	bench-fleet bench-conditional bench-mysql bench-restart bench-sync bench-record bench-page soak soak-mysql \
@@ -40,6 +40,8 @@ s3 helm release: ## Build versitygw, helm, or krew and OLM's validator, into .ca
 	@$(BUILD) $(STRIPPED) -modfile=go.$@.mod -o $(BIN)/ tool
 image plugins bundle chart: ## Build a part of a release into .cache/release, without Docker
 	@go run ./hack/release $@ --dir .cache/release $(RELEASE)
+site: ## Build the site of the documentation into .cache/site/dist, with node and npm; SITE=--base=/PATH/
+	@.ci/site $(SITE)
 
 ##@ Demos
 

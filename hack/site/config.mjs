@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The configuration of VitePress. .ci/site copies it next to a copy of the repository, whose Markdown it renders
+// without changes. docs/README.md is the only list of pages: its table by reader becomes the navigation.
+import {existsSync, readdirSync, readFileSync, statSync} from 'node:fs'
+import {dirname, join, posix} from 'node:path'
+import {fileURLToPath} from 'node:url'
+import {defineConfig} from 'vitepress'
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const repository = 'https://github.com/torpor-dev/torpor'
+const {SITE_BASE: base, SITE_VERSION: version, SITE_REF: ref, SITE_ROOT: newest, SITE_VERSIONS: versions, SITE_STRICT: strict} = process.env
+const excluded = ['.ci', '.github', 'charts', 'config', 'hack', 'internal', 'local', 'test']
+
+const read = (path) => readFileSync(join(root, path), 'utf8')
+const isPage = (path) => path.endsWith('.md') && !excluded.includes(path.split('/')[0])
+const toIndex = (path) => path.replace(/(^|\/)README\.md$/, '$1index.md')
+const toURL = (path) => '/' + toIndex(path).replace(/(^|\/)index\.md$/, '$1').replace(/\.md$/, '.html')
+const findTitle = (path) => read(path).match(/^# (.+)$/m)[1].replaceAll('`', '')
+const broken = (message) => { if (strict) throw new Error(message) }
+
+// listLinks returns the pages that a text of the file docs/README.md links to.
+const listLinks = (text) => [...text.matchAll(/\]\(([^)#]+)[^)]*\)/g)].map((match) => posix.join('docs', match[1]))
+const listFolder = (folder) => readdirSync(join(root, folder)).filter((name) => name.endsWith('.md')).sort().map((name) => posix.join(folder, name))
+
+// buildItem returns the entry of a page. The README of a folder has the other pages of its folder below it.
+function buildItem(path) {
+  const item = {text: findTitle(path), link: toURL(path)}
+  const folder = posix.dirname(path)
+  if (path === 'README.md' || posix.basename(path) !== 'README.md') return item
+  const pages = listFolder(folder).filter((page) => page !== path)
+  return {...item, collapsed: true, items: pages.map(buildItem)}
+}
+
+function buildSidebar() {
+  const [readers, kinds = ''] = read('docs/README.md').split('\n## ')
+  const rows = [...readers.matchAll(/^\| (?!reader )([^|]+) \| (.+) \|$/gm)]
+  const groups = rows.map(([, reader, cells]) => ({text: reader[0].toUpperCase() + reader.slice(1), pages: listLinks(cells)}))
+  groups.push({text: 'Kinds', pages: listLinks(kinds)})
+  groups.push({text: 'Generated reference', pages: ['docs/reference.md', 'docs/performance.md']})
+  groups.push({text: 'Project', pages: ['docs/README.md', ...listFolder('.').filter((page) => page !== 'README.md')]})
+  if (existsSync(join(root, 'docs/adr'))) groups.push({text: 'Decisions', pages: listFolder('docs/adr')})
+  const sidebar = groups.map(({text, pages}, i) => ({text, collapsed: i > 0, items: pages.filter((page) => existsSync(join(root, page))).map(buildItem)}))
+  const links = JSON.stringify(sidebar)
+  for (const page of ['docs', 'docs/clouds', 'docs/spec', 'docs/tutorials'].flatMap(listFolder)) {
+    if (!links.includes(JSON.stringify(toURL(page)))) broken(`${page}: expected a row of docs/README.md that links to it, found none`)
+  }
+  return sidebar.map((group) => group.text === 'Project' ? {...group, items: group.items.map(({text, link}) => ({text, link}))} : group)
+}
+
+// resolveLinks gives relative links their address on the site. A file that is not a page becomes a link to the
+// repository at the version of the site.
+function resolveLinks(md) {
+  md.core.ruler.push('torpor_links', ({tokens, env}) => {
+    const file = env.realPath ?? env.path
+    const folder = posix.dirname(posix.relative(root, file))
+    for (const token of tokens.flatMap((block) => block.children ?? [])) {
+      const href = token.type === 'link_open' ? token.attrGet('href') : '#'
+      if (/^(#|[a-z]+:)/.test(href)) continue
+      const [, target, anchor] = href.match(/^([^#]*)(#.*)?$/)
+      const path = posix.join(folder, decodeURI(target)).replace(/\/$/, '')
+      if (!existsSync(join(root, path))) broken(`${file}: links to ${href}, which does not exist`)
+      else if (isPage(path)) token.attrSet('href', toURL(path) + (anchor ?? ''))
+      else token.attrSet('href', `${repository}/${statSync(join(root, path)).isDirectory() ? 'tree' : 'blob'}/${ref}/${path}${anchor ?? ''}`)
+    }
+  })
+}
+
+// renderPictures turns blocks of Mermaid into diagrams, and the picture of a recording into its player.
+function renderPictures(md) {
+  const {fence, image} = md.renderer.rules
+  md.renderer.rules.fence = (tokens, i, ...rest) => tokens[i].info.trim() === 'mermaid'
+    ? `<Diagram text="${encodeURIComponent(tokens[i].content)}" />` : fence(tokens, i, ...rest)
+  md.renderer.rules.image = (tokens, i, options, env, self) => {
+    const picture = posix.join(posix.dirname(posix.relative(root, env.realPath ?? env.path)), tokens[i].attrGet('src'))
+    const cast = picture.replace(/\.svg$/, '.cast')
+    const html = image(tokens, i, options, env, self)
+    return cast !== picture && existsSync(join(root, cast)) ? `<Recording cast="/${cast}">${html}</Recording>` : html
+  }
+}
+
+// escapeText shows tags and braces of the text as they are, which VitePress takes for a template otherwise. Comments are dropped.
+function escapeText(md) {
+  const escape = (text) => md.utils.escapeHtml(text).replaceAll('{{', '&#123;&#123;')
+  md.renderer.rules.text = (tokens, i) => escape(tokens[i].content)
+  md.renderer.rules.html_block = md.renderer.rules.html_inline = (tokens, i) => /^\s*<!--/.test(tokens[i].content) ? '' : escape(tokens[i].content)
+}
+
+// checkAnchors fails if a link of the built site leads to a heading that does not exist.
+function checkAnchors({outDir}) {
+  const pages = readdirSync(outDir, {recursive: true}).filter((name) => name.endsWith('.html'))
+  const ids = new Map(pages.map((name) => {
+    const html = readFileSync(join(outDir, name), 'utf8')
+    return [base + name, {html, ids: new Set([...html.matchAll(/ id="([^"]+)"/g)].map((match) => match[1]))}]
+  }))
+  for (const [name, {html}] of ids) {
+    for (const [, href] of html.matchAll(/<a [^>]*href="([^"]*#[^"]+)"/g)) {
+      if (/^[a-z]+:/.test(href)) continue
+      const url = new URL(href, 'http://site' + name)
+      const target = url.pathname.endsWith('/') ? url.pathname + 'index.html' : url.pathname
+      if (!ids.get(target)?.ids.has(decodeURIComponent(url.hash.slice(1)))) broken(`${name}: links to ${href}, which has no such heading`)
+    }
+  }
+}
+
+// toSlug returns the anchor that GitHub gives to a heading.
+const toSlug = (text) => text.trim().toLowerCase().replace(/[^\p{L}\p{N}\p{M}_\- ]/gu, '').replaceAll(' ', '-')
+
+const listVersions = () => [{text: `${version} (shown)`, link: toURL('README.md')}, ...(versions ?? '').split(' ').filter(Boolean).filter((other) => other !== version)
+  .map((other) => ({text: other, link: `${newest}${other === 'main' ? '' : other + '/'}`, target: '_self', noIcon: true}))]
+
+export default defineConfig({
+  title: 'Torpor',
+  description: 'The off switch for Kubernetes',
+  base,
+  srcExclude: excluded.map((folder) => folder + '/**'),
+  rewrites: toIndex,
+  markdown: {
+    anchor: {slugify: toSlug},
+    languageAlias: {console: 'shellsession', txtar: 'text'},
+    config: (md) => { resolveLinks(md); renderPictures(md); escapeText(md) },
+  },
+  themeConfig: {
+    sidebar: buildSidebar(),
+    outline: [2, 3],
+    search: {provider: 'local', options: {miniSearch: {searchOptions: {boostDocument: (id) => id.includes('/adr/') ? 0.3 : 1}}}},
+    socialLinks: [{icon: 'github', link: repository}],
+    editLink: {pattern: `${repository}/edit/main/:path`, text: 'Edit this page'},
+    nav: [
+      {text: 'Tutorials', link: toURL('docs/tutorials/README.md')},
+      {text: 'Install', link: toURL('docs/install.md')},
+      {text: 'Reference', link: toURL('docs/reference.md')},
+      {text: version, items: listVersions()},
+    ],
+  },
+  buildEnd: checkAnchors,
+})

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// The default theme of VitePress, with diagrams and recordings. Everything that it loads is part of the site.
+import mermaidURL from '@mermaid-js/tiny/dist/mermaid.tiny.js?url'
+import 'asciinema-player/dist/bundle/asciinema-player.css'
+import {useData, withBase} from 'vitepress'
+import DefaultTheme from 'vitepress/theme'
+import {defineComponent, h, onBeforeUnmount, onMounted, ref, watch} from 'vue'
+
+// loadMermaid runs the script once. It is no module: it defines a global variable.
+let loading
+const loadMermaid = () => loading ??= new Promise((resolve, reject) => {
+  const script = document.createElement('script')
+  Object.assign(script, {src: mermaidURL, onload: () => resolve(globalThis.mermaid), onerror: reject})
+  document.head.append(script)
+})
+
+// Diagram draws a text of Mermaid, which is itself shown until then.
+const Diagram = defineComponent({
+  props: {text: String},
+  setup(props) {
+    const {isDark} = useData()
+    const source = decodeURIComponent(props.text)
+    const svg = ref('')
+    const draw = async () => {
+      const mermaid = await loadMermaid()
+      mermaid.initialize({startOnLoad: false, theme: isDark.value ? 'dark' : 'default'})
+      svg.value = (await mermaid.render(`diagram-${Math.random().toString(36).slice(2)}`, source)).svg
+    }
+    onMounted(draw)
+    watch(isDark, draw)
+    return () => svg.value ? h('div', {class: 'diagram', innerHTML: svg.value}) : h('pre', {style: 'overflow-x: auto'}, source)
+  },
+})
+
+// Recording replaces the picture of a recording of a terminal by its player.
+const Recording = defineComponent({
+  props: {cast: String},
+  setup(props, {slots}) {
+    const place = ref()
+    const isPlaying = ref(false)
+    let player
+    onMounted(async () => {
+      const {create} = await import('asciinema-player')
+      isPlaying.value = true
+      player = create(withBase(props.cast), place.value, {fit: 'width', poster: 'npt:1', idleTimeLimit: 2})
+    })
+    onBeforeUnmount(() => player?.dispose())
+    return () => h('div', {class: 'recording'}, [isPlaying.value ? null : slots.default?.(), h('div', {ref: place})])
+  },
+})
+
+export default {
+  extends: DefaultTheme,
+  enhanceApp({app}) {
+    app.component('Diagram', Diagram)
+    app.component('Recording', Recording)
+  },
+}
