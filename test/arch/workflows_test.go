@@ -71,8 +71,8 @@ func TestWorkflowsRunWhatEverybodyCanRun(t *testing.T) {
 			}
 		}
 	}
-	if found != 2 {
-		t.Errorf("expected the workflows ci and release, found %d", found)
+	if found != 3 {
+		t.Errorf("expected the workflows ci, release and site, found %d", found)
 	}
 }
 
