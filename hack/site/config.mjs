@@ -52,8 +52,8 @@ function buildSidebar() {
 // repository at the version of the site.
 function resolveLinks(md) {
   md.core.ruler.push('torpor_links', ({tokens, env}) => {
-    const file = env.realPath ?? env.path
-    const folder = posix.dirname(posix.relative(root, file))
+    const file = posix.relative(root, env.realPath ?? env.path)
+    const folder = posix.dirname(file)
     for (const token of tokens.flatMap((block) => block.children ?? [])) {
       const href = token.type === 'link_open' ? token.attrGet('href') : '#'
       if (/^(#|[a-z]+:)/.test(href)) continue
