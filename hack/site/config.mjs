@@ -9,7 +9,7 @@ import {defineConfig} from 'vitepress'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const repository = 'https://github.com/torpor-dev/torpor'
-const {SITE_BASE: base, SITE_VERSION: version, SITE_REF: ref, SITE_ROOT: newest, SITE_VERSIONS: versions, SITE_STRICT: strict} = process.env
+const {SITE_BASE: base, SITE_VERSION: version, SITE_REF: ref, SITE_ROOT: siteRoot, SITE_VERSIONS: versions, SITE_STRICT: strict} = process.env
 const excluded = ['.ci', '.github', 'charts', 'config', 'hack', 'internal', 'local', 'test']
 
 const read = (path) => readFileSync(join(root, path), 'utf8')
@@ -106,8 +106,13 @@ function checkAnchors({outDir}) {
 // toSlug returns the anchor that GitHub gives to a heading.
 const toSlug = (text) => text.trim().toLowerCase().replace(/[^\p{L}\p{N}\p{M}_\- ]/gu, '').replaceAll(' ', '-')
 
-const listVersions = () => [{text: `${version} (shown)`, link: toURL('README.md')}, ...(versions ?? '').split(' ').filter(Boolean).filter((other) => other !== version)
-  .map((other) => ({text: other, link: `${newest}${other === 'main' ? '' : other + '/'}`, target: '_self', noIcon: true}))]
+// listVersions returns the menu of versions. VitePress puts its base in front of each link, which browsers resolve.
+function listVersions() {
+  const toRoot = base === siteRoot ? '/' : '/../'
+  const others = versions.split(' ').filter((other) => other && other !== version)
+  return [{text: `${version} (shown)`, link: '/'},
+    ...others.map((other) => ({text: other, link: toRoot + (other === 'main' ? '' : other + '/'), target: '_self', noIcon: true}))]
+}
 
 export default defineConfig({
   title: 'Torpor',
