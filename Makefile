@@ -48,7 +48,7 @@ site: ## Build the site of the documentation into .cache/site/dist, with node an
 demo: ## See it work: NAME=hibernate (default), record, cf or mysql; DEMO=--kubeconfig=F uses a cluster that you have
 	@$(MAKE) demo-$(or $(NAME),$(if $(DEMO),workloads,hibernate))
 demo-workloads: torpor kubectl-torpor
-	@.ci/demo-workloads $(DEMO)
+	@$(if $(RECORD),go run ./hack/record $(RECORD)) .ci/demo-workloads $(DEMO)
 demo-hibernate demo-record demo-cf: local torpor kubectl-torpor
 	@$(BIN)/local $@ --dir .cache/$@
 demo-mysql: kubectl-moco torpor $(if $(filter --kubeconfig%,$(DEMO)),local,node-parts mysql)
