@@ -113,7 +113,7 @@ const (
 
 	pictureHead = `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d">
 <rect width="100%%" height="100%%" rx="8" fill="#16181d"/>
-<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,monospace" font-size="13" fill="#d8dee9" xml:space="preserve">
+<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,monospace" font-size="13" fill="#d8dee9">
 `
 )
 
@@ -129,6 +129,7 @@ func drawRows(rows []string) string {
 			style = ` fill="#a3be8c"`
 		}
 		text := html.EscapeString(escapes.ReplaceAllString(row, ""))
+		text = strings.ReplaceAll(text, " ", "\u00a0") // A browser shows several spaces as one.
 		fmt.Fprintf(&svg, "<text x=\"%d\" y=\"%d\"%s>%s</text>\n", margin, margin+14+i*rowHeight, style, text)
 	}
 	svg.WriteString("</g>\n</svg>\n")

@@ -83,7 +83,10 @@ function renderPictures(md) {
 function escapeText(md) {
   const escape = (text) => md.utils.escapeHtml(text).replaceAll('{{', '&#123;&#123;')
   md.renderer.rules.text = (tokens, i) => escape(tokens[i].content)
-  md.renderer.rules.html_block = md.renderer.rules.html_inline = (tokens, i) => /^\s*<!--/.test(tokens[i].content) ? '' : escape(tokens[i].content)
+  md.renderer.rules.html_block = md.renderer.rules.html_inline = (tokens, i) => {
+    const {content, meta} = tokens[i]
+    return meta?.isPermalinkSymbol ? content : /^\s*<!--/.test(content) ? '' : escape(content)
+  }
 }
 
 // checkAnchors fails if a link of the built site leads to a heading that does not exist.
@@ -103,6 +106,10 @@ function checkAnchors({outDir}) {
   }
 }
 
+// icon is the symbol of a power switch.
+const icon = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" fill="none" stroke="#5672cd" stroke-width="2" stroke-linecap="round">' +
+  '<path d="M8 2v6M4.5 4a6 6 0 1 0 7 0"/></svg>'
+
 // toSlug returns the anchor that GitHub gives to a heading.
 const toSlug = (text) => text.trim().toLowerCase().replace(/[^\p{L}\p{N}\p{M}_\- ]/gu, '').replaceAll(' ', '-')
 
@@ -118,6 +125,7 @@ export default defineConfig({
   title: 'Torpor',
   description: 'The off switch for Kubernetes',
   base,
+  head: [['link', {rel: 'icon', href: 'data:image/svg+xml,' + encodeURIComponent(icon)}]],
   srcExclude: excluded.map((folder) => folder + '/**'),
   rewrites: toIndex,
   markdown: {

@@ -43,10 +43,10 @@ const Recording = defineComponent({
     onMounted(async () => {
       const {create} = await import('asciinema-player')
       isPlaying.value = true
-      player = create(withBase(props.cast), place.value, {fit: 'width', poster: 'npt:1', idleTimeLimit: 2})
+      player = create(withBase(props.cast), place.value, {fit: 'width', poster: 'npt:8', idleTimeLimit: 2})
     })
     onBeforeUnmount(() => player?.dispose())
-    return () => h('div', {class: 'recording'}, [isPlaying.value ? null : slots.default?.(), h('div', {ref: place})])
+    return () => h('span', [isPlaying.value ? null : slots.default?.(), h('span', {ref: place, style: 'display: block'})])
   },
 })
 
