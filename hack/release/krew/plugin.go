@@ -3,18 +3,16 @@
 package krew
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/torpor-dev/torpor/hack/release/archive"
 )
 
 // Plugin describes a kubectl plugin.
@@ -78,15 +76,18 @@ func (p Plugin) Package(folder, address, version string, license []byte, program
 		if err != nil {
 			return m, fmt.Errorf("read the plugin: %w", err)
 		}
-		archive, err := packFiles(map[string][]byte{"LICENSE": license, b.Machine.programName(p.Name): code}, b.Machine.programName(p.Name))
+		packed, err := archive.Pack(
+			archive.File{Name: "LICENSE", Content: license},
+			archive.File{Name: b.Machine.programName(p.Name), Content: code, IsProgram: true},
+		)
 		if err != nil {
 			return m, err
 		}
 		name := b.Machine.ArchiveName(p.Name)
-		if err := os.WriteFile(filepath.Join(folder, name), archive, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name), packed, 0o600); err != nil {
 			return m, fmt.Errorf("write the archive: %w", err)
 		}
-		sum := sha256.Sum256(archive)
+		sum := sha256.Sum256(packed)
 		m.Spec.Platforms = append(m.Spec.Platforms, PlatformArchive{
 			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"os": b.Machine.OS, "arch": b.Machine.Architecture}},
 			URI:      address + "/" + name, SHA256: hex.EncodeToString(sum[:]), Bin: b.Machine.programName(p.Name),
@@ -103,33 +104,4 @@ func (p Plugin) Package(folder, address, version string, license []byte, program
 		return m, fmt.Errorf("write the manifest: %w", err)
 	}
 	return m, nil
-}
-
-// packFiles makes an archive whose bytes depend only on the files.
-func packFiles(files map[string][]byte, program string) ([]byte, error) {
-	var archive bytes.Buffer
-	zipped, err := gzip.NewWriterLevel(&archive, gzip.BestCompression)
-	if err != nil {
-		return nil, fmt.Errorf("begin the archive: %w", err)
-	}
-	w := tar.NewWriter(zipped)
-	for _, name := range []string{"LICENSE", program} {
-		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name])), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
-		if name == program {
-			header.Mode = 0o755
-		}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("write %s into the archive: %w", name, err)
-		}
-		if _, err := w.Write(files[name]); err != nil {
-			return nil, fmt.Errorf("write %s into the archive: %w", name, err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("end the archive: %w", err)
-	}
-	if err := zipped.Close(); err != nil {
-		return nil, fmt.Errorf("end the archive: %w", err)
-	}
-	return archive.Bytes(), nil
 }
