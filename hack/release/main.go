@@ -6,10 +6,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/torpor-dev/torpor/hack/release/bundle"
+	"github.com/torpor-dev/torpor/hack/release/chart"
 	releaseimage "github.com/torpor-dev/torpor/hack/release/image"
 	"github.com/torpor-dev/torpor/hack/release/krew"
 )
@@ -87,7 +88,7 @@ func writeImage(ctx context.Context, out io.Writer, programs []string, to imageT
 		return err
 	}
 	for _, b := range r.Bills {
-		name := filepath.Join(to.folder, "torpor-"+filepath.Base(b.Platform)+".cdx.json")
+		name := filepath.Join(to.folder, "torpor_"+strings.ReplaceAll(b.Platform, "/", "_")+".cdx.json")
 		if err := os.WriteFile(name, b.Document, 0o600); err != nil {
 			return fmt.Errorf("write the bill of materials: %w", err)
 		}
@@ -196,24 +197,28 @@ func bundleCommand() *cobra.Command {
 }
 
 func chartCommand() *cobra.Command {
-	var folder, helm, version string
+	o := chart.Options{Root: os.DirFS(".")}
+	var folder string
 	cmd := &cobra.Command{
 		Use: "chart", Short: "Build the archive of the chart", Args: cobra.NoArgs,
 		Example: `  release chart --dir .cache/release --version v1.0.0`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// The version of a chart has no leading v; the version of its image has one.
-			build := exec.CommandContext(cmd.Context(), helm, "package", "charts/torpor", "--version", strings.TrimPrefix(version, "v"), "--app-version", version, "--destination", folder)
-			build.Stdout, build.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			if err := build.Run(); err != nil {
-				return fmt.Errorf("package the chart: %w; make helm builds what is needed", err)
+			p, err := o.Build()
+			if err != nil {
+				return err
 			}
+			path := filepath.Join(folder, p.FileName())
+			if err := errors.Join(os.MkdirAll(folder, 0o750), os.WriteFile(path, p.Archive, 0o600)); err != nil {
+				return fmt.Errorf("write the chart: %w", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is the chart of version %s\n", path, p.Version)
 			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&folder, "dir", ".cache/release", "output folder")
-	f.StringVar(&helm, "helm", ".cache/bin/helm", "path of helm")
-	f.StringVar(&version, "version", "", "version such as v1.0.0")
+	f.StringVar(&o.Version, "version", "", "version such as v1.0.0")
+	f.StringVar(&o.Image, "image", "", "default image of the chart, by tag and digest; empty leaves it to the values")
 	cobra.CheckErr(cmd.MarkFlagRequired("version"))
 	return cmd
 }

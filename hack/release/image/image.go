@@ -39,8 +39,8 @@ const (
 	ProgramPath = "/torpor"
 	// UserAndGroup are the user and the group of the process.
 	UserAndGroup = "65532:65532"
-
-	source = "https://github.com/torpor-dev/torpor"
+	// Source is the address of the source, by which a registry shows the repository of an artifact.
+	Source = "https://github.com/torpor-dev/torpor"
 )
 
 // Release is an index with its bills of materials.
@@ -108,7 +108,7 @@ func (p compiledProgram) buildImage() (v1.Image, error) {
 		OS: p.platform.OS, Architecture: p.platform.Architecture, Created: v1.Time{Time: p.committed},
 		Config: v1.Config{Entrypoint: []string{ProgramPath}, User: UserAndGroup, WorkingDir: "/", Labels: map[string]string{
 			"org.opencontainers.image.title": "torpor", "org.opencontainers.image.description": "The off switch for Kubernetes",
-			"org.opencontainers.image.source": source, "org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.source": Source, "org.opencontainers.image.licenses": "Apache-2.0",
 			"org.opencontainers.image.version": p.info.Main.Version, "org.opencontainers.image.revision": p.setting("vcs.revision"),
 			"org.opencontainers.image.created": p.committed.Format(time.RFC3339),
 		}},
@@ -287,6 +287,14 @@ func addToArchive(w *tar.Writer, folder, path string, entry fs.DirEntry) error {
 	return err
 }
 
+// RegistryOptions are the options of a client of a registry, with the credentials of this machine's docker or podman.
+func RegistryOptions(ctx context.Context) []remote.Option {
+	return []remote.Option{
+		remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithUserAgent(buildinfo.UserAgent("torpor-release")),
+	}
+}
+
 // Push pushes the image and its bills of materials to a registry, with the credentials of this machine's docker or
 // podman, and returns the name by digest.
 func (r Release) Push(ctx context.Context, target string) (string, error) {
@@ -294,7 +302,7 @@ func (r Release) Push(ctx context.Context, target string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("expected a name such as registry.example/torpor:v1.0.0: %w", err)
 	}
-	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent(buildinfo.UserAgent("torpor-release"))}
+	options := RegistryOptions(ctx)
 	if err := remote.WriteIndex(ref, r.Index, options...); err != nil {
 		return "", fmt.Errorf("push the image: %w", err)
 	}

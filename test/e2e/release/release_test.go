@@ -84,7 +84,7 @@ func TestHelmTakesTheArchiveOfTheChart(t *testing.T) {
 	t.Parallel()
 	helm := findJudge(t, "helm")
 	folder := t.TempDir()
-	build(t, "chart", "--dir", folder, "--helm", helm, "--version", "v1.2.3")
+	build(t, "chart", "--dir", folder, "--version", "v1.2.3")
 	rendered := run(t, exec.CommandContext(t.Context(), helm, "template", filepath.Join(folder, "torpor-1.2.3.tgz"), "--kube-version", "1.36.0",
 		"--set", "crds=true,image.repository=registry.example/torpor"))
 	// The archive contains the files that the chart's folders link to.

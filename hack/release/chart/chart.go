@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chart packages Torpor's Helm chart as an archive and as an OCI artifact. The same files result in the same
+// bytes.
+package chart
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/distribution/reference"
+	"sigs.k8s.io/yaml"
+
+	"github.com/torpor-dev/torpor/hack/release/archive"
+)
+
+const folder = "charts/torpor"
+
+// Options are the inputs of a package.
+type Options struct {
+	// Root is the file system of the repository. Its links are followed.
+	Root fs.FS
+	// Version is such as v1.2.3. The version of a chart has no leading v; the version of its image has one.
+	Version string
+	// Image is the default image of the package, by tag and digest; empty keeps the values of the repository.
+	Image string
+}
+
+// Package is a packaged chart.
+type Package struct {
+	// Name and Version are those of the chart.
+	Name, Version string
+	// Archive is the file that helm installs.
+	Archive []byte
+	// Metadata is the Chart.yaml as JSON.
+	Metadata []byte
+}
+
+// FileName returns the name of the archive, as helm package chooses it.
+func (p Package) FileName() string { return p.Name + "-" + p.Version + ".tgz" }
+
+// Build packages the chart.
+func (o Options) Build() (Package, error) {
+	p := Package{Name: path.Base(folder), Version: strings.TrimPrefix(o.Version, "v")}
+	files, err := o.readFolder(folder)
+	if err != nil {
+		return p, err
+	}
+	for i := range files {
+		switch files[i].Name {
+		case "torpor/Chart.yaml":
+			files[i].Content, p.Metadata, err = o.completeMetadata(files[i].Content)
+		case "torpor/values.yaml":
+			files[i].Content, err = o.completeValues(files[i].Content)
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	if p.Metadata == nil {
+		return p, fmt.Errorf("expected a chart in %s, found no Chart.yaml", folder)
+	}
+	license, err := fs.ReadFile(o.Root, "LICENSE")
+	if err != nil {
+		return p, fmt.Errorf("read the license: %w", err)
+	}
+	p.Archive, err = archive.Pack(append(files, archive.File{Name: "torpor/LICENSE", Content: license})...)
+	return p, err
+}
+
+// readFolder returns the files of a folder and of the folders that it links to.
+func (o Options) readFolder(name string) ([]archive.File, error) {
+	entries, err := fs.ReadDir(o.Root, name)
+	if err != nil {
+		return nil, fmt.Errorf("read the chart: %w", err)
+	}
+	var files []archive.File
+	for _, entry := range entries {
+		at := path.Join(name, entry.Name())
+		info, err := fs.Stat(o.Root, at)
+		if err != nil {
+			return nil, fmt.Errorf("read the chart: %w", err)
+		}
+		if info.IsDir() {
+			more, err := o.readFolder(at)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, more...)
+			continue
+		}
+		content, err := fs.ReadFile(o.Root, at)
+		if err != nil {
+			return nil, fmt.Errorf("read the chart: %w", err)
+		}
+		files = append(files, archive.File{Name: strings.TrimPrefix(at, path.Dir(folder)+"/"), Content: content})
+	}
+	return files, nil
+}
+
+// completeMetadata sets the versions, and the annotations that Artifact Hub reads.
+func (o Options) completeMetadata(text []byte) (asYAML, asJSON []byte, err error) {
+	metadata := map[string]any{}
+	if err := yaml.Unmarshal(text, &metadata); err != nil {
+		return nil, nil, fmt.Errorf("read Chart.yaml: %w", err)
+	}
+	metadata["version"], metadata["appVersion"] = strings.TrimPrefix(o.Version, "v"), o.Version
+	annotations, _ := metadata["annotations"].(map[string]any)
+	if annotations == nil {
+		annotations = map[string]any{}
+	}
+	annotations["artifacthub.io/prerelease"] = strconv.FormatBool(strings.Contains(o.Version, "-"))
+	if o.Image != "" {
+		images, err := yaml.Marshal([]map[string]string{{"name": "torpor", "image": o.Image}})
+		if err != nil {
+			return nil, nil, fmt.Errorf("write Chart.yaml: %w", err)
+		}
+		annotations["artifacthub.io/images"] = string(images)
+	}
+	metadata["annotations"] = annotations
+	asYAML, err = yaml.Marshal(metadata)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write Chart.yaml: %w", err)
+	}
+	asJSON, err = json.Marshal(metadata)
+	if err != nil {
+		return nil, nil, fmt.Errorf("write Chart.yaml: %w", err)
+	}
+	return asYAML, asJSON, nil
+}
+
+// completeValues sets the default image, and keeps the comments.
+func (o Options) completeValues(text []byte) ([]byte, error) {
+	if o.Image == "" {
+		return text, nil
+	}
+	named, err := reference.ParseNormalizedNamed(o.Image)
+	if err != nil {
+		return nil, fmt.Errorf("expected an image such as registry.example/torpor:v1@sha256:…, found %q: %w", o.Image, err)
+	}
+	repository := reference.TrimNamed(named).Name()
+	tag, hasTag := strings.CutPrefix(o.Image, repository+":")
+	if _, hasDigest := named.(reference.Digested); !hasTag || !hasDigest {
+		return nil, fmt.Errorf("expected an image with registry, tag and digest, found %q", o.Image)
+	}
+	for empty, set := range map[string]string{
+		"\n  repository: \"\"\n": fmt.Sprintf("\n  repository: %q\n", repository),
+		"\n  tag: \"\"\n":        fmt.Sprintf("\n  tag: %q\n", tag),
+	} {
+		if bytes.Count(text, []byte(empty)) != 1 {
+			return nil, errors.New("expected one image without repository and tag in values.yaml, found another number")
+		}
+		text = bytes.Replace(text, []byte(empty), []byte(set), 1)
+	}
+	return text, nil
+}
