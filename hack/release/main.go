@@ -34,7 +34,7 @@ func main() {
 		Long: `Build the artifacts of a release. Run it in the repository. The version is the tag of the commit, or derived from the commit.
 Exit codes: 0 if everything was built, 1 after an error.`,
 	}
-	root.AddCommand(imageCommand(), pluginsCommand(), bundleCommand(), chartCommand())
+	root.AddCommand(imageCommand(), pluginsCommand(), bundleCommand(), chartCommand(), artifactsCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)

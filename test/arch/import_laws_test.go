@@ -253,7 +253,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "hack/release/...", reason: "what builds a release reads manifests and programs, and calls no feature",
-			mayReach: append(publicNames(), "hack/release/...", "internal/buildinfo", "internal/admin/check", "internal/admin/install", "internal/decision"),
+			mayReach: append(publicNames(), "config", "config/crd", "hack/release/...", "internal/buildinfo", "internal/admin/check", "internal/admin/install", "internal/decision"),
 		},
 		{
 			packages: "internal/admin/editor", reason: "changing many objects knows no kind",
