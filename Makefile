@@ -11,7 +11,8 @@ BENCH_DIR := $(CURDIR)/.cache/bench
 GO_BENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST)
 MAKEFLAGS += --no-print-directory
 .PHONY: help local node-parts torpor kubectl-moco kubectl-torpor mysql nova libvirt guest engine bmc s3 helm \
-	release image plugins bundle chart artifacts release-dry-run site demo demo-workloads demo-hibernate demo-record demo-cf demo-mysql up down \
+	release image plugins bundle chart artifacts release-dry-run site \
+	demo demo-workloads demo-hibernate demo-record demo-cf demo-mysql up down \
 	pods-up pods-down unit test test-full test-loaded test-run test-foreign test-hostile test-release \
 	test-tutorials test-outside e2e e2e-pods run-e2e-pods e2e-clouds e2e-machines bench bench-hibernate \
 	bench-fleet bench-conditional bench-mysql bench-restart bench-sync bench-record bench-page soak soak-mysql \
@@ -38,11 +39,11 @@ mysql nova libvirt guest engine bmc: local ## Fetch a real part of the tests int
 	@$(BIN)/local $@ --dir .cache/$@ --optional
 s3 helm release: ## Build versitygw, helm, or krew and OLM's validator, into .cache/bin
 	@$(BUILD) $(STRIPPED) -modfile=go.$@.mod -o $(BIN)/ tool
-image plugins bundle chart artifacts: ## Build a part of a release, or all artifacts, into .cache/release, without Docker
+image plugins bundle chart artifacts: ## Build a part of a release, or all of it, into .cache/release
 	@go run ./hack/release $@ --dir .cache/release $(RELEASE)
 site: ## Build the site of the documentation into .cache/site/dist, with node and npm; SITE=--base=/PATH/
 	@.ci/site $(SITE)
-release-dry-run: ## Build all artifacts of the next release, list them, and check the list, the checksums and a signature
+release-dry-run: ## Build and list all artifacts of the next release, and check list, checksums and a signature
 	@go run ./hack/release artifacts --dry-run --dir .cache/release $(RELEASE)
 
 ##@ Demos
