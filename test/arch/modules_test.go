@@ -3,9 +3,12 @@
 package arch
 
 import (
+	"encoding/json"
 	"go/ast"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,34 +31,113 @@ func runCommand(t *testing.T, folder, name string, args ...string) []string {
 	return strings.Fields(string(printed))
 }
 
-// Go compiles a package once for each version of each of its dependencies. Modules that are built together therefore
-// use the same versions. The module local is not among them: it builds another version of Kubernetes.
-func TestModulesShareTheVersionsOfTheirDependencies(t *testing.T) {
-	const format = "{{with .Module}}{{if .Version}}{{.Path}}@{{.Version}}{{end}}{{end}}"
-	versions := map[string]string{}
-	for _, dependency := range runCommand(t, ".", "go", "list", "-deps", "-test", "-f", format, "./...") {
-		path, version, _ := strings.Cut(dependency, "@")
-		versions[path] = version
+// requirements are the versions that a file requires, by module. A replacement by a folder has no version.
+type requirements map[string]string
+
+// readRequirements reads a file like go.mod. Go keeps there all modules of which it builds packages.
+func readRequirements(t *testing.T, name string) requirements {
+	t.Helper()
+	var file struct {
+		Require []struct{ Path, Version string }
+		Replace []struct {
+			Old struct{ Path string }
+			New struct{ Path, Version string }
+		}
 	}
-	shared := 0
-	for _, module := range []string{"conditional", "conditional/bench"} {
-		dependencies := runCommand(t, module, "go", "list", "-deps", "-test", "-f", format, "./...")
-		slices.Sort(dependencies)
-		for _, dependency := range slices.Compact(dependencies) {
-			path, version, _ := strings.Cut(dependency, "@")
-			expected, isShared := versions[path]
-			if !isShared {
+	printed, err := exec.Command("go", "mod", "edit", "-json", filepath.Join(repositoryRoot, filepath.FromSlash(name))).Output()
+	if err != nil {
+		t.Fatalf("go mod edit -json %s: %v", name, err)
+	}
+	if err := json.Unmarshal(printed, &file); err != nil {
+		t.Fatalf("decode %s: %v", name, err)
+	}
+	required := requirements{}
+	for _, r := range file.Require {
+		required[r.Path] = r.Version
+	}
+	for _, r := range file.Replace {
+		if _, isRequired := required[r.Old.Path]; isRequired {
+			required[r.Old.Path] = r.New.Version
+		}
+		if r.New.Version == "" {
+			delete(required, r.Old.Path)
+		}
+	}
+	return required
+}
+
+// versionException lets a file require other versions than the files without an exception.
+type versionException struct {
+	file string
+	// modules are paths of modules; an ending of "..." stands for all paths that begin so.
+	modules []string
+	reason  string
+}
+
+func (e versionException) covers(file, module string) bool {
+	return e.file == file && slices.ContainsFunc(e.modules, func(pattern string) bool {
+		prefix, isPrefix := strings.CutSuffix(pattern, "...")
+		return pattern == module || isPrefix && strings.HasPrefix(module, prefix)
+	})
+}
+
+var versionExceptions = []versionException{
+	{"go.tools.mod", []string{"..."}, "golangci-lint requires newer modules; no other program is built from this file"},
+	{"go.release.mod", []string{"..."}, "krew requires Kubernetes 0.21; no other program is built from this file"},
+	{"test/outside/observers/go.mod", []string{"..."}, "Prometheus and Flux are tested with the modules that they require"},
+	{"local/go.mod", []string{"..."}, "the control plane is built of Kubernetes 1.36, which requires older modules"},
+	{"go.helm.mod", []string{"go.yaml.in/yaml/v3"}, "Helm requires a newer version than Kubernetes does"},
+	{"go.s3.mod", []string{"github.com/Azure/...", "github.com/AzureAD/..."}, "versitygw requires newer versions than the manager does"},
+	{"local/dns/go.mod", []string{
+		"github.com/go-logr/logr", "github.com/prometheus/...", "go.yaml.in/yaml/v3", "golang.org/x/...", "google.golang.org/...",
+	}, "CoreDNS requires newer versions than Kubernetes does"},
+}
+
+// Go compiles a package once for each version of each of its dependencies. What is required in two places therefore
+// has one version.
+func TestModulesShareTheVersionsOfTheirDependencies(t *testing.T) {
+	files := slices.DeleteFunc(listFiles(t), func(name string) bool {
+		isModule, err := path.Match("go*.mod", path.Base(name))
+		return err != nil || !isModule
+	})
+	required := map[string]requirements{}
+	for _, file := range files {
+		required[file] = readRequirements(t, file)
+	}
+	// places has the files that require a version, by module and version. Files with an exception are not in it.
+	places := map[string]map[string][]string{}
+	for _, file := range files {
+		for module, version := range required[file] {
+			if slices.ContainsFunc(versionExceptions, func(e versionException) bool { return e.covers(file, module) }) {
 				continue
 			}
-			shared++
-			if version != expected && !strings.HasPrefix(path, "github.com/torpor-dev/") {
-				t.Errorf("%s: expected %s of the root module, found %s; run: cd %s && go get %s@%s",
-					module, expected, dependency, module, path, expected)
+			if places[module] == nil {
+				places[module] = map[string][]string{}
 			}
+			places[module][version] = append(places[module][version], file)
+		}
+	}
+	shared := 0
+	for _, module := range slices.Sorted(maps.Keys(places)) {
+		versions := places[module]
+		if len(versions) > 1 {
+			t.Errorf("%s: expected one version, found %v; run go get in the modules with an older one", module, versions)
+		}
+		for _, of := range versions {
+			shared += len(of) - 1
 		}
 	}
 	if shared == 0 {
 		t.Error("expected the modules to share dependencies, found none")
+	}
+	for _, e := range versionExceptions {
+		needed := false
+		for module, version := range required[e.file] {
+			needed = needed || e.covers(e.file, module) && len(places[module]) > 0 && places[module][version] == nil
+		}
+		if !needed {
+			t.Errorf("%s: expected another version of %q than elsewhere, found none; remove the exception", e.file, e.modules)
+		}
 	}
 }
 
