@@ -3,15 +3,15 @@ BIN := $(CURDIR)/.cache/bin
 KUBE := v1.36.3
 KUBE_FLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBE) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
-LOCAL_FLAGS := -trimpath -ldflags="-s -w $(KUBE_FLAGS)" -o $(BIN)/ .
+LOCAL_FLAGS := -trimpath -ldflags="-s -w $(KUBE_FLAGS)" -o $(BIN)/
 BUILD := CGO_ENABLED=0 go build -trimpath
 STRIPPED := -ldflags="-s -w"
 GO_TEST := .ci/with-parts go test -v -count=1 -timeout=60m
 BENCH_DIR := $(CURDIR)/.cache/bench
 GO_BENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST)
 MAKEFLAGS += --no-print-directory
-.PHONY: help local node-parts torpor kubectl-moco kubectl-torpor mysql nova libvirt guest engine bmc s3 helm \
-	release image plugins bundle chart artifacts release-dry-run site \
+.PHONY: help local node-components node-parts torpor kubectl-moco kubectl-torpor mysql nova libvirt guest engine bmc \
+	s3 helm release image plugins bundle chart artifacts release-dry-run site \
 	demo demo-workloads demo-hibernate demo-record demo-cf demo-mysql up down \
 	pods-up pods-down unit test test-full test-loaded test-run test-foreign test-hostile test-release \
 	test-tutorials test-outside e2e e2e-pods run-e2e-pods e2e-clouds e2e-machines bench bench-hibernate \
@@ -24,12 +24,17 @@ help: ## List the targets
 ##@ Programs
 
 local: ## Build this machine's control plane, nodes and cloud into .cache/bin (first time: ten minutes)
-	@cd local && if [ -x $(BIN)/local ]; then CGO_ENABLED=0 go build $(LOCAL_FLAGS); else \
+	@cd local && if [ -x $(BIN)/local ]; then CGO_ENABLED=0 go build $(LOCAL_FLAGS) .; else \
 		echo "building Kubernetes $(KUBE) from source: about ten minutes on two cores the first time"; \
-		CGO_ENABLED=0 ../.ci/build-with-progress kubernetes $(LOCAL_FLAGS); fi
-	@cd $(BIN) && for name in etcd kube-apiserver kubectl kubelet kube-proxy; do [ -e $$name ] || ln -s local $$name; done
-node-parts: local ## Fetch containerd and its companions into .cache/node and build CoreDNS; installs nothing
-	@cd local && $(BUILD) $(STRIPPED) -o $(BIN)/ ./pause ./podcluster/webapp
+		CGO_ENABLED=0 ../.ci/build-with-progress kubernetes $(LOCAL_FLAGS) .; fi
+	@cd $(BIN) && for name in etcd kube-apiserver kubectl; do [ -e $$name ] || ln -s local $$name; done
+node-components: ## Build the kubelet, kube-proxy and pause of real nodes into .cache/bin
+	@cd local && if [ -x $(BIN)/nodecomponents ]; then CGO_ENABLED=0 go build $(LOCAL_FLAGS) ./nodecomponents; else \
+		CGO_ENABLED=0 ../.ci/build-with-progress kubelet $(LOCAL_FLAGS) ./nodecomponents; fi
+	@cd $(BIN) && ln -sf nodecomponents kubelet && ln -sf nodecomponents kube-proxy
+	@cd local && $(BUILD) $(STRIPPED) -o $(BIN)/ ./pause
+node-parts: local node-components ## Build CoreDNS, and fetch containerd with its companions into .cache/node
+	@cd local && $(BUILD) $(STRIPPED) -o $(BIN)/ ./podcluster/webapp
 	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time"
 	@cd local/dns && $(BUILD) $(STRIPPED) -o $(BIN)/coredns .
 	@$(BIN)/local node-parts --dir .cache/node
@@ -101,7 +106,7 @@ run-e2e-pods: node-parts torpor kubectl-moco mysql s3
 e2e-clouds: libvirt nova engine bmc torpor ## Run the tests of clouds with real parts, Docker's as root, and time them
 	@TORPOR_E2E=clouds TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST) -p 1 ./internal/cloud/... \
 		-run 'Contract|Nova|Real|Hibernates'
-e2e-machines: libvirt guest torpor ## As root: hibernate a cluster of virtual machines
+e2e-machines: libvirt guest node-components torpor ## As root: hibernate a cluster of virtual machines
 	@TORPOR_E2E=machines TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST) ./test/e2e/machines
 
 ##@ Measurements

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command local runs a real Kubernetes control plane, hollow nodes with real certificates and a simulated cloud on
-// one machine. Under the names etcd, kube-apiserver, kubectl, kubelet and kube-proxy it acts as that program, so that
-// one file also serves envtest and real nodes.
+// one machine. Under the names etcd, kube-apiserver and kubectl it acts as that program, so that one file also serves
+// envtest.
 package main
 
 import (
@@ -21,15 +21,13 @@ import (
 )
 
 func main() {
-	switch name := filepath.Base(os.Args[0]); name {
+	switch filepath.Base(os.Args[0]) {
 	case "etcd":
 		etcdmain.Main(os.Args)
 	case "kube-apiserver":
 		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
 	case "kubectl":
 		os.Exit(cli.Run(kubectl.NewDefaultKubectlCommand()))
-	case "kubelet", "kube-proxy":
-		os.Exit(cli.Run(nodeComponent(context.Background(), name)))
 	default:
 		os.Exit(runCommandLine())
 	}

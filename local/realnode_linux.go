@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	kubeproxy "k8s.io/kubernetes/cmd/kube-proxy/app"
-	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
 	"github.com/torpor-dev/torpor/local/background"
 	"github.com/torpor-dev/torpor/local/demo/mysql"
@@ -162,14 +160,6 @@ func podsDownCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&dir, "dir", "pods", "folder of pods up")
 	return cmd
-}
-
-// nodeComponent runs the kubelet or kube-proxy, the parts of a real node.
-func nodeComponent(ctx context.Context, name string) *cobra.Command {
-	if name == "kubelet" {
-		return kubelet.NewKubeletCommand(ctx)
-	}
-	return kubeproxy.NewProxyCommand()
 }
 
 // publicImage can be pulled without credentials.

@@ -21,8 +21,3 @@ func connectBridge(context.Context, string) (func() error, error) {
 }
 
 func (realNode) runNode(context.Context, io.Writer) error { return errLinux }
-
-// nodeComponent runs the kubelet or kube-proxy, which only run on Linux.
-func nodeComponent(context.Context, string) *cobra.Command {
-	return &cobra.Command{Use: "node", RunE: func(*cobra.Command, []string) error { return errLinux }}
-}

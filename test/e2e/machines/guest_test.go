@@ -74,7 +74,7 @@ done
 // makeDisk creates the disk of a node, with its certificate and the images of its Pods.
 func (n guestNode) makeDisk(t *testing.T, env *testenv.Environment, tree, work string) {
 	t.Helper()
-	root := filepath.Join(work, n.name)
+	root, programs := filepath.Join(work, n.name), filepath.Dir(os.Getenv("TORPOR_LOCAL"))
 	mustRun(t, "/bin/sh", "-euc", `cp -a "$1" "$2"; rm -rf "$2/boot" "$2/usr/share/doc" "$2/usr/share/man" "$2/usr/share/locale"`, "sh", tree, root)
 	for _, folder := range []string{"proc", "sys", "dev", "run", "tmp", "root", "images", "etc/kubelet", "etc/containerd", "etc/cni/net.d", "var/lib/data"} {
 		testenv.ExpectNoError(t, os.MkdirAll(filepath.Join(root, folder), 0o755))
@@ -86,9 +86,9 @@ func (n guestNode) makeDisk(t *testing.T, env *testenv.Environment, tree, work s
 		testenv.ExpectNoError(t, err)
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(root, to), []byte(n.replacer().Replace(string(text))), 0o755))
 	}
-	mustRun(t, "cp", os.Getenv("TORPOR_LOCAL"), filepath.Join(root, "usr/bin/kubelet"))
+	mustRun(t, "cp", filepath.Join(programs, "kubelet"), filepath.Join(root, "usr/bin/kubelet"))
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(root, "etc/passwd"), []byte("root:x:0:0::/:/bin/sh\n"), 0o644))
-	writeImage(t, filepath.Join(root, "images/pause.tar"), "localhost/pause:1", "pause", filepath.Join(filepath.Dir(os.Getenv("TORPOR_LOCAL")), "pause"), "/pause")
+	writeImage(t, filepath.Join(root, "images/pause.tar"), "localhost/pause:1", "pause", filepath.Join(programs, "pause"), "/pause")
 	writeImage(t, filepath.Join(root, "images/busybox.tar"), "localhost/busybox:1", "bin/busybox", filepath.Join(tree, "bin/busybox"), "/bin/busybox")
 	n.writeCredentials(t, env, filepath.Join(root, "etc/kubelet"))
 	disk := filepath.Join(work, n.name+".disk")
