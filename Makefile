@@ -4,9 +4,11 @@ KUBE := v1.36.3
 KUBE_FLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBE) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
 LOCAL_FLAGS := -trimpath -ldflags="-s -w $(KUBE_FLAGS)" -o $(BIN)/
+# Builds and tests have the same flags, so that Go compiles each package once; the race detector needs its own build.
 BUILD := CGO_ENABLED=0 go build -trimpath
+GO_RUN := CGO_ENABLED=0 go run -trimpath
 STRIPPED := -ldflags="-s -w"
-GO_TEST := .ci/with-parts go test -v -count=1 -timeout=60m
+GO_TEST := .ci/with-parts env CGO_ENABLED=0 go test -trimpath -vet=off -ldflags=-s -v -count=1 -timeout=60m
 BENCH_DIR := $(CURDIR)/.cache/bench
 GO_BENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST)
 MAKEFLAGS += --no-print-directory
@@ -45,18 +47,18 @@ mysql nova libvirt guest engine bmc: local ## Fetch a real part of the tests int
 s3 helm release: ## Build versitygw, helm, or krew and OLM's validator, into .cache/bin
 	@$(BUILD) $(STRIPPED) -modfile=go.$@.mod -o $(BIN)/ tool
 image plugins bundle chart artifacts: ## Build a part of a release, or all of it, into .cache/release
-	@go run ./hack/release $@ --dir .cache/release $(RELEASE)
+	@$(GO_RUN) ./hack/release $@ --dir .cache/release $(RELEASE)
 site: ## Build the site of the documentation into .cache/site/dist, with node and npm; SITE=--base=/PATH/
 	@.ci/site $(SITE)
 release-dry-run: ## Build and list all artifacts of the next release, and check list, checksums and a signature
-	@go run ./hack/release artifacts --dry-run --dir .cache/release $(RELEASE)
+	@$(GO_RUN) ./hack/release artifacts --dry-run --dir .cache/release $(RELEASE)
 
 ##@ Demos
 
 demo: ## See it work: NAME=hibernate (default), record, cf or mysql; DEMO=--kubeconfig=F uses a cluster that you have
 	@$(MAKE) demo-$(or $(NAME),$(if $(DEMO),workloads,hibernate))
 demo-workloads: torpor kubectl-torpor
-	@$(if $(RECORD),go run ./hack/record $(RECORD)) .ci/demo-workloads $(DEMO)
+	@$(if $(RECORD),$(GO_RUN) ./hack/record $(RECORD)) .ci/demo-workloads $(DEMO)
 demo-hibernate demo-record demo-cf: local torpor kubectl-torpor
 	@$(BIN)/local $@ --dir .cache/$@
 demo-mysql: kubectl-moco torpor $(if $(filter --kubeconfig%,$(DEMO)),local,node-parts mysql)
@@ -73,9 +75,7 @@ pods-down: local ## Stop what `make pods-up` runs
 ##@ Tests
 
 unit: ## Run the tests that need no cluster and no download (under a minute warm)
-	@go test ./...
-	@cd conditional && go test ./... && cd bench && go test ./...
-	@cd local && go test ./cloud/... ./figures/... ./loopback/... ./pki/...
+	@.ci/test unit
 test: local torpor mysql s3 helm ## Run all tests with everything they need; what did not change comes from the cache
 	@.ci/with-parts .ci/test
 test-full: local torpor mysql s3 helm ## Run all tests with the race detector, at every fault point, in random order
@@ -118,7 +118,7 @@ bench-hibernate: local torpor
 bench-fleet: local torpor
 	@$(BIN)/local $@ --dir $(BENCH_DIR)/stage --out $(BENCH_DIR)/fleet.json $(BENCH)
 bench-conditional: local
-	@cd conditional/bench && $(CURDIR)/.ci/with-parts go run . --out $(BENCH_DIR)/conditional.json $(BENCH)
+	@cd conditional/bench && $(CURDIR)/.ci/with-parts env $(GO_RUN) . --out $(BENCH_DIR)/conditional.json $(BENCH)
 bench-mysql: local torpor mysql s3
 	@$(GO_BENCH) ./test/e2e/mysql -run 'TestBench$$'
 bench-restart: local torpor
@@ -152,6 +152,6 @@ tidy: ## Tidy all modules
 subjects: ## Check the subjects of commits: SINCE=REF (default: the last commit only)
 	@SINCE="$(SINCE)" .ci/check-subjects
 verify: generate tidy lint ## Regenerate, tidy, lint and check the house laws; fails if that changes what is committed
-	@go test -count=1 ./test/arch
+	@CGO_ENABLED=0 go test -trimpath -vet=off -ldflags=-s -count=1 ./test/arch
 	@git diff --exit-code && test -z "$$(git status --porcelain)" || \
 		{ git status --short; echo "expected a clean tree"; exit 1; }
