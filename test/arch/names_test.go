@@ -340,6 +340,42 @@ func main() {}
 
 const maxFunctionLines = 60
 
+// TestPredicatesOfRulesHaveNames expects the When of every named rule to be a named predicate with a gloss, not an inline function.
+func TestPredicatesOfRulesHaveNames(t *testing.T) {
+	rules := 0
+	for _, s := range handwrittenSources(t) {
+		if s.isTest() || !strings.HasPrefix(s.path, "internal/") {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			rule, ok := n.(*ast.CompositeLit)
+			if !ok {
+				return true
+			}
+			fields := map[string]ast.Expr{}
+			for _, e := range rule.Elts {
+				if field, ok := e.(*ast.KeyValueExpr); ok {
+					if key, ok := field.Key.(*ast.Ident); ok {
+						fields[key.Name] = field.Value
+					}
+				}
+			}
+			name, isNamed := fields["Name"].(*ast.BasicLit)
+			if fields["When"] == nil || !isNamed {
+				return true
+			}
+			rules++
+			if _, isInline := fields["When"].(*ast.FuncLit); isInline {
+				t.Errorf("%s: expected the rule %s to have a predicate with a name, found an inline function", s.position(rule), name.Value)
+			}
+			return true
+		})
+	}
+	if rules == 0 {
+		t.Error("expected rules, found none")
+	}
+}
+
 // A file is as long as its subject, and a package holds one subject however many files that takes. Only
 // functions have a limit.
 func TestFunctionsAreShort(t *testing.T) {
