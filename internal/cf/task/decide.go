@@ -66,7 +66,8 @@ type Plan struct {
 	Why        string
 }
 
-// EndedAt returns when a task ended; zero if it has not ended.
+// EndedAt returns when a task ended; zero if it has not ended. Korifi's API holds the start and the end of a task in
+// conditions only, so decisions read them: a task is not run twice, and is deleted after its retention.
 func EndedAt(t *korifiv1alpha1.CFTask) time.Time {
 	for _, kind := range []string{korifiv1alpha1.TaskSucceededCondition, korifiv1alpha1.TaskFailedCondition} {
 		if c := meta.FindStatusCondition(t.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
