@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/torpor-dev/torpor/hack/release/artifacts"
+	"github.com/torpor-dev/torpor/hack/release/krew"
 )
 
 // registries are the names under which the workflow publishes, without tags.
@@ -24,13 +25,22 @@ func artifactsCommand() *cobra.Command {
 	var to registries
 	var push bool
 	var outputs string
+	var platforms []string
 	cmd := &cobra.Command{
 		Use: "artifacts", Short: "Build every artifact of a version, and check that none is missing", Args: cobra.NoArgs,
 		Long: `Build every artifact of a version into a folder of its name, print their sizes and digests, and check that none is
 missing. A dry run needs no tag, publishes nothing, and signs the checksums with a temporary key.`,
 		Example: `  release artifacts --dry-run
+  release artifacts --dry-run --platforms linux/amd64
   release artifacts --version v1.0.0 --push`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, platform := range platforms {
+				m, err := krew.ParseMachine(platform)
+				if err != nil {
+					return err
+				}
+				o.Machines = append(o.Machines, m)
+			}
 			o.Image = to.image
 			o.Compile = programCompiler{".", filepath.Join(o.Folder, "programs")}.compile
 			r, err := o.Build(cmd.Context())
@@ -51,6 +61,9 @@ missing. A dry run needs no tag, publishes nothing, and signs the checksums with
 	f.StringVar(&o.Downloads, "address", downloads, "address of the releases, to which the version is added")
 	f.BoolVar(&push, "push", false, "push the image, its bills of materials and the chart")
 	f.StringVar(&outputs, "outputs", "", "file to which the digests of the pushed image and chart are appended")
+	f.StringSliceVar(&platforms, "platforms", nil,
+		"platforms of a dry run, such as linux/amd64; empty means all, and the image needs a linux one")
+	cmd.MarkFlagsMutuallyExclusive("platforms", "push")
 	cmd.MarkFlagsOneRequired("version", "dry-run")
 	cmd.MarkFlagsMutuallyExclusive("dry-run", "push")
 	return cmd

@@ -37,6 +37,8 @@ type Options struct {
 	IsDryRun bool
 	// Image is the name of the image in its registry, without a tag.
 	Image string
+	// Machines are those that programs are built for; none means all. The image needs a Linux one.
+	Machines []krew.Machine
 	// Downloads is the address of the releases, to which the version is added.
 	Downloads string
 	// Compile compiles a program of cmd for a machine, and returns its path.
@@ -67,6 +69,9 @@ type builder struct {
 
 // Build builds all artifacts of a version into its folder, in place of the folder's content.
 func (o Options) Build(ctx context.Context) (Release, error) {
+	if len(o.Machines) == 0 {
+		o.Machines = krew.ListMachines()
+	}
 	b := builder{Options: o}
 	for _, step := range []func(context.Context) error{
 		b.begin, b.buildManager, b.buildPlugins, b.buildImage, b.renderManifests, b.packageChart, b.packageBundle, b.sum,
@@ -76,8 +81,12 @@ func (o Options) Build(ctx context.Context) (Release, error) {
 		}
 	}
 	var err error
-	b.Artifacts, err = Check(b.Release.Folder, ListExpected(b.Release.Version, o.IsDryRun))
+	b.Artifacts, err = Check(b.Release.Folder, b.listExpected())
 	return b.Release, err
+}
+
+func (b *builder) listExpected() []string {
+	return ListExpected(b.Release.Version, b.Machines, b.IsDryRun)
 }
 
 // begin checks the inputs before minutes go into programs.
@@ -137,7 +146,7 @@ func (b *builder) compile(ctx context.Context, program string, m krew.Machine) (
 
 // buildManager builds torpor for the machines of administrators and of the image.
 func (b *builder) buildManager(ctx context.Context) error {
-	for _, m := range krew.ListMachines() {
+	for _, m := range b.Machines {
 		if m.OS == "windows" {
 			continue
 		}
@@ -169,7 +178,7 @@ func (b *builder) buildManager(ctx context.Context) error {
 func (b *builder) buildPlugins(ctx context.Context) error {
 	for _, plugin := range krew.ListPlugins() {
 		var programs []krew.BuiltPlugin
-		for _, m := range krew.ListMachines() {
+		for _, m := range b.Machines {
 			path, err := b.compile(ctx, "kubectl-"+plugin.Name, m)
 			if err != nil {
 				return err
@@ -250,8 +259,7 @@ func (b *builder) packageBundle(context.Context) error {
 // sum writes the checksums, and signs them in a dry run.
 func (b *builder) sum(context.Context) error {
 	var lines strings.Builder
-	expected := ListExpected(b.Release.Version, b.IsDryRun)
-	for _, name := range slices.Sorted(slices.Values(expected)) {
+	for _, name := range b.listExpected() {
 		if !isSummed(name) {
 			continue
 		}

@@ -81,7 +81,7 @@ func TestBuildMakesEveryArtifact(t *testing.T) {
 	for _, a := range r.Artifacts {
 		names = append(names, a.Name)
 	}
-	if diff := cmp.Diff(ListExpected("v0.1.0", true), names); diff != "" || len(names) != 39 {
+	if diff := cmp.Diff(ListExpected("v0.1.0", krew.ListMachines(), true), names); diff != "" || len(names) != 39 {
 		t.Errorf("expected 39 artifacts, found %d (-expected +found):\n%s", len(names), diff)
 	}
 	t.Run("a second build is the same, except for its key", func(t *testing.T) {
@@ -128,6 +128,19 @@ func TestBuildMakesEveryArtifact(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(out), string(readFile(t, filepath.Join(r.Folder, "install.yaml")))); diff != "" {
 			t.Errorf("install.yaml (-torpor install +found):\n%s", diff)
+		}
+	})
+	t.Run("a build for one machine has its programs only", func(t *testing.T) {
+		o.Folder, o.Machines = t.TempDir(), []krew.Machine{{OS: "linux", Architecture: "amd64"}}
+		var programs []string
+		for _, a := range mustBuild(t, o).Artifacts {
+			if strings.HasSuffix(a.Name, "64.tar.gz") {
+				programs = append(programs, a.Name)
+			}
+		}
+		want := []string{"kubectl-moco_linux_amd64.tar.gz", "kubectl-torpor_linux_amd64.tar.gz", "torpor_linux_amd64.tar.gz"}
+		if diff := cmp.Diff(want, programs); diff != "" {
+			t.Errorf("programs (-expected +found):\n%s", diff)
 		}
 	})
 	t.Run("the check names each problem", func(t *testing.T) { testProblems(t, r) })
@@ -234,7 +247,7 @@ func testProblems(t *testing.T, built Release) {
 			if err := os.CopyFS(folder, os.DirFS(built.Folder)); err != nil {
 				t.Fatal(err)
 			}
-			expected := ListExpected("v0.1.0", true)
+			expected := ListExpected("v0.1.0", krew.ListMachines(), true)
 			if _, err := Check(folder, expected); err != nil {
 				t.Fatalf("expected no problem before the damage, found %v", err)
 			}

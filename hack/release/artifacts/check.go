@@ -17,6 +17,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/torpor-dev/torpor/hack/release/krew"
 )
 
 const checksums = "checksums.txt"
@@ -29,9 +31,9 @@ type Artifact struct {
 	Digest string
 }
 
-// ListExpected returns the names of all artifacts of a version. It is a list of its own, so that a build that leaves
-// one out fails.
-func ListExpected(version string, isDryRun bool) []string {
+// ListExpected returns the sorted names of all artifacts of a version for some machines. It is a list of its own, so that
+// a build that leaves one out fails.
+func ListExpected(version string, machines []krew.Machine, isDryRun bool) []string {
 	names := []string{
 		"install.yaml", "torpor.yaml", "moco.yaml", "torpor-bundle.tar.gz",
 		"torpor-" + strings.TrimPrefix(version, "v") + ".tgz", "chart/", "image/", "release-notes.md", checksums,
@@ -43,6 +45,9 @@ func ListExpected(version string, isDryRun bool) []string {
 		"kubectl-moco":   append(slices.Clone(platforms), "windows_amd64"),
 	} {
 		for _, platform := range platforms {
+			if !slices.ContainsFunc(machines, func(m krew.Machine) bool { return m.OS+"_"+m.Architecture == platform }) {
+				continue
+			}
 			names = append(names, program+"_"+platform+".tar.gz", program+"_"+platform+".cdx.json")
 		}
 	}

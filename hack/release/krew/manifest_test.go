@@ -143,3 +143,14 @@ func TestWhatKrewRefusesIsRefused(t *testing.T) {
 		t.Error("expected an error for a field that krew does not know, found none")
 	}
 }
+
+func TestPlatformsAreParsed(t *testing.T) {
+	if m, err := ParseMachine("linux/arm64"); err != nil || m != (Machine{"linux", "arm64"}) {
+		t.Errorf("expected linux on arm64, found %s and the error %v", m, err)
+	}
+	for _, wrong := range []string{"linux", "linux/386", "windows/arm64", ""} {
+		if _, err := ParseMachine(wrong); err == nil || !strings.Contains(err.Error(), "linux/amd64 linux/arm64") {
+			t.Errorf("%q: expected an error with the platforms, found %v", wrong, err)
+		}
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -43,6 +45,19 @@ type Machine struct{ OS, Architecture string }
 func ListMachines() []Machine {
 	return []Machine{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
 }
+
+// ParseMachine returns the machine of a platform such as linux/amd64.
+func ParseMachine(platform string) (Machine, error) {
+	system, architecture, _ := strings.Cut(platform, "/")
+	m := Machine{system, architecture}
+	if !slices.Contains(ListMachines(), m) {
+		return m, fmt.Errorf("expected one of the platforms %v, found %q", ListMachines(), platform)
+	}
+	return m, nil
+}
+
+// String returns the platform.
+func (m Machine) String() string { return m.OS + "/" + m.Architecture }
 
 func (m Machine) programName(plugin string) string {
 	if m.OS == "windows" {
