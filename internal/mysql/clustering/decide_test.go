@@ -646,11 +646,11 @@ func TestConditions(t *testing.T) {
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
 			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11 and will skip the transactions to which the primary gives these numbers; re-clone it with kubectl moco reclone NAME --index 2", active,
 		}},
-		"a primary that refuses the manager names the account": {healthyCluster(withInstance(0, doesNotAnswer, refusesAdmin)), reported{
+		"an account that the primary refuses is named": {healthyCluster(withInstance(0, doesNotAnswer, refusesAdmin)), reported{
 			up, "Unknown PrimaryUnanswered: The primary, instance 0, did not answer; it " + refusal("moco-admin"),
 			"False Incomplete: instance 0 " + refusal("moco-admin"), active,
 		}},
-		"a replica that refuses the manager names the account": {healthyCluster(withInstance(1, doesNotAnswer, refusesAdmin)), reported{
+		"an account that a replica refuses is named": {healthyCluster(withInstance(1, doesNotAnswer, refusesAdmin)), reported{
 			up, "True Degraded: The primary, instance 0, is in service", "False Degraded: instance 1 " + refusal("moco-admin"), active,
 		}},
 		"an account that keeps a pod from being ready is named": {
@@ -1112,7 +1112,7 @@ func TestAcksAreGuaranteedOnceReplicasHaveWhatWasBefore(t *testing.T) {
 		"a transaction that never commits is not awaited":                                     {healthyCluster(guaranteed(0), commitsNever), new(1)},
 		"a new manager: the number stays":                                                     {healthyCluster(guaranteed(0)), new(0)},
 		"a new manager keeps the number in the status":                                        {healthyCluster(guaranteed(1)), new(1)},
-		"commits no longer wait":                                                              {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody)), new(0)},
+		"commits that no longer wait: the number is 0":                                        {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody)), new(0)},
 		"a wait for acknowledgements that has timed out: the number is 0":                     {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, givesUpWaiting)), new(0)},
 		"commits that wait for a limited time: the number is 0":                               {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsForAMinute)), new(0)},
 		"a primary that becomes read-only: the number stays":                                  {healthyCluster(guaranteed(1), withInstance(0, becomesReadOnly, awaitsNobody)), new(1)},

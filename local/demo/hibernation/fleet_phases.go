@@ -106,7 +106,8 @@ func (p *fleetPhases) noteMachines(machines []cloudInstance) {
 	}
 }
 
-// secondsOf returns when clusters passed a phase, in order, or how long after another phase.
+// secondsOf returns the sorted times at which clusters passed a phase, in seconds since the beginning or since another
+// phase.
 func (p *fleetPhases) secondsOf(phase, after fleetPhase) []float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -51,9 +51,9 @@ func TestJobThatTheCacheDoesNotHaveYetIsNotLost(t *testing.T) {
 		fails             bool
 	}{
 		"a cancel deletes the Job":                   {canceled: true, owner: "own", want: task.DeleteJob},
-		"a task that was started goes on":            {started: true, owner: "own"},
-		"a Job that is gone is lost":                 {started: true, owner: "own", gone: true, fails: true},
-		"a cancel is over when the Job is gone":      {canceled: true, owner: "own", gone: true, fails: true},
+		"a started task with a Job goes on":          {started: true, owner: "own"},
+		"a started task without its Job fails":       {started: true, owner: "own", gone: true, fails: true},
+		"a canceled task without its Job is over":    {canceled: true, owner: "own", gone: true, fails: true},
 		"a cancel leaves another's Job of that name": {canceled: true, owner: "another", fails: true},
 	} {
 		obj := &korifiv1alpha1.CFTask{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "task", UID: "own"}}

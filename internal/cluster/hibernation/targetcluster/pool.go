@@ -178,7 +178,7 @@ type pooledCluster struct {
 	isPlain bool
 	// interval is the time until the poll after the next one while the cluster stays unreachable.
 	interval time.Duration
-	// isAwaited is true if a pass has ended to wait for the answer.
+	// isAwaited is true if a pass has ended because it waits for the answer.
 	isAwaited bool
 	// approvals are made before the next poll. made are the results.
 	approvals []certificatesv1.CertificateSigningRequest

@@ -63,7 +63,7 @@ func (s *shippingStatus) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(report) // The client has disconnected.
 }
 
-// serve returns a function that stops the server.
+// serve starts the server, and returns a function that stops it.
 func (s *shippingStatus) serve(ctx context.Context, address string) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
