@@ -153,7 +153,7 @@ func TestWhichEnginesMayBeReached(t *testing.T) {
 		"a server that is not listed: refused":               {"tcp://192.168.0.9:2376", "fleet", Options{Endpoints: listed}, "expected a server that --allow-endpoints lists, found 192.168.0.9"},
 		"a metadata service: refused":                        {"tcp://169.254.169.254:80", "fleet", Options{}, "169.254.169.254: the address is link-local"},
 		"a server without encryption: refused":               {"http://10.0.0.9:2375", "fleet", Options{}, "which always uses TLS"},
-		"a server behind a shell: refused":                   {"ssh://root@10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"a server over SSH: refused":                         {"ssh://root@10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
 		"a server with a path: refused":                      {"tcp://10.0.0.9:2376/v1.40", "fleet", Options{}, "expected tcp://HOST:PORT"},
 		"a server with a login: refused":                     {"tcp://me:secret@10.0.0.9:2376", "fleet", Options{}, "expected tcp://HOST:PORT"},
 		"a server without a port: refused":                   {"tcp://10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},

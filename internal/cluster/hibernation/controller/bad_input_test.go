@@ -351,14 +351,14 @@ func corrections() map[string]struct {
 				s.patch(t, "alice", fmt.Sprintf(`{"spec":{"platform":{"aws":{"region":%q}}}}`, testenv.Region))
 			},
 		},
-		"the pause ends": {
+		"a pause, until its annotation is removed": {
 			func(r *clusterSetup) { r.cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "true"} }, hivev1.PausedReason,
 			func(t *testing.T, s *testCluster) {
 				t.Helper()
 				s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, hivev1.PowerStatePauseAnnotation))
 			},
 		},
-		"the version becomes known": {
+		"an unknown version, until it is known": {
 			func(r *clusterSetup) {
 				r.cd.Labels, r.kubeconfig, r.cd.Spec.PowerState = nil, nil, hivev1.PowerStateHibernating
 			}, hivev1.UnsupportedHibernationReason,
