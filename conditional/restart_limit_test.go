@@ -241,10 +241,10 @@ func TestStartsGetEverLongerPauses(t *testing.T) {
 		pace *startLimiter
 		want []time.Duration
 	}{
-		"five are free, then the pauses grow": {newStartLimiter(5, grows), []time.Duration{0, 0, 0, 0, 0, 10 * s, 20 * s, 40 * s, m, m}},
-		"one start is free":                   {newStartLimiter(1, grows), []time.Duration{0, 10 * s, 20 * s, 40 * s, m}},
-		"the pause does not grow":             {newStartLimiter(2, wait.Backoff{Duration: s}), []time.Duration{0, 0, s, s, s}},
-		"a long run forgives": {func() *startLimiter {
+		"five starts without a pause, then growing pauses":  {newStartLimiter(5, grows), []time.Duration{0, 0, 0, 0, 0, 10 * s, 20 * s, 40 * s, m, m}},
+		"one start without a pause, then growing pauses":    {newStartLimiter(1, grows), []time.Duration{0, 10 * s, 20 * s, 40 * s, m}},
+		"two starts without a pause, then a constant pause": {newStartLimiter(2, wait.Backoff{Duration: s}), []time.Duration{0, 0, s, s, s}},
+		"a long run clears the earlier starts": {func() *startLimiter {
 			p := newStartLimiter(2, grows)
 			startEagerly(p, now, 7)
 			p.noteRun(10 * m)

@@ -77,13 +77,13 @@ func TestNextRevision(t *testing.T) {
 		"an object that is replaced without its annotations keeps them": {newApp(on, running), newApp(on, nil), 4, RevisionState{4, 3, "old", ""}},
 		"an app without annotations has revision 0":                     {newApp(on, nil), newApp(off, nil), 0, RevisionState{1, 1, "", stop}},
 
-		"a word is repaired from the observed revision":               {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "new", repair}},
-		"a lowered revision is repaired from the observed revision":   {newApp(on, revisionAnnotations("2", "")), newApp(on, revisionAnnotations("2", "")), 7, RevisionState{8, 8, "new", repair}},
-		"a lost revision is repaired from the observed revision":      {newApp(on, nil), newApp(off, nil), 7, RevisionState{8, 8, "", repair}},
-		"a repair may propose a higher revision":                      {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("12", "")), 7, RevisionState{12, 12, "new", repair}},
-		"a repair never goes below the observed revision":             {newApp(on, revisionAnnotations("abc", "")), newApp(on, nil), 7, RevisionState{8, 8, "new", repair}},
-		"a stop of an app with an unreadable revision is a repair":    {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
-		"a repair without an observed revision does not go back to 0": {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 0, RevisionState{1, 1, "", repair}},
+		"a revision that is not a number is repaired from the observed revision": {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "new", repair}},
+		"a lowered revision is repaired from the observed revision":              {newApp(on, revisionAnnotations("2", "")), newApp(on, revisionAnnotations("2", "")), 7, RevisionState{8, 8, "new", repair}},
+		"a lost revision is repaired from the observed revision":                 {newApp(on, nil), newApp(off, nil), 7, RevisionState{8, 8, "", repair}},
+		"a repair may propose a higher revision":                                 {newApp(on, revisionAnnotations("abc", "")), newApp(on, revisionAnnotations("12", "")), 7, RevisionState{12, 12, "new", repair}},
+		"a repair never goes below the observed revision":                        {newApp(on, revisionAnnotations("abc", "")), newApp(on, nil), 7, RevisionState{8, 8, "new", repair}},
+		"a stop of an app with an unreadable revision is a repair":               {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 7, RevisionState{8, 8, "", repair}},
+		"a repair without an observed revision does not go back to 0":            {newApp(on, revisionAnnotations("abc", "")), newApp(off, revisionAnnotations("abc", "")), 0, RevisionState{1, 1, "", repair}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if row.old != nil {

@@ -119,11 +119,11 @@ func TestObserveObject(t *testing.T) {
 				o.Incompatible = "Expected OpenShift 4.4.8 or later, found 4.4.7; upgrade the cluster to hibernate it"
 			},
 		},
-		"the installed version is used without another": {
+		"the installed version is used if no other is known": {
 			func(cd *hivev1.ClusterDeployment) { cd.Labels, cd.Status.InstallVersion = nil, new("4.12.0") },
 			func(*hibernation.Observed) {},
 		},
-		"the short label is used without another version": {
+		"the short label is used if no other version is known": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Labels = map[string]string{hivev1.VersionMajorMinorPatchLabel: "4.12.0"}
 			},
