@@ -20,8 +20,8 @@ func TestWhoWroteIsCached(t *testing.T) {
 		object     client.Object
 		wantFields bool
 	}{
-		"an app is cached without the written fields":      {&korifiv1alpha1.CFApp{}, false},
-		"a MySQLCluster is cached with the written fields": {&mocov1beta2.MySQLCluster{}, true},
+		"an app is cached without the fields of its managedFields":      {&korifiv1alpha1.CFApp{}, false},
+		"a MySQLCluster is cached with the fields of its managedFields": {&mocov1beta2.MySQLCluster{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at := metav1.NewTime(time.Unix(1000, 0))

@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 		"spaces and capitals: accepted":                        {" " + strings.ToUpper(second) + " : 1 - 2 : 4 ", second + ":1-2:4"},
 		"a tag: kept":                                          {first + ":tag:1-5", first + ":tag:1-5"},
 		"tags come after untagged intervals":                   {first + ":b:1:a:2-3:9," + first + ":7", first + ":7:a:2-3:9:b:1"},
-		"tags are of either case":                              {first + ":_Tag1:1", first + ":_tag1:1"},
+		"tags are converted to lower case":                     {first + ":_Tag1:1", first + ":_tag1:1"},
 		"the highest GTID: kept":                               {first + ":1-9223372036854775806", first + ":1-9223372036854775806"},
 	} {
 		t.Run(name, func(t *testing.T) {

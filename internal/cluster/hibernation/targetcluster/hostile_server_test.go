@@ -64,7 +64,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			_, _ = w.Write(bomb.Bytes())
 		}, probe, httpguard.ErrAnswerTooLarge},
 		"an endless answer to a probe: cut off": {func(w http.ResponseWriter) { repeatUntilRefused(w, "ok", muchMore) }, probe, httpguard.ErrAnswerTooLarge},
-		"an endless error: cut off": {func(w http.ResponseWriter) {
+		"an endless error answer: cut off": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusInternalServerError)
 			repeatUntilRefused(w, "no", muchMore)
 		}, probe, nil},
