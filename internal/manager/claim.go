@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/torpor-dev/torpor/conditional"
+	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
@@ -27,7 +28,9 @@ func addClaim(mgr manager.Manager, o Options, enabled []string) ([]conditional.C
 	}
 	installation := &claim.Claim{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: cmp.Or(o.Namespace, defaultNamespace), Clock: clock.RealClock{},
-		Scope: lease.Scope{Controllers: enabled, Namespaces: o.WatchNamespaces, Deployment: lease.FindDeployment(o.PodName)},
+		Scope: lease.Scope{
+			Controllers: enabled, Namespaces: o.WatchNamespaces, Deployment: lease.FindDeployment(o.PodName), Version: buildinfo.ReadVersion().Version,
+		},
 	}
 	standby := &claim.Standby{Claim: installation}
 	if err := errors.Join(mgr.Add(installation), mgr.Add(standby)); err != nil {

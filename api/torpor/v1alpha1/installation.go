@@ -9,4 +9,6 @@ const (
 	WatchNamespacesAnnotation = "torpor.dev/watch-namespaces"
 	// ManagerDeploymentAnnotation names, on the Lease torpor in kube-system, the Deployment of the manager's Pod, as far as the Pod's name shows it.
 	ManagerDeploymentAnnotation = "torpor.dev/manager-deployment"
+	// ManagerVersionAnnotation holds, on the Lease torpor in kube-system, the version of the manager that acts on the cluster.
+	ManagerVersionAnnotation = "torpor.dev/manager-version"
 )

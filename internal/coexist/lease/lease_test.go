@@ -68,6 +68,8 @@ func TestTakeReplacesScope(t *testing.T) {
 		transitions  int32
 	}{
 		{"a", Scope{Controllers: []string{"sync", "hibernation"}, Namespaces: []string{"y", "x", "y"}, Deployment: "one"}, &Scope{Controllers: []string{"hibernation", "sync"}, Namespaces: []string{"x", "y"}, Deployment: "one"}, 1},
+		{"a", Scope{Controllers: []string{"workloads"}, Version: "v1.2.3+dirty"}, &Scope{Controllers: []string{"workloads"}, Version: "v1.2.3+dirty"}, 1},
+		{"a", Scope{Controllers: []string{"workloads"}, Version: "a\x1b[2J"}, &Scope{Controllers: []string{"workloads"}}, 1},
 		{"a", Scope{Controllers: []string{"workloads"}}, &Scope{Controllers: []string{"workloads"}}, 1},
 		{"a", Scope{Controllers: []string{"workloads"}, Namespaces: tooMany, Deployment: "one"}, nil, 1},
 		{"b", Scope{Controllers: []string{"workloads"}, Deployment: "two"}, &Scope{Controllers: []string{"workloads"}, Deployment: "two"}, 2},

@@ -4,6 +4,7 @@ package lease
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,7 +30,12 @@ type Scope struct {
 	Namespaces []string
 	// Deployment is the Deployment of the manager's Pod; empty if unknown.
 	Deployment string
+	// Version is the version of the manager; empty if unknown.
+	Version string
 }
+
+// showableVersion matches the versions that are shown: short, and without a character that a terminal interprets.
+var showableVersion = regexp.MustCompile(`^[-+.()\w]{1,128}$`)
 
 // readScope returns nil unless both lists exist and are valid, because unknown data must not be reported as a gap.
 func readScope(annotations map[string]string) *Scope {
@@ -41,6 +47,9 @@ func readScope(annotations map[string]string) *Scope {
 	scope := &Scope{Controllers: controllers, Namespaces: namespaces}
 	if name := annotations[torporv1alpha1.ManagerDeploymentAnnotation]; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		scope.Deployment = name
+	}
+	if version := annotations[torporv1alpha1.ManagerVersionAnnotation]; showableVersion.MatchString(version) {
+		scope.Version = version
 	}
 	return scope
 }
@@ -72,8 +81,12 @@ func (s Scope) write(l metav1.Object) {
 			delete(annotations, name)
 		}
 	}
-	if annotations[torporv1alpha1.ManagerDeploymentAnnotation] = s.Deployment; s.Deployment == "" {
-		delete(annotations, torporv1alpha1.ManagerDeploymentAnnotation)
+	for name, value := range map[string]string{
+		torporv1alpha1.ManagerDeploymentAnnotation: s.Deployment, torporv1alpha1.ManagerVersionAnnotation: s.Version,
+	} {
+		if annotations[name] = value; value == "" {
+			delete(annotations, name)
+		}
 	}
 	l.SetAnnotations(annotations)
 }
