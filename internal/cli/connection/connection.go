@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -23,14 +23,15 @@ const callTimeout = 30 * time.Second
 // Loader returns the configuration of the client and the namespace that the command is about.
 type Loader func() (*rest.Config, string, error)
 
-// AddFlags adds kubectl's flags, and returns a function that connects according to them. Each warning of the API
-// server is printed once.
-func AddFlags(flags *pflag.FlagSet, program string, warnings io.Writer) Loader {
+// AddFlags adds kubectl's flags to the commands of a program, lets a shell complete them, and returns a function that
+// connects according to them. Each warning of the API server is printed once.
+func AddFlags(root *cobra.Command, program string, warnings io.Writer) Loader {
+	flags := root.PersistentFlags()
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig; empty uses KUBECONFIG, then ~/.kube/config")
 	var overrides clientcmd.ConfigOverrides
 	clientcmd.BindOverrideFlags(&overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
-	return func() (*rest.Config, string, error) {
+	load := func() (*rest.Config, string, error) {
 		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
 		cfg, err := loader.ClientConfig()
 		if err != nil {
@@ -49,6 +50,8 @@ func AddFlags(flags *pflag.FlagSet, program string, warnings io.Writer) Loader {
 		}
 		return cfg, namespace, nil
 	}
+	completeFlags(root, rules, load)
+	return load
 }
 
 // IsKindNotServed distinguishes a missing kind from a missing object.

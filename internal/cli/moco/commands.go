@@ -12,7 +12,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -99,7 +98,7 @@ The command mysql returns the exit code of the mysql client.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	a.connect = newConnector(root.PersistentFlags(), a.Err)
+	a.connect = newConnector(root, a.Err)
 	root.AddCommand(a.newStopCommand(), a.newStartCommand(), a.newStatusCommand(), a.newSwitchoverCommand(), a.newRecloneCommand(), a.newMysqlCommand(), a.newCredentialCommand(), a.newRotateCommand(), a.newChecksumCommand())
 	return root
 }
@@ -127,8 +126,8 @@ type kubeClient struct {
 }
 
 // newConnector adds kubectl's flags and returns a function that connects with their values.
-func newConnector(flags *pflag.FlagSet, warnings io.Writer) func() (*kubeClient, error) {
-	load := connection.AddFlags(flags, fieldManager, warnings)
+func newConnector(root *cobra.Command, warnings io.Writer) func() (*kubeClient, error) {
+	load := connection.AddFlags(root, fieldManager, warnings)
 	return func() (*kubeClient, error) {
 		cfg, namespace, err := load()
 		if err != nil {

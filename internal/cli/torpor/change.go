@@ -155,7 +155,13 @@ func (kube *kubeClient) getObject(ctx context.Context, t target) (client.Object,
 
 // printResult prints the result for one object: the request, or with --wait the state that was reached.
 func (v *verbCommand) printResult(r *verbResult) {
-	if v.output != "" || r.err != nil {
+	switch {
+	case r.err != nil:
+		return
+	case v.output == "name":
+		fmt.Fprintln(unfitted(v.Out), r.target.kind.ObjectName(r.target.name))
+		return
+	case v.output != "":
 		return
 	}
 	said, isUnchanged := "", r.wasAlready && !r.Changed

@@ -92,25 +92,9 @@ func (t target) findRow(obj client.Object) stopRow {
 	return stopRow{Row: t.kind.FindRow(obj, t.part)}
 }
 
-// parseTarget parses KIND/NAME. The kind must be a known one.
-func parseTarget(known []kinds.Kind, text, namespace string) (target, error) {
-	kindName, name, _ := strings.Cut(text, "/")
-	if len(matchKinds(known, kindName)) == 0 || !isTargetName(name) {
-		return target{}, exit.WrongUsage("expected KIND/NAME with one of the kinds %s, found %q", listKindNames(known), text)
-	}
-	k, err := parseKind(known, kindName)
-	return target{kind: k, namespace: namespace, name: name}, err
-}
-
-func isTargetName(name string) bool { return name != "" && !strings.Contains(name, "/") }
-
-// validateTarget returns an error if the text is malformed, whatever kinds exist.
-func validateTarget(text string) error {
-	if kindName, name, _ := strings.Cut(text, "/"); kindName == "" || !isTargetName(name) {
-		_, err := parseTarget(kinds.ListBuiltIn(), text, "")
-		return err
-	}
-	return nil
+// key identifies the object.
+func (t target) key() rowKey {
+	return rowKey{kind: t.kind.GVK().GroupKind(), namespace: t.namespace, name: t.name}
 }
 
 // matchKinds returns the kinds with this name. The first name of a kind is unique; several foreign kinds may share the
@@ -127,15 +111,16 @@ func matchKinds(known []kinds.Kind, text string) (found []kinds.Kind) {
 	return found
 }
 
-func parseKind(known []kinds.Kind, text string) (kinds.Kind, error) {
-	switch found := matchKinds(known, text); len(found) {
+// chooseKind returns the only kind that was found for a name; argument is the text of the command line for errors.
+func chooseKind(known, found []kinds.Kind, name, argument string) (kinds.Kind, error) {
+	switch len(found) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return kinds.Kind{}, exit.WrongUsage("expected one of the kinds %s, found %q", listKindNames(known), text)
+		return kinds.Kind{}, unknownKindError(known, argument)
 	default:
 		return kinds.Kind{}, exit.WrongUsage("expected one kind, found that %q may be any of %s; use one of these names",
-			text, listKindNames(found))
+			name, listKindNames(found))
 	}
 }
 

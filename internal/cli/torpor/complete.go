@@ -16,70 +16,118 @@ import (
 // anyKind accepts every kind.
 func anyKind(kinds.Kind) bool { return true }
 
-// completeNames returns the shell completion of object names. A command takes at most limit of them; 0 is no limit.
-func (a *commands) completeNames(limit int, isWanted func(kinds.Kind) bool, nameOf func(stopRow) string) cobra.CompletionFunc {
+// completeNames returns the shell completion of KIND/NAME and KIND NAME. A command takes at most limit objects; 0 is no
+// limit.
+func (a *commands) completeNames(limit int, isWanted func(kinds.Kind) bool) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		if limit > 0 && len(args) >= limit {
+		named := len(args)
+		isKindApart := named > 0 && !strings.Contains(args[0], "/")
+		if isKindApart {
+			named--
+		}
+		if limit > 0 && named >= limit {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		kube, err := a.connect()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		ctx, cancel := limitCommand(cmd)
-		defer cancel()
-		var names []string
-		for _, r := range kube.listAnyRows(ctx, isWanted) {
-			name := nameOf(r)
-			if _, begun, _ := strings.Cut(toComplete, "/"); begun != "" && strings.HasPrefix(r.ObjectName(), toComplete) {
-				name = r.ObjectName() // The user has begun to type the name of the object.
+		return a.complete(cmd, func(ctx context.Context, kube *kubeClient) []string {
+			switch {
+			case isKindApart:
+				return kube.listNames(ctx, isWanted, args[0], "", toComplete)
+			case strings.Contains(toComplete, "/"):
+				kindName, begun, _ := strings.Cut(toComplete, "/")
+				return kube.listNames(ctx, isWanted, kindName, kindName+"/", begun)
+			case len(args) > 0:
+				return kube.listObjects(ctx, isWanted)
+			default:
+				return append(kube.listObjects(ctx, isWanted), kube.listKindChoices(ctx, isWanted, toComplete)...)
 			}
-			if !slices.Contains(args, name) {
-				names = append(names, name)
-			}
-		}
-		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+		}, args)
 	}
 }
 
-// listAnyRows reads the objects of the accepted kinds. A kind that cannot be listed is skipped.
-func (kube *kubeClient) listAnyRows(ctx context.Context, isWanted func(kinds.Kind) bool) (rows []stopRow) {
+// complete connects, and returns the choices that are not arguments already.
+func (a *commands) complete(cmd *cobra.Command, list func(context.Context, *kubeClient) []string, args []string) ([]string, cobra.ShellCompDirective) {
+	kube, err := a.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	ctx, cancel := limitCommand(cmd)
+	defer cancel()
+	choices := slices.DeleteFunc(list(ctx, kube), func(choice string) bool { return slices.Contains(args, choice) })
+	return slices.Compact(choices), cobra.ShellCompDirectiveNoFileComp
+}
+
+// listNames returns the objects of the kinds of one name, each after a prefix. Names of objects replace display names
+// that the user has not begun to type.
+func (kube *kubeClient) listNames(ctx context.Context, isWanted func(kinds.Kind) bool, kindNames, prefix, begun string) (names []string) {
+	for kindName := range strings.SplitSeq(kindNames, ",") {
+		k, err := kube.findKind(ctx, kindName, kindName)
+		if err != nil || !isWanted(k) {
+			continue
+		}
+		rows, err := kube.listChosen(ctx, k, labels.Everything())
+		if err != nil {
+			continue
+		}
+		for _, r := range rows {
+			name := r.ShownName()
+			if begun != "" && strings.HasPrefix(r.Name, begun) {
+				name = r.Name
+			}
+			names = append(names, prefix+name)
+		}
+	}
+	return names
+}
+
+// listObjects returns KIND/NAME of each object of the accepted kinds. A kind that cannot be listed is skipped.
+func (kube *kubeClient) listObjects(ctx context.Context, isWanted func(kinds.Kind) bool) (names []string) {
+	for _, k := range kube.listWanted(ctx, isWanted) {
+		names = append(names, kube.listNames(ctx, anyKind, k.Names()[0], k.Names()[0]+"/", "")...)
+	}
+	return names
+}
+
+// listKindChoices returns the accepted kinds, each after the kinds that precede the last comma.
+func (kube *kubeClient) listKindChoices(ctx context.Context, isWanted func(kinds.Kind) bool, toComplete string) (names []string) {
+	before := toComplete[:strings.LastIndex(toComplete, ",")+1]
+	for _, k := range kube.listWanted(ctx, isWanted) {
+		names = append(names, before+k.Names()[0])
+	}
+	return names
+}
+
+// listWanted returns the accepted kinds; only built-in ones if StopAdapters cannot be listed.
+func (kube *kubeClient) listWanted(ctx context.Context, isWanted func(kinds.Kind) bool) []kinds.Kind {
 	known, err := kube.listKinds(ctx)
 	if err != nil {
 		known = kinds.ListBuiltIn()
 	}
-	for _, k := range known {
-		if !isWanted(k) {
-			continue
-		}
-		if found, _, err := kube.listRows(ctx, k, labels.Everything()); err == nil {
-			rows = append(rows, found...)
-		}
-	}
-	hideSharedNames(rows, rows)
-	return rows
+	return slices.DeleteFunc(slices.Clone(known), func(k kinds.Kind) bool { return !isWanted(k) })
 }
 
-// completeObjects completes the arguments of a verb: kinds with a selector, names if the verb has one kind, and
-// KIND/NAME otherwise.
+// completeObjects completes the arguments of a verb.
 func (v *verbCommand) completeObjects(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	isWanted := func(k kinds.Kind) bool {
-		return (v.kindName == "" || k.HasName(v.kindName)) && (v.verb != restartVerb || canRestart(k))
+	return v.completeSelected(cmd, args, toComplete, &v.selection, func(k kinds.Kind) bool { return v.verb != restartVerb || canRestart(k) })
+}
+
+// completeSelected completes the arguments of a command with a selection: kinds with --selector or --all, names if the
+// command has one kind, and otherwise kinds and objects.
+func (a *commands) completeSelected(cmd *cobra.Command, args []string, toComplete string, s *selection, isWanted func(kinds.Kind) bool) ([]string, cobra.ShellCompDirective) {
+	isSelected := s.isSet(cmd.Flags())
+	switch {
+	case isSelected && (s.kindName != "" || len(args) > 0):
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	case isSelected:
+		return a.complete(cmd, func(ctx context.Context, kube *kubeClient) []string {
+			return kube.listKindChoices(ctx, isWanted, toComplete)
+		}, nil)
+	case s.kindName != "" && !strings.Contains(toComplete, "/"):
+		return a.complete(cmd, func(ctx context.Context, kube *kubeClient) []string {
+			return kube.listNames(ctx, isWanted, s.kindName, "", toComplete)
+		}, args)
+	default:
+		return a.completeNames(0, isWanted)(cmd, args, toComplete)
 	}
-	if cmd.Flags().Changed("selector") {
-		var names []string
-		for _, k := range kinds.ListBuiltIn() {
-			if isWanted(k) && len(args) == 0 && v.kindName == "" {
-				names = append(names, k.Names()[0])
-			}
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
-	nameOf := stopRow.displayName
-	if v.kindName != "" {
-		nameOf = func(r stopRow) string { return r.Name }
-	}
-	return v.completeNames(0, isWanted, nameOf)(cmd, args, toComplete)
 }
 
 func canRestart(k kinds.Kind) bool {

@@ -4,6 +4,7 @@ package torpor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,13 +13,16 @@ import (
 	"sync"
 	"time"
 
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
@@ -29,8 +33,7 @@ import (
 // follower prints rows when they change, until the user ends the program.
 type follower struct {
 	*statusCommand
-	kube     *kubeClient
-	selector labels.Selector
+	kube *kubeClient
 	// mu guards the fields below, because each kind has its own watch.
 	mu    sync.Mutex
 	table *alignedTable
@@ -40,6 +43,40 @@ type follower struct {
 	slumbers       []torporv1alpha1.Slumber
 	acting         lease.Acting
 	slumbersReadAt time.Time
+}
+
+// watchScope defines objects of a kind that are followed.
+type watchScope struct {
+	kind     kinds.Kind
+	selector labels.Selector
+	// name is the only object; empty for all that the selector selects.
+	name string
+	// isNamed is whether the user named the kind or the object. Otherwise objects that were never stopped are left out,
+	// and so is a kind that cannot be listed.
+	isNamed bool
+}
+
+// listOptions returns the options of the lists and watches.
+func (w watchScope) listOptions(kube *kubeClient, raw *metav1.ListOptions) *client.ListOptions {
+	options := &client.ListOptions{Namespace: kube.namespace, LabelSelector: w.selector, Raw: raw}
+	if w.name != "" {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.name)
+	}
+	return options
+}
+
+// check reports whether the objects can be listed.
+func (w watchScope) check(ctx context.Context, kube *kubeClient) (canFollow bool, err error) {
+	err = kube.List(ctx, w.kind.NewList(), w.listOptions(kube, &metav1.ListOptions{Limit: 1}))
+	isRefused := connection.IsKindNotServed(err) || k8serrors.IsForbidden(err)
+	switch {
+	case !isRefused: // After another error the watch lists the objects again.
+		return true, nil
+	case w.isNamed:
+		return false, fmt.Errorf("watch %s: %w", w.kind.Names()[0], err)
+	default:
+		return false, nil // The first table has reported it.
+	}
 }
 
 // slumbersInterval is how long the Slumbers are reused before they are read again.
@@ -59,32 +96,39 @@ func (r stopRow) shown() stopRow {
 	return r
 }
 
-// follow prints the rows, and then each row that changes or is deleted.
-func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector labels.Selector, found []stopRow) error {
-	table := newAlignedTable(s.Out, s.headings()...)
-	f := &follower{statusCommand: s, kube: kube, selector: selector, table: table, rows: map[rowKey]stopRow{}}
+// follow prints the rows, and then each row that changes or is deleted. Without scopes it follows every kind.
+func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, scopes []watchScope, selector labels.Selector, found []stopRow) error {
+	f := &follower{statusCommand: s, kube: kube, table: newAlignedTable(s.Out, s.headings()...), rows: map[rowKey]stopRow{}}
 	for _, r := range found {
 		f.rows[r.key()] = r.shown()
 	}
-	if err := f.table.write(s.cellsOf(found)); err != nil {
+	if err := f.write(found); err != nil {
 		return err
+	}
+	if scopes == nil {
+		all, err := kube.listKinds(ctx)
+		if err != nil {
+			return err
+		}
+		for _, k := range all {
+			scopes = append(scopes, watchScope{kind: k, selector: selector})
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var watches sync.WaitGroup
-	all, err := kube.listKinds(ctx)
-	if err != nil {
-		return err
-	}
+	defer watches.Wait()
 	isFollowing := false
-	for _, k := range all {
-		// The first table already reported a kind that is not served or not listable. After another error the watch
-		// lists the kind again.
-		if _, isServed, err := kube.listRows(ctx, k, selector); !isServed || errors.Is(err, errForbidden) {
-			continue
+	for _, w := range scopes {
+		canFollow, err := w.check(ctx, kube)
+		if err != nil {
+			cancel()
+			return err
 		}
-		isFollowing = true
-		watches.Go(func() { f.followKind(ctx, cancel, k) })
+		if canFollow {
+			isFollowing = true
+			watches.Go(func() { f.followScope(ctx, cancel, w) })
+		}
 	}
 	watches.Wait()
 	switch {
@@ -100,19 +144,53 @@ func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector l
 	return nil // The user has ended the program.
 }
 
-// followKind watches the objects of a kind, and restarts a watch that ends.
-func (f *follower) followKind(ctx context.Context, stop context.CancelFunc, k kinds.Kind) {
+// write prints rows in the format of the command: rows of the table, or an object after the other.
+func (f *follower) write(rows []stopRow) error {
+	switch f.output {
+	case "json", "yaml":
+		for _, r := range rows {
+			if err := f.writeDocument(r); err != nil {
+				return err
+			}
+		}
+		return nil
+	case "name":
+		return f.writeNames(rows)
+	default:
+		return f.table.write(f.cellsOf(rows))
+	}
+}
+
+// writeDocument prints a row as one line of JSON, or as a document of YAML.
+func (f *follower) writeDocument(r stopRow) error {
+	text, err := json.Marshal(r)
+	if f.output == "yaml" {
+		text, err = yaml.Marshal(r)
+		text = append([]byte("---\n"), text...)
+	} else {
+		text = append(text, '\n')
+	}
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	if _, err := unfitted(f.Out).Write(text); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
+
+// followScope watches objects of a kind, and restarts a watch that ends.
+func (f *follower) followScope(ctx context.Context, stop context.CancelFunc, w watchScope) {
+	k := w.kind
 	changed := func(obj any, isGone bool) {
 		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = unknown.Obj
 		}
 		if o, ok := obj.(client.Object); ok {
-			f.show(ctx, describeRows(k, o.DeepCopyObject().(client.Object)), isGone, stop)
+			f.show(ctx, w, describeRows(k, o.DeepCopyObject().(client.Object)), isGone, stop)
 		}
 	}
-	options := func(o metav1.ListOptions) *client.ListOptions {
-		return &client.ListOptions{Namespace: f.kube.namespace, LabelSelector: f.selector, Raw: &o}
-	}
+	options := func(o metav1.ListOptions) *client.ListOptions { return w.listOptions(f.kube, &o) }
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -134,7 +212,7 @@ func (f *follower) followKind(ctx context.Context, stop context.CancelFunc, k ki
 }
 
 // show prints the rows of an object that have changed.
-func (f *follower) show(ctx context.Context, rows []stopRow, isGone bool, stop context.CancelFunc) {
+func (f *follower) show(ctx context.Context, w watchScope, rows []stopRow, isGone bool, stop context.CancelFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refreshSlumbers(ctx)
@@ -147,7 +225,7 @@ func (f *follower) show(ctx context.Context, rows []stopRow, isGone bool, stop c
 			r.State, r.Next, r.Message = "deleted", "", ""
 		}
 		before, isKnown := f.rows[r.key()]
-		if !isKnown && r.IsUntouched {
+		if !isKnown && r.IsUntouched && !w.isNamed {
 			continue
 		}
 		if isKnown && reflect.DeepEqual(before, r.shown()) {
@@ -158,7 +236,7 @@ func (f *follower) show(ctx context.Context, rows []stopRow, isGone bool, stop c
 			delete(f.rows, r.key())
 		}
 	}
-	if err := f.table.write(f.cellsOf(changed)); err != nil && f.err == nil {
+	if err := f.write(changed); err != nil && f.err == nil {
 		f.err = err
 		stop()
 	}

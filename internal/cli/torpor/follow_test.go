@@ -4,13 +4,17 @@ package torpor
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/pflag"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,6 +69,59 @@ func testFollow(t *testing.T, server *testenv.Environment) {
 	if lines := strings.Count(out.String(), "\n"); lines != 6 {
 		t.Errorf("expected a line for each change that shows, found %s", &out)
 	}
+}
+
+// testFollowNamed follows one app as lines of JSON, by a user who may read only this app.
+func testFollowNamed(t *testing.T, server *testenv.Environment) {
+	namespace := server.CreateNamespace(t)
+	build := func(name string) *korifiv1alpha1.CFApp {
+		app := testenv.BuildCFApp(client.ObjectKey{Namespace: namespace, Name: name})
+		app.Spec.DesiredState = korifiv1alpha1.StartedState
+		server.ExpectCreated(t, app)
+		return app
+	}
+	app, other := build("first"), build("second")
+	server.ExpectCreated(t,
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{korifiv1alpha1.GroupVersion().Group}, Resources: []string{"cfapps"}, ResourceNames: []string{"first"}, Verbs: []string{"get", "list", "watch"},
+		}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "one"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "eve"}},
+		})
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	var out, said testenv.LogBuffer
+	code := make(chan int)
+	go func() {
+		code <- Run(ctx, Streams{Out: &out, Err: &said}, []string{
+			"status", "cfapp/first", "-w", "-o", "json", "--as", "eve", "-n", namespace, "--kubeconfig", server.KubeconfigPath(nil),
+		})
+	}()
+	expectRows := func(what string, stopped ...bool) {
+		t.Helper()
+		testenv.Eventually(t, what, func() error {
+			var found []bool
+			for line := range strings.Lines(out.String()) {
+				var row struct {
+					Name    string
+					Stopped bool
+				}
+				if err := json.Unmarshal([]byte(line), &row); err != nil || row.Name != "first" {
+					return fmt.Errorf("expected an object in each line, found %q and %v", line, err)
+				}
+				found = append(found, row.Stopped)
+			}
+			return testenv.ErrorIf(!slices.Equal(found, stopped), "expected %v, found %v: %s", stopped, found, &said)
+		})
+	}
+	expectRows("the first state", false)
+	testenv.ExpectPatched(t, server, other, func(a *korifiv1alpha1.CFApp) { a.Spec.DesiredState = korifiv1alpha1.StoppedState })
+	testenv.ExpectPatched(t, server, app, func(a *korifiv1alpha1.CFApp) { a.Spec.DesiredState = korifiv1alpha1.StoppedState })
+	expectRows("a change of the app", false, true)
+	end()
+	testenv.ExpectEqual(t, "exit code", exit.Done, exit.Code(<-code))
+	expectRun(t, server.KubeconfigPath(nil), exit.Failed, "expected the right to list CFApps", "status", "cfapp", "-w", "--as", "eve", "-n", namespace)
 }
 
 func TestWaitsMayTakeLonger(t *testing.T) {

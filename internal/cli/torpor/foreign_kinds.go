@@ -48,37 +48,74 @@ func (kube *kubeClient) readForeignKinds(ctx context.Context) (found []kinds.Kin
 	return found, nil
 }
 
-// findTarget parses KIND/NAME, where NAME may be a display name. StopAdapters are read only if KIND is not a built-in
-// kind.
-func (kube *kubeClient) findTarget(ctx context.Context, text string) (target, error) {
-	if err := validateTarget(text); err != nil {
-		return target{}, err
+// findNamed returns the objects that the user named. All are resolved before the first one is changed.
+func (kube *kubeClient) findNamed(ctx context.Context, objects []namedObject) ([]target, error) {
+	var targets []target
+	for _, o := range objects {
+		t, err := kube.findTarget(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, t)
 	}
-	kindName, _, _ := strings.Cut(text, "/")
-	known, err := kube.kindsFor(ctx, kindName)
-	if err != nil {
-		return target{}, err
-	}
-	t, err := parseTarget(known, text, kube.namespace)
-	if err != nil {
-		return t, err
-	}
-	return kube.resolveName(ctx, t)
+	return targets, nil
 }
 
-// findKind parses the name of a kind.
-func (kube *kubeClient) findKind(ctx context.Context, text string) (kinds.Kind, error) {
-	known, err := kube.kindsFor(ctx, text)
+// findTarget resolves the kind of an object, and its name, which may be a display name.
+func (kube *kubeClient) findTarget(ctx context.Context, o namedObject) (target, error) {
+	k, err := kube.findKind(ctx, o.kindName, o.String())
+	if err != nil {
+		return target{}, err
+	}
+	return kube.resolveName(ctx, target{kind: k, namespace: kube.namespace, name: o.name})
+}
+
+// findKinds resolves the names of kinds. A kind with two of the names is returned once.
+func (kube *kubeClient) findKinds(ctx context.Context, names []string) ([]kinds.Kind, error) {
+	var found []kinds.Kind
+	for _, name := range names {
+		k, err := kube.findKind(ctx, name, name)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(found, func(other kinds.Kind) bool { return other.GVK() == k.GVK() }) {
+			found = append(found, k)
+		}
+	}
+	return found, nil
+}
+
+// findKind resolves the name of a kind; argument is the text of the command line for errors. StopAdapters are read only
+// if no built-in kind has the name, and the short names of their kinds only if no StopAdapter has it either.
+func (kube *kubeClient) findKind(ctx context.Context, name, argument string) (kinds.Kind, error) {
+	known := kinds.ListBuiltIn()
+	if found := matchKinds(known, name); len(found) == 1 {
+		return found[0], nil
+	}
+	known, err := kube.listKinds(ctx)
 	if err != nil {
 		return kinds.Kind{}, err
 	}
-	return parseKind(known, text)
+	found := matchKinds(known, name)
+	if len(found) == 0 {
+		found = kube.matchShortNames(ctx, name)
+	}
+	return chooseKind(known, found, name, argument)
 }
 
-func (kube *kubeClient) kindsFor(ctx context.Context, kindName string) ([]kinds.Kind, error) {
-	usual := kinds.ListBuiltIn()
-	if slices.ContainsFunc(usual, func(k kinds.Kind) bool { return k.HasName(kindName) }) {
-		return usual, nil
+// matchShortNames returns the kinds of StopAdapters to which their CustomResourceDefinitions give this short name. A
+// group that cannot be discovered is skipped.
+func (kube *kubeClient) matchShortNames(ctx context.Context, name string) (found []kinds.Kind) {
+	for _, k := range kube.foreign {
+		served, err := kube.discovery.ServerResourcesForGroupVersionWithContext(ctx, k.GVK().GroupVersion().String())
+		if err != nil {
+			continue
+		}
+		for _, r := range served.APIResources {
+			if r.Name == k.Resource() && slices.Contains(r.ShortNames, strings.ToLower(name)) {
+				found = append(found, k)
+			}
+		}
 	}
-	return kube.listKinds(ctx)
+	return found
 }

@@ -27,16 +27,17 @@ type planCommand struct{ *verbCommand }
 
 // plannedVerbs returns the verbs that can be planned; kindName is set for a verb of one kind.
 func plannedVerbs() map[string]verbCommand {
+	ofClusters := selection{kindName: "clusterdeployment"}
 	return map[string]verbCommand{
 		"stop": {verb: stopVerb}, "start": {verb: startVerb},
-		"hibernate": {verb: stopVerb, kindName: "clusterdeployment"}, "resume": {verb: startVerb, kindName: "clusterdeployment"},
+		"hibernate": {verb: stopVerb, selection: ofClusters}, "resume": {verb: startVerb, selection: ofClusters},
 	}
 }
 
 func (a *commands) newPlanCommand() *cobra.Command {
 	p := planCommand{&verbCommand{commands: a, verb: stopVerb}}
 	cmd := &cobra.Command{
-		Use:   "plan [stop | start | hibernate | resume] (KIND/NAME... | KIND -l SELECTOR) [-A]",
+		Use:   "plan [stop | start | hibernate | resume] " + p.describeObjects(),
 		Short: "Show the effects of a stop or a start, and the problems that it may meet",
 		Long: `Show the effects of a stop or a start, and the problems that it may meet. Nothing is changed, and no cluster is dialled: the
 findings of a cluster are those of the manager's last survey, at most about an hour ago.
@@ -52,8 +53,7 @@ A finding has a stable code, and blocks or warns. If a finding blocks, the exit 
 		ValidArgsFunction: p.complete, RunE: p.run,
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&p.isEverywhere, "all-namespaces", "A", false, "with --selector: the objects of all namespaces")
-	f.StringVarP(&p.selector, "selector", "l", "", "labels of the objects, such as team=a, instead of names")
+	p.addFlags(f)
 	f.StringVarP(&p.output, "output", "o", "", "json, yaml, or empty for text")
 	f.StringVar(&p.part, "part", "", "of a MySQLCluster: clustering or reconciliation")
 	f.StringVar(&p.until, "until", "", "when the stop is to end automatically: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h")
@@ -136,7 +136,7 @@ func (p planCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 func (p planCommand) parseUntil() (time.Time, error) {
-	switch err := validateOutput(p.output, false); {
+	switch err := validateOutput(p.output, "json", "yaml"); {
 	case err != nil:
 		return time.Time{}, err
 	case p.until == "":

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -39,6 +41,8 @@ type commands struct {
 
 // Run runs a command line, without the program's name, and returns an exit code that the help lists.
 func Run(ctx context.Context, s Streams, args []string) int {
+	s = Streams{Out: fitToTerminal(s.Out), Err: fitToTerminal(s.Err)}
+	defer flushOutputs(s.Out, s.Err)
 	a := &commands{Streams: s, clock: clock.RealClock{}}
 	root := a.newRootCommand()
 	commandStarted := false
@@ -91,8 +95,8 @@ func (a *commands) newRootCommand() *cobra.Command {
 		Long: `Stop and start ClusterDeployments, MySQLClusters, CFApps, Deployments, StatefulSets, CronJobs and the kinds of StopAdapters; show
 which objects are stopped, by whom, why and until when.
 
-An object is named KIND/NAME, such as cfapp/shop. A kind is named by its short name, singular or plural; a kind of a StopAdapter by the
-name of the StopAdapter, such as clusters.postgresql.cnpg.io. A CFApp is named by its display name or its GUID.
+Objects are named as kubectl names them: cfapp/shop, or cfapp shop cart, or deployment.apps/web as kubectl get -o name prints it. A kind is named by its short name, singular or plural; a kind of a StopAdapter also by the name of the StopAdapter, such as
+clusters.postgresql.cnpg.io. A CFApp is named by its display name or its GUID.
 
 Exit codes:
   0  done, also if there was nothing to do
@@ -120,7 +124,7 @@ Exit codes:
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	load := connection.AddFlags(root.PersistentFlags(), programName, a.Err)
+	load := connection.AddFlags(root, programName, a.Err)
 	a.connect = func() (*kubeClient, error) {
 		cfg, namespace, err := load()
 		if err != nil {
@@ -131,20 +135,17 @@ Exit codes:
 	root.AddCommand(
 		a.newStatusCommand(), a.newWhyCommand(), a.newPlanCommand(), a.newHistoryCommand(),
 		a.newStopCommand(), a.newStartCommand(), a.newExtendCommand(), a.newSkipCommand(), a.newHibernateCommand(), a.newResumeCommand(), a.newRestartCommand(),
+		a.newVersionCommand(),
 	)
 	return root
 }
 
 // validateOutput returns an error for a format that the command does not support.
-func validateOutput(format string, withWide bool) error {
-	switch {
-	case format == "", format == "json", format == "yaml", format == "wide" && withWide:
+func validateOutput(format string, supported ...string) error {
+	if format == "" || slices.Contains(supported, format) {
 		return nil
-	case withWide:
-		return exit.WrongUsage("--output: expected json, yaml, wide or nothing, found %q", format)
-	default:
-		return exit.WrongUsage("--output: expected json, yaml or nothing, found %q", format)
 	}
+	return exit.WrongUsage("--output: expected %s or nothing, found %q", strings.Join(supported, ", "), format)
 }
 
 // writeData prints data for programs.
@@ -158,7 +159,7 @@ func (a *commands) writeData(format string, data any) error {
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
-	if _, err := a.Out.Write(text); err != nil {
+	if _, err := unfitted(a.Out).Write(text); err != nil {
 		return fmt.Errorf("write the answer: %w", err)
 	}
 	return nil

@@ -96,7 +96,7 @@ func TestDescribe(t *testing.T) {
 func TestEveryKindCanBePlanned(t *testing.T) {
 	t.Parallel()
 	for _, seam := range kinds.ListBuiltIn() {
-		k, err := parseKind(kinds.ListBuiltIn(), strings.ToLower(seam.GVK().Kind))
+		k, err := findBuiltIn(seam.GVK().Kind)
 		if err != nil {
 			t.Errorf("%s: expected the plugin to support the kind, found: %v", seam.GVK().Kind, err)
 			continue
@@ -112,7 +112,7 @@ func TestEveryKindCanBePlanned(t *testing.T) {
 			}
 		}
 	}
-	app, err := parseKind(kinds.ListBuiltIn(), "cfapp")
+	app, err := findBuiltIn("cfapp")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func withCondition(cd *hivev1.ClusterDeployment, condition, reason string) *hive
 
 func TestARestartIsOverWhenNoOlderInstanceIsLeft(t *testing.T) {
 	t.Parallel()
-	app, err := parseKind(kinds.ListBuiltIn(), "cfapp")
+	app, err := findBuiltIn("cfapp")
 	restarter, isRestarted := app.Definition.(kinds.Restarter)
 	if err != nil || !isRestarted {
 		t.Fatalf("expected apps that restart, found %v", err)
@@ -224,24 +224,46 @@ func keepStopped(u *unstructured.Unstructured) *unstructured.Unstructured {
 	return withRestore(askToStop(u))
 }
 
-func TestParseTarget(t *testing.T) {
+// findBuiltIn returns the built-in kind of a name.
+func findBuiltIn(name string) (kinds.Kind, error) {
+	known := kinds.ListBuiltIn()
+	return chooseKind(known, matchKinds(known, name), name, name)
+}
+
+// TestParseArguments lists kinds with a colon, and objects with their kinds.
+func TestParseArguments(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"deploy/x": "Deployment x", "statefulsets/x": "StatefulSet x", "cj/x": "CronJob x", "cd/x": "ClusterDeployment x", "MySQLCluster/x": "MySQLCluster x", "cfapps/a.b": "CFApp a.b",
-		"x": "", "cfapp/": "", "/x": "", "pod/x": "", "cfapp/x/y": "", "": "",
+		"": "", "cd": "ClusterDeployment:", "cd,deploy": "ClusterDeployment: Deployment:", "cd x y": "ClusterDeployment/x ClusterDeployment/y",
+		"cd,sts x": "ClusterDeployment/x StatefulSet/x",
+		"deploy/x": "Deployment/x", "statefulsets/x": "StatefulSet/x", "cj/x": "CronJob/x", "cd/x": "ClusterDeployment/x", "MySQLCluster/x": "MySQLCluster/x", "cfapps/a.b": "CFApp/a.b",
+		"clusterdeployment.hive.openshift.io/x deployment.apps/y":               "ClusterDeployment/x Deployment/y",
+		"mysqlclusters.v1beta2.moco.cybozu.com/x cfapp.korifi.cloudfoundry.org": "wrong",
+		"statefulsets.v1.apps/x": "StatefulSet/x", "cronjob.batch/x": "CronJob/x", "cd.apps/x": "wrong", "deploy.v2.apps/x": "wrong", "deploy./x": "wrong",
+		"x": "wrong", "cfapp/": "wrong", "/x": "wrong", "pod/x": "wrong", "cfapp/x/y": "wrong", "cd,": "wrong", ",": "wrong", "cd cfapp/x": "wrong", "cd/x cfapp": "wrong",
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
-			found, err := parseTarget(kinds.ListBuiltIn(), text, "ns")
-			got := found.name
-			if err == nil {
-				got = found.kind.GVK().Kind + " " + found.name
+			parsed, err := parseArguments(strings.Fields(text))
+			var found []string
+			add := func(kindName, text, rest string) {
+				k, findErr := chooseKind(kinds.ListBuiltIn(), matchKinds(kinds.ListBuiltIn(), kindName), kindName, text)
+				if err = errors.Join(err, findErr); findErr == nil {
+					found = append(found, k.GVK().Kind+rest)
+				}
 			}
-			if got != want || (err != nil) != (want == "") {
-				t.Errorf("found %q and %v, want %q", got, err, want)
+			for _, kindName := range parsed.kindNames {
+				add(kindName, kindName, ":")
 			}
-			if want == "" && exit.CodeOf(err) != exit.Usage {
-				t.Errorf("found exit code %d, want that of wrong usage", exit.CodeOf(err))
+			for _, o := range parsed.objects {
+				add(o.kindName, o.String(), "/"+o.name)
+			}
+			got := strings.Join(found, " ")
+			if err != nil {
+				got = "wrong"
+			}
+			if got != want || want == "wrong" && exit.CodeOf(err) != exit.Usage {
+				t.Errorf("expected %q, found %q and %v", want, got, err)
 			}
 		})
 	}
@@ -320,7 +342,7 @@ func TestAttention(t *testing.T) {
 // TestShownNames uses display names that a terminal or a shell would interpret, and one that is too long.
 func TestShownNames(t *testing.T) {
 	t.Parallel()
-	k, err := parseKind(kinds.ListBuiltIn(), "cfapp")
+	k, err := findBuiltIn("cfapp")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,7 @@ func TestPlugin(t *testing.T) {
 	server.InstallCRDs(t)
 	server.InstallCRDs(t, "../../switches/stopadapter/controller/testdata/crds.yaml")
 	t.Run("follow", func(t *testing.T) { testFollow(t, server) })
+	t.Run("follow one object", func(t *testing.T) { testFollowNamed(t, server) })
 	t.Run("plans", func(t *testing.T) { testPlanFixtures(t, server) })
 	t.Run("a plan reads every page", func(t *testing.T) { testPlanReadsEveryPage(t, server) })
 	t.Run("scripts", func(t *testing.T) { scripts.Run(t, server, nil) })

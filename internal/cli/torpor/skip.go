@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
@@ -22,9 +23,9 @@ import (
 // newSkipCommand returns the command skip. It is not a verb, because it changes no switch: a manual stop stays in
 // effect.
 func (a *commands) newSkipCommand() *cobra.Command {
-	var until string
+	s := &skipCommand{commands: a}
 	cmd := &cobra.Command{
-		Use:   "skip KIND/NAME... [--until TIME|DURATION]",
+		Use:   "skip " + s.describeObjects() + " [--until TIME|DURATION]",
 		Short: "Keep objects running although a Slumber would stop them",
 		Long: `Keep objects running although a Slumber would stop them: until a time, or until the end of the current or next sleep.
 Objects that a Slumber has stopped are started at once. Manual stops stay in effect.`,
@@ -32,74 +33,127 @@ Objects that a Slumber has stopped are started at once. Manual stops stay in eff
   kubectl torpor skip cfapp/shop
 
   # For two more hours
-  kubectl torpor skip mysqlcluster/test --until 2h`,
-		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeNames(0, anyKind, stopRow.displayName),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("until") {
-				if _, err := moco.ParseUntil(until, a.clock.Now()); err != nil {
-					return err
-				}
-			}
-			for _, arg := range args { // Report wrong usage before any call.
-				if err := validateTarget(arg); err != nil {
-					return err
-				}
-			}
-			kube, err := a.connect()
-			if err != nil {
-				return err
-			}
-			ctx, cancel := limitCommand(cmd)
-			defer cancel()
-			var targets []target
-			for _, arg := range args {
-				t, err := kube.findTarget(ctx, arg)
-				if err != nil {
-					return err
-				}
-				targets = append(targets, t)
-			}
-			return a.skipAll(ctx, kube, targets, until)
+  kubectl torpor skip mysqlcluster/test --until 2h
+
+  # Validate a skip of all apps of a team
+  kubectl torpor skip cfapp -l team=a --dry-run=server`,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+			return a.completeSelected(cmd, args, toComplete, &s.selection, anyKind)
 		},
+		RunE: s.run,
 	}
-	cmd.Flags().StringVar(&until, "until", "", "end of the skip: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h; the end of the sleep by default")
+	f := cmd.Flags()
+	s.addFlags(f)
+	f.StringVar(&s.until, "until", "", "end of the skip: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h; the end of the sleep by default")
+	f.StringVar(&s.dryRun, "dry-run", dryRunNone, "server: the API server validates the change and does not store it; none: the change is stored")
+	f.StringVarP(&s.output, "output", "o", "", "json, yaml, name, or empty for text")
+	completion.OfferValues(cmd, "dry-run", dryRunServer, dryRunNone)
+	completion.OfferValues(cmd, "output", "json", "yaml", "name")
 	return cmd
 }
 
-// skipAll skips each object, and warns if no controller acts on Slumbers.
-func (a *commands) skipAll(ctx context.Context, kube *kubeClient, targets []target, until string) error {
-	var errs []error
-	var skipped []target
-	for _, t := range targets {
-		err := a.skip(ctx, kube, t, until)
-		if errs = append(errs, err); err == nil {
-			skipped = append(skipped, t)
+// skipCommand keeps objects running that Slumbers would stop.
+type skipCommand struct {
+	*commands
+	selection
+	until, dryRun, output string
+}
+
+// skipResult is the result for one object; -o json and -o yaml print a list of these.
+type skipResult struct {
+	Namespace string `json:"namespace"`
+	Kind      string `json:"kind"`
+	Name      string `json:"name"`
+	// DisplayName is the name that users gave the object; empty for kinds without one.
+	DisplayName string `json:"displayName,omitempty"`
+	// SkippedUntil is the end of the skip; empty after an error.
+	SkippedUntil string `json:"skippedUntil,omitempty"`
+	Error        string `json:"error,omitempty"`
+}
+
+func (s *skipCommand) run(cmd *cobra.Command, args []string) error {
+	if err := errors.Join(validateDryRun(s.dryRun), validateOutput(s.output, "json", "yaml", "name")); err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("until") {
+		if _, err := moco.ParseUntil(s.until, s.clock.Now()); err != nil {
+			return err
 		}
 	}
-	if len(skipped) > 0 {
-		a.warnOfGaps(connection.ReadActing(ctx, kube, a.clock.Now()), skipped, func(target) string { return slumberControllers })
+	kube, err := s.connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := limitCommand(cmd)
+	defer cancel()
+	targets, err := s.findTargets(ctx, cmd, kube, args)
+	if err != nil {
+		return err
+	}
+	return s.skipAll(ctx, kube, targets)
+}
+
+// skipAll skips each object, and warns if no controller acts on Slumbers.
+func (s *skipCommand) skipAll(ctx context.Context, kube *kubeClient, targets []target) error {
+	var errs []error
+	var skipped []target
+	results := []skipResult{} // Programs expect an empty list instead of null.
+	for _, t := range targets {
+		r := skipResult{Namespace: t.namespace, Kind: t.kind.GVK().Kind, Name: t.name}
+		err := s.skip(ctx, kube, t, &r)
+		if errs = append(errs, err); err == nil {
+			skipped = append(skipped, t)
+			s.printResult(t, r)
+		} else {
+			r.Error = err.Error()
+		}
+		results = append(results, r)
+	}
+	if s.output == "json" || s.output == "yaml" {
+		errs = append(errs, s.writeData(s.output, results))
+	}
+	if len(skipped) > 0 && s.dryRun == dryRunNone {
+		s.warnOfGaps(connection.ReadActing(ctx, kube, s.clock.Now()), skipped, func(target) string { return slumberControllers })
 	}
 	return errors.Join(errs...)
 }
 
-func (a *commands) skip(ctx context.Context, kube *kubeClient, t target, text string) error {
+func (s *skipCommand) skip(ctx context.Context, kube *kubeClient, t target, r *skipResult) error {
 	obj, err := kube.getObject(ctx, t)
 	if err != nil {
 		return err
 	}
-	until, err := a.findSkipEnd(ctx, kube, t, obj, text)
+	if namer, isNamed := t.kind.Definition.(kinds.DisplayNamer); isNamed {
+		r.DisplayName = namer.ReadDisplayName(obj)
+	}
+	until, err := s.findSkipEnd(ctx, kube, t, obj, s.until)
 	if err != nil {
 		return err
 	}
 	before := obj.DeepCopyObject().(client.Object)
 	end := until.UTC().Format(time.RFC3339)
 	kinds.SetAnnotation(obj, torporv1alpha1.SkipUntilAnnotation, end)
-	if err := kube.Patch(ctx, obj, client.MergeFrom(before), client.FieldOwner(fieldManager)); err != nil {
+	options := []client.PatchOption{client.FieldOwner(fieldManager)}
+	if s.dryRun == dryRunServer {
+		options = append(options, client.DryRunAll)
+	}
+	if err := kube.Patch(ctx, obj, client.MergeFrom(before), options...); err != nil {
 		return fmt.Errorf("skip %s: %w", t, err)
 	}
-	fmt.Fprintf(a.Out, "%s keeps running until %s\n", t.displayName(), end)
+	r.SkippedUntil = end
 	return nil
+}
+
+func (s *skipCommand) printResult(t target, r skipResult) {
+	switch {
+	case s.output == "name":
+		fmt.Fprintln(unfitted(s.Out), t.kind.ObjectName(t.name))
+	case s.output != "":
+	case s.dryRun == dryRunServer:
+		fmt.Fprintf(s.Out, "%s keeps running until %s (server dry run)\n", t.displayName(), r.SkippedUntil)
+	default:
+		fmt.Fprintf(s.Out, "%s keeps running until %s\n", t.displayName(), r.SkippedUntil)
+	}
 }
 
 // findSkipEnd returns the requested time, or the latest end of a sleep among the Slumbers that select the object.

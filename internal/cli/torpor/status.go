@@ -20,6 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
 type statusCommand struct {
@@ -31,13 +32,14 @@ type statusCommand struct {
 func (a *commands) newStatusCommand() *cobra.Command {
 	s := &statusCommand{commands: a}
 	cmd := &cobra.Command{
-		Use:   "status [KIND/NAME... | -l SELECTOR] [-A]",
+		Use:   "status [KIND/NAME... | KIND NAME... | KIND[,KIND...]] [-l SELECTOR] [-A]",
 		Short: "List stoppable objects: state, since when, by whom, why, until when, and the next step",
 		Long: `List stoppable objects: state, since when, by whom, why, until when, and the next step.
 Stuck objects come first, then overdue stops, then changing, stopped and running objects.
 SINCE and BY describe the stop, or the last start of a running object. Deployments, StatefulSets, CronJobs and objects of StopAdapters are listed
-once a user or a Slumber has stopped them. A kind that the API server does not serve is left out. A kind that you
-may not list is left out with a warning.`,
+once a user or a Slumber has stopped them, unless their kind is named. A kind that the API server does not serve is left out. A kind that
+you may not list is left out with a warning. Both are errors if the kind is named.
+With --watch, --output json prints one object in each line.`,
 		Example: `  # List the objects of the namespace, and of all namespaces
   kubectl torpor status
   kubectl torpor status -A
@@ -45,33 +47,38 @@ may not list is left out with a warning.`,
   # List the objects of a team, with the messages of their statuses
   kubectl torpor status -l team=a -o wide
 
+  # List all clusters and Deployments of the namespace
+  kubectl torpor status cd,deploy
+
   # Print changes until you interrupt the command
   kubectl torpor status -A -w
+  kubectl torpor status cd/fleet -w
 
   # Print two objects for a program
   kubectl torpor status mysqlcluster/test cfapp/shop -o json`,
-		ValidArgsFunction: a.completeNames(0, anyKind, stopRow.displayName),
+		ValidArgsFunction: a.completeNames(0, anyKind),
 		RunE:              s.run,
 	}
-	cmd.Flags().BoolVarP(&s.isEverywhere, "all-namespaces", "A", false, "the objects of all namespaces")
-	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "labels of the objects, such as team=a, instead of names")
+	cmd.Flags().BoolVarP(&s.isEverywhere, allNamespacesFlag, "A", false, "the objects of all namespaces")
+	cmd.Flags().StringVarP(&s.selector, selectorFlag, "l", "", "labels of the objects, such as team=a, instead of names")
 	cmd.Flags().BoolVarP(&s.watches, watchFlag, "w", false, "keep running, and print changes")
-	cmd.Flags().StringVarP(&s.output, "output", "o", "", "json, yaml, wide, or empty for text")
-	completion.OfferValues(cmd, "output", "json", "yaml", "wide")
+	cmd.Flags().StringVarP(&s.output, "output", "o", "", "json, yaml, name, wide, or empty for text")
+	completion.OfferValues(cmd, "output", "json", "yaml", "name", "wide")
 	return cmd
 }
 
 func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
-	if err := validateOutput(s.output, true); err != nil {
+	if err := validateOutput(s.output, "json", "yaml", "name", "wide"); err != nil {
 		return err
 	}
-	if len(args) > 0 && (s.isEverywhere || cmd.Flags().Changed("selector")) {
-		return exit.WrongUsage("expected either KIND/NAME or --all-namespaces and --selector, found %q with them", args[0])
+	parsed, err := parseArguments(args)
+	if err != nil {
+		return err
 	}
-	if s.watches && (len(args) > 0 || s.output == "json" || s.output == "yaml") {
-		return exit.WrongUsage("--watch: expected neither names nor --output json or yaml with it, found one of them")
+	if len(parsed.objects) > 0 && (s.isEverywhere || cmd.Flags().Changed(selectorFlag)) {
+		return exit.WrongUsage("expected either KIND/NAME or --all-namespaces and --selector, found %q with them", parsed.objects[0])
 	}
-	selector, err := parseSelector(s.selector, cmd.Flags().Changed("selector"))
+	selector, err := parseSelector(s.selector, cmd.Flags().Changed(selectorFlag))
 	if err != nil {
 		return err
 	}
@@ -85,16 +92,20 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 		kube.namespace = metav1.NamespaceAll
 	}
 	var rows []stopRow
-	if len(args) > 0 {
-		rows, err = kube.getAllRows(ctx, args)
-	} else {
+	var scopes []watchScope
+	switch {
+	case len(parsed.objects) > 0:
+		rows, scopes, err = kube.getAllRows(ctx, parsed.objects)
+	case len(parsed.kindNames) > 0:
+		rows, scopes, err = s.listChosenRows(ctx, kube, parsed.kindNames, selector)
+	default:
 		rows, err = s.listAllRows(ctx, kube, selector)
 	}
 	err = errors.Join(err, s.previewSchedules(ctx, kube, rows))
 	hideSharedNames(rows, rows)
 	sortByAttention(rows, s.clock.Now())
 	if s.watches && err == nil {
-		return s.follow(ctx, kube, selector, rows)
+		return s.follow(ctx, kube, scopes, selector, rows)
 	}
 	// Show the rows that were found even after an error.
 	if err != nil && len(rows) == 0 {
@@ -116,16 +127,12 @@ func parseSelector(text string, isGiven bool) (labels.Selector, error) {
 	return selector, nil
 }
 
-func (kube *kubeClient) getAllRows(ctx context.Context, args []string) ([]stopRow, error) {
-	var targets []target
-	for _, arg := range args {
-		t, err := kube.findTarget(ctx, arg)
-		if err != nil {
-			return nil, err
-		}
-		targets = append(targets, t)
+// getAllRows reads the named objects. A missing one does not hide the others.
+func (kube *kubeClient) getAllRows(ctx context.Context, objects []namedObject) (rows []stopRow, scopes []watchScope, err error) {
+	targets, err := kube.findNamed(ctx, objects)
+	if err != nil {
+		return nil, nil, err
 	}
-	var rows []stopRow
 	var errs []error
 	for _, t := range targets {
 		found, err := kube.getRows(ctx, t)
@@ -133,8 +140,33 @@ func (kube *kubeClient) getAllRows(ctx context.Context, args []string) ([]stopRo
 			errs = append(errs, err)
 		}
 		rows = append(rows, found...)
+		scopes = append(scopes, watchScope{kind: t.kind, name: t.name, selector: labels.Everything(), isNamed: true})
 	}
-	return rows, errors.Join(errs...)
+	return rows, scopes, errors.Join(errs...)
+}
+
+// listChosenRows reads the objects of the kinds that the user named, including those that were never stopped.
+func (s *statusCommand) listChosenRows(ctx context.Context, kube *kubeClient, names []string, selector labels.Selector) (rows []stopRow, scopes []watchScope, err error) {
+	chosen, err := kube.findKinds(ctx, names)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, k := range chosen {
+		found, err := kube.listChosen(ctx, k, selector)
+		if err != nil {
+			return nil, nil, err
+		}
+		rows = append(rows, found...)
+		scopes = append(scopes, watchScope{kind: k, selector: selector, isNamed: true})
+	}
+	if len(rows) == 0 {
+		s.reportNothing(kube)
+	}
+	return rows, scopes, nil
+}
+
+func (s *statusCommand) reportNothing(kube *kubeClient) {
+	fmt.Fprintf(s.Err, "Nothing that can be stopped found in %s.\n", kube.namespaceText())
 }
 
 // listAllRows reads the objects of all kinds. It returns an error if no kind can be listed, because an empty table
@@ -174,7 +206,7 @@ func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selec
 		fmt.Fprintf(s.Err, "warning: left out kinds that you may not list in %s: %s\n", kube.namespaceText(), strings.Join(forbidden, ", "))
 	}
 	if len(rows) == 0 && len(errs) == 0 {
-		fmt.Fprintf(s.Err, "Nothing that can be stopped found in %s.\n", kube.namespaceText())
+		s.reportNothing(kube)
 	}
 	return rows, errors.Join(errs...)
 }
@@ -183,10 +215,28 @@ func (s *statusCommand) write(rows []stopRow) error {
 	switch {
 	case s.output == "json" || s.output == "yaml":
 		return s.writeData(s.output, append([]stopRow{}, rows...))
+	case s.output == "name":
+		return s.writeNames(rows)
 	case len(rows) == 0:
 		return nil
 	}
 	return newAlignedTable(s.Out, s.headings()...).write(s.cellsOf(rows))
+}
+
+// writeNames prints each object once, as kubectl get -o name does.
+func (s *statusCommand) writeNames(rows []stopRow) error {
+	written := map[rowKey]bool{}
+	for _, r := range rows {
+		object := rowKey{kind: r.GroupKind, namespace: r.Namespace, name: r.Name}
+		if written[object] {
+			continue
+		}
+		written[object] = true
+		if _, err := fmt.Fprintln(unfitted(s.Out), kinds.ObjectName(r.GroupKind, r.Name)); err != nil {
+			return fmt.Errorf("write the names: %w", err)
+		}
+	}
+	return nil
 }
 
 func (s *statusCommand) headings() []string {

@@ -10,7 +10,6 @@ import (
 	"unicode"
 
 	"github.com/liggitt/tabwriter"
-	"golang.org/x/term"
 	"golang.org/x/text/width"
 )
 
@@ -29,7 +28,9 @@ type alignedTable struct {
 	headings []string
 	// terminalWidth returns the width of the terminal; 0 for other outputs.
 	terminalWidth func() int
-	columns       *tabwriter.Writer
+	// isColoured is whether cells have colours, in addition to their text.
+	isColoured bool
+	columns    *tabwriter.Writer
 	// widths are the widths of the columns so far. They are nil until the headings are written.
 	widths []int
 }
@@ -38,21 +39,9 @@ func newAlignedTable(out io.Writer, headings ...string) *alignedTable {
 	return &alignedTable{
 		out: out, headings: headings,
 		terminalWidth: func() int { return terminalWidth(out) },
+		isColoured:    allowsColours(out, os.Getenv),
 		columns:       tabwriter.NewWriter(out, 0, 0, columnGap, ' ', tabwriter.RememberWidths),
 	}
-}
-
-// terminalWidth returns the number of characters in a line of the terminal; 0 for other outputs.
-func terminalWidth(out io.Writer) int {
-	file, isFile := out.(*os.File)
-	if !isFile || !term.IsTerminal(int(file.Fd())) {
-		return 0
-	}
-	columns, _, err := term.GetSize(int(file.Fd()))
-	if err != nil {
-		return 0
-	}
-	return columns
 }
 
 // write writes rows, preceded by the headings on the first call.
@@ -125,7 +114,11 @@ func (t *alignedTable) countFitting(limit int) int {
 func (t *alignedTable) align(cells []string) string {
 	var line strings.Builder
 	for i, cell := range cells {
-		line.WriteString(cell + strings.Repeat(" ", t.widths[i]-displayWidth(cell)+columnGap))
+		gap := strings.Repeat(" ", t.widths[i]-displayWidth(cell)+columnGap)
+		if colour := colourOf(t.headings[i], cell); t.isColoured && colour != "" {
+			cell = colour + cell + plain
+		}
+		line.WriteString(cell + gap)
 	}
 	return strings.TrimRight(line.String(), " ")
 }
@@ -195,7 +188,7 @@ func cutWord(word string, limit int) string {
 
 // displayWidth returns the number of terminal columns that a text takes.
 func displayWidth(text string) (columns int) {
-	for _, r := range text {
+	for _, r := range colourSequence.ReplaceAllString(text, "") {
 		columns += runeWidth(r)
 	}
 	return columns

@@ -5,6 +5,7 @@ package torpor
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -137,4 +138,83 @@ func TestFilesAreNoTerminal(t *testing.T) {
 	testenv.ExpectEqual(t, "a file", 0, terminalWidth(file))
 	testenv.ExpectNoError(t, file.Close())
 	testenv.ExpectEqual(t, "a buffer", 0, terminalWidth(&bytes.Buffer{}))
+}
+
+// TestFoldedLines breaks texts that are not tables.
+func TestFoldedLines(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		limit int
+		line  string
+		want  string
+	}{
+		"a pipe: the line is whole":                   {0, strings.Repeat("x", 300), strings.Repeat("x", 300)},
+		"a line that fits is unchanged":               {20, "  found   a   b", "  found   a   b"},
+		"a long line is broken between words":         {20, "  found   one two three four", "  found   one two|    three four"},
+		"a line as wide as the terminal":              {7, "one two", "one two"},
+		"a space at the end of the terminal":          {3, "one two", "one|two"},
+		"a word that is wider than the terminal":      {8, "a " + strings.Repeat("b", 12), "a|  bbbbbb|  bbbbbb"},
+		"characters of two columns are counted twice": {4, "月曜日", "月曜|  日"},
+		"a terminal of one column":                    {1, "ab", "a|b"},
+		"an empty line stays":                         {5, "", ""},
+		"a colour takes no column":                    {3, red + "abc" + plain, red + "abc" + plain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testenv.ExpectEqual(t, "the lines", row.want, strings.Join(foldLine(row.line, row.limit), "|"))
+		})
+	}
+}
+
+// TestTerminalsGetWholeLines writes in small pieces, as the help does.
+func TestTerminalsGetWholeLines(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := &fittedWriter{out: &out, limit: func() int { return 8 }}
+	for _, piece := range []string{"one ", "two three\nfo", "ur"} {
+		n, err := w.Write([]byte(piece))
+		testenv.ExpectNoError(t, err)
+		testenv.ExpectEqual(t, "the bytes", len(piece), n)
+	}
+	testenv.ExpectEqual(t, "before the end", "one two\n  three\n", out.String())
+	flushOutputs(w, &out)
+	testenv.ExpectEqual(t, "at the end", "one two\n  three\nfour", out.String())
+	testenv.ExpectEqual(t, "the width of the table", 8, terminalWidth(w))
+}
+
+// TestColoursRepeatTheText compares a table with colours, without their sequences, with one that has none.
+func TestColoursRepeatTheText(t *testing.T) {
+	t.Parallel()
+	rows := append(statusRows(), []string{"cfapp/stuck", "app", "starting", "-", "-", "-", "-", "it is stuck: no droplet"})
+	var coloured bytes.Buffer
+	table := newAlignedTable(&coloured, statusHeadings()...)
+	table.terminalWidth, table.isColoured = func() int { return 300 }, true
+	testenv.ExpectNoError(t, table.write(rows))
+	for _, want := range []string{
+		blue + "Hibernating" + plain, green + "running" + plain, yellow + "starting" + plain, red + "it is stuck: no droplet" + plain,
+		yellow + "2026-11-27T06:00:00Z (2h overdue)" + plain,
+	} {
+		if !strings.Contains(coloured.String(), want) {
+			t.Errorf("expected %q, found %q", want, coloured.String())
+		}
+	}
+	testenv.ExpectEqual(t, "the text", writeTable(t, 300, statusHeadings(), rows), colourSequence.ReplaceAllString(coloured.String(), ""))
+}
+
+func TestColoursNeedATerminal(t *testing.T) {
+	t.Parallel()
+	terminal := &fittedWriter{limit: func() int { return 80 }}
+	for name, row := range map[string]struct {
+		out  io.Writer
+		env  map[string]string
+		want bool
+	}{
+		"a terminal has colours":                    {terminal, map[string]string{"TERM": "xterm"}, true},
+		"a terminal with NO_COLOR has none":         {terminal, map[string]string{"TERM": "xterm", "NO_COLOR": "1"}, false},
+		"a terminal that cannot show them has none": {terminal, map[string]string{"TERM": "dumb"}, false},
+		"a terminal of an unknown kind has none":    {terminal, nil, false},
+		"a pipe or a file has none":                 {&bytes.Buffer{}, map[string]string{"TERM": "xterm"}, false},
+	} {
+		testenv.ExpectEqual(t, name, row.want, allowsColours(row.out, func(name string) string { return row.env[name] }))
+	}
 }

@@ -5,12 +5,10 @@ package torpor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
@@ -49,11 +47,10 @@ func (v verb) pastParticiple() string {
 type verbCommand struct {
 	*commands
 	verb verb
-	// kindName is the kind of a command for one kind, whose arguments are names.
-	kindName                                                string
-	part, selector, reason, until, dryRun, output, longText string
-	isEverywhere, waits                                     bool
-	timeout                                                 time.Duration
+	selection
+	part, reason, until, dryRun, output, longText string
+	waits                                         bool
+	timeout                                       time.Duration
 	// fieldManager is set by programs other than the plugin.
 	fieldManager string
 	// saidReason and saidUntil are whether the flags are given.
@@ -74,7 +71,13 @@ An object that is already stopped gets the new reason and end.`}
   kubectl torpor stop deployment/web --reason "no budget" --until 2h
 
   # Validate a stop of every app of a team
-  kubectl torpor stop cfapp -l team=a --dry-run=server`)
+  kubectl torpor stop cfapp -l team=a --dry-run=server
+
+  # Stop all Deployments and StatefulSets of the namespace
+  kubectl torpor stop deploy,sts --all --until 12h
+
+  # Stop the objects that kubectl has found
+  kubectl get deploy -l team=a -o name | xargs kubectl torpor stop`)
 }
 
 func (a *commands) newStartCommand() *cobra.Command {
@@ -89,7 +92,7 @@ The manager checks a start of clustering: it refuses a start that would do harm,
 
 func (a *commands) newHibernateCommand() *cobra.Command {
 	v := &verbCommand{
-		commands: a, verb: stopVerb, kindName: "clusterdeployment",
+		commands: a, verb: stopVerb, selection: selection{kindName: "clusterdeployment"},
 		longText: "Hibernate clusters: stop the machines of each at its cloud.",
 	}
 	return v.newCommand("hibernate", "Hibernate clusters", `  # Hibernate a cluster for the weekend
@@ -100,7 +103,7 @@ func (a *commands) newHibernateCommand() *cobra.Command {
 }
 
 func (a *commands) newResumeCommand() *cobra.Command {
-	v := &verbCommand{commands: a, verb: startVerb, kindName: "clusterdeployment", longText: `Resume clusters: start the machines of each, and approve the certificate requests of its nodes.
+	v := &verbCommand{commands: a, verb: startVerb, selection: selection{kindName: "clusterdeployment"}, longText: `Resume clusters: start the machines of each, and approve the certificate requests of its nodes.
 This includes clusters that hibernate because of spec.hibernateAfter.`}
 	return v.newCommand("resume", "Resume clusters", `  # Resume a cluster, and return when it can be used
   kubectl torpor resume fleet --wait`)
@@ -119,19 +122,14 @@ func (a *commands) newExtendCommand() *cobra.Command {
 }
 
 func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
-	objects := "KIND/NAME... | KIND -l SELECTOR"
-	if v.kindName != "" {
-		objects = "NAME... | -l SELECTOR"
-	}
 	cmd := &cobra.Command{
-		Use: fmt.Sprintf("%s (%s) [-A]", name, objects), Short: short, Long: v.longText, Example: example,
+		Use: name + " " + v.describeObjects(), Short: short, Long: v.longText, Example: example,
 		ValidArgsFunction: v.completeObjects, RunE: v.run,
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&v.isEverywhere, "all-namespaces", "A", false, "with --selector: the objects of all namespaces")
-	f.StringVarP(&v.selector, "selector", "l", "", "labels of the objects, such as team=a, instead of names")
+	v.addFlags(f)
 	f.StringVar(&v.dryRun, "dry-run", dryRunNone, "server: the API server validates the change and does not store it; none: the change is stored")
-	f.StringVarP(&v.output, "output", "o", "", "json, yaml, or empty for text")
+	f.StringVarP(&v.output, "output", "o", "", "json, yaml, name, or empty for text")
 	if v.kindName == "" && v.verb != restartVerb {
 		f.StringVar(&v.part, "part", "", "of a MySQLCluster: clustering or reconciliation")
 	}
@@ -144,7 +142,7 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 		f.DurationVar(&v.timeout, timeoutFlag, defaultTimeout, "how long to wait for all objects; then the exit code is 3")
 	}
 	completion.OfferValues(cmd, "dry-run", dryRunServer, dryRunNone)
-	completion.OfferValues(cmd, "output", "json", "yaml")
+	completion.OfferValues(cmd, "output", "json", "yaml", "name")
 	completion.OfferValues(cmd, "part", partNames()...)
 	return cmd
 }
@@ -153,8 +151,8 @@ func (v *verbCommand) validateFlags(cmd *cobra.Command) error {
 	f := cmd.Flags()
 	v.saidReason, v.saidUntil = f.Changed("reason"), f.Changed("until")
 	switch {
-	case v.dryRun != dryRunNone && v.dryRun != dryRunServer:
-		return exit.WrongUsage("--dry-run: expected server or none, found %q", v.dryRun)
+	case validateDryRun(v.dryRun) != nil:
+		return validateDryRun(v.dryRun)
 	case v.waits && v.dryRun == dryRunServer:
 		return exit.WrongUsage("--wait: expected no --dry-run with it, which changes nothing; found both")
 	case f.Changed(timeoutFlag) && !v.waits:
@@ -169,7 +167,14 @@ func (v *verbCommand) validateFlags(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	return validateOutput(v.output, false)
+	return validateOutput(v.output, "json", "yaml", "name")
+}
+
+func validateDryRun(value string) error {
+	if value == dryRunNone || value == dryRunServer {
+		return nil
+	}
+	return exit.WrongUsage("--dry-run: expected server or none, found %q", value)
 }
 
 // verbResult is the result for one object; -o json and -o yaml print a list of these.
@@ -236,80 +241,22 @@ func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 		}
 		errs = append(errs, r.err)
 	}
-	if v.output != "" {
+	if v.output == "json" || v.output == "yaml" {
 		errs = append(errs, v.writeData(v.output, results))
 	}
 	return errors.Join(errs...)
 }
 
-// findTargets returns the objects that the arguments and flags name.
+// findTargets returns the objects that the arguments and flags define, with the part that the verb changes.
 func (v *verbCommand) findTargets(ctx context.Context, cmd *cobra.Command, kube *kubeClient, args []string) ([]target, error) {
-	bySelector := cmd.Flags().Changed("selector")
-	switch {
-	case v.isEverywhere && !bySelector:
-		return nil, exit.WrongUsage("--all-namespaces: expected --selector with it, found none")
-	case bySelector:
-		return v.selectTargets(ctx, kube, args)
-	case len(args) == 0:
-		return nil, exit.WrongUsage("expected the names of objects or --selector, found neither")
-	}
-	var targets []target
-	for _, arg := range args {
-		if v.kindName != "" && !strings.Contains(arg, "/") {
-			arg = v.kindName + "/" + arg
-		}
-		t, err := kube.findTarget(ctx, arg)
-		if err != nil {
-			return nil, err
-		}
-		if err := v.choosePart(&t); err != nil {
-			return nil, err
-		}
-		targets = append(targets, t)
-	}
-	return targets, nil
-}
-
-func (v *verbCommand) selectTargets(ctx context.Context, kube *kubeClient, args []string) ([]target, error) {
-	selector, err := parseSelector(v.selector, true)
+	targets, err := v.selection.findTargets(ctx, cmd, kube, args)
 	if err != nil {
 		return nil, err
 	}
-	if v.kindName != "" && len(args) == 0 {
-		args = []string{v.kindName}
-	}
-	if len(args) != 1 || v.kindName != "" && args[0] != v.kindName {
-		return nil, exit.WrongUsage("expected names or --selector, found both; with --selector a kind is named alone")
-	}
-	k, err := kube.findKind(ctx, args[0])
-	if err != nil {
-		return nil, err
-	}
-	chosen := target{kind: k}
-	if err := v.choosePart(&chosen); err != nil {
-		return nil, err
-	}
-	if v.isEverywhere {
-		kube.namespace = metav1.NamespaceAll
-	}
-	var targets []target
-	rows, isServed, err := kube.listRows(ctx, k, selector)
-	hideSharedNames(rows, rows)
-	for _, r := range rows {
-		if t := chosen; r.Part == t.part {
-			t.namespace, t.name, t.shownName = r.Namespace, r.Name, r.ShownName()
-			targets = append(targets, t)
+	for i := range targets {
+		if err := v.choosePart(&targets[i]); err != nil {
+			return nil, err
 		}
-	}
-	switch {
-	case errors.Is(err, errForbidden):
-		return nil, fmt.Errorf("expected the right to list %ss in %s, found none; ask for it or choose another namespace with -n", k.GVK().Kind, kube.namespaceText())
-	case err != nil:
-		return nil, err
-	case !isServed:
-		return nil, fmt.Errorf("expected the API server to serve %s, found that it does not; install the CRD", k.GVK().GroupVersion())
-	case len(targets) == 0:
-		fmt.Fprintf(v.Err, "No %s with these labels found in %s.\n", k.GVK().Kind, kube.namespaceText())
 	}
 	return targets, nil
 }

@@ -142,7 +142,7 @@ func TestAWatchOfNothingSaysSo(t *testing.T) {
 	gone := api.List(t.Context(), &korifiv1alpha1.CFRouteList{})
 	s := &statusCommand{commands: &commands{Streams: Streams{Out: io.Discard, Err: io.Discard}, clock: clocktesting.NewFakePassiveClock(time.Now())}}
 	api.failures = []error{gone}
-	err := s.follow(t.Context(), &kubeClient{WithWatch: api, namespace: "ns"}, labels.Everything(), nil)
+	err := s.follow(t.Context(), &kubeClient{WithWatch: api, namespace: "ns"}, nil, labels.Everything(), nil)
 	if err == nil || !strings.Contains(err.Error(), "expected a kind that can be followed") || strings.Contains(err.Error(), "%!") {
 		t.Errorf("expected an error without a kind to follow, found %v", err)
 	}

@@ -23,17 +23,17 @@ type explanation struct {
 func (a *commands) newWhyCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "why KIND/NAME",
+		Use:   "why (KIND/NAME | KIND NAME)",
 		Short: "Show who stopped an object, when, why and until when, the pending condition, and the next step",
 		Example: `  # Print sentences
   kubectl torpor why clusterdeployment/mycluster
 
   # For a program
   kubectl torpor why cfapp/shop -o yaml`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeNames(1, anyKind, stopRow.displayName),
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: a.completeNames(1, anyKind),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rows, err := a.getTarget(cmd, output, args[0])
+			rows, err := a.getTarget(cmd, output, args)
 			if err != nil {
 				return err
 			}
@@ -49,12 +49,13 @@ func (a *commands) newWhyCommand() *cobra.Command {
 	return cmd
 }
 
-// getTarget reads the object of a command with one argument.
-func (a *commands) getTarget(cmd *cobra.Command, output, name string) ([]stopRow, error) {
-	if err := validateOutput(output, false); err != nil {
+// getTarget reads the object of a command for one object.
+func (a *commands) getTarget(cmd *cobra.Command, output string, args []string) ([]stopRow, error) {
+	if err := validateOutput(output, "json", "yaml"); err != nil {
 		return nil, err
 	}
-	if err := validateTarget(name); err != nil { // Report wrong usage before any call.
+	object, err := parseObject(args)
+	if err != nil {
 		return nil, err
 	}
 	kube, err := a.connect()
@@ -63,7 +64,7 @@ func (a *commands) getTarget(cmd *cobra.Command, output, name string) ([]stopRow
 	}
 	ctx, cancel := limitCommand(cmd)
 	defer cancel()
-	named, err := kube.findTarget(ctx, name)
+	named, err := kube.findTarget(ctx, object)
 	if err != nil {
 		return nil, err
 	}
@@ -150,17 +151,17 @@ type pastStop struct {
 func (a *commands) newHistoryCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "history KIND/NAME",
+		Use:   "history (KIND/NAME | KIND NAME)",
 		Short: "List the last ten stops of each part of an object, newest first, and the user that ended each",
 		Example: `  # Print a table
   kubectl torpor history mysqlcluster/test
 
   # For a program
   kubectl torpor history clusterdeployment/mycluster -o json`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeNames(1, anyKind, stopRow.displayName),
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: a.completeNames(1, anyKind),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			rows, err := a.getTarget(cmd, output, args[0])
+			rows, err := a.getTarget(cmd, output, args)
 			if err != nil {
 				return err
 			}

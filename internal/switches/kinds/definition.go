@@ -146,8 +146,23 @@ func (k Kind) Name() string {
 	return k.GVK().Kind
 }
 
-// HasName reports whether a user may call the kind so.
-func (k Kind) HasName(text string) bool { return slices.Contains(k.Names(), strings.ToLower(text)) }
+// HasName reports whether a user may call the kind so: by one of its names, alone, with its group as kubectl prints it,
+// or with its version and its group.
+func (k Kind) HasName(text string) bool {
+	text = strings.ToLower(text)
+	name, group, _ := strings.Cut(text, ".")
+	gvk := k.GVK()
+	isQualified := group != "" && (group == gvk.Group || group == gvk.Version+"."+gvk.Group)
+	return slices.Contains(k.Names(), text) || isQualified && slices.Contains(k.Names(), name)
+}
+
+// ObjectName returns the name of an object as kubectl get -o name prints it.
+func (k Kind) ObjectName(name string) string { return ObjectName(k.GVK().GroupKind(), name) }
+
+// ObjectName returns the name of an object as kubectl get -o name prints it.
+func ObjectName(of schema.GroupKind, name string) string {
+	return strings.ToLower(of.String()) + "/" + name
+}
 
 // Resource returns the plural, as used in paths and RBAC rules.
 func (k Kind) Resource() string { return k.Names()[1] }
