@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
 	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
@@ -19,52 +20,144 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
-// checkTimeout limits all calls together.
-const checkTimeout = time.Minute
+const (
+	// checkTimeout limits all calls of one observation together.
+	checkTimeout = time.Minute
+	// checkInterval is the time between two observations of --wait, and so the shortest time between two lines of progress.
+	checkInterval = 2 * time.Second
+	// defaultCheckWait is how long --wait waits by default.
+	defaultCheckWait = 5 * time.Minute
+)
+
+// checkRun is one run of the command.
+type checkRun struct {
+	observe func(context.Context) (admincheck.Observed, error)
+	out     io.Writer
+	// progress gets what --wait waits for.
+	progress io.Writer
+	output   string
+	waits    bool
+	timeout  time.Duration
+}
 
 func checkCommand() *cobra.Command {
-	var kubeconfig, output string
+	var kubeconfig string
 	o := hub.Observer{Clock: clock.RealClock{}}
+	run := checkRun{}
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check whether a hub is ready for Torpor, before an installation or an upgrade; nothing is changed",
+		Short: "Check whether a hub is ready for Torpor, before an installation or an upgrade, and whether an installation works; nothing is changed",
 		Long: `Check whether a hub is ready for Torpor: its version and APIs, whether it can record the requesters of stops, the owner of the
-CustomResourceDefinitions, whether another installation is active, your permissions, the certificate of the webhook, and the
-clock. docs/install.md explains each check. Nothing is changed.
+CustomResourceDefinitions, whether another installation is active, the manager's Pods, your permissions, the certificate of the webhook,
+whether installed policies and webhooks answer, and the clock. docs/install.md explains each check. Nothing is changed: the requests that
+ask policies and webhooks are dry runs, which store nothing.
 
-Exit codes: 0 if no check failed, including when there are warnings; 4 if a check failed; 1 if the hub could not be reached.`,
+With --wait, the command returns when the installation works: no check fails, all Pods of the manager are ready, and the manager acts.
+What it waits for is printed on stderr, at most every two seconds.
+
+Exit codes:
+  0  no check failed, including when there are warnings; with --wait, the installation works
+  1  the hub could not be reached
+  2  wrong usage
+  3  timed out: with --wait, the installation does not work yet
+  4  a check failed`,
 		Example: `  torpor check
-  torpor check --namespace torpor-system -o json`,
+  torpor check --namespace torpor-system -o json
+
+  # Install, and return when the installation works
+  torpor install --image registry.example/torpor:v1 | kubectl apply -f -
+  torpor check --wait --timeout 3m`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "" && output != "json" {
-				return exit.WrongUsage("--output: expected json or nothing, found %q", output)
+			if err := run.validate(cmd); err != nil {
+				return err
 			}
 			cfg, err := loadKubeconfig(kubeconfig, "hub")
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout)
-			defer cancel()
 			o.Config = cfg
-			seen, err := o.Observe(ctx)
-			if err != nil {
-				return err
-			}
-			findings := admincheck.Judge(seen)
-			if err := writeFindings(cmd.OutOrStdout(), output, findings); err != nil {
-				return err
-			}
-			if !admincheck.IsReady(findings) {
-				return exit.Error{Code: exit.Refused, Err: errors.New("the hub is not ready for Torpor: see what failed")}
-			}
-			return nil
+			run.observe, run.out, run.progress = o.Observe, cmd.OutOrStdout(), cmd.ErrOrStderr()
+			return run.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
 	cmd.Flags().StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the installation")
-	cmd.Flags().StringVarP(&output, "output", "o", "", "json; empty prints a table")
+	cmd.Flags().StringVarP(&run.output, "output", "o", "", "json; empty prints a table")
+	cmd.Flags().BoolVar(&run.waits, "wait", false, "return when the installation works")
+	cmd.Flags().DurationVar(&run.timeout, "timeout", defaultCheckWait, "how long to wait with --wait; then the exit code is 3")
 	return cmd
+}
+
+func (r *checkRun) validate(cmd *cobra.Command) error {
+	switch {
+	case r.output != "" && r.output != "json":
+		return exit.WrongUsage("--output: expected json or nothing, found %q", r.output)
+	case cmd.Flags().Changed("timeout") && !r.waits:
+		return exit.WrongUsage("--timeout: expected --wait with it, found none")
+	case r.waits && r.timeout <= 0:
+		return exit.WrongUsage("--timeout: expected a duration above zero such as 5m, found %s", r.timeout)
+	}
+	return nil
+}
+
+func (r *checkRun) run(ctx context.Context) error {
+	if r.waits {
+		return r.wait(ctx)
+	}
+	_, findings, err := r.check(ctx)
+	if err != nil {
+		return err
+	}
+	if err := writeFindings(r.out, r.output, findings); err != nil {
+		return err
+	}
+	if !admincheck.IsReady(findings) {
+		return exit.Error{Code: exit.Refused, Err: errors.New("the hub is not ready for Torpor: see what failed")}
+	}
+	return nil
+}
+
+func (r *checkRun) check(ctx context.Context) (admincheck.Observed, []admincheck.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	seen, err := r.observe(ctx)
+	if err != nil {
+		return seen, nil, err
+	}
+	return seen, admincheck.Judge(seen), nil
+}
+
+// wait checks until the installation works, and prints the last findings. An API server that does not answer yet is
+// waited for.
+func (r *checkRun) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	printed, missing := "", "an answer of the hub"
+	var last []admincheck.Finding
+	err := wait.PollUntilContextCancel(ctx, checkInterval, true, func(ctx context.Context) (bool, error) {
+		seen, findings, err := r.check(ctx)
+		switch {
+		case ctx.Err() != nil: // The time is over, so the error is not about the hub.
+			return false, context.Cause(ctx)
+		case err != nil:
+			missing = err.Error()
+		default:
+			last, missing = findings, admincheck.DescribeMissing(seen, findings)
+		}
+		if missing != "" && missing != printed {
+			printed = missing
+			fmt.Fprintf(r.progress, "waiting: %s\n", missing)
+		}
+		return missing == "", nil
+	})
+	if last != nil {
+		err = errors.Join(writeFindings(r.out, r.output, last), err)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("timed out: expected an installation that works, found: %s", missing)}
+	}
+	return err
 }
 
 func writeFindings(out io.Writer, format string, findings []admincheck.Finding) error {

@@ -49,13 +49,15 @@ const (
 	RightsCheck Check = "rights"
 	// WebhookCheck verifies the certificate by which the API server trusts the webhooks for apps.
 	WebhookCheck Check = "webhook"
+	// AdmissionCheck sends dry-run requests through the installed policies and webhooks, and verifies that they answer.
+	AdmissionCheck Check = "admission"
 	// ClockCheck compares the clocks of the API server and of this machine.
 	ClockCheck Check = "clock"
 )
 
 // ListChecks returns the checks in the order of the report.
 func ListChecks() []Check {
-	return []Check{KubernetesCheck, APIsCheck, RecordCheck, DefinitionsCheck, InstallationCheck, DeploymentCheck, RightsCheck, WebhookCheck, ClockCheck}
+	return []Check{KubernetesCheck, APIsCheck, RecordCheck, DefinitionsCheck, InstallationCheck, DeploymentCheck, RightsCheck, WebhookCheck, AdmissionCheck, ClockCheck}
 }
 
 // Finding is the result of one check.
@@ -147,6 +149,19 @@ type WebhookClient struct {
 	CABundle []byte
 }
 
+// AdmissionAnswer is the answer to a dry-run request, which stores nothing.
+type AdmissionAnswer struct {
+	// Kind is the kind of the requested object, and Admission the policy or the webhook configuration that is to answer.
+	Kind, Admission string
+	// IsForApps is true for the webhook for apps, without which they can be neither started nor stopped. The others only
+	// record requesters.
+	IsForApps bool
+	// IsForbidden is true if the caller may not create the object, so that the admission was not called.
+	IsForbidden bool
+	// Problem describes an answer that lacks something, or a missing answer; empty for a good one.
+	Problem string
+}
+
 // ManagerDeployment is the Deployment of the manager.
 type ManagerDeployment struct {
 	// Desired and Ready are numbers of Pods.
@@ -176,6 +191,8 @@ type Observed struct {
 	RecordWebhooks []WebhookClient
 	// Webhooks are the webhooks for apps; empty if they are not installed.
 	Webhooks []WebhookClient
+	// Admission are the answers of the installed policies and webhooks.
+	Admission []AdmissionAnswer
 	// Now is the time of this machine, and ServerTime that of the API server, in whole seconds. Travel is the duration
 	// of the request.
 	Now, ServerTime time.Time
@@ -186,8 +203,25 @@ type Observed struct {
 func Judge(seen Observed) []Finding {
 	return slices.Concat(
 		judgeKubernetes(seen), judgeAPIs(seen), judgeRecord(seen), judgeDefinitions(seen),
-		judgeInstallation(seen), judgeDeployment(seen), judgeRights(seen), judgeWebhooks(seen), judgeClock(seen),
+		judgeInstallation(seen), judgeDeployment(seen), judgeRights(seen), judgeWebhooks(seen), judgeAdmission(seen), judgeClock(seen),
 	)
+}
+
+// DescribeMissing returns what an installation lacks until it works; empty if no check has failed, all Pods of the
+// manager are ready, and the manager acts.
+func DescribeMissing(seen Observed, findings []Finding) string {
+	d := seen.Deployment
+	switch at := slices.IndexFunc(findings, func(f Finding) bool { return f.State == Failed }); {
+	case at >= 0:
+		return string(findings[at].Check) + ": " + findings[at].Message
+	case d == nil:
+		return "a Deployment of the manager in namespace " + seen.Namespace
+	case d.Desired == 0 || d.Ready < d.Desired:
+		return fmt.Sprintf("%d of %d Pods of the manager are ready", d.Ready, d.Desired)
+	case seen.Acting != seen.Namespace:
+		return "the manager does not act yet: it does not hold the Lease of the installation"
+	}
+	return ""
 }
 
 // IsReady reports whether no check has failed.
@@ -369,6 +403,39 @@ func judgeWebhooks(seen Observed) []Finding {
 		found.Remedy = "the manager renews it a week before its end: check the manager's log, or the controller that issues the certificate instead"
 	}
 	return []Finding{found}
+}
+
+func judgeAdmission(seen Observed) []Finding {
+	var answered, unknown []string
+	for _, a := range seen.Admission {
+		text := fmt.Sprintf("%s by %s", a.Kind, a.Admission)
+		switch {
+		case a.Problem != "" && a.IsForApps:
+			return []Finding{{
+				AdmissionCheck, Failed, fmt.Sprintf("expected an answer to a dry-run request of a %s, found: %s; apps can be neither started nor stopped", text, a.Problem),
+				"kubectl get endpoints torpor-webhook -n " + seen.Namespace + ", and check the manager's log",
+			}}
+		case a.Problem != "":
+			return []Finding{{
+				AdmissionCheck, Warned, fmt.Sprintf("expected that a dry-run request of a %s is recorded, found: %s", text, a.Problem),
+				"see docs/record.md: the requesters of stops are not recorded",
+			}}
+		case a.IsForbidden:
+			unknown = append(unknown, a.Kind)
+		default:
+			answered = append(answered, text)
+		}
+	}
+	switch {
+	case len(unknown) > 0:
+		return []Finding{{
+			AdmissionCheck, Warned, "not checked: found no right to create a " + strings.Join(unknown, ", a ") + ", which a dry-run request needs",
+			"check as a user with this right",
+		}}
+	case len(answered) == 0:
+		return []Finding{{AdmissionCheck, Passed, "no policy or webhook is installed that would answer", ""}}
+	}
+	return []Finding{{AdmissionCheck, Passed, "dry-run requests are answered: " + strings.Join(answered, ", "), ""}}
 }
 
 // findLastExpiry returns when the last certificate of a bundle expires. A bundle contains two while an authority is

@@ -86,6 +86,18 @@ func TestJudge(t *testing.T) {
 		"the later of two authorities counts": {func(o *Observed) {
 			o.Webhooks = []WebhookClient{{CABundle: slices.Concat(bundleUntil(t, now().Add(-time.Hour)), bundleUntil(t, now().AddDate(0, 1, 0)))}}
 		}, WebhookCheck, Passed, "2026-12-24"},
+		"admission that answers passes and is named": {func(o *Observed) {
+			o.Admission = []AdmissionAnswer{{Kind: "Deployment", Admission: "torpor-workloads-record"}, {Kind: "CFApp", Admission: "torpor", IsForApps: true}}
+		}, AdmissionCheck, Passed, "dry-run requests are answered: Deployment by torpor-workloads-record, CFApp by torpor"},
+		"a record without an answer warns": {func(o *Observed) {
+			o.Admission = []AdmissionAnswer{{Kind: "Deployment", Admission: "torpor-workloads-record", Problem: "found no annotation"}}
+		}, AdmissionCheck, Warned, "a Deployment by torpor-workloads-record is recorded, found: found no annotation"},
+		"a webhook for apps without an answer fails": {func(o *Observed) {
+			o.Admission = []AdmissionAnswer{{Kind: "CFApp", Admission: "torpor", IsForApps: true, Problem: "failed calling webhook"}}
+		}, AdmissionCheck, Failed, "failed calling webhook; apps can be neither started nor stopped"},
+		"a probe that is forbidden warns": {func(o *Observed) {
+			o.Admission = []AdmissionAnswer{{Kind: "CFApp", Admission: "torpor", IsForApps: true, IsForbidden: true}}
+		}, AdmissionCheck, Warned, "found no right to create a CFApp"},
 		"a skew below the header's precision passes": {func(o *Observed) { o.ServerTime = now().Add(-5900 * time.Millisecond) }, ClockCheck, Passed, "agree"},
 		"a slow response is not a skew":              {func(o *Observed) { o.ServerTime = now().Add(-20 * time.Second); o.Travel = 15 * time.Second }, ClockCheck, Passed, "agree"},
 		"a skew of some seconds warns":               {func(o *Observed) { o.ServerTime = now().Add(21 * time.Second) }, ClockCheck, Warned, "20s apart"},

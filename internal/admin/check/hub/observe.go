@@ -50,7 +50,7 @@ type Observer struct {
 	Clock     clock.PassiveClock
 }
 
-// Observe reads everything that the decision needs. It returns an error if the caller may not read something; a missing
+// Observe reads everything that the decision needs, and sends dry-run requests through the admission that is installed. It returns an error if the caller may not read something; a missing
 // object is part of the observation.
 func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
 	seen := admincheck.Observed{Namespace: o.Namespace}
@@ -83,6 +83,9 @@ func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
 		return seen, err
 	}
 	if err := observeWebhooks(ctx, kube, &seen); err != nil {
+		return seen, err
+	}
+	if err := o.observeAdmission(ctx, kube, &seen); err != nil {
 		return seen, err
 	}
 	if seen.Deployment, err = readDeployment(ctx, kube, o.Namespace); err != nil {

@@ -4,6 +4,7 @@ package hub
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	testenv "github.com/torpor-dev/torpor/test/env"
@@ -108,6 +110,68 @@ func TestWhatNotesWhoStopsThingsIsTold(t *testing.T) {
 	expect(older, admincheck.Warned, "there is no webhook")
 	older.ApplyManifest(t, "record/webhook/hibernation.yaml")
 	expect(older, admincheck.Warned, "torpor-hibernation-record: expected a certificate in the caBundle, found it empty")
+	seen, err := Observer{Config: older.Config, Namespace: "torpor-system", Clock: clock.RealClock{}}.Observe(t.Context())
+	testenv.ExpectNoError(t, err)
+	want := []admincheck.AdmissionAnswer{{
+		Kind: "ClusterDeployment", Admission: "torpor-hibernation-record", Problem: "found no annotation torpor.dev/requested-by on the answer",
+	}}
+	testenv.ExpectEqual(t, "answers of a webhook that no manager serves", want, seen.Admission)
+}
+
+// TestAdmissionIsAsked sends dry-run requests through policies, and through webhooks that no manager serves. Nothing is
+// stored.
+func TestAdmissionIsAsked(t *testing.T) {
+	t.Parallel()
+	answersOf := func(env *testenv.Environment) map[string]string {
+		seen, err := Observer{Config: env.Config, Namespace: "torpor-system", Clock: clock.RealClock{}}.Observe(t.Context())
+		testenv.ExpectNoError(t, err)
+		found := map[string]string{}
+		for _, a := range seen.Admission {
+			found[a.Kind+" "+a.Admission] = a.Problem
+		}
+		return found
+	}
+	env := testenv.Start(t)
+	testenv.ExpectEqual(t, "without admission", map[string]string{}, answersOf(env))
+	for _, name := range []string{"hibernation", "mysql", "workloads"} {
+		env.ApplyManifest(t, "record/"+name+".yaml")
+	}
+	want := map[string]string{"ClusterDeployment torpor-hibernation-record": "", "MySQLCluster torpor-mysql-record": "", "Deployment torpor-workloads-record": ""}
+	testenv.Eventually(t, "the API server to load the policies", func() error {
+		found := answersOf(env)
+		return testenv.ErrorIf(!maps.Equal(found, want), "expected %v, found %v", want, found)
+	})
+	env.ExpectCreated(t, &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: webhookName},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name: "mutate-cfapps.torpor.dev", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{"korifi.cloudfoundry.org"}, APIVersions: []string{"*"}, Resources: []string{"cfapps"}},
+			}},
+		}},
+	})
+	testenv.Eventually(t, "the API server to call the webhook", func() error {
+		found := answersOf(env)["CFApp torpor"]
+		return testenv.ErrorIf(!strings.Contains(found, "failed calling webhook"), "expected a webhook that does not answer, found %q", found)
+	})
+	viewer := env.ImpersonateUser("viewer", "system:authenticated")
+	env.GrantRights(t, "viewer", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get"}})
+	seen, err := Observer{Config: viewer, Namespace: "torpor-system", Clock: clock.RealClock{}}.Observe(t.Context())
+	testenv.ExpectNoError(t, err)
+	for _, a := range seen.Admission {
+		if !a.IsForbidden || a.Problem != "" {
+			t.Errorf("expected that a viewer may not ask, found %+v", a)
+		}
+	}
+	stored := &hivev1.ClusterDeploymentList{}
+	testenv.ExpectNoError(t, env.Client.List(t.Context(), stored))
+	deployments := &appsv1.DeploymentList{}
+	testenv.ExpectNoError(t, env.Client.List(t.Context(), deployments))
+	if len(stored.Items)+len(deployments.Items) > 0 {
+		t.Errorf("expected that nothing is stored, found %+v and %+v", stored.Items, deployments.Items)
+	}
 }
 
 // TestPodsThatAreNotReadyAreExplained observes a Deployment whose Pods wait for an image and for a node.
