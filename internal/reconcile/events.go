@@ -3,6 +3,7 @@
 package reconcile
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -13,8 +14,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// maxNote is the API's limit for the note of an event.
-const maxNote = 1024
+const (
+	// maxNote is the API's limit for the note of an event.
+	maxNote = 1024
+	// maxLoggedValue limits the values of a log line that users write, in bytes.
+	maxLoggedValue = 256
+)
 
 // EmitEvents emits events about an object.
 func EmitEvents(r events.EventRecorder, obj runtime.Object, list []decision.Event) {
@@ -27,11 +32,32 @@ func EmitEvents(r events.EventRecorder, obj runtime.Object, list []decision.Even
 	}
 }
 
-// logEvents logs one line for each event: a stop, a start or a problem, with the requester in the text. The logger has the kind and the name.
-func logEvents(logger logr.Logger, list []decision.Event) {
+// logEvents logs one line for each event. The logger has the kind and the name of the object.
+func logEvents(logger logr.Logger, list []decision.Event, asked decision.Request) {
 	for _, e := range list {
-		logger.Info(truncate(e.Note, maxNote), "reason", e.Reason, "warning", e.Warning)
+		logger.Info(truncate(e.Note, maxNote), append([]any{"event", e.Reason, "warning", e.Warning}, listRequest(asked)...)...)
 	}
+}
+
+// LogChanges logs one line for each stop and start that is requested. The logger has the kind and the name of the object.
+func LogChanges(logger logr.Logger, list []decision.Change) {
+	for _, c := range list {
+		logger.Info(c.What, append(listValues("part", c.Part), listRequest(c.Request)...)...)
+	}
+}
+
+func listRequest(asked decision.Request) []any {
+	return listValues("requester", asked.Requester, "reason", asked.Reason, "until", asked.Until)
+}
+
+// listValues returns the keys that have a value. Users write the values, so their length is limited.
+func listValues(keysAndValues ...string) (pairs []any) {
+	for pair := range slices.Chunk(keysAndValues, 2) {
+		if pair[1] != "" {
+			pairs = append(pairs, pair[0], truncate(pair[1], maxLoggedValue))
+		}
+	}
+	return pairs
 }
 
 // truncate shortens a text to a number of bytes without splitting a character.

@@ -68,8 +68,12 @@ type FollowUp struct {
 	RequeueAfter time.Duration
 	// IsUrgent gives that pass priority over passes that are not urgent.
 	IsUrgent bool
-	// Events are emitted after the status is saved.
+	// Events are emitted and logged after the status is saved.
 	Events []decision.Event
+	// Changes are logged after the status is saved.
+	Changes []decision.Change
+	// Request is what the log adds to each event: who requested the state of the object, why and until when.
+	Request decision.Request
 	// AfterSave runs after the status is saved, for counters.
 	AfterSave func()
 	// IsTransient is true for a report of an operation in progress. It is saved only if an operation is still in
@@ -276,8 +280,9 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 
 // tell emits events, after all overdue ends, and updates counters.
 func (p *Pass[T, S, P]) tell(ctx context.Context, obj T, out FollowUp, written reconcilestatus.Written) {
+	LogChanges(log.FromContext(ctx), out.Changes)
 	if events := append(out.Events, written.Events()...); len(events) > 0 {
-		logEvents(log.FromContext(ctx), events)
+		logEvents(log.FromContext(ctx), events, out.Request)
 		p.Ends.Tell(func() { EmitEvents(p.Recorder, obj, events) })
 	}
 	if out.AfterSave != nil {

@@ -123,6 +123,11 @@ func (s Switch) Events(action string) []decision.Event {
 	return stoprecord.Events(s.Before, s.Records, s.until, action)
 }
 
+// Changes returns how the request of the part has changed since the status was written.
+func (s Switch) Changes(part string) []decision.Change {
+	return stoprecord.Changes(part, s.Before, s.Records)
+}
+
 // End returns the records after the annotations of overdue stops with a saved end were removed. The records of other
 // overdue stops get the cause of their coming end.
 func (s Switch) End(now time.Time) stoprecord.Records {

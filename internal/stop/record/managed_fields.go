@@ -87,3 +87,19 @@ func fieldEntryOf(obj metav1.Object, annotation string) *metav1.ManagedFieldsEnt
 	}
 	return &fields[i]
 }
+
+// LastWriter returns the field manager that last wrote an object, as a requester whose name admission has not recorded.
+func LastWriter(obj metav1.Object) string {
+	var last *metav1.ManagedFieldsEntry
+	fields := obj.GetManagedFields()
+	for i := range fields {
+		e := &fields[i]
+		if e.Subresource == "" && e.Time != nil && (last == nil || last.Time.Before(e.Time)) {
+			last = e
+		}
+	}
+	if last == nil {
+		return UnknownRequester
+	}
+	return Request{FieldManager: last.Manager}.requester("")
+}

@@ -28,8 +28,10 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 	}, obj.Generation, c.Clock)
 	out := reconcile.FollowUp{
 		Rule: r.Ready.Reason, IsTransient: r.IsTransient, RequeueAfter: c.untilStopEnds(seen), Events: stoprecord.Events(before, seen.Stops, torporv1alpha1.UntilAnnotation, stopAction),
+		Changes: stoprecord.Changes("app", before, seen.Stops), Request: stoprecord.RequestOf(seen.Stops, seen.Scheduled),
 	}
 	if r.Began != nil {
+		out.Request = decision.Request{Requester: r.Began.By}
 		out.Events = append(out.Events, decision.Event{Reason: revisionBegan, Action: string(r.Began.Cause), Note: app.RestartNote(r.Began, r.Unseen)})
 		out.AfterSave = func() { c.Metrics.countRestarts(r.Began.Cause, r.Unseen+1) }
 	}

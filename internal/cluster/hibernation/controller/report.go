@@ -17,6 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
 // report writes the plan to the status. Later passes observe the results of actions.
@@ -28,6 +29,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	}
 	events := append(hibernation.StopEvents(cd.Status.Stops, seen.Stops), hibernation.TransitionEvents(cd.Status.Conditions, plan)...)
 	events = append(events, hibernation.OptionEvents(cd.Status.Conditions, seen.Options, plan)...)
+	changes := stoprecord.Changes("machines", cd.Status.Stops, seen.Stops)
 	cd.Status.Stops = seen.Stops
 	var decided []csr.Verdict
 	if seen.approvals != nil {
@@ -59,6 +61,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	return reconcile.FollowUp{
 		RemembersLater: isResumeRecent(plan.Record, seen.Now),
 		Rule:           plan.Rule, RequeueAfter: max(requeueAfter, seen.ownerInterval), Events: events,
+		Changes: changes, Request: stoprecord.RequestOf(seen.Stops, seen.Scheduled),
 		AfterSave: func() {
 			c.Metrics.countTransitions(events, decided)
 			c.Metrics.observeDurations(transitions)

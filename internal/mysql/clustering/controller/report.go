@@ -62,6 +62,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 
 	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: nextLook(cluster, seen, plan)}
 	out.Events = slices.Concat(seen.switches.Clustering.Events(stopAction), seen.switches.Instances.Events(stopAction))
+	out.Changes = slices.Concat(seen.switches.Clustering.Changes("clustering"), seen.switches.Instances.Changes("instances"))
 	if refused == nil && !isToldAgain {
 		out.Events = append(out.Events, plan.Events...)
 	}

@@ -80,6 +80,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	var ignored []decision.Event
 	conditions[mocov1beta2.ReconciliationActiveCondition], ignored = withIgnoredAnnotations(cluster, active)
 	out.Events = slices.Concat(switched.Events(reconcileAction), ignored, out.Events)
+	out.Changes = switched.Changes("reconciliation")
 	reconcile.SetConditions(&cluster.Status.Conditions, conditions, cluster.Generation, c.Clock)
 	return out
 }

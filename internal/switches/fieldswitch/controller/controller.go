@@ -36,6 +36,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
@@ -297,10 +298,16 @@ func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructu
 }
 
 // report writes no status: the annotations of the object record the result.
-func report(_ *metav1.PartialObjectMetadata, _ fieldswitch.ObservedSwitch, plan fieldswitch.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
+func report(_ *metav1.PartialObjectMetadata, seen fieldswitch.ObservedSwitch, plan fieldswitch.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	switch {
 	case refused == nil:
-		return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter, Events: plan.Events}
+		out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter, Events: plan.Events}
+		if plan.Next != nil && seen.Object != nil {
+			is := fieldswitch.ReadSwitch(plan.Next)
+			out.Changes = stoprecord.Changes("", fieldswitch.ReadSwitch(seen.Object).Records, is.Records)
+			out.Request = stoprecord.RequestOf(is.Records, is.FindScheduled(plan.Next.GetAnnotations(), seen.Now))
+		}
+		return out
 	case refused.Class == newRefusal:
 		return reconcile.FollowUp{Rule: "refused", RequeueAfter: refusedInterval, Events: []decision.Event{fieldswitch.RefusalEvent(refused.Message)}}
 	default:

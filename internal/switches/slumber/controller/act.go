@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
@@ -40,6 +41,14 @@ const (
 type memberWrite struct {
 	memberObject
 	stops torporv1alpha1.ScheduledStop
+	// before are the stops that the member had.
+	before torporv1alpha1.ScheduledStop
+}
+
+// logChanges logs the stops and starts that were written into a member.
+func (w memberWrite) logChanges(ctx context.Context) {
+	logger := log.FromContext(ctx).WithValues("memberKind", w.kind.Name(), "member", w.GetName())
+	reconcile.LogChanges(logger, stoprecord.Changes("", w.before.Stops, w.stops.Stops))
 }
 
 // act writes the stops that differ into the members. Stops of other Slumbers and all other fields belong to other
@@ -51,7 +60,10 @@ func (c Controller) act(ctx context.Context, seen *observation, plan slumber.Pla
 	failures := make([]error, len(writes))
 	for i, write := range writes {
 		group.Go(func() error {
-			failures[i] = client.IgnoreNotFound(c.writeStops(ctx, seen.Slumber.Name, write))
+			err := c.writeStops(ctx, seen.Slumber.Name, write)
+			if failures[i] = client.IgnoreNotFound(err); err == nil {
+				write.logChanges(ctx)
+			}
 			return nil
 		})
 	}
@@ -94,9 +106,9 @@ func (j *joinedError) Unwrap() []error { return j.all }
 
 func listWrites(seen *observation, plan slumber.Plan) (writes []memberWrite) {
 	consider := func(o memberObject, m slumber.Member, wave int, wish slumber.MemberWish) {
-		next := plan.NextStops(seen.Slumber, m, wave, wish, seen.Now)
-		if !equality.Semantic.DeepEqual(next, m.FindStops(seen.Slumber.Name)) || len(next.Stops) > 0 && !isAnnotated(o, next) {
-			writes = append(writes, memberWrite{o, next})
+		next, before := plan.NextStops(seen.Slumber, m, wave, wish, seen.Now), m.FindStops(seen.Slumber.Name)
+		if !equality.Semantic.DeepEqual(next, before) || len(next.Stops) > 0 && !isAnnotated(o, next) {
+			writes = append(writes, memberWrite{o, next, before})
 		}
 	}
 	for i, wishes := range plan.Wishes {

@@ -36,7 +36,7 @@ func TestStopsOfASlumberThatIsGoneAreTakenAway(t *testing.T) {
 	stop := torporv1alpha1.ScheduledStop{Slumber: "gone", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(beforeNight()), Requested: true}}}
 	clusters, deployments := kinds.ListOwn()[0], kinds.ListWorkloads()[0]
 	c := Controller{client: env.Client, live: env.Client, Clock: now}
-	testenv.ExpectNoError(t, c.writeStops(t.Context(), stop.Slumber, memberWrite{memberObject{cd, clusters}, stop}))
+	testenv.ExpectNoError(t, c.writeStops(t.Context(), stop.Slumber, memberWrite{memberObject: memberObject{cd, clusters}, stops: stop}))
 	name, value, err := stoprecord.ScheduledAnnotation(stop, stop.Slumber)
 	testenv.ExpectNoError(t, err)
 	env.ExpectAnnotated(t, shop, map[string]string{name: value})
