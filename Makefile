@@ -1,8 +1,8 @@
 # One target for each thing that a person types; `make help` lists them. .ci has the scripts.
 BIN := $(CURDIR)/.cache/bin
-KUBE := v1.36.3
+KUBE := v1.37.2
 KUBE_FLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBE) \
-	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
 LOCAL_FLAGS := -trimpath -ldflags="-s -w $(KUBE_FLAGS)" -o $(BIN)/
 # Builds and tests have the same flags, so that Go compiles each package once; the race detector needs its own build.
 BUILD := CGO_ENABLED=0 go build -trimpath

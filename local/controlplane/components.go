@@ -17,9 +17,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	cliflag "k8s.io/component-base/cli/flag"
+	basecompatibility "k8s.io/component-base/compatibility"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	apiserveroptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
@@ -44,7 +48,23 @@ func parseFlags(name string, sets cliflag.NamedFlagSets, args []string) error {
 	return nil
 }
 
+// allowOlderVersions lets the API server emulate every version since the first that can be emulated. Its own limit is
+// the three minor versions before that of the program. Tests also need the oldest version that Torpor supports.
+func allowOlderVersions() error {
+	kube, registry := basecompatibility.DefaultKubeComponent, compatibility.DefaultComponentGlobalsRegistry
+	oldest, own := version.MajorMinor(1, 31), registry.EffectiveVersionFor(kube).BinaryVersion()
+	registry.Reset()
+	effective := basecompatibility.NewEffectiveVersion(own, false, oldest, oldest)
+	if err := registry.Register(kube, effective, utilfeature.DefaultMutableFeatureGate); err != nil {
+		return fmt.Errorf("allow older versions of Kubernetes: %w", err)
+	}
+	return nil
+}
+
 func runAPIServer(ctx context.Context, args []string) error {
+	if err := allowOlderVersions(); err != nil {
+		return err
+	}
 	o := apiserveroptions.NewServerRunOptions()
 	if err := parseFlags("kube-apiserver", o.Flags(), args); err != nil {
 		return err

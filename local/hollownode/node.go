@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/certificate"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/component-base/version"
 	"k8s.io/component-helpers/apimachinery/lease"
 	"k8s.io/klog/v2"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
@@ -254,7 +255,8 @@ func (c Config) fillNodeStatus(s *corev1.NodeStatus, port int32) {
 	s.Capacity, s.Allocatable = capacity, capacity
 	s.Addresses = c.nodeAddresses()
 	s.DaemonEndpoints.KubeletEndpoint.Port = port
-	s.NodeInfo.KubeletVersion, s.NodeInfo.OperatingSystem, s.NodeInfo.Architecture = "v1.36.3", runtime.GOOS, runtime.GOARCH
+	s.NodeInfo.KubeletVersion = version.Get().GitVersion
+	s.NodeInfo.OperatingSystem, s.NodeInfo.Architecture = runtime.GOOS, runtime.GOARCH
 	setCondition(s, corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory")
 	setCondition(s, corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure")
 	setCondition(s, corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID")

@@ -85,7 +85,6 @@ var versionExceptions = []versionException{
 	{"go.tools.mod", []string{"..."}, "golangci-lint requires newer modules; no other program is built from this file"},
 	{"go.release.mod", []string{"..."}, "krew requires Kubernetes 0.21; no other program is built from this file"},
 	{"test/outside/observers/go.mod", []string{"..."}, "Prometheus and Flux are tested with the modules that they require"},
-	{"local/go.mod", []string{"..."}, "the control plane is built of Kubernetes 1.36, which requires older modules"},
 	{"go.helm.mod", []string{"go.yaml.in/yaml/v3"}, "Helm requires a newer version than Kubernetes does"},
 	{"go.s3.mod", []string{"github.com/Azure/...", "github.com/AzureAD/..."}, "versitygw requires newer versions than the manager does"},
 	{"local/dns/go.mod", []string{
