@@ -18,7 +18,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-const usage = `Run a command and write its output to NAME.cast, which asciinema plays, and a picture of some lines to NAME.svg.
+const usage = `Run a command and write its output to NAME.cast, which asciinema plays, and a picture of some
+lines to NAME.svg.
 
   record --out=docs/recordings/nights --from='== stop it' .ci/demo-workloads --kubeconfig=FILE
 

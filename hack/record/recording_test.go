@@ -45,16 +45,17 @@ func TestLinesHaveTheTimeOfTheirEnd(t *testing.T) {
 }
 
 func TestPictureHasTheChosenLines(t *testing.T) {
-	r := writeLines(t, time.Second, "before\n", "\x1b[1m== stop it\x1b[0m\n", "a < b\n", strings.Repeat("é", columns+1)+"\n", "after\n")
+	long := strings.Repeat("é", columns)
+	r := writeLines(t, time.Second, "before\n", "\x1b[1m== stop it\x1b[0m\n", "a < b\n", long+"é\n", "after\n")
 	for _, test := range []struct {
 		from  string
 		lines int
 		want  []string
 	}{
 		{"== stop", 2, []string{"== stop it", "a < b"}},
-		{"a <", 3, []string{"a < b", strings.Repeat("é", columns), "é"}},
+		{"a <", 3, []string{"a < b", long, "é"}},
 		{"", 2, []string{"é", "after"}},
-		{"", 99, []string{"before", "== stop it", "a < b", strings.Repeat("é", columns), "é", "after"}},
+		{"", 99, []string{"before", "== stop it", "a < b", long, "é", "after"}},
 	} {
 		svg, err := r.drawPicture(test.from, test.lines)
 		if err != nil {
@@ -66,7 +67,8 @@ func TestPictureHasTheChosenLines(t *testing.T) {
 		if err := xml.Unmarshal([]byte(svg), &picture); err != nil {
 			t.Fatal(err)
 		}
-		if found := strings.ReplaceAll(strings.Join(picture.Lines, "\n"), "\u00a0", " "); found != strings.Join(test.want, "\n") {
+		found := strings.ReplaceAll(strings.Join(picture.Lines, "\n"), "\u00a0", " ")
+		if found != strings.Join(test.want, "\n") {
 			t.Errorf("%q, %d lines: expected %q, found %q", test.from, test.lines, test.want, found)
 		}
 	}

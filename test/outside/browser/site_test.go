@@ -43,27 +43,36 @@ func TestSiteInChromium(t *testing.T) {
 func expectVersionsAndReaders(t *testing.T, b *tab) {
 	t.Helper()
 	b.waitFor(t, "the diagram of the README is drawn", `document.querySelector(".diagram svg")`)
-	b.waitFor(t, "the menu of versions shows the version of the site", `document.querySelector(".VPNavBarMenu .VPNavBarMenuGroup .items").textContent.includes("(shown)")`)
-	for _, reader := range []string{"New user", "Platform administrator", "DBA", "App developer", "Operator author", "Contributor"} {
-		b.waitFor(t, "the navigation has "+reader, `[...document.querySelectorAll(".VPSidebarItem.level-0 h2")].some((heading) => heading.textContent.startsWith(`+strconv.Quote(reader)+`))`)
+	b.waitFor(t, "the menu of versions shows the version of the site",
+		`document.querySelector(".VPNavBarMenu .VPNavBarMenuGroup .items").textContent.includes("(shown)")`)
+	readers := []string{"New user", "Platform administrator", "DBA", "App developer", "Operator author", "Contributor"}
+	for _, reader := range readers {
+		b.waitFor(t, "the navigation has "+reader, `[...document.querySelectorAll(".VPSidebarItem.level-0 h2")]
+			.some((heading) => heading.textContent.startsWith(`+strconv.Quote(reader)+`))`)
 	}
 }
 
 func expectRecordingPlays(t *testing.T, b *tab) {
 	t.Helper()
 	b.do(t, "play the recording", chromedp.Click(".ap-player .ap-overlay-start"))
-	b.waitFor(t, "the recording shows the next change of its Slumber", `document.querySelector(".ap-player").innerText.includes("starts by itself, or now by kubectl torpor skip")`)
+	b.waitFor(t, "the recording shows the next change of its Slumber",
+		`document.querySelector(".ap-player").innerText.includes("starts by itself, or now by kubectl torpor skip")`)
 }
 
 func expectSearchFindsHeading(t *testing.T, b *tab) {
 	t.Helper()
 	const result = `.VPLocalSearchBox .result[href$="/docs/spec/clusterdeployment.html#workers-first"]`
-	b.do(t, "open the search", chromedp.Click(".VPNavBarSearch button"), chromedp.WaitVisible("#localsearch-input"))
-	b.do(t, "search", chromedp.SendKeys("#localsearch-input", "workers first"), chromedp.WaitVisible(result))
+	b.do(t, "open the search",
+		chromedp.Click(".VPNavBarSearch button"), chromedp.WaitVisible("#localsearch-input"))
+	b.do(t, "search",
+		chromedp.SendKeys("#localsearch-input", "workers first"), chromedp.WaitVisible(result))
 	b.do(t, "follow the result", chromedp.Click(result))
-	b.waitFor(t, "the page of the result is shown", `location.pathname === "/docs/spec/clusterdeployment.html" && location.hash === "#workers-first"`)
-	b.waitFor(t, "the heading is in the window", `((heading) => heading && heading.textContent.replace("\u200b", "").trim() === "Workers first" &&
-		heading.getBoundingClientRect().top >= 0 && heading.getBoundingClientRect().bottom <= innerHeight)(document.getElementById("workers-first"))`)
+	b.waitFor(t, "the page of the result is shown",
+		`location.pathname === "/docs/spec/clusterdeployment.html" && location.hash === "#workers-first"`)
+	b.waitFor(t, "the heading is in the window", `((heading) =>
+		heading && heading.textContent.replace("\u200b", "").trim() === "Workers first" &&
+		heading.getBoundingClientRect().top >= 0 && heading.getBoundingClientRect().bottom <= innerHeight
+	)(document.getElementById("workers-first"))`)
 	b.photograph(t, "site-result")
 }
 
@@ -83,7 +92,8 @@ func expectDarkMode(t *testing.T, b *tab) {
 // expectOnlyFilesOfTheSite fails if the page has loaded anything from another host.
 func expectOnlyFilesOfTheSite(t *testing.T, b *tab, site string) {
 	t.Helper()
-	foreign := `performance.getEntriesByType("resource").map((entry) => entry.name).filter((name) => !name.startsWith(` + strconv.Quote(site) + `) && !name.startsWith("data:"))`
+	foreign := `performance.getEntriesByType("resource").map((entry) => entry.name)
+		.filter((name) => !name.startsWith("data:") && !name.startsWith(` + strconv.Quote(site) + `))`
 	for _, found := range evaluate[[]string](t, b, foreign) {
 		t.Errorf("expected only files of the site, found %s", found)
 	}
