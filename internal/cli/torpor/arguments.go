@@ -3,6 +3,7 @@
 package torpor
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/torpor-dev/torpor/internal/cli/exit"
@@ -30,10 +31,8 @@ func parseArguments(args []string) (arguments, error) {
 		return parseObjects(args)
 	}
 	kindNames := strings.Split(args[0], ",")
-	for _, kindName := range kindNames {
-		if kindName == "" {
-			return arguments{}, unknownKindError(kinds.ListBuiltIn(), args[0])
-		}
+	if slices.Contains(kindNames, "") {
+		return arguments{}, unknownKindError(kinds.ListBuiltIn(), args[0])
 	}
 	if len(args) == 1 {
 		return arguments{kindNames: kindNames}, nil

@@ -108,7 +108,7 @@ func testFollowNamed(t *testing.T, server *testenv.Environment) {
 					Stopped bool
 				}
 				if err := json.Unmarshal([]byte(line), &row); err != nil || row.Name != "first" {
-					return fmt.Errorf("expected an object in each line, found %q and %v", line, err)
+					return testenv.ErrorIf(true, "expected an object in each line, found %q and %v", line, err)
 				}
 				found = append(found, row.Stopped)
 			}
