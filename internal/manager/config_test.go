@@ -14,7 +14,7 @@ import (
 
 // TestParse expects the error of a flag to name it, and the errors of all flags to be returned together.
 func TestParse(t *testing.T) {
-	wrong := []string{"?"}
+	wrong := []string{"no such value"}
 	for flag, o := range map[string]Options{
 		"--controllers: ":              {Controllers: wrong},
 		"--take-over: ":                {TakeOver: wrong},
