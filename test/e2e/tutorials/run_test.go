@@ -28,6 +28,8 @@ const (
 type tutorial struct {
 	// setUp are the commands that the page expects its reader to have run; each has to exit with 0.
 	setUp []string
+	// clean, if set, stops what setUp has started.
+	clean string
 	// down stops what a failed tutorial has left running.
 	down []string
 	// needsPods reports that the page uses real Pods, for which the reader has to be root on Debian.
@@ -43,6 +45,7 @@ func listTutorials() map[string]tutorial {
 		"tutorials/dba":           {down: podsDown, needsPods: true},
 		"tutorials/nights":        {down: podsDown, needsPods: true},
 		"local":                   {down: podsDown, needsPods: true},
+		"kind":                    {down: podsDown, needsPods: true, setUp: []string{"make pods-up", "export KUBECONFIG=$PWD/.cache/pods/admin.kubeconfig"}, clean: "make pods-down"},
 		"page": {down: podsDown, needsPods: true, setUp: []string{
 			"make pods-up",
 			"export KUBECONFIG=$PWD/.cache/pods/admin.kubeconfig PATH=$PWD/.cache/bin:$PATH",
@@ -84,6 +87,9 @@ func runTutorial(t *testing.T, page string, how tutorial, dir string) {
 		commands = append(commands, command{text: text})
 	}
 	commands = append(commands, typed...)
+	if how.clean != "" {
+		commands = append(commands, command{text: how.clean})
+	}
 	makeCheckout(t, dir)
 	t.Cleanup(func() {
 		// A successful tutorial has stopped everything itself; then there is nothing to stop.
@@ -125,6 +131,16 @@ func runTutorial(t *testing.T, page string, how tutorial, dir string) {
 	}
 }
 
+// kindScript imports an image into each node as kind does: https://github.com/kubernetes-sigs/kind/blob/main/pkg/cluster/nodeutils/util.go
+const kindScript = `#!/bin/sh
+[ "$1 $2" = "load image-archive" ] || { echo "expected load image-archive, found $*"; exit 1; }
+export LD_LIBRARY_PATH=$(echo $PWD/.cache/node/usr/lib/*-linux-gnu):$(echo $PWD/.cache/node/lib/*-linux-gnu)
+nodes=$(pgrep -f "^containerd -c .*$(basename "$PWD")/.cache/pods") || { echo "expected nodes, found none"; exit 1; }
+for pid in $nodes; do
+  .cache/node/usr/bin/ctr -a "/proc/$pid/root/run/containerd.sock" -n k8s.io images import --all-platforms --digests "$3" || exit 1
+done
+`
+
 // makeCheckout creates a folder that looks like the repository to a user who types commands in it. Its make
 // has the targets that start and stop environments; everything is already built.
 func makeCheckout(t *testing.T, dir string) {
@@ -144,6 +160,8 @@ func makeCheckout(t *testing.T, dir string) {
 		"  pods-down) exec .cache/bin/local pods down --dir .cache/pods ;;\n" +
 		"  local|torpor|kubectl-torpor|kubectl-moco|helm) for name; do [ -x .cache/bin/\"$name\" ] || exit 1; done ;;\n" +
 		"  node-parts) [ -e .cache/node/names/iptables ] ;;\n" +
+		"  image) release=$(printf '%s' \"$2\" | sed \"s|^RELEASE=||; s|--archive |&$PWD/|\"); dir=$PWD; cd " + root + "\n" +
+		"    CGO_ENABLED=0 exec go run -trimpath ./hack/release image --dir \"$dir/.cache/release\" $release ;;\n" +
 		"  *) echo \"expected a target that the test knows, found $1\"; exit 1 ;;\nesac\n"
 	links := map[string]string{"config": "config", "examples": "examples", "charts": "charts", "local": "local", "conditional": "conditional", "go.mod": "go.mod", "go.sum": "go.sum"}
 	for _, sub := range []string{".cache", "shims"} {
@@ -161,8 +179,10 @@ func makeCheckout(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "shims", "make"), []byte(makeFile), 0o700); err != nil {
-		t.Fatal(err)
+	for name, script := range map[string]string{"make": makeFile, "kind": kindScript} {
+		if err := os.WriteFile(filepath.Join(dir, "shims", name), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -172,7 +192,7 @@ func TestMakeKnowsWhatTheTestsMakeKnows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []string{"up", "down", "pods-up", "pods-down", "local", "node-parts", "torpor", "kubectl-torpor", "kubectl-moco"} {
+	for _, target := range []string{"up", "down", "pods-up", "pods-down", "local", "node-parts", "torpor", "kubectl-torpor", "kubectl-moco", "image"} {
 		if !strings.Contains(string(text), fmt.Sprintf("\n%s", target)) && !strings.Contains(string(text), fmt.Sprintf(" %s ", target)) && !strings.Contains(string(text), fmt.Sprintf(" %s:", target)) {
 			t.Errorf("expected the target %s in the Makefile, found none", target)
 		}
