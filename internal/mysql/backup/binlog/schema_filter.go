@@ -106,7 +106,7 @@ func (f *SchemaFilter) copyEvents(from io.Reader, checksummed bool) error {
 		if event.EventType() == payloadEvent {
 			err = f.copyPayload(event)
 		} else {
-			err = f.copyEvent(event.withChecksum(checksummed, f.checksummed), f.checksummed)
+			err = f.copyEvent(event.withChecksum(checksummed, f.checksummed))
 		}
 		if err != nil {
 			return err
@@ -114,11 +114,11 @@ func (f *SchemaFilter) copyEvents(from io.Reader, checksummed bool) error {
 	}
 }
 
-func (f *SchemaFilter) copyEvent(e BinlogEvent, checksummed bool) error {
+func (f *SchemaFilter) copyEvent(e BinlogEvent) error {
 	switch t := e.EventType(); {
 	case t == QueryEvent:
-		return f.copyStatement(e, e.ParseStatement(checksummed))
-	case t == intvarEvent || t == randEvent || t == userVariableEvent:
+		return f.copyStatement(e, e.ParseStatement(f.checksummed))
+	case isContext(t):
 		f.begun = append(f.begun, e.Raw) // They belong to the next statement.
 		return nil
 	case t == tableMapEvent:
@@ -205,6 +205,7 @@ func (f *SchemaFilter) copyControl(e BinlogEvent, verb, branch string) error {
 	return nil
 }
 
+// isContext reports whether events of a type hold values of the next statement.
 func isContext(t byte) bool { return t == intvarEvent || t == randEvent || t == userVariableEvent }
 
 // isChange reports whether a statement changes the schema, or the server as a whole.
@@ -234,11 +235,6 @@ func (f *SchemaFilter) isChange(s Statement) (bool, error) {
 }
 
 func (f *SchemaFilter) copyTable(e BinlogEvent) error {
-	if f.lastRows != nil && hasRowsFlag(f.lastRows, endsStatement) {
-		if err := f.endStatement(); err != nil {
-			return err
-		}
-	}
 	body := fieldReader{left: e.Raw[headerSize:]}
 	id, flags := body.fixed(tableIDSize), body.fixed(2)
 	schema := string(body.sub(body.fixed(1)).left)

@@ -76,7 +76,7 @@ func (o RestoreOptions) planReplayOfSchema(ctx context.Context, s *storedBackup,
 	}
 	filter := o.newSchemaFilter()
 	for _, segment := range s.replay.Segments {
-		err := o.copyTransactions(ctx, s.from, segment, transactionFilter{to: io.Discard, schema: filter})
+		err := o.copyTransactions(ctx, s.from, segment, transactionFilter{to: io.Discard, schema: filter, dumped: dump})
 		if _, isInseparable := errors.AsType[*binlog.InseparableError](err); isInseparable {
 			return &RefusedError{fmt.Errorf("expected binary logs that can be separated by schema for a restore of schema %q alone, found %w; "+
 				"restore all schemas into a new MySQLCluster and copy the schema from there, or set spec.restore.restorePoint of a new "+
@@ -177,7 +177,9 @@ type transactionFilter struct {
 	// visit is called for each transaction, with its statement if it consists of one, and reports whether to copy it.
 	visit func(binlog.TransactionHead, string) bool
 	// schema, if set, copies only the part of a transaction that changes one schema, and visit is not called.
-	schema      *binlog.SchemaFilter
+	schema *binlog.SchemaFilter
+	// dumped holds the transactions in the dump, which the schema filter does not see.
+	dumped      gtid.Set
 	checksummed bool
 }
 
@@ -220,6 +222,10 @@ func (f *transactionFilter) run() error {
 func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlog.TransactionHead) error {
 	if f.schema != nil {
 		rest := io.LimitReader(f.from, head.Size-int64(len(first.Raw)))
+		if f.dumped.Contains(head.GTID) {
+			_, err := io.Copy(io.Discard, rest)
+			return err
+		}
 		if err := f.schema.CopyTransaction(first, rest, f.to, f.checksummed); err != nil {
 			return fmt.Errorf("transaction %s of %s: %w", head.GTID, formatPoint(head.Committed), err)
 		}
@@ -291,7 +297,13 @@ func (o RestoreOptions) replayWithStandIns(ctx context.Context, t restoreTarget,
 
 // replayBinlogs applies the transactions committed between the dump and the restore point.
 func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from storedBackup) error {
-	filter := o.newSchemaFilter()
+	dumped, err := gtid.Parse(from.status.GTIDSet)
+	if err != nil {
+		return fmt.Errorf("%s: %w", from.keys.Record, err)
+	}
+	filter := transactionFilter{schema: o.newSchemaFilter(), dumped: dumped, visit: func(_ binlog.TransactionHead, statement string) bool {
+		return !o.isLeftOut(statement)
+	}}
 	for _, segment := range from.replay.Segments {
 		if err := o.replaySegment(ctx, t, from.from, segment, filter); err != nil {
 			return err
@@ -323,7 +335,7 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 }
 
 // replaySegment pipes a segment through mysqlbinlog to mysql. The server skips transactions that it has executed.
-func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from bucket.Store, segment backup.StoredSegment, filter *binlog.SchemaFilter) (err error) {
+func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from bucket.Store, segment backup.StoredSegment, filter transactionFilter) (err error) {
 	options, err := writeOptionFile(t.host, RestoreUser, o.Password)
 	if err != nil {
 		return err
@@ -332,12 +344,11 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events, feed := io.Pipe()
+	filter.to = feed
 	var readErr error
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		readErr = o.copyTransactions(ctx, from, segment, transactionFilter{to: feed, schema: filter, visit: func(_ binlog.TransactionHead, statement string) bool {
-			return !o.isLeftOut(statement)
-		}})
+		readErr = o.copyTransactions(ctx, from, segment, filter)
 		feed.CloseWithError(readErr)
 	})
 	defer func() {
