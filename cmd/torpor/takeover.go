@@ -8,14 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/torpor-dev/torpor/internal/admin/editor"
+	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
 	"github.com/torpor-dev/torpor/internal/admin/korifi"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/manager"
 )
 
 func takeOverCommand(out io.Writer) *cobra.Command {
-	e := editor.Editor{Out: out}
+	e := bulkchange.Editor{Out: out}
 	var kubeconfig string
 	cmd := &cobra.Command{
 		Use:   "take-over-korifi",

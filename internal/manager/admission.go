@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/admission"
 	"github.com/torpor-dev/torpor/internal/cf/admission/certrotation"
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
-	switchwebhook "github.com/torpor-dev/torpor/internal/switches/admission/webhook"
+	switchwebhook "github.com/torpor-dev/torpor/internal/switches/requester/webhook"
 )
 
 // webhookService is the name of the Service in config/webhook.

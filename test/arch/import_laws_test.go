@@ -102,8 +102,8 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/reconcile/statusannotation"),
 		pureLaw("internal/admin/install"),
 		pureLaw("internal/stop/record"),
-		pureLaw("internal/switches/admission").alsoReaching("internal/stop/record"),
-		controllerLaw("internal/switches/admission/webhook").alsoReaching(stoppableKinds()...),
+		pureLaw("internal/switches/requester").alsoReaching("internal/stop/record"),
+		controllerLaw("internal/switches/requester/webhook").alsoReaching(stoppableKinds()...),
 		pureLaw("internal/stop/metrics").alsoReaching("internal/stop/record"),
 		pureLaw("internal/stop/check").alsoReaching("internal/stop/record"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
@@ -129,7 +129,7 @@ func hibernationLaws() []importLaw {
 		pureLaw("internal/cluster/hibernation/csr").allowingImport("net"),
 		controllerLaw("internal/cluster/hibernation/targetcluster").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
 		{
-			packages: "internal/cluster/hibernation/cloudaccounts", reason: "what waits for clouds knows neither the hub nor the decision",
+			packages: "internal/cluster/hibernation/cloudpoller", reason: "what waits for clouds knows neither the hub nor the decision",
 			mayReach: []string{"actuator", "internal/background"}, mayNotReach: kubernetesClients(),
 		},
 		controllerLaw("internal/cluster/hibernation/controller").alsoReaching("internal/cluster/hibernation/...", "internal/stop/check", "internal/buildinfo", "internal/httpguard"),
@@ -155,7 +155,7 @@ func targetLaws() []importLaw {
 func stoppableKinds() []string {
 	return []string{
 		"internal/switches/kinds", "internal/cf/revision", "internal/cluster/hibernation", "internal/coexist/lease", "internal/mysql/switches", "internal/coexist/otherwriter",
-		"internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stop/check", "internal/stop/record", "internal/switches/admission",
+		"internal/reconcile/statusannotation", "internal/switches/fieldswitch", "internal/stop/check", "internal/stop/record", "internal/switches/requester",
 	}
 }
 
@@ -241,7 +241,7 @@ func programLaws() []importLaw {
 		pureLaw("internal/coexist/lease"),
 		{
 			packages: "internal/admin/uninstall", reason: "what takes Torpor away knows kinds and no controller",
-			mayReach: append(append(publicNames(), "conditional/...", "config/crd", "internal/admin/editor", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/decision"), stoppableKinds()...),
+			mayReach: append(append(publicNames(), "conditional/...", "config/crd", "internal/admin/bulkchange", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/decision"), stoppableKinds()...),
 		},
 		pureLaw("internal/admin/check").alsoReaching("internal/admin/install"),
 		{
@@ -256,11 +256,11 @@ func programLaws() []importLaw {
 			mayReach: append(publicNames(), "config", "config/crd", "hack/release/...", "internal/buildinfo", "internal/admin/check", "internal/admin/install", "internal/decision"),
 		},
 		{
-			packages: "internal/admin/editor", reason: "changing many objects knows no kind",
+			packages: "internal/admin/bulkchange", reason: "changing many objects knows no kind",
 		},
 		{
 			packages: "internal/admin/korifi", reason: "what hands over knows names and no feature",
-			mayReach: append(publicNames(), "internal/admin/editor", "internal/coexist/otherwriter"),
+			mayReach: append(publicNames(), "internal/admin/bulkchange", "internal/coexist/otherwriter"),
 		},
 		{
 			packages: "internal/manager", reason: "the only place that wires",
@@ -268,7 +268,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
-			mayReach: []string{"..."}, mayImport: []string{"config", "internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/editor", "internal/admin/korifi", "internal/cf/api", "internal/mysql/backup/job", "internal/admin/install", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
+			mayReach: []string{"..."}, mayImport: []string{"config", "internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/bulkchange", "internal/admin/korifi", "internal/cf/api", "internal/mysql/backup/job", "internal/admin/install", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
 		},
 		frontLaw("cmd/kubectl-*").alsoReaching(stoppableKinds()...).alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}

@@ -22,7 +22,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/admin/editor"
+	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
 )
 
@@ -34,7 +34,7 @@ var ErrUpstreamRuns = errors.New("the controllers of Korifi are still installed"
 // Torpor starts nothing while they exist. It may be run again after an error. Objects are found by the names of
 // upstream's kinds and labels:
 // https://github.com/cloudfoundry/korifi/tree/main/controllers/api/v1alpha1
-func FromKorifi(ctx context.Context, e editor.Editor) error {
+func FromKorifi(ctx context.Context, e bulkchange.Editor) error {
 	if err := requireStopped(ctx, e); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func unknownKinds() []string {
 }
 
 // requireStopped does not check the Lease, because a Lease outlives its holder for a while.
-func requireStopped(ctx context.Context, e editor.Editor) error {
+func requireStopped(ctx context.Context, e bulkchange.Editor) error {
 	upstream := otherwriter.Korifi()
 	for _, namespace := range upstream.Namespaces {
 		deployment := &appsv1.Deployment{}
@@ -95,7 +95,7 @@ func requireStopped(ctx context.Context, e editor.Editor) error {
 }
 
 // takeObject removes Korifi's finalizers, and marks an object that Torpor would otherwise not handle.
-func takeObject(ctx context.Context, e editor.Editor, obj *metav1.PartialObjectMetadata, isHandled bool) error {
+func takeObject(ctx context.Context, e bulkchange.Editor, obj *metav1.PartialObjectMetadata, isHandled bool) error {
 	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), isUpstreamFinalizer)
 	owner := otherwriter.FindWriter(otherwriter.Observed{
 		Upstream: otherwriter.Korifi(), Fields: obj.ManagedFields, Finalizers: obj.Finalizers,
@@ -131,7 +131,7 @@ func isUpstreamFinalizer(name string) bool {
 }
 
 // deleteWorkloads ends Korifi's Pods. Torpor waits for their end app by app, so that no worker runs twice.
-func deleteWorkloads(ctx context.Context, e editor.Editor) error {
+func deleteWorkloads(ctx context.Context, e bulkchange.Editor) error {
 	remove := func(obj *metav1.PartialObjectMetadata) error {
 		return e.DeleteObject(ctx, obj, "Torpor starts its own Pods when those of Korifi are gone")
 	}
@@ -154,11 +154,11 @@ func rolesOf() map[string]string {
 
 // bindRoles creates a RoleBinding for each of Korifi's, which are kept: Korifi removes its ClusterRoles when it is
 // uninstalled.
-func bindRoles(ctx context.Context, e editor.Editor) error {
+func bindRoles(ctx context.Context, e bulkchange.Editor) error {
 	token, failed := "", []error(nil)
 	for {
 		var bindings rbacv1.RoleBindingList
-		if err := e.Client.List(ctx, &bindings, client.Limit(editor.PageSize), client.Continue(token)); err != nil {
+		if err := e.Client.List(ctx, &bindings, client.Limit(bulkchange.PageSize), client.Continue(token)); err != nil {
 			return errors.Join(append(failed, fmt.Errorf("list RoleBindings: %w", err))...)
 		}
 		for i := range bindings.Items {
@@ -170,7 +170,7 @@ func bindRoles(ctx context.Context, e editor.Editor) error {
 	}
 }
 
-func bindRole(ctx context.Context, e editor.Editor, theirs *rbacv1.RoleBinding) error {
+func bindRole(ctx context.Context, e bulkchange.Editor, theirs *rbacv1.RoleBinding) error {
 	if theirs.RoleRef.Kind != "ClusterRole" || !theirs.DeletionTimestamp.IsZero() {
 		return nil
 	}

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/admin/editor"
+	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	"github.com/torpor-dev/torpor/internal/coexist/otherwriter"
@@ -40,7 +40,7 @@ const (
 
 // Options select what is removed, and from which installation.
 type Options struct {
-	editor.Editor
+	bulkchange.Editor
 
 	// Namespace is the namespace of the installation.
 	Namespace string
@@ -215,7 +215,7 @@ func (o Options) warnOfSleepers(ctx context.Context) error {
 		}
 		list := k.NewList()
 		if err := o.Client.List(ctx, list); err != nil {
-			failed = append(failed, editor.IgnoreNotServed(err))
+			failed = append(failed, bulkchange.IgnoreNotServed(err))
 			continue
 		}
 		failed = append(failed, meta.EachListItem(list, func(item runtime.Object) error {
@@ -237,7 +237,7 @@ func (o Options) warnOfStopped(ctx context.Context) error {
 		switched = append(switched, k.GVK())
 	}
 	var adapters torporv1alpha1.StopAdapterList
-	failed := []error{editor.IgnoreNotServed(o.Client.List(ctx, &adapters))}
+	failed := []error{bulkchange.IgnoreNotServed(o.Client.List(ctx, &adapters))}
 	for _, a := range adapters.Items {
 		switched = append(switched, schema.GroupVersionKind{Group: a.Spec.Target.Group, Version: a.Spec.Target.Version, Kind: a.Spec.Target.Kind})
 	}

@@ -27,7 +27,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/admin/editor"
+	"github.com/torpor-dev/torpor/internal/admin/bulkchange"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -85,7 +85,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		t.Helper()
 		out.Reset()
 		began := time.Now()
-		if err := Run(t.Context(), Options{Editor: editor.Editor{Client: hub.Client, DryRun: dryRun, Out: &out}, Namespace: installation, Clock: clock.RealClock{}}); err != nil {
+		if err := Run(t.Context(), Options{Editor: bulkchange.Editor{Client: hub.Client, DryRun: dryRun, Out: &out}, Namespace: installation, Clock: clock.RealClock{}}); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("it took %s", time.Since(began))
@@ -173,7 +173,7 @@ func TestDefinitionsGoOnlyWhenAsked(t *testing.T) {
 	if !slices.Equal(app.Finalizers, []string{korifiv1alpha1.AppFinalizer}) {
 		t.Error("expected no change after a refusal, found the finalizer gone")
 	}
-	testenv.ExpectNoError(t, run(Options{Editor: editor.Editor{DryRun: true}, DeletesObjects: true}))
+	testenv.ExpectNoError(t, run(Options{Editor: bulkchange.Editor{DryRun: true}, DeletesObjects: true}))
 	testenv.ExpectNoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 	began := time.Now()
 	testenv.ExpectNoError(t, run(Options{DeletesObjects: true}))

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
-	switchadmission "github.com/torpor-dev/torpor/internal/switches/admission"
+	"github.com/torpor-dev/torpor/internal/switches/requester"
 )
 
 // Notes describes which requests admission records for the objects of a kind. The policies and webhooks of config/record
@@ -45,13 +45,13 @@ func (r Registry) ListNotes() (all []Notes) {
 
 // NextAnnotations returns the annotations with which a request for an object proceeds. specBefore and specSent are the
 // specs of the old object and the new one.
-func (n Notes) NextAnnotations(r switchadmission.Request, specBefore, specSent map[string]any) map[string]string {
+func (n Notes) NextAnnotations(r requester.Request, specBefore, specSent map[string]any) map[string]string {
 	if n.HasRecordInAnnotations {
 		r = r.WithRecordKept()
 	}
-	var changes []switchadmission.SwitchChange
+	var changes []requester.SwitchChange
 	for _, s := range n.Switches {
-		changes = append(changes, switchadmission.SwitchChange{
+		changes = append(changes, requester.SwitchChange{
 			Of: s.Annotations, WasStopped: s.isStopped(r.Before, specBefore), IsStopped: s.isStopped(r.Sent, specSent),
 		})
 	}

@@ -12,7 +12,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	switchadmission "github.com/torpor-dev/torpor/internal/switches/admission"
+	"github.com/torpor-dev/torpor/internal/switches/requester"
 )
 
 const (
@@ -88,7 +88,7 @@ func TestNextOfCluster(t *testing.T) {
 		"a stop that goes on keeps its end without note":    {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := switchadmission.Request{User: "alice", Version: row.version, Before: row.before, Sent: row.sent}
+			r := requester.Request{User: "alice", Version: row.version, Before: row.before, Sent: row.sent}
 			expectNext(t, row.want, clusterDeployments{}.Notes().NextAnnotations(r, specOf(row.wasStopped), specOf(row.isStopped)))
 		})
 	}
@@ -139,7 +139,7 @@ func TestNextOfMySQLCluster(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectNext(t, row.want, mysqlClusters{}.Notes().NextAnnotations(switchadmission.Request{User: "alice", Version: "7", Before: row.before, Sent: row.sent}, nil, nil))
+			expectNext(t, row.want, mysqlClusters{}.Notes().NextAnnotations(requester.Request{User: "alice", Version: "7", Before: row.before, Sent: row.sent}, nil, nil))
 		})
 	}
 }
@@ -173,7 +173,7 @@ func TestNextOfWorkload(t *testing.T) {
 		"a new object keeps the record that it is created with": {"", nil, annotations(record, "[1]"), annotations(record, "[1]")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			expectNext(t, row.want, switched[deployments]{}.Notes().NextAnnotations(switchadmission.Request{User: "alice", FieldManager: row.fieldManager, Version: "7", Before: row.before, Sent: row.sent}, nil, nil))
+			expectNext(t, row.want, switched[deployments]{}.Notes().NextAnnotations(requester.Request{User: "alice", FieldManager: row.fieldManager, Version: "7", Before: row.before, Sent: row.sent}, nil, nil))
 		})
 	}
 }
@@ -197,7 +197,7 @@ func TestNotesAreTrueAndSettled(t *testing.T) {
 	tried, of := 0, switched[deployments]{}.Notes()
 	for _, before := range worlds {
 		for _, sent := range worlds {
-			r := switchadmission.Request{User: "alice", Version: "7", Before: before, Sent: sent}
+			r := requester.Request{User: "alice", Version: "7", Before: before, Sent: sent}
 			next := of.NextAnnotations(r, nil, nil)
 			wanted := before[by]
 			if (next[stopped] == "true") != (before[stopped] == "true") {

@@ -24,7 +24,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	switchwebhook "github.com/torpor-dev/torpor/internal/switches/admission/webhook"
+	switchwebhook "github.com/torpor-dev/torpor/internal/switches/requester/webhook"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudaccounts"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/reconcile/statusannotation"
@@ -25,30 +25,30 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 	c.pool.Drain(seen.name, targetcluster.Drain{}) // The drain that an earlier pass wanted may be outdated.
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
-		c.accounts.OrderStop(seen.name, cloudaccounts.StopOrder{IDs: do.IDs, StoppedLater: do.StoppedLater, TerminatedLater: do.TerminatedLater}, plan.RetryAfter)
+		c.accounts.OrderStop(seen.name, cloudpoller.StopOrder{IDs: do.IDs, StoppedLater: do.StoppedLater, TerminatedLater: do.TerminatedLater}, plan.RetryAfter)
 	case hibernation.TerminateMachines:
 		log.FromContext(ctx).Info("Terminating spot machines", "machines", do.IDs)
-		c.accounts.Order(seen.name, cloudaccounts.TerminateVerb, do.IDs, plan.RetryAfter)
+		c.accounts.Order(seen.name, cloudpoller.TerminateVerb, do.IDs, plan.RetryAfter)
 	case hibernation.StartMachines:
-		c.accounts.Order(seen.name, cloudaccounts.StartVerb, do.IDs, plan.RetryAfter)
+		c.accounts.Order(seen.name, cloudpoller.StartVerb, do.IDs, plan.RetryAfter)
 	case hibernation.ApproveRequests:
 		// Machines that are being started continue.
-		c.accounts.Withdraw(seen.name, cloudaccounts.StopVerb, cloudaccounts.TerminateVerb)
+		c.accounts.Withdraw(seen.name, cloudpoller.StopVerb, cloudpoller.TerminateVerb)
 		log.FromContext(ctx).Info("Approving certificate requests", "requests", do.Requests)
 		c.approveRequests(seen, do.Requests)
 	case hibernation.ReplaceMachines:
-		c.accounts.Withdraw(seen.name, cloudaccounts.StopVerb, cloudaccounts.TerminateVerb)
+		c.accounts.Withdraw(seen.name, cloudpoller.StopVerb, cloudpoller.TerminateVerb)
 		log.FromContext(ctx).Info("Deleting Machines of terminated spot machines", "machines", do.Machines)
 		c.pool.Replace(seen.name, do.Machines)
 	case hibernation.DrainWorkers:
-		c.accounts.Withdraw(seen.name, cloudaccounts.StopVerb, cloudaccounts.TerminateVerb, cloudaccounts.StartVerb)
+		c.accounts.Withdraw(seen.name, cloudpoller.StopVerb, cloudpoller.TerminateVerb, cloudpoller.StartVerb)
 		return c.drainWorkers(ctx, seen, do)
 	case hibernation.UncordonNodes:
-		c.accounts.Withdraw(seen.name, cloudaccounts.StopVerb, cloudaccounts.TerminateVerb)
+		c.accounts.Withdraw(seen.name, cloudpoller.StopVerb, cloudpoller.TerminateVerb)
 		log.FromContext(ctx).Info("Uncordoning nodes that were cordoned for a drain", "nodes", do.Nodes)
 		c.pool.Drain(seen.name, targetcluster.Drain{Uncordon: do.Nodes})
 	case hibernation.NoAction:
-		c.accounts.Withdraw(seen.name, cloudaccounts.StopVerb, cloudaccounts.TerminateVerb, cloudaccounts.StartVerb)
+		c.accounts.Withdraw(seen.name, cloudpoller.StopVerb, cloudpoller.TerminateVerb, cloudpoller.StartVerb)
 	}
 	return nil
 }

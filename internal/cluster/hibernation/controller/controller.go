@@ -28,7 +28,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudaccounts"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
@@ -55,7 +55,7 @@ type Controller struct {
 
 	client      client.Client
 	live        client.Reader
-	accounts    *cloudaccounts.Service
+	accounts    *cloudpoller.Service
 	pool        *targetcluster.Pool
 	approvalLog *approvalLog
 	firstLooks  *firstLooks
@@ -73,7 +73,7 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	c.accounts = cloudaccounts.NewService(c.Clock)
+	c.accounts = cloudpoller.NewService(c.Clock)
 	c.accounts.MayStop = c.mayStop
 	c.pool = targetcluster.NewPool(c.Dialer, c.Clock)
 	c.pool.ReadKubeconfig = c.readKubeconfig

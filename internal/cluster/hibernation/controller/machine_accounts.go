@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudaccounts"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
 )
 
 const (
@@ -95,7 +95,7 @@ func (a *machineAccounts) store(cluster types.NamespacedName, machines []actuato
 	}
 }
 
-func (a *machineAccounts) storeLook(cluster types.NamespacedName, seen cloudaccounts.Snapshot, now time.Time) {
+func (a *machineAccounts) storeLook(cluster types.NamespacedName, seen cloudpoller.Snapshot, now time.Time) {
 	if seen.Err != nil {
 		a.storeFailure(cluster, actuator.ClassOf(seen.Err), now)
 		return
@@ -155,7 +155,7 @@ func (c Controller) accountOf(ctx context.Context, other *hivev1.ClusterDeployme
 		c.machineAccounts.storeFailure(name, look.ObservationError.Class, now)
 		return c.machineAccounts.find(name), true
 	}
-	seen, isKnown := c.accounts.Look(ctx, cloudaccounts.Cluster{Name: look.name, Actuator: look.actuator, Target: look.target})
+	seen, isKnown := c.accounts.Look(ctx, cloudpoller.Cluster{Name: look.name, Actuator: look.actuator, Target: look.target})
 	if isKnown && now.Sub(seen.At) < unknownAccountTTL {
 		c.machineAccounts.storeLook(name, seen, now)
 		return c.machineAccounts.find(name), true

@@ -11,7 +11,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudaccounts"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/decision"
@@ -39,7 +39,7 @@ type Metrics struct {
 
 // metricSources are the services of the running controller.
 type metricSources struct {
-	accounts *cloudaccounts.Service
+	accounts *cloudpoller.Service
 	pool     *targetcluster.Pool
 }
 

@@ -19,7 +19,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
-	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudaccounts"
+	"github.com/torpor-dev/torpor/internal/cluster/hibernation/cloudpoller"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
@@ -168,7 +168,7 @@ const (
 // observeCloud reads the known state of the machines. A result that is too old is renewed, and the pass waits
 // for that.
 func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
-	look, isKnown := c.accounts.Look(ctx, cloudaccounts.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target})
+	look, isKnown := c.accounts.Look(ctx, cloudpoller.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target})
 	if !isKnown || !look.IsAnswer && seen.Now.Sub(look.At) > maxLookAge(cd, seen.Observed, look) {
 		c.accounts.RefreshMachines(seen.name)
 		return reconcile.ErrPending
@@ -179,14 +179,14 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 	} else {
 		seen.ObservationError = explainCloudError(look.Err)
 	}
-	if r := look.Refused; r != nil && look.Err == nil && (r.Verb != cloudaccounts.StartVerb) == (seen.DesiredPowerState == hivev1.PowerStateHibernating) {
+	if r := look.Refused; r != nil && look.Err == nil && (r.Verb != cloudpoller.StartVerb) == (seen.DesiredPowerState == hivev1.PowerStateHibernating) {
 		seen.Refusal = &hibernation.OrderRefusal{ObservationError: *explainCloudError(r.Err), MachineIDs: r.MachineIDs}
 	}
 	return nil
 }
 
 // maxLookAge is long for a settled cluster whose pass runs only by schedule.
-func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloudaccounts.Snapshot) time.Duration {
+func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloudpoller.Snapshot) time.Duration {
 	o.Machines = look.Machines
 	switch {
 	case look.Err == nil && hibernation.IsFollowed(o):
@@ -200,7 +200,7 @@ func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloud
 	case hibernation.IsInAftercare(o):
 		return aftercareLookAge
 	default:
-		return cloudaccounts.SettledLookAge
+		return cloudpoller.SettledLookAge
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	switchadmission "github.com/torpor-dev/torpor/internal/switches/admission"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
+	"github.com/torpor-dev/torpor/internal/switches/requester"
 )
 
 const (
@@ -35,18 +35,18 @@ const (
 func Register(server webhook.Server) {
 	server.Register("/note-slumbers", newHandler(noteSlumber))
 	for _, of := range kinds.ListBuiltIn().ListNotes() {
-		server.Register(of.Path, newHandler(func(r switchadmission.Request, old, updated *admittedObject) map[string]string {
+		server.Register(of.Path, newHandler(func(r requester.Request, old, updated *admittedObject) map[string]string {
 			return of.NextAnnotations(r, old.Spec, updated.Spec)
 		}))
 	}
 }
 
-func noteSlumber(r switchadmission.Request, old, updated *admittedObject) map[string]string {
-	return switchadmission.NextOfSlumber(r, r.Version == "" || !reflect.DeepEqual(old.Spec, updated.Spec))
+func noteSlumber(r requester.Request, old, updated *admittedObject) map[string]string {
+	return requester.NextOfSlumber(r, r.Version == "" || !reflect.DeepEqual(old.Spec, updated.Spec))
 }
 
 // annotator returns the annotations with which a request proceeds.
-type annotator func(r switchadmission.Request, old, updated *admittedObject) map[string]string
+type annotator func(r requester.Request, old, updated *admittedObject) map[string]string
 
 // newHandler answers admission reviews. A request that it cannot read fails the call, which the
 // configurations ignore; a refusal would block the request.
@@ -102,7 +102,7 @@ func noteRequest(r admission.Request, next annotator) (admission.Response, error
 		return admission.Allowed(""), nil
 	}
 	sent := updated.Metadata.Annotations
-	patch, err := json.Marshal(listOperations(sent, next(switchadmission.Request{
+	patch, err := json.Marshal(listOperations(sent, next(requester.Request{
 		User: r.UserInfo.Username, FieldManager: options.FieldManager, Version: old.Metadata.ResourceVersion,
 		Before: old.Metadata.Annotations, Sent: sent,
 	}, &old, &updated)))

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
-	switchadmission "github.com/torpor-dev/torpor/internal/switches/admission"
+	"github.com/torpor-dev/torpor/internal/switches/requester"
 )
 
 func TestMain(m *testing.M) {
@@ -150,7 +150,7 @@ func TestNothingIsRefused(t *testing.T) {
 // TestWhatIsNoQuestionIsAFailedCall has calls fail, so that the API server applies failurePolicy, which it
 // does not after a regular refusal.
 func TestWhatIsNoQuestionIsAFailedCall(t *testing.T) {
-	server := httptest.NewUnstartedServer(newHandler(func(switchadmission.Request, *admittedObject, *admittedObject) map[string]string { panic("a mistake") }))
+	server := httptest.NewUnstartedServer(newHandler(func(requester.Request, *admittedObject, *admittedObject) map[string]string { panic("a mistake") }))
 	server.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
 	server.Start()
 	defer server.Close()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package editor changes many objects of a cluster for an administrator, and prints a line for each change.
-package editor
+// Package bulkchange changes many objects of a cluster for an administrator, and prints a line for each change.
+package bulkchange
 
 import (
 	"context"

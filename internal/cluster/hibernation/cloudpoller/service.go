@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cloudaccounts polls clouds and sends orders to them. It serves all clusters of an account together, and
+// Package cloudpoller polls clouds and sends orders to them. It serves all clusters of an account together, and
 // each account independently.
 // Passes read the known state and submit orders; they never wait for a cloud.
 //
 // Reading order: service.go (called by passes) → schedule.go (when an account is called) → look.go → order.go.
-package cloudaccounts
+package cloudpoller
 
 import (
 	"context"

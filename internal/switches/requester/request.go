@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission decides what is recorded about a request that stops or starts something: the requester, and
+// Package requester decides what is recorded about a request that stops or starts something: the requester, and
 // the version of the object that is changed. It implements the policies of config/record, which are in CEL,
 // annotation by annotation, for API servers that do not serve them (ADR 0038).
-package admission
+package requester
 
 import (
 	"maps"
