@@ -149,7 +149,7 @@ func (f *fleet) build(ctx context.Context) {
 	f.PrintObserved("the clusters are in the hub, their machines run")
 	addresses := runner.ReserveAddresses(f.Context, 2)
 	f.metrics, f.probes = addresses[0], addresses[1]
-	manager := f.StartProgram("manager", f.config.Torpor, "manager", "--kubeconfig", f.config.hubKubeconfig(), "--controllers", "hibernation",
+	manager := f.StartProgram("manager", f.config.Torpor, "manager", "--kubeconfig", f.config.hubKubeconfig(),
 		"--metrics-address", f.metrics, "--metrics-insecure", "--probe-address", f.probes, "--pprof-address", f.options.Pprof)
 	f.AwaitReady(manager, f.probes)
 	f.programs["manager"] = manager
