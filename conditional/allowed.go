@@ -11,8 +11,11 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
 // The reasons of a False condition that a Dormant group shows as its state in its metric and its log.
@@ -50,10 +53,11 @@ func Disabled() Condition {
 	}
 }
 
-// Allowed holds while the API server grants all the rights. At first, each right is checked by a
-// SelfSubjectAccessReview. After that, one SelfSubjectRulesReview per namespace checks all of them once per period.
-// Every authenticated user may create both reviews. A missing right is checked every 10 s. Combine Allowed and Served
-// by All: a controller without the right to list a kind that it watches would log errors without end.
+// Allowed holds while the API server grants all the rights. They are checked once per period by one
+// SelfSubjectRulesReview per namespace, which all groups of the manager share. A right that the rules do not grant is
+// checked by a SelfSubjectAccessReview, and so is each right at first if an authorizer does not list its rules. Every
+// authenticated user may create both reviews. A missing right is checked every 10 s. Combine Allowed and Served by
+// All: a controller without the right to list a kind that it watches would log errors without end.
 func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) Condition {
 	return builtinCondition{
 		name:    "Allowed",
@@ -63,66 +67,100 @@ func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) 
 			if err != nil {
 				return fmt.Errorf("make client: %w", err)
 			}
-			observeRights(ctx, c, every, rights, report)
+			server, release, err := process.AcquireState(src.toServer(), src.Logger)
+			if err != nil {
+				return err
+			}
+			defer release()
+			reviewer := rightsReviewer{server: c, cache: &server.Rules, every: every, rights: rights}
+			reviewer.observe(ctx, report)
 			return nil
 		},
 	}
 }
 
-func observeRights(ctx context.Context, c authorizationclient.AuthorizationV1Interface, every time.Duration, rights []authorizationv1.ResourceAttributes, report func(Status)) {
-	doubtful := rights
+// rightsReviewer checks the rights of one group.
+type rightsReviewer struct {
+	server authorizationclient.AuthorizationV1Interface
+	cache  *process.RulesCache
+	every  time.Duration
+	rights []authorizationv1.ResourceAttributes
+
+	// doubtful are the rights that need an access review, beginning with the one that was missing last.
+	doubtful []authorizationv1.ResourceAttributes
+	// wereGranted is true once all rights were granted.
+	wereGranted bool
+}
+
+func (r *rightsReviewer) observe(ctx context.Context, report func(Status)) {
 	for {
-		at, isMissing, err := findMissingRight(ctx, c.SelfSubjectAccessReviews(), doubtful)
-		pause := every
-		switch {
-		case ctx.Err() != nil:
+		status, pause := r.review(ctx)
+		if ctx.Err() != nil {
 			return
-		case err != nil:
-			pause = min(every, failedInterval)
-			doubtful = doubtful[at:] // Many rights in many namespaces may take several rounds.
-			report(Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()})
-		case isMissing:
-			pause = min(every, forbiddenInterval)
-			report(Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(doubtful[at])})
-			// The next round begins with this right: while it is missing, one review is enough.
-			doubtful = slices.Concat(doubtful[at:], doubtful[:at])
-		default:
-			report(Status{State: True, Reason: "Allowed"})
-			doubtful = nil
 		}
+		report(status)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause):
 		}
-		if len(doubtful) == 0 {
-			doubtful = findDoubtfulRights(ctx, c.SelfSubjectRulesReviews(), rights)
-		}
 	}
 }
 
-// findDoubtfulRights returns the rights that the caller's rules do not grant, or that could not be checked.
-// Authorizers other than RBAC need not list their rules, and may deny a right that rules grant; that is only noticed
-// at the next start.
-func findDoubtfulRights(ctx context.Context, c authorizationclient.SelfSubjectRulesReviewInterface, rights []authorizationv1.ResourceAttributes) (doubtful []authorizationv1.ResourceAttributes) {
+// review makes one round of reviews. It returns the resulting status and the pause before the next round.
+func (r *rightsReviewer) review(ctx context.Context) (Status, time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, maxReviewTime)
 	defer cancel()
-	rules := map[string][]authorizationv1.ResourceRule{}
-	for _, right := range rights {
-		namespace := cmp.Or(right.Namespace, notANamespace)
-		if _, isKnown := rules[namespace]; !isKnown {
-			review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
-			answer, err := c.Create(ctx, review, metav1.CreateOptions{})
-			if err != nil {
-				return rights
-			}
-			rules[namespace] = answer.Status.ResourceRules
-		}
-		if !slices.ContainsFunc(rules[namespace], func(rule authorizationv1.ResourceRule) bool { return grantsRight(rule, right) }) {
-			doubtful = append(doubtful, right)
+	if len(r.doubtful) == 0 {
+		if err := r.readRules(ctx); err != nil {
+			return Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()}, min(r.every, failedInterval)
 		}
 	}
-	return doubtful
+	at, isMissing, err := findMissingRight(ctx, r.server.SelfSubjectAccessReviews(), r.doubtful)
+	switch {
+	case err != nil:
+		r.doubtful = r.doubtful[at:] // Many rights in many namespaces may take several rounds.
+		return Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()}, min(r.every, failedInterval)
+	case isMissing:
+		status := Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(r.doubtful[at])}
+		// The next round begins with this right: while it is missing, one review is enough.
+		r.doubtful = slices.Concat(r.doubtful[at:], r.doubtful[:at])
+		return status, min(r.every, forbiddenInterval)
+	default:
+		r.doubtful, r.wereGranted = nil, true
+		return Status{State: True, Reason: "Allowed"}, r.every
+	}
+}
+
+// readRules sets doubtful to the rights that the caller's rules do not grant. Authorizers other than RBAC need not
+// list their rules, and may deny a right that rules grant. Such a denial is only noticed before all rights were
+// granted once.
+func (r *rightsReviewer) readRules(ctx context.Context) error {
+	byNamespace := map[string]authorizationv1.SubjectRulesReviewStatus{}
+	for _, right := range r.rights {
+		namespace := cmp.Or(right.Namespace, notANamespace)
+		if _, isKnown := byNamespace[namespace]; isKnown {
+			continue
+		}
+		// Rules may be shared until they are half a period old.
+		rules, err := r.cache.Read(ctx, r.server, namespace, r.every/2)
+		switch {
+		case k8serrors.IsForbidden(err), k8serrors.IsNotFound(err), k8serrors.IsMethodNotSupported(err):
+			r.doubtful = r.rights
+			return nil
+		case err != nil:
+			return err
+		}
+		byNamespace[namespace] = rules
+	}
+	for _, right := range r.rights {
+		rules := byNamespace[cmp.Or(right.Namespace, notANamespace)]
+		isGranted := slices.ContainsFunc(rules.ResourceRules, func(rule authorizationv1.ResourceRule) bool { return grantsRight(rule, right) })
+		if !isGranted || rules.Incomplete && !r.wereGranted {
+			r.doubtful = append(r.doubtful, right)
+		}
+	}
+	return nil
 }
 
 // grantsRight does not match wildcards for parts of a resource: such a right is checked by an access review.
@@ -140,8 +178,6 @@ func grantsRight(rule authorizationv1.ResourceRule, right authorizationv1.Resour
 
 // findMissingRight returns the index of the first right that is not granted or could not be checked.
 func findMissingRight(ctx context.Context, c authorizationclient.SelfSubjectAccessReviewInterface, rights []authorizationv1.ResourceAttributes) (at int, isMissing bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, maxReviewTime)
-	defer cancel()
 	for i := range rights {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &rights[i]}}
 		answer, err := c.Create(ctx, review, metav1.CreateOptions{})

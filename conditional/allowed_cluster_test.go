@@ -16,6 +16,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
@@ -59,7 +60,8 @@ func TestRightsAreAskedForTogether(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	rounds := 0
-	observeRights(ctx, c, time.Millisecond, rights, func(status Status) {
+	group := rightsReviewer{server: c, cache: &process.RulesCache{}, every: time.Millisecond, rights: rights}
+	group.observe(ctx, func(status Status) {
 		if rounds++; status.State != True || rounds == 3 {
 			cancel()
 		}
@@ -68,7 +70,7 @@ func TestRightsAreAskedForTogether(t *testing.T) {
 	for _, request := range proxy.asked {
 		asked = append(asked, path.Base(request.URL.Path))
 	}
-	want := slices.Concat(slices.Repeat([]string{"selfsubjectaccessreviews"}, len(rights)), slices.Repeat([]string{"selfsubjectrulesreviews"}, 4))
+	want := slices.Repeat([]string{"selfsubjectrulesreviews"}, 3*2) // Three rounds, two namespaces.
 	if !slices.Equal(asked, want) {
 		t.Errorf("expected the questions %v, found %v", want, asked)
 	}

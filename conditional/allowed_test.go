@@ -4,51 +4,166 @@ package conditional
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// slowReviewer grants each right, after a tenth of a second.
-type slowReviewer struct {
+// reviewer is an API server that grants each right. It takes a tenth of a second for an access review, and a
+// millisecond for a rules review.
+type reviewer struct {
 	authorizationclient.AuthorizationV1Interface
-	authorizationclient.SelfSubjectAccessReviewInterface
+	// rules is the answer of each rules review.
+	rules authorizationv1.SubjectRulesReviewStatus
+	// err is returned by the next rules reviews, one by one.
+	errs []error
+
+	mu                          sync.Mutex
+	rulesReviews, accessReviews int
 }
 
-func (s slowReviewer) SelfSubjectAccessReviews() authorizationclient.SelfSubjectAccessReviewInterface {
-	return s
+type (
+	rulesReviewer struct {
+		authorizationclient.SelfSubjectRulesReviewInterface
+		*reviewer
+	}
+	accessReviewer struct {
+		authorizationclient.SelfSubjectAccessReviewInterface
+		*reviewer
+	}
+)
+
+func (r *reviewer) SelfSubjectRulesReviews() authorizationclient.SelfSubjectRulesReviewInterface {
+	return rulesReviewer{reviewer: r}
+}
+
+func (r *reviewer) SelfSubjectAccessReviews() authorizationclient.SelfSubjectAccessReviewInterface {
+	return accessReviewer{reviewer: r}
+}
+
+// Create implements SelfSubjectRulesReviewInterface.
+func (r rulesReviewer) Create(_ context.Context, review *authorizationv1.SelfSubjectRulesReview, _ metav1.CreateOptions) (*authorizationv1.SelfSubjectRulesReview, error) {
+	<-time.After(time.Millisecond)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rulesReviews++
+	if len(r.errs) > 0 {
+		err := r.errs[0]
+		r.errs = r.errs[1:]
+		return nil, err
+	}
+	answer := review.DeepCopy()
+	answer.Status = r.rules
+	return answer, nil
 }
 
 // Create implements SelfSubjectAccessReviewInterface.
-func (slowReviewer) Create(ctx context.Context, review *authorizationv1.SelfSubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error) {
+func (r accessReviewer) Create(ctx context.Context, review *authorizationv1.SelfSubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SelfSubjectAccessReview, error) {
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-time.After(100 * time.Millisecond):
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.accessReviews++
 	answer := review.DeepCopy()
 	answer.Status.Allowed = true
 	return answer, nil
 }
 
-// TestManyRightsAreLearntInSeveralRounds has more reviews than a round has time for, as a group of many namespaces
-// has.
-func TestManyRightsAreLearntInSeveralRounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		var found []State
-		observeRights(ctx, slowReviewer{}, time.Hour, make([]authorizationv1.ResourceAttributes, 400), func(status Status) {
-			if found = append(found, status.State); status.State == True || len(found) == 3 {
-				cancel()
-			}
+var allRules = authorizationv1.SubjectRulesReviewStatus{ResourceRules: []authorizationv1.ResourceRule{{
+	Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"},
+}}}
+
+// observeStates returns the states that a group with 400 rights reports in its first rounds.
+func observeStates(t *testing.T, server *reviewer, rounds int) (states []State) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	group := rightsReviewer{server: server, cache: &process.RulesCache{}, every: time.Hour, rights: make([]authorizationv1.ResourceAttributes, 400)}
+	group.observe(ctx, func(status Status) {
+		if states = append(states, status.State); len(states) == rounds {
+			cancel()
+		}
+	})
+	return states
+}
+
+// TestRightsAreReviewed has the kinds of answers to a rules review. 400 access reviews are more than a round has time for.
+func TestRightsAreReviewed(t *testing.T) {
+	forbidden := k8serrors.NewForbidden(schema.GroupResource{Resource: "selfsubjectrulesreviews"}, "", nil)
+	for name, row := range map[string]struct {
+		server *reviewer
+		want   []State
+		// rulesReviews and accessReviews are the expected requests.
+		rulesReviews, accessReviews int
+	}{
+		"rules that grant all rights": {server: &reviewer{rules: allRules}, want: []State{True, True}, rulesReviews: 2},
+		"rules that grant nothing":    {server: &reviewer{}, want: []State{Unknown, True}, rulesReviews: 1, accessReviews: 400},
+		"an authorizer that does not list its rules, which is trusted once it has granted the rights": {
+			server: &reviewer{rules: authorizationv1.SubjectRulesReviewStatus{ResourceRules: allRules.ResourceRules, Incomplete: true}},
+			want:   []State{Unknown, True, True}, rulesReviews: 2, accessReviews: 400,
+		},
+		"rules reviews that are forbidden": {
+			server: &reviewer{errs: []error{forbidden}}, want: []State{Unknown, True}, rulesReviews: 1, accessReviews: 400,
+		},
+		"a server that fails once": {
+			server: &reviewer{rules: allRules, errs: []error{errors.New("etcd is gone")}}, want: []State{Unknown, True}, rulesReviews: 2,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				found := observeStates(t, row.server, len(row.want))
+				if !slices.Equal(found, row.want) {
+					t.Errorf("expected the states %v, found %v", row.want, found)
+				}
+				if row.server.rulesReviews != row.rulesReviews || row.server.accessReviews != row.accessReviews {
+					t.Errorf("expected %d rules reviews and %d access reviews, found %d and %d",
+						row.rulesReviews, row.accessReviews, row.server.rulesReviews, row.server.accessReviews)
+				}
+			})
 		})
-		if len(found) != 2 || found[0] != Unknown || found[1] != True {
-			t.Errorf("expected a round that is not enough and one that is, found %v", found)
+	}
+}
+
+// TestGroupsShareReviews has the rights of fifteen groups in thirty namespaces for ten minutes.
+func TestGroupsShareReviews(t *testing.T) {
+	const groups, namespaces, minutes = 15, 30, 10
+	synctest.Test(t, func(t *testing.T) {
+		server, cache := &reviewer{rules: allRules}, &process.RulesCache{}
+		ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute+30*time.Second)
+		defer cancel()
+		var running sync.WaitGroup
+		for g := range groups {
+			var rights []authorizationv1.ResourceAttributes
+			for n := range namespaces {
+				rights = append(rights, authorizationv1.ResourceAttributes{Verb: "list", Resource: fmt.Sprintf("kind-%d", g), Namespace: fmt.Sprintf("team-%d", n)})
+			}
+			running.Go(func() {
+				group := rightsReviewer{server: server, cache: cache, every: time.Minute, rights: rights}
+				group.observe(ctx, func(status Status) {
+					if status.State != True {
+						t.Errorf("expected the rights to be granted, found %v", status)
+					}
+				})
+			})
+		}
+		running.Wait()
+		if want := namespaces * (minutes + 1); server.rulesReviews != want || server.accessReviews != 0 {
+			t.Errorf("expected %d rules reviews and no access review, found %d and %d", want, server.rulesReviews, server.accessReviews)
 		}
 	})
 }

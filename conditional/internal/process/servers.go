@@ -26,6 +26,8 @@ const maxConcurrentStarts = 16
 type SharedState struct {
 	Detector  *detect.Detector
 	Informers *informers.Pool
+	// Rules are the rights of the manager's user.
+	Rules RulesCache
 	// StartSlots has room for one value per start in progress.
 	StartSlots chan struct{}
 	// Log is for errors that no caller waits for.
