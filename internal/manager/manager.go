@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -93,6 +94,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.UserAgent = noLimit, buildinfo.UserAgent("torpor")
+	cfg.Wrap(func(base http.RoundTripper) http.RoundTripper { return plainWatches{base} })
 	mgr, err := manager.New(cfg, conditional.ManagerOptions(manager.Options{
 		Scheme: s, Logger: logger,
 		Metrics: metricsOptions(o), PprofBindAddress: o.PprofAddress,
