@@ -24,10 +24,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// These tests check with real servers that none of upstream's ten defects of a stop is present. Their numbers refer
-// to the list in docs/clustering.md under "Ten defects that a stop must not have".
+// The tests of this file run real servers. Each checks that Torpor lacks one defect of upstream's stop.
 
-// TestSecondStopIsHonoured covers defect 1 of the list.
+// TestSecondStopIsHonoured checks that a second stop soon after a start is honored, and that the gauge shows it.
 func TestSecondStopIsHonoured(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -51,7 +50,7 @@ func TestSecondStopIsHonoured(t *testing.T) {
 	}
 }
 
-// TestStopIsReachedWithoutSecret covers defect 2 of the list.
+// TestStopIsReachedWithoutSecret checks that a stop is reached without the Secret.
 func TestStopIsReachedWithoutSecret(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
@@ -67,7 +66,7 @@ func TestStopIsReachedWithoutSecret(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
 }
 
-// TestStopIsReachedByManagerThatCannotAsk covers defect 2 of the list for a manager that starts without a password.
+// TestStopIsReachedByManagerThatCannotAsk checks that a manager that starts without a password reaches a stop.
 func TestStopIsReachedByManagerThatCannotAsk(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -88,7 +87,8 @@ func TestStopIsReachedByManagerThatCannotAsk(t *testing.T) {
 	}
 }
 
-// TestStopDuringSwitchoverLeavesPrimaryWritable covers defect 3 of the list.
+// TestStopDuringSwitchoverLeavesPrimaryWritable checks that an interrupted switchover is taken back, and that the
+// client that delayed it is left alone.
 func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -117,7 +117,7 @@ func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	e.mustRun(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
 }
 
-// TestGaugesOfStoppedClusterAreBackAfterRestart covers defect 4 of the list.
+// TestGaugesOfStoppedClusterAreBackAfterRestart checks that the gauges of a stopped cluster are exported after a restart.
 func TestGaugesOfStoppedClusterAreBackAfterRestart(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -148,7 +148,7 @@ func TestGaugesOfStoppedClusterAreBackAfterRestart(t *testing.T) {
 	})
 }
 
-// TestMetricsOfDeletedClusterGo covers defect 5 of the list.
+// TestMetricsOfDeletedClusterGo checks that every series of a deleted cluster is removed.
 func TestMetricsOfDeletedClusterGo(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -167,7 +167,8 @@ func TestMetricsOfDeletedClusterGo(t *testing.T) {
 	}
 }
 
-// TestConditionsOfStoppedClusterAreUnknown covers defect 6 of the list.
+// TestConditionsOfStoppedClusterAreUnknown checks that Available and Healthy are Unknown, with their own reason and
+// transition time.
 func TestConditionsOfStoppedClusterAreUnknown(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -192,7 +193,8 @@ func TestConditionsOfStoppedClusterAreUnknown(t *testing.T) {
 	}
 }
 
-// TestClusterStoppedFromBirthIsLeftAlone covers defect 7 of the list.
+// TestClusterStoppedFromBirthIsLeftAlone checks that a cluster that is stopped before its first report is reported,
+// and that its servers are not changed.
 func TestClusterStoppedFromBirthIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
@@ -214,7 +216,8 @@ func TestClusterStoppedFromBirthIsLeftAlone(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
-// TestReplicaAheadOfPrimaryIsUnhealthy covers defect 8 of the list.
+// TestReplicaAheadOfPrimaryIsUnhealthy checks that the transactions of a replica that is ahead under the primary's
+// own UUID are listed, that a start is refused, and that a forced start shows an unhealthy cluster.
 func TestReplicaAheadOfPrimaryIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -255,7 +258,8 @@ func TestReplicaAheadOfPrimaryIsUnhealthy(t *testing.T) {
 	}
 }
 
-// TestStopSucceedsWhileOthersWrite covers defect 9 of the list.
+// TestStopSucceedsWhileOthersWrite checks that the plugin succeeds while others write, keeps their writes, and
+// waits until the stop is reached.
 func TestStopSucceedsWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
@@ -289,7 +293,8 @@ func TestStopSucceedsWhileOthersWrite(t *testing.T) {
 	}
 }
 
-// TestStartRemovesOtherAnnotationValues covers defect 10 of the list.
+// TestStartRemovesOtherAnnotationValues checks that an annotation value other than "true" is ignored, and that a
+// start removes and reports it.
 func TestStartRemovesOtherAnnotationValues(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
