@@ -183,21 +183,21 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 		r     reconcile.Reconciler
 		want  string
 	}{
-		"no manager: rejected":                   {NewControllerManagedBy(nil).For(&Widget{}), r, "expected a manager"},
-		"no reconciler: rejected":                {widgets(), nil, "expected a reconciler, found nil"},
-		"two reconcilers: rejected":              {widgets().WithOptions(controller.Options{Reconciler: r}), r, "reconciler was set via WithOptions()"},
-		"no For: rejected":                       {NewControllerManagedBy(mgr).Owns(&corev1.Pod{}), r, "found no For"},
-		"no kind to wait for: rejected":          {NewControllerManagedBy(mgr).Named("none"), r, "use conditional.Setup"},
-		"For twice: rejected":                    {widgets().For(&corev1.Pod{}), r, "found *v1.Pod after *testenv.Custom"},
-		"For without an object: rejected":        {NewControllerManagedBy(mgr).For(nil), r, "expected an object of the kind in For"},
-		"Owns without an object: rejected":       {widgets().Owns(nil), r, "expected an object of the kind in Owns"},
-		"Owns without For: rejected":             {NewControllerManagedBy(mgr).Named("x").Owns(&corev1.Pod{}), r, "Owns() can only be used together with For()"},
-		"For not in the scheme: rejected":        {NewControllerManagedBy(mgr).For(&appsv1.Deployment{}), r, "AddToScheme"},
-		"Owns not in the scheme: rejected":       {widgets().Owns(&appsv1.Deployment{}), r, "AddToScheme"},
-		"Watches not in the scheme: rejected":    {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
-		"the name of another group: rejected":    {widgets().Named("taken"), r, "found another group of this name"},
-		"a source that starts once: rejected":    {widgets().WatchesRawSource(channel), r, "expected a source.Func"},
-		"a client that stays the same: rejected": {widgets(), &unexportedClient{r, mgr.GetClient()}, "unexportedClient.hidden"},
+		"no manager: rejected":                              {NewControllerManagedBy(nil).For(&Widget{}), r, "expected a manager"},
+		"no reconciler: rejected":                           {widgets(), nil, "expected a reconciler, found nil"},
+		"two reconcilers: rejected":                         {widgets().WithOptions(controller.Options{Reconciler: r}), r, "reconciler was set via WithOptions()"},
+		"no For: rejected":                                  {NewControllerManagedBy(mgr).Owns(&corev1.Pod{}), r, "found no For"},
+		"no kind to wait for: rejected":                     {NewControllerManagedBy(mgr).Named("none"), r, "use conditional.Setup"},
+		"two calls of For: rejected":                        {widgets().For(&corev1.Pod{}), r, "found *v1.Pod after *testenv.Custom"},
+		"For without an object: rejected":                   {NewControllerManagedBy(mgr).For(nil), r, "expected an object of the kind in For"},
+		"Owns without an object: rejected":                  {widgets().Owns(nil), r, "expected an object of the kind in Owns"},
+		"Owns without For: rejected":                        {NewControllerManagedBy(mgr).Named("x").Owns(&corev1.Pod{}), r, "Owns() can only be used together with For()"},
+		"For of a kind that the scheme lacks: rejected":     {NewControllerManagedBy(mgr).For(&appsv1.Deployment{}), r, "AddToScheme"},
+		"Owns of a kind that the scheme lacks: rejected":    {widgets().Owns(&appsv1.Deployment{}), r, "AddToScheme"},
+		"Watches of a kind that the scheme lacks: rejected": {widgets().Watches(&appsv1.Deployment{}, &handler.EnqueueRequestForObject{}), r, "AddToScheme"},
+		"the name of another group: rejected":               {widgets().Named("taken"), r, "found another group of this name"},
+		"a source that starts once: rejected":               {widgets().WatchesRawSource(channel), r, "expected a source.Func"},
+		"a client that stays the same: rejected":            {widgets(), &unexportedClient{r, mgr.GetClient()}, "unexportedClient.hidden"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -397,10 +397,10 @@ func TestWhatCannotBeReplacedIsAnError(t *testing.T) {
 func TestNothingToReplace(t *testing.T) {
 	mgr := offline(t)
 	for name, r := range map[string]any{
-		"a function: nothing is replaced":        func() {},
-		"a nil pointer: nothing is replaced":     (*allParts)(nil),
-		"another's clients: nothing is replaced": &hiddenClient{client: offline(t).GetClient()},
-		"no struct: nothing is replaced":         new(3),
+		"a function: nothing is replaced":                 func() {},
+		"a nil pointer: nothing is replaced":              (*allParts)(nil),
+		"clients of another manager: nothing is replaced": &hiddenClient{client: offline(t).GetClient()},
+		"no struct: nothing is replaced":                  new(3),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if fields, err := findClientFields(mgr, r); len(fields) != 0 || err != nil {

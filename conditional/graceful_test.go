@@ -33,11 +33,11 @@ func TestGracefulReconciler(t *testing.T) {
 		ended    time.Duration // when the reconcile returned
 		cause    error         // why its context ended, nil if it had not ended
 	}{
-		"nothing happens":                     {0, 0, time.Minute, time.Minute, nil},
-		"a stop, and the work is done soon":   {0, time.Second, 5 * time.Second, 5 * time.Second, nil},
-		"a stop, and the work takes longer":   {0, time.Second, time.Minute, 11 * time.Second, stopped},
-		"a deadline does not count as a stop": {2 * time.Second, 0, time.Minute, 2 * time.Second, context.DeadlineExceeded},
-		"a stop, and a deadline before long":  {3 * time.Second, time.Second, time.Minute, 3 * time.Second, context.DeadlineExceeded},
+		"a pass without a stop keeps its context":                                  {0, 0, time.Minute, time.Minute, nil},
+		"a pass that ends soon after a stop keeps its context":                     {0, time.Second, 5 * time.Second, 5 * time.Second, nil},
+		"a pass that takes longer than the grace period after a stop is cancelled": {0, time.Second, time.Minute, 11 * time.Second, stopped},
+		"a deadline does not count as a stop":                                      {2 * time.Second, 0, time.Minute, 2 * time.Second, context.DeadlineExceeded},
+		"a pass keeps its own deadline after a stop":                               {3 * time.Second, time.Second, time.Minute, 3 * time.Second, context.DeadlineExceeded},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -352,7 +352,7 @@ func TestDesiresThatChangeUnderWay(t *testing.T) {
 		"another identity during Starting restarts": {
 			true, false, func(r *groupEnv) { r.report(True, "a"); r.report(True, "b") }, Draining, Running, 1,
 		},
-		"the leader is lost during Starting": {
+		"a lost leadership during Starting starts nothing": {
 			true, false, func(r *groupEnv) { r.report(True, "a"); r.stop(); synctest.Wait() }, Draining, Dormant, 0,
 		},
 		"a leader that is lost during Running does not start again": {
@@ -469,26 +469,26 @@ func TestSetupRefusesBadUse(t *testing.T) {
 		opts  []Option
 		want  string
 	}{
-		"no condition: refused":           {nil, fine, nil, "found nil"},
-		"no setup: refused":               {switchedCondition{}, nil, nil, "found nil"},
-		"no kind: refused":                {Served(), fine, nil, "names no kind"},
-		"kind not in the scheme: refused": {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
-		"no time to drain: refused":       {switchedCondition{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
-		"no back-off: refused":            {switchedCondition{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
-		"a limit of no starts: refused":   {switchedCondition{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
-		"no pause: refused":               {switchedCondition{}, fine, []Option{RestartLimit(1, wait.Backoff{})}, "longer than 0"},
-		"no recorder: refused":            {switchedCondition{}, fine, []Option{Events(nil, &corev1.Pod{})}, "expected a recorder and an object"},
-		"no object of events: refused":    {switchedCondition{}, fine, []Option{Events(events.NewFakeRecorder(0), nil)}, "expected a recorder and an object"},
-		"polls all the time: refused":     {switchedCondition{}, fine, []Option{Poll(0)}, "longer than 0 in Poll"},
-		"watches no name: refused":        {switchedCondition{}, fine, []Option{WatchNamed()}, "found none"},
-		"watches half a name: refused":    {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com", "widgets")}, `found "widgets"`},
-		"watches and polls: refused":      {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com"), Poll(time.Second)}, "drop WatchNamed"},
-		"nothing optional: refused":       {switchedCondition{}, fine, []Option{Optional()}, "found none"},
-		"optional and unknown: refused":   {switchedCondition{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
-		"two mistakes, first: refused":    {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
-		"two mistakes, second: refused":   {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
-		"no cluster: refused":             {On(nil, switchedCondition{}), fine, nil, "condition On needs a cluster"},
-		"a cluster and nothing: refused":  {On(otherCluster{}, nil), fine, nil, "got nil"},
+		"no condition: refused":                             {nil, fine, nil, "found nil"},
+		"no setup: refused":                                 {switchedCondition{}, nil, nil, "found nil"},
+		"no kind: refused":                                  {Served(), fine, nil, "names no kind"},
+		"a kind that the scheme lacks: refused":             {ServedObject(&appsv1.Deployment{}), fine, nil, "AddToScheme"},
+		"no time to drain: refused":                         {switchedCondition{}, fine, []Option{DrainTimeout(0)}, "DrainTimeout longer than 0"},
+		"no back-off: refused":                              {switchedCondition{}, fine, []Option{StartBackoff(wait.Backoff{})}, "StartBackoff"},
+		"a limit of no starts: refused":                     {switchedCondition{}, fine, []Option{RestartLimit(0, wait.Backoff{Duration: 1})}, "at least 1 start"},
+		"no pause: refused":                                 {switchedCondition{}, fine, []Option{RestartLimit(1, wait.Backoff{})}, "longer than 0"},
+		"no recorder: refused":                              {switchedCondition{}, fine, []Option{Events(nil, &corev1.Pod{})}, "expected a recorder and an object"},
+		"no object of events: refused":                      {switchedCondition{}, fine, []Option{Events(events.NewFakeRecorder(0), nil)}, "expected a recorder and an object"},
+		"Poll without a pause: refused":                     {switchedCondition{}, fine, []Option{Poll(0)}, "longer than 0 in Poll"},
+		"WatchNamed without a name: refused":                {switchedCondition{}, fine, []Option{WatchNamed()}, "found none"},
+		"WatchNamed with a name without its group: refused": {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com", "widgets")}, `found "widgets"`},
+		"WatchNamed next to Poll: refused":                  {switchedCondition{}, fine, []Option{WatchNamed("widgets.example.com"), Poll(time.Second)}, "drop WatchNamed"},
+		"Optional without a kind: refused":                  {switchedCondition{}, fine, []Option{Optional()}, "found none"},
+		"Optional of a kind that the scheme lacks: refused": {switchedCondition{}, fine, []Option{Optional(&appsv1.Deployment{})}, "AddToScheme"},
+		"two wrong options: the error names the first":      {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "Poll"},
+		"two wrong options: the error names the second":     {switchedCondition{}, fine, []Option{Poll(0), DrainTimeout(0)}, "DrainTimeout"},
+		"On without a cluster: refused":                     {On(nil, switchedCondition{}), fine, nil, "condition On needs a cluster"},
+		"On without a condition: refused":                   {On(otherCluster{}, nil), fine, nil, "got nil"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

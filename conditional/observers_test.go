@@ -17,12 +17,12 @@ func TestPoll(t *testing.T) {
 		state  State
 		reason string
 	}{
-		"holds":         {func(context.Context) (bool, error) { return true, nil }, True, "FuncTrue"},
-		"does not hold": {func(context.Context) (bool, error) { return false, nil }, False, "FuncFalse"},
-		"fails":         {func(context.Context) (bool, error) { return true, errors.New("boom") }, Unknown, "FuncFailed"},
-		"panics":        {func(context.Context) (bool, error) { panic("boom") }, Unknown, "FuncPanicked"},
-		"times out":     {func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }, Unknown, "FuncTimedOut"},
-		"fails late":    {func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, errors.New("closed") }, Unknown, "FuncTimedOut"},
+		"holds":                                  {func(context.Context) (bool, error) { return true, nil }, True, "FuncTrue"},
+		"function that returns false":            {func(context.Context) (bool, error) { return false, nil }, False, "FuncFalse"},
+		"fails":                                  {func(context.Context) (bool, error) { return true, errors.New("boom") }, Unknown, "FuncFailed"},
+		"panics":                                 {func(context.Context) (bool, error) { panic("boom") }, Unknown, "FuncPanicked"},
+		"function that returns at its deadline":  {func(ctx context.Context) (bool, error) { <-ctx.Done(); return false, ctx.Err() }, Unknown, "FuncTimedOut"},
+		"function that fails after its deadline": {func(ctx context.Context) (bool, error) { <-ctx.Done(); return true, errors.New("closed") }, Unknown, "FuncTimedOut"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -153,19 +153,19 @@ func TestClientsInEveryShapeAreReplacedOrRefused(t *testing.T) {
 		now  func() client.Client // which has to be that of the scope
 		want string               // or the error
 	}{
-		"an embedded client: replaced":                  {r: inner, now: func() client.Client { return inner.Client }},
-		"behind a wrapper: replaced":                    {r: openReconciler{inner}, now: func() client.Client { return inner.Client }},
-		"behind GracefulReconciler: replaced":           {r: GracefulReconciler(reconcile.Reconciler(inner), time.Second), now: func() client.Client { return inner.Client }},
-		"behind a wrapper that hides a client: refused": {r: tracedReconciler{inner}, want: "tracedReconciler.inner.Client"},
-		"a wrapper with a field owner: refused":         {r: &widgetReconciler{Client: client.WithFieldOwner(c, "me")}, want: "Client.c"},
-		"a wrapper with a namespace: refused":           {r: &widgetReconciler{Client: client.NewNamespacedClient(c, "one")}, want: "Client.client"},
-		"a client in a map: refused":                    {r: &mapReconciler{none, map[string]client.Client{"one": c}}, want: "Clients[one]"},
-		"a function that returns a client: refused":     {r: &funcReconciler{Reconciler: none, New: func() client.Client { return c }}, want: "reconciler.New"},
-		"a method of the manager: refused":              {r: &funcReconciler{Reconciler: none, New: outer.GetClient}, want: "funcReconciler.New"},
-		"a method of the client: refused":               {r: &funcReconciler{Reconciler: none, Get: c.Get}, want: "funcReconciler.Get"},
-		"a wrapped object reconciler: refused":          {r: reconcile.AsReconciler[*Widget](c, nil), want: "the manager's"},
-		"a client of one's own, wrapped: left alone":    {r: &widgetReconciler{Client: client.WithFieldOwner(scoped.GetClient(), "me")}},
-		"a client with the manager's HTTP: left alone":  {r: &widgetReconciler{Client: direct(t, outer)}},
+		"an embedded client: replaced":                                    {r: inner, now: func() client.Client { return inner.Client }},
+		"a client behind a wrapper: replaced":                             {r: openReconciler{inner}, now: func() client.Client { return inner.Client }},
+		"a client behind GracefulReconciler: replaced":                    {r: GracefulReconciler(reconcile.Reconciler(inner), time.Second), now: func() client.Client { return inner.Client }},
+		"a client behind a wrapper that hides it: refused":                {r: tracedReconciler{inner}, want: "tracedReconciler.inner.Client"},
+		"a wrapper with a field owner: refused":                           {r: &widgetReconciler{Client: client.WithFieldOwner(c, "me")}, want: "Client.c"},
+		"a wrapper with a namespace: refused":                             {r: &widgetReconciler{Client: client.NewNamespacedClient(c, "one")}, want: "Client.client"},
+		"a client in a map: refused":                                      {r: &mapReconciler{none, map[string]client.Client{"one": c}}, want: "Clients[one]"},
+		"a function that returns a client: refused":                       {r: &funcReconciler{Reconciler: none, New: func() client.Client { return c }}, want: "reconciler.New"},
+		"a method of the manager: refused":                                {r: &funcReconciler{Reconciler: none, New: outer.GetClient}, want: "funcReconciler.New"},
+		"a method of the client: refused":                                 {r: &funcReconciler{Reconciler: none, Get: c.Get}, want: "funcReconciler.Get"},
+		"a wrapped object reconciler: refused":                            {r: reconcile.AsReconciler[*Widget](c, nil), want: "the manager's"},
+		"a wrapped client that is not the manager's: left alone":          {r: &widgetReconciler{Client: client.WithFieldOwner(scoped.GetClient(), "me")}},
+		"a client that only shares the manager's HTTP client: left alone": {r: &widgetReconciler{Client: direct(t, outer)}},
 	}
 	pointer := &pointerReconciler{&Base{c}, none}
 	slice := &sliceReconciler{none, []client.Client{c}}

@@ -71,12 +71,12 @@ func TestRestartLimitForgivesAndLeaps(t *testing.T) {
 		until func(r *groupEnv)
 		want  Phase
 	}{
-		"a restart is held back":                                    {func(*groupEnv) {}, Dormant},
+		"a restart within the pause is held back":                   {func(*groupEnv) {}, Dormant},
 		"a restart after the pause starts at once":                  {func(r *groupEnv) { r.advance(time.Minute) }, Running},
 		"ten minutes of running clear the earlier starts":           {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(10 * time.Minute) }, Running},
 		"nine minutes of running, after the pause: a start at once": {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(9 * time.Minute) }, Running},
-		"another identity is held back as well":                     {func(r *groupEnv) { r.report(True, "b") }, Dormant},
-		"a day in one step of the clock causes one start":           {func(r *groupEnv) { again(r); r.advance(24 * time.Hour) }, Running},
+		"a restart for another identity is held back as well":       {func(r *groupEnv) { r.report(True, "b") }, Dormant},
+		"a clock that jumps by a day causes one start":              {func(r *groupEnv) { again(r); r.advance(24 * time.Hour) }, Running},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestStartsGetEverLongerPauses(t *testing.T) {
 			p.noteRun(10 * m)
 			return p
 		}(), []time.Duration{0, 0, 10 * s, 20 * s}},
-		"a shorter run does not": {func() *startLimiter {
+		"a short run does not clear the earlier starts": {func() *startLimiter {
 			p := newStartLimiter(2, grows)
 			startEagerly(p, now.Add(-time.Hour), 3)
 			p.noteRun(10*m - 1)

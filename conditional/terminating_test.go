@@ -39,7 +39,7 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 			Status{State: True, Reason: "Terminating", Message: going, Identity: "a,b"},
 			Status{State: False, Reason: "Terminating", Message: going},
 		},
-		"a CRD in deletion, and an unclear kind: unclear, or Terminating": {
+		"a CRD in deletion, and an unclear kind: the first reason counts": {
 			[]detect.Verdict{leaves, unclear},
 			Status{State: Unknown, Reason: "DiscoveryFailed", Message: "unclear"},
 			Status{State: False, Reason: "Terminating", Message: going},

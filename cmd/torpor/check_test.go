@@ -43,12 +43,12 @@ func TestCheckWaitsForAnInstallation(t *testing.T) {
 		says     string
 	}{
 		"an installation that works returns at once": {seen: []any{readyHub()}, code: exit.Done},
-		"a manager that starts is waited for, with a line for each change": {
+		"a manager that starts is awaited, with a line for each change": {
 			seen: []any{unreachable, unreachable, bare, started, waiting, readyHub()}, code: exit.Done, took: 10 * time.Second,
 			progress: "waiting: connection refused\nwaiting: a Deployment of the manager in namespace torpor-system\n" +
 				"waiting: 1 of 2 Pods of the manager are ready\nwaiting: the manager does not act yet: it does not hold the Lease of the installation\n",
 		},
-		"a check that goes on to fail times out": {
+		"a check that keeps failing times out": {
 			seen: []any{elsewhere}, code: exit.TimedOut, took: time.Minute, says: "timed out: expected an installation that works, found: installation: expected the Torpor of namespace",
 			progress: "waiting: installation: expected the Torpor of namespace torpor-system to act, found that the one of namespace elsewhere acts\n",
 		},
@@ -94,9 +94,9 @@ func TestCheckFailsAtOnceWithoutWait(t *testing.T) {
 		err  error
 		code exit.Code
 	}{
-		"a hub that is ready passes":         {readyHub(), nil, exit.Done},
-		"a check that fails is a refusal":    {elsewhere, nil, exit.Refused},
-		"a hub that is not there is a fault": {admincheck.Observed{}, errors.New("connection refused"), exit.Failed},
+		"a ready hub passes":                             {readyHub(), nil, exit.Done},
+		"a failed check: the exit code of a refusal":     {elsewhere, nil, exit.Refused},
+		"an unreachable hub: the exit code of a failure": {admincheck.Observed{}, errors.New("connection refused"), exit.Failed},
 	} {
 		r := checkRun{out: &bytes.Buffer{}, observe: func(context.Context) (admincheck.Observed, error) { return row.seen, row.err }}
 		if found := exit.CodeOf(r.run(t.Context())); found != row.code {

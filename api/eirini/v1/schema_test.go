@@ -44,7 +44,7 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 		"a version that is not a valid label: rejected": {func(l *eiriniv1.LRPSpec) { l.Version = "bad value!" }, "spec.version in body should match"},
 		"no image: rejected":                            {func(l *eiriniv1.LRPSpec) { l.Image = "" }, "spec.image in body should be at least 1 chars long"},
 		"no disk: rejected":                             {func(l *eiriniv1.LRPSpec) { l.DiskMB = 0 }, "spec.diskMB in body should be greater than or equal to 1"},
-		"no instances: accepted":                        {func(l *eiriniv1.LRPSpec) { l.Instances = 0 }, ""},
+		"an LRP without instances: accepted":            {func(l *eiriniv1.LRPSpec) { l.Instances = 0 }, ""},
 		"-1 instances: rejected":                        {func(l *eiriniv1.LRPSpec) { l.Instances = -1 }, "spec.instances in body should be greater than or equal to 0"},
 		"-1 MiB of memory: rejected":                    {func(l *eiriniv1.LRPSpec) { l.MemoryMB = -1 }, "spec.memoryMB in body should be greater than or equal to 0"},
 		"the largest CPU weight: accepted":              {func(l *eiriniv1.LRPSpec) { l.CPUWeight = 255 }, ""},
@@ -71,12 +71,12 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 func (s *served) testRefusedLater(t *testing.T) {
 	stays := "expected it to stay, because an LRP is one revision; found it changed; "
 	for name, row := range map[string]change{
-		"scaled":                        {func(l *eiriniv1.LRPSpec) { l.Instances = 3 }, ""},
-		"another image: rejected":       {func(l *eiriniv1.LRPSpec) { l.Image = "example.com/app:2" }, "spec.image: Invalid value: " + stays + "restart or deploy the app"},
-		"another version: rejected":     {func(l *eiriniv1.LRPSpec) { l.Version = "2" }, "spec.version: Invalid value: " + stays + "make a new LRP"},
-		"no version: rejected":          {func(l *eiriniv1.LRPSpec) { l.Version = "" }, "spec.version: Invalid value: " + stays + "make a new LRP"},
-		"another GUID: rejected":        {func(l *eiriniv1.LRPSpec) { l.GUID = "other" }, "spec.GUID: Invalid value: expected it to stay, because Pods are selected by it; found it changed; make a new LRP"},
-		"another environment: accepted": {func(l *eiriniv1.LRPSpec) { l.Env = map[string]string{"A": "1"} }, ""},
+		"scaled":                          {func(l *eiriniv1.LRPSpec) { l.Instances = 3 }, ""},
+		"a changed image: rejected":       {func(l *eiriniv1.LRPSpec) { l.Image = "example.com/app:2" }, "spec.image: Invalid value: " + stays + "restart or deploy the app"},
+		"a changed version: rejected":     {func(l *eiriniv1.LRPSpec) { l.Version = "2" }, "spec.version: Invalid value: " + stays + "make a new LRP"},
+		"a removed version: rejected":     {func(l *eiriniv1.LRPSpec) { l.Version = "" }, "spec.version: Invalid value: " + stays + "make a new LRP"},
+		"a changed GUID: rejected":        {func(l *eiriniv1.LRPSpec) { l.GUID = "other" }, "spec.GUID: Invalid value: expected it to stay, because Pods are selected by it; found it changed; make a new LRP"},
+		"a changed environment: accepted": {func(l *eiriniv1.LRPSpec) { l.Env = map[string]string{"A": "1"} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lrp := smallest()

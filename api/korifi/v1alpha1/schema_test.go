@@ -222,15 +222,15 @@ func (s *served) testRefusedAtCreation(t *testing.T) {
 func (s *served) testRefusedLater(t *testing.T) {
 	other := map[string]any{"name": "other"}
 	for name, row := range map[string]refusal{
-		"an app is stopped: accepted":             {app(), "spec.desiredState", "STOPPED", ""},
-		"an app is renamed: accepted":             {app(), "spec.displayName", "other", ""},
-		"a process is scaled: accepted":           {process(), "spec.desiredInstances", int64(5), ""},
-		"a process goes to another app: rejected": {process(), "spec.appRef", other, "spec.appRef: Invalid value: expected it to stay, because a process belongs to one app; found it changed; make a new CFProcess"},
+		"an app that is stopped: accepted":        {app(), "spec.desiredState", "STOPPED", ""},
+		"an app that is renamed: accepted":        {app(), "spec.displayName", "other", ""},
+		"a process that is scaled: accepted":      {process(), "spec.desiredInstances", int64(5), ""},
+		"a process whose app changes: rejected":   {process(), "spec.appRef", other, "spec.appRef: Invalid value: expected it to stay, because a process belongs to one app; found it changed; make a new CFProcess"},
 		"a changed type of a process: rejected":   {process(), "spec.processType", "worker", `spec.processType: Invalid value: "worker": expected it to stay, because a process has one type; found it changed; make a new CFProcess`},
-		"a build gets another package: rejected":  {build(), "spec.packageRef", other, "spec.packageRef: Invalid value: expected it to stay, because a build is made from one package; found it changed; make a new CFBuild"},
-		"a build goes to another app: rejected":   {build(), "spec.appRef", other, "spec.appRef: Invalid value: expected it to stay, because a build belongs to one app; found it changed; make a new CFBuild"},
-		"a package goes to another app: rejected": {pack(), "spec.appRef", other, "spec.appRef: Invalid value: expected it to stay, because a package belongs to one app; found it changed; make a new CFPackage"},
-		"a package gets another type: rejected":   {pack(), "spec.type", "bits", `spec.type: Invalid value: "bits": expected it to stay; found it changed; make a new CFPackage`},
+		"a build whose package changes: rejected": {build(), "spec.packageRef", other, "spec.packageRef: Invalid value: expected it to stay, because a build is made from one package; found it changed; make a new CFBuild"},
+		"a build whose app changes: rejected":     {build(), "spec.appRef", other, "spec.appRef: Invalid value: expected it to stay, because a build belongs to one app; found it changed; make a new CFBuild"},
+		"a package whose app changes: rejected":   {pack(), "spec.appRef", other, "spec.appRef: Invalid value: expected it to stay, because a package belongs to one app; found it changed; make a new CFPackage"},
+		"a package whose type changes: rejected":  {pack(), "spec.type", "bits", `spec.type: Invalid value: "bits": expected it to stay; found it changed; make a new CFPackage`},
 		"a changed image of a package: accepted":  {pack(), "spec.source.registry.image", "example.com/app:2", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,10 +254,10 @@ func (s *served) testRefusedStatus(t *testing.T) {
 		"an unknown actual state of an app: rejected":   {refusal{app(), "actualState", "DOWN", "status.actualState: Unsupported value"}, fullAppStatus(now)},
 		"an unknown observed state of an app: rejected": {refusal{app(), "observedDesiredState", "DOWN", "status.observedDesiredState: Unsupported value"}, fullAppStatus(now)},
 		"an unknown state of an instance: rejected":     {refusal{process(), "instancesStatus", map[string]any{"0": map[string]any{"state": "UP"}}, "status.instancesStatus.0.state: Unsupported value"}, fullProcessStatus(now)},
-		"a build fails: accepted":                       {refusal{build(), "state", "FAILED", ""}, fullBuildStatus(now)},
+		"a build that fails: accepted":                  {refusal{build(), "state", "FAILED", ""}, fullBuildStatus(now)},
 		"an unknown state of a build: rejected":         {refusal{build(), "state", "DONE", "status.state: Unsupported value"}, fullBuildStatus(now)},
-		"a droplet changes: rejected":                   {refusal{build(), "droplet.registry.image", "example.com/app:2", "status.droplet: Invalid value: expected the droplet to stay, because revisions run it; found it changed; make a new CFBuild"}, fullBuildStatus(now)},
-		"a droplet goes: rejected":                      {refusal{build(), "droplet", nil, "expected the droplet to stay, because revisions run it"}, fullBuildStatus(now)},
+		"a droplet that changes: rejected":              {refusal{build(), "droplet.registry.image", "example.com/app:2", "status.droplet: Invalid value: expected the droplet to stay, because revisions run it; found it changed; make a new CFBuild"}, fullBuildStatus(now)},
+		"a droplet that is removed: rejected":           {refusal{build(), "droplet", nil, "expected the droplet to stay, because revisions run it"}, fullBuildStatus(now)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(s.CreateNamespace(t))

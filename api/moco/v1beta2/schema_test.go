@@ -295,15 +295,15 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"103 instances: rejected":   {"spec.replicas", int64(103), "spec.replicas: Invalid value: 103: spec.replicas in body should be less than or equal to 101"},
 		"-1 instances: rejected":    {"spec.replicas", int64(-1), "spec.replicas: Invalid value: -1: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
 
-		"a base of server ids: accepted":              {"spec.serverIDBase", int64(7), ""},
-		"a base of server ids to be chosen: accepted": {"spec.serverIDBase", int64(0), ""},
-		"a negative base of server ids: rejected":     {"spec.serverIDBase", int64(-7), "spec.serverIDBase: Invalid value: -7: expected a positive number; leave it out to have one chosen"},
-		"a negative lag: rejected":                    {"spec.maxDelaySeconds", int64(-1), "spec.maxDelaySeconds in body should be greater than or equal to 0"},
-		"a negative lag for Pods: rejected":           {"spec.maxDelaySecondsForPodDeletion", int64(-1), "spec.maxDelaySecondsForPodDeletion in body should be greater than or equal to 0"},
-		"a negative time to start: rejected":          {"spec.startupWaitSeconds", int64(-1), "spec.startupWaitSeconds in body should be greater than or equal to 0"},
-		"a negative size of logs: rejected":           {"spec.logRotationSize", int64(-1), "spec.logRotationSize in body should be greater than or equal to 0"},
-		"offline":                                     {"spec.offline", true, ""},
-		"offline as a string: rejected":               {"spec.offline", "yes", "spec.offline: Invalid value"},
+		"a base of server ids: accepted":                     {"spec.serverIDBase", int64(7), ""},
+		"a base of server ids that Torpor chooses: accepted": {"spec.serverIDBase", int64(0), ""},
+		"a negative base of server ids: rejected":            {"spec.serverIDBase", int64(-7), "spec.serverIDBase: Invalid value: -7: expected a positive number; leave it out to have one chosen"},
+		"a negative lag: rejected":                           {"spec.maxDelaySeconds", int64(-1), "spec.maxDelaySeconds in body should be greater than or equal to 0"},
+		"a negative lag for Pods: rejected":                  {"spec.maxDelaySecondsForPodDeletion", int64(-1), "spec.maxDelaySecondsForPodDeletion in body should be greater than or equal to 0"},
+		"a negative time to start: rejected":                 {"spec.startupWaitSeconds", int64(-1), "spec.startupWaitSeconds in body should be greater than or equal to 0"},
+		"a negative size of logs: rejected":                  {"spec.logRotationSize", int64(-1), "spec.logRotationSize in body should be greater than or equal to 0"},
+		"offline":                                            {"spec.offline", true, ""},
+		"offline as a string: rejected":                      {"spec.offline", "yes", "spec.offline: Invalid value"},
 
 		"no container mysqld: rejected": {
 			pods + "containers",
@@ -371,29 +371,29 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		},
 	})
 	s.expectRefusals(t, testenv.WithField(minimalCluster(), true, "spec", "disableSlowQueryLogContainer"), map[string]schemaCase{
-		"a container called slow-log where it is free: accepted": {pods + "containers", []any{container("mysqld"), container("slow-log")}, ""},
+		"a container called slow-log, if Torpor adds none: accepted": {pods + "containers", []any{container("mysqld"), container("slow-log")}, ""},
 	})
 }
 
 func (s *schemaServer) testRefusedPolicies(t *testing.T) {
 	const job = "spec.jobConfig."
 	rows := map[string]schemaCase{
-		"no schedule: rejected":                   {"spec.schedule", nil, "spec.schedule: Required value"},
-		"an empty schedule: rejected":             {"spec.schedule", "", "spec.schedule in body should be at least 1 chars long"},
-		"no configuration of Jobs: rejected":      {"spec.jobConfig", nil, "spec.jobConfig: Required value"},
-		"an unknown concurrency: rejected":        {"spec.concurrencyPolicy", "Maybe", `spec.concurrencyPolicy: Unsupported value: "Maybe": supported values: "Allow", "Forbid", "Replace"`},
-		"a negative backoff: rejected":            {"spec.backoffLimit", int64(-1), "spec.backoffLimit in body should be greater than or equal to 0"},
-		"a negative history: rejected":            {"spec.successfulJobsHistoryLimit", int64(-1), "spec.successfulJobsHistoryLimit in body should be greater than or equal to 0"},
-		"a negative history of failed: rejected":  {"spec.failedJobsHistoryLimit", int64(-1), "spec.failedJobsHistoryLimit in body should be greater than or equal to 0"},
-		"no threads: rejected":                    {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
-		"an empty service account: rejected":      {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
-		"a bucket without a name: rejected":       {job + "bucketConfig.region", "x", "spec.jobConfig.bucketConfig.bucketName: Required value"},
-		"a bucket with an empty name: rejected":   {job + "bucketConfig.bucketName", "", "spec.jobConfig.bucketConfig.bucketName in body should be at least 1 chars long"},
-		"a storage that is not a URL: rejected":   {job + "bucketConfig", map[string]any{"bucketName": "b", "endpointURL": "ftp://x"}, "spec.jobConfig.bucketConfig.endpointURL in body should match"},
-		"an unknown storage: rejected":            {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "tape"}, `spec.jobConfig.bucketConfig.backendType: Unsupported value: "tape": supported values: "s3", "gcs", "azure"`},
-		"a storage at azure: accepted":            {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "azure"}, ""},
-		"memory that is not a quantity: rejected": {job + "memory", "lots", "spec.jobConfig.memory"},
-		"a work volume that is text: rejected":    {job + "workVolume", "x", "spec.jobConfig.workVolume: Invalid value"},
+		"no schedule: rejected":                                  {"spec.schedule", nil, "spec.schedule: Required value"},
+		"an empty schedule: rejected":                            {"spec.schedule", "", "spec.schedule in body should be at least 1 chars long"},
+		"no configuration of Jobs: rejected":                     {"spec.jobConfig", nil, "spec.jobConfig: Required value"},
+		"an unknown concurrency: rejected":                       {"spec.concurrencyPolicy", "Maybe", `spec.concurrencyPolicy: Unsupported value: "Maybe": supported values: "Allow", "Forbid", "Replace"`},
+		"a negative backoff: rejected":                           {"spec.backoffLimit", int64(-1), "spec.backoffLimit in body should be greater than or equal to 0"},
+		"a negative number of successful Jobs to keep: rejected": {"spec.successfulJobsHistoryLimit", int64(-1), "spec.successfulJobsHistoryLimit in body should be greater than or equal to 0"},
+		"a negative number of failed Jobs to keep: rejected":     {"spec.failedJobsHistoryLimit", int64(-1), "spec.failedJobsHistoryLimit in body should be greater than or equal to 0"},
+		"no threads: rejected":                                   {job + "threads", int64(0), "spec.jobConfig.threads in body should be greater than or equal to 1"},
+		"an empty service account: rejected":                     {job + "serviceAccountName", "", "spec.jobConfig.serviceAccountName in body should be at least 1 chars long"},
+		"a bucket without a name: rejected":                      {job + "bucketConfig.region", "x", "spec.jobConfig.bucketConfig.bucketName: Required value"},
+		"a bucket with an empty name: rejected":                  {job + "bucketConfig.bucketName", "", "spec.jobConfig.bucketConfig.bucketName in body should be at least 1 chars long"},
+		"a storage that is not a URL: rejected":                  {job + "bucketConfig", map[string]any{"bucketName": "b", "endpointURL": "ftp://x"}, "spec.jobConfig.bucketConfig.endpointURL in body should match"},
+		"an unknown storage: rejected":                           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "tape"}, `spec.jobConfig.bucketConfig.backendType: Unsupported value: "tape": supported values: "s3", "gcs", "azure"`},
+		"a storage at azure: accepted":                           {job + "bucketConfig", map[string]any{"bucketName": "b", "backendType": "azure"}, ""},
+		"memory that is not a quantity: rejected":                {job + "memory", "lots", "spec.jobConfig.memory"},
+		"a work volume that is text: rejected":                   {job + "workVolume", "x", "spec.jobConfig.workVolume: Invalid value"},
 	}
 	addSchedules(rows, "spec.schedule")
 	s.expectRefusals(t, minimalPolicy(), rows)
@@ -425,22 +425,22 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		old *unstructured.Unstructured
 		schemaCase
 	}{
-		"more instances: accepted":                                {three, schemaCase{"spec.replicas", int64(5), ""}},
-		"fewer instances: rejected":                               {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline"}},
-		"no number of instances where there were three: rejected": {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
-		"to go offline: accepted":                                 {three, schemaCase{"spec.offline", true, ""}},
-		"less storage: rejected":                                  {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
-		"a source that is added: rejected":                        {minimalCluster(), schemaCase{secret, "donor", stays}},
-		"a source that is changed: rejected":                      {following, schemaCase{secret, "other", stays}},
-		"a source that is removed: accepted":                      {following, schemaCase{secret, nil, ""}},
-		"a source that is kept: accepted":                         {following, schemaCase{"spec.offline", true, ""}},
-		"a restore that is added later: rejected":                 {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
-		"a restore that is removed: rejected":                     {born, schemaCase{"spec.restore", nil, restored}},
-		"a restore of another time: rejected":                     {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
-		"another number of threads of a restore: rejected":        {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
-		"a restore with another environment: rejected":            {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
-		"another volume of a restore: rejected":                   {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
-		"a restore that is kept: accepted":                        {born, schemaCase{"spec.offline", true, ""}},
+		"a number of instances that grows: accepted":         {three, schemaCase{"spec.replicas", int64(5), ""}},
+		"a number of instances that shrinks: rejected":       {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline"}},
+		"a removed number of instances: rejected":            {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
+		"a cluster that goes offline: accepted":              {three, schemaCase{"spec.offline", true, ""}},
+		"storage that shrinks: rejected":                     {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
+		"a source that is added: rejected":                   {minimalCluster(), schemaCase{secret, "donor", stays}},
+		"a source that is changed: rejected":                 {following, schemaCase{secret, "other", stays}},
+		"a source that is removed: accepted":                 {following, schemaCase{secret, nil, ""}},
+		"a source that is kept: accepted":                    {following, schemaCase{"spec.offline", true, ""}},
+		"a restore that is added later: rejected":            {minimalCluster(), schemaCase{"spec.restore", minimalRestore(), restored}},
+		"a restore that is removed: rejected":                {born, schemaCase{"spec.restore", nil, restored}},
+		"a changed time of a restore: rejected":              {born, schemaCase{"spec.restore.restorePoint", "2026-11-20T13:00:00Z", restored}},
+		"a changed number of threads of a restore: rejected": {born, schemaCase{"spec.restore.jobConfig.threads", int64(8), restored}},
+		"a restore with another environment: rejected":       {born, schemaCase{"spec.restore.jobConfig.env", []any{map[string]any{"name": "A", "value": "2"}}, restored}},
+		"a changed volume of a restore: rejected":            {born, schemaCase{"spec.restore.jobConfig.workVolume", map[string]any{"emptyDir": map[string]any{}}, restored}},
+		"a restore that is kept: accepted":                   {born, schemaCase{"spec.offline", true, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			created := row.old.DeepCopy()
@@ -600,7 +600,7 @@ func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
 			`{"tomorrow":{"x":1.50},"containers":[{"name":"mysqld","news":null}]}`,
 			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}},
 		},
-		"a name in other letters is another name": {
+		"names that differ in case are different names": {
 			`{"containers":[{"Name":"x","name":"mysqld"}],"Containers":[{"name":"y"}]}`,
 			mocov1beta2.PodSpec{Containers: []mocov1beta2.Container{{Name: "mysqld"}}},
 		},

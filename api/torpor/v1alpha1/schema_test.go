@@ -41,7 +41,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 	for name, row := range map[string]schemaCase{
 		"the smallest deployment: accepted":            {func(*torporv1alpha1.CFDeploymentSpec) {}, ""},
 		"no app: rejected":                             {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "" }, "spec.appRef.name in body should be at least 1 chars long"},
-		"another strategy: rejected":                   {func(d *torporv1alpha1.CFDeploymentSpec) { d.Strategy = "blue-green" }, `spec.strategy: Unsupported value: "blue-green": supported values: "rolling", "canary"`},
+		"an unknown strategy: rejected":                {func(d *torporv1alpha1.CFDeploymentSpec) { d.Strategy = "blue-green" }, `spec.strategy: Unsupported value: "blue-green": supported values: "rolling", "canary"`},
 		"maxInFlight -1: rejected":                     {func(d *torporv1alpha1.CFDeploymentSpec) { d.MaxInFlight = -1 }, "spec.maxInFlight in body should be greater than or equal to 1"},
 		"a step of 0 %: rejected":                      {withSteps(0), "spec.steps[0].instanceWeight in body should be greater than or equal to 1"},
 		"a step of 101 %: rejected":                    {withSteps(50, 101), "spec.steps[1].instanceWeight in body should be less than or equal to 100"},
@@ -70,7 +70,7 @@ func withSteps(weights ...int32) func(*torporv1alpha1.CFDeploymentSpec) {
 func (s *schemaServer) testRefusedLater(t *testing.T) {
 	for name, row := range map[string]schemaCase{
 		"a continued step: accepted":   {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = 1 }, ""},
-		"another app: rejected":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment"},
+		"a changed app: rejected":      {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment"},
 		"a withdrawn cancel: rejected": {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment"},
 	} {
 		t.Run(name, func(t *testing.T) {

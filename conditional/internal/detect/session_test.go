@@ -609,9 +609,9 @@ func TestAPIServicesWakeAndEndKindsWithoutCRD(t *testing.T) {
 		label []func(*metav1.PartialObjectMetadata)
 		want  []Presence // in the first second after the deletion, while discovery does not list the kind
 	}{
-		"the end of an aggregated API is believed":           {want: []Presence{Absent, Served, Absent}},
-		"the end of an API server's own proves nothing":      {label: []func(*metav1.PartialObjectMetadata){own}, want: []Presence{Absent, Served, Unclear}},
-		"the end of one for a kind with a CRD proves little": {crd: "1", want: []Presence{Absent, Served, Unclear}},
+		"a deleted APIService of an aggregated API: absent":      {want: []Presence{Absent, Served, Absent}},
+		"a deleted APIService of the API server itself: unclear": {label: []func(*metav1.PartialObjectMetadata){own}, want: []Presence{Absent, Served, Unclear}},
+		"a deleted APIService of a kind with a CRD: unclear":     {crd: "1", want: []Presence{Absent, Served, Unclear}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -212,24 +212,24 @@ func testProblems(t *testing.T, built Release) {
 		damage func(t *testing.T, folder string)
 		want   string
 	}{
-		"missing program": {
+		"missing program is refused": {
 			remove("torpor_darwin_arm64.tar.gz"), "expected the artifact torpor_darwin_arm64.tar.gz, found none",
 		},
-		"missing layout": {remove("image/"), "expected the artifact image/, found none"},
-		"missing sums":   {remove(checksums), "expected the artifact checksums.txt, found none"},
-		"empty file":     {write("install.yaml", ""), "expected a content of install.yaml, found an empty file"},
-		"changed file": {
+		"missing layout is refused":     {remove("image/"), "expected the artifact image/, found none"},
+		"missing checksums are refused": {remove(checksums), "expected the artifact checksums.txt, found none"},
+		"empty file is refused":         {write("install.yaml", ""), "expected a content of install.yaml, found an empty file"},
+		"changed file is refused": {
 			write("install.yaml", "changed"), "checksums.txt: expected the sums of the artifacts, found others",
 		},
-		"changed sums": {
+		"changed checksums are refused": {
 			write(checksums, "changed"), "expected a signature of the checksums by the public key, found another",
 		},
-		"other signature": {
+		"another signature is refused": {
 			write(signatureFile, "AAAA"), "expected a signature of the checksums by the public key, found another",
 		},
-		"no public key":   {write(publicKeyFile, "AAAA"), "expected a public key in PEM, found none"},
-		"unexpected file": {write("notes.txt", "text"), "expected no artifact notes.txt"},
-		"changed blob": {func(t *testing.T, folder string) {
+		"malformed public key is refused": {write(publicKeyFile, "AAAA"), "expected a public key in PEM, found none"},
+		"unexpected file is refused":      {write("notes.txt", "text"), "expected no artifact notes.txt"},
+		"changed blob is refused": {func(t *testing.T, folder string) {
 			t.Helper()
 			blobs, err := filepath.Glob(filepath.Join(folder, "chart/blobs/sha256/*"))
 			if err != nil || len(blobs) != 3 {
@@ -237,7 +237,7 @@ func testProblems(t *testing.T, built Release) {
 			}
 			writeFile(t, blobs[0], []byte("changed"))
 		}, "inspect chart/: expected the blob "},
-		"index without a manifest": {
+		"index without a manifest is refused": {
 			write("chart/index.json", "{}"), "inspect chart/: expected one manifest in the index, found 0",
 		},
 	} {

@@ -566,10 +566,10 @@ func TestPolicySaysWhoIsAsked(t *testing.T) {
 		"all public addresses allowed: this machine's name is refused":  {[]string{"*"}, "https://localhost:" + port, errNotPublic},
 		"all public addresses allowed: a server without TLS is refused": {[]string{"*"}, "http://registry.example", errPlainHTTP},
 		"all public addresses allowed: a metadata service is refused":   {[]string{"*"}, "https://169.254.169.254", errNotPublic},
-		"a listed name without TLS: refused":                            {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
-		"another name than the listed one: refused":                     {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
-		"another network than the listed one: refused":                  {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
-		"another protocol: refused":                                     {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
+		"a name that is listed with TLS, used without it: refused":      {[]string{"localhost"}, "http://localhost:" + port, errPlainHTTP},
+		"a name that is not listed: refused":                            {[]string{"registry.example"}, "https://localhost:" + port, errNotPublic},
+		"an address outside the listed network: refused":                {[]string{"10.0.0.0/8"}, "https://" + trap, errNotPublic},
+		"the protocol ftp: refused":                                     {[]string{"*", "http://127.0.0.2"}, "ftp://" + trap, errPlainHTTP},
 	} {
 		p, err := ParsePolicy(row.list)
 		if err != nil {

@@ -183,10 +183,10 @@ func TestProbes(t *testing.T) {
 		in              eiriniv1.Healthcheck
 		startup, living *corev1.Probe
 	}{
-		"a process check has no probe":                {eiriniv1.Healthcheck{Type: "process", Port: 8080}, nil, nil},
-		"a check without a type has no probe":         {eiriniv1.Healthcheck{Port: 8080}, nil, nil},
-		"a process that listens nowhere has no probe": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
-		"a port has a minute": {
+		"a process check has no probe":                   {eiriniv1.Healthcheck{Type: "process", Port: 8080}, nil, nil},
+		"a check without a type has no probe":            {eiriniv1.Healthcheck{Port: 8080}, nil, nil},
+		"a process that listens on no port has no probe": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
+		"a port check may fail for a minute": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 61},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},

@@ -314,7 +314,7 @@ func TestMessagesCount(t *testing.T) {
 		"held": {
 			observedApp(withDyingLRP(4), withPods(4, 1, 2)), "revision 5 starts when 3 instances of older revisions are gone", "3 instances are terminating",
 		},
-		"timed out": {
+		"instances that are left after the drain timeout are reported": {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout = time.Second }),
 			"0 of 3 instances of revision 5 are ready", "3 instances are left after the drain timeout of 1s; check their Pods",
 		},

@@ -17,7 +17,7 @@ func TestCodeOf(t *testing.T) {
 	}{
 		"no error is success":                                       {nil, Done},
 		"an error of any kind is a failure":                         {errors.New("any"), Failed},
-		"a code survives what is said around it":                    {fmt.Errorf("around: %w", timedOut), TimedOut},
+		"a wrapped error keeps its code":                            {fmt.Errorf("around: %w", timedOut), TimedOut},
 		"an error of the command line is wrong usage":               {WrongUsage("expected %d", 1), Usage},
 		"of several a failure counts first":                         {errors.Join(timedOut, errors.New("any"), refused), Failed},
 		"a refusal, which changed nothing, counts before a timeout": {errors.Join(timedOut, refused), Refused},

@@ -240,7 +240,7 @@ func TestChangePower(t *testing.T) {
 			ids: machines(4), bad: map[string]string{"i-0002": "OperationNotPermitted"},
 			batches: []int{4}, wantClass: actuator.Other, want: []string{"OperationNotPermitted for one of i-0000, i-0001, i-0002, i-0003: no"},
 		},
-		"all machines are unknown": {
+		"unknown machines: NotFound, with one message": {
 			ids: machines(2), bad: map[string]string{"i-0000": "InvalidInstanceID.NotFound", "i-0001": "InvalidInstanceID.NotFound"},
 			batches: []int{2, 1, 1}, wantClass: actuator.NotFound, want: []string{"for i-0000, i-0001: no"},
 		},

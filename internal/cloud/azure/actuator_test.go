@@ -73,7 +73,7 @@ func TestTroubleAtAzure(t *testing.T) {
 			conflict(start, "OperationNotAllowed", "Operation results in exceeding quota limits of Core. Maximum allowed: 4, Current in use: 4."),
 			actuatortest.Start, 3, actuator.NoCapacity, 0,
 		},
-		"another operation is in progress": {
+		"an operation during another one: WrongState": {
 			conflict(deallocate, "OperationNotAllowed", "The operation is not allowed because another operation is in progress."),
 			actuatortest.Stop, 3, actuator.WrongState, 0,
 		},

@@ -29,12 +29,12 @@ func TestWorkloadIdentities(t *testing.T) {
 	}{
 		"a service principal that is listed: the manager's token is used":         {listed: []string{"team-a=" + mine}, file: file, byToken: true},
 		"a service principal that is listed for all: the manager's token is used": {listed: []string{"*=" + strings.ToUpper(mine)}, file: file, byToken: true},
-		"a secret takes precedence":                                            {listed: []string{"*=" + mine}, file: file, secret: goodSecret},
-		"an empty list: CredentialsMissing":                                    {file: file, class: actuator.CredentialsMissing, says: "or have --azure-workload-identities list"},
-		"a service principal listed for another namespace: CredentialsMissing": {listed: []string{"team-b=" + mine}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"another service principal is listed":                                  {listed: []string{"team-a=" + goodTenant + "/other"}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"the service principal of another directory is listed":                 {listed: []string{"team-a=other/" + goodClient}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
-		"the manager has no token":                                             {listed: []string{"team-a=" + mine}, class: actuator.Other, says: "expected AZURE_FEDERATED_TOKEN_FILE"},
+		"a client secret takes precedence over a listed service principal":        {listed: []string{"*=" + mine}, file: file, secret: goodSecret},
+		"an empty list: CredentialsMissing":                                       {file: file, class: actuator.CredentialsMissing, says: "or have --azure-workload-identities list"},
+		"a service principal listed for another namespace: CredentialsMissing":    {listed: []string{"team-b=" + mine}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"another listed service principal: CredentialsMissing":                    {listed: []string{"team-a=" + goodTenant + "/other"}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"a listed service principal of another directory: CredentialsMissing":     {listed: []string{"team-a=other/" + goodClient}, file: file, class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"a manager without a token: Other":                                        {listed: []string{"team-a=" + mine}, class: actuator.Other, says: "expected AZURE_FEDERATED_TOKEN_FILE"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)

@@ -226,11 +226,11 @@ func TestLogins(t *testing.T) {
 		"password for one machine: used":                              {secret("username", "u", "m.password", "mp"), true, "u:mp"},
 		"login of another machine is ignored":                         {secret("n.username", "u", "n.password", "p"), true, "credentials missing"},
 		"a password that is missing: credentials missing":             {secret("username", "u"), false, "credentials missing"},
-		"a password that IPMI would cut: credentials invalid":         {secret("username", "u", "password", strings.Repeat("x", 21)), true, "credentials invalid"},
-		"a password that Redfish takes":                               {secret("username", "u", "password", strings.Repeat("x", 21)), false, "u:" + strings.Repeat("x", 21)},
-		"a name that Redfish would cut: credentials invalid":          {secret("username", "u:v", "password", "p"), false, "credentials invalid"},
+		"a password of 21 characters for IPMI: credentials invalid":   {secret("username", "u", "password", strings.Repeat("x", 21)), true, "credentials invalid"},
+		"a password of 21 characters for Redfish: accepted":           {secret("username", "u", "password", strings.Repeat("x", 21)), false, "u:" + strings.Repeat("x", 21)},
+		"a user name with a colon for Redfish: credentials invalid":   {secret("username", "u:v", "password", "p"), false, "credentials invalid"},
 		"an authority that is not a certificate: credentials invalid": {secret("username", "u", "password", "p", "ca.crt", "x"), false, "credentials invalid"},
-		"an authority matters to Redfish only":                        {secret("username", "u", "password", "p", "ca.crt", "x"), true, "u:p"},
+		"an invalid authority for IPMI: ignored":                      {secret("username", "u", "password", "p", "ca.crt", "x"), true, "u:p"},
 	} {
 		l, err := readLogin(row.secret, "m", bmcAddress{isIPMI: row.isIPMI})
 		found := l.user + ":" + l.password

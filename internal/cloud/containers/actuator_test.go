@@ -160,7 +160,7 @@ func TestWhichEnginesMayBeReached(t *testing.T) {
 		"a socket that is listed for the namespace: allowed": {"unix:///var/run/docker.sock", "fleet", Options{Sockets: sockets}, ""},
 		"a socket listed for another namespace: refused":     {"unix:///var/run/docker.sock", "team-a", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
 		"another socket: refused":                            {"unix:///run/containerd/containerd.sock", "fleet", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
-		"a socket by a way round: refused":                   {"unix:///var/run/../run/docker.sock", "fleet", Options{Sockets: sockets}, "expected a path after unix://"},
+		"a socket by a path with two dots: refused":          {"unix:///var/run/../run/docker.sock", "fleet", Options{Sockets: sockets}, "expected a path after unix://"},
 		"a socket while none is listed: refused":             {"unix:///var/run/docker.sock", "fleet", Options{}, "expected a socket that --container-engine-sockets lists"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -152,13 +152,13 @@ func TestOwnersOfInstances(t *testing.T) {
 func TestEveryMembershipNamesAGroup(t *testing.T) {
 	longest := strings.Repeat("w", maxNameBytes)
 	for name, row := range map[string]struct{ membership, want string }{
-		"no membership":            {`null`, ""},
-		"name of the group":        {`{"id":"m","instance_group":{"id":"g","name":"workers"}}`, "workers"},
-		"group without a name":     {`{"id":"m","instance_group":{"id":"g"}}`, "g"},
-		"membership without group": {`{"id":"m"}`, "m"},
-		"empty membership":         {`{}`, "the-instance"},
-		"name that is too long":    {`{"instance_group":{"name":"` + longest + `w"}}`, longest},
-		"name that is cut":         {`{"instance_group":{"name":"` + longest[1:] + `ä"}}`, longest[1:]},
+		"machine without a membership belongs to no group":                      {`null`, ""},
+		"member is reported with the name of its group":                         {`{"id":"m","instance_group":{"id":"g","name":"workers"}}`, "workers"},
+		"member of a group without a name is reported with the id of the group": {`{"id":"m","instance_group":{"id":"g"}}`, "g"},
+		"membership without a group is reported with its own id":                {`{"id":"m"}`, "m"},
+		"empty membership is reported with the name of the instance":            {`{}`, "the-instance"},
+		"long name of a group is cut":                                           {`{"instance_group":{"name":"` + longest + `w"}}`, longest},
+		"name of a group is not cut within a character":                         {`{"instance_group":{"name":"` + longest[1:] + `ä"}}`, longest[1:]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var vm vpcInstance

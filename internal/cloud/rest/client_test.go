@@ -119,10 +119,10 @@ func TestMissingAnswersAreDescribed(t *testing.T) {
 		err  error
 		want string
 	}{
-		"too large: its answer is larger than allowed": {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "its answer is larger than allowed"},
-		"forbidden": {fmt.Errorf("dial: %w", httpguard.ErrAddressDenied), httpguard.ErrAddressDenied.Error()},
-		"no JSON: its answer is not a valid response of this API": {ErrNotJSON, "its answer is not a valid response of this API"},
-		"anything": {errors.New("dial tcp 10.0.0.1:4711: refused"), "it does not answer"},
+		"an answer that is too large: refused": {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "its answer is larger than allowed"},
+		"forbidden":                            {fmt.Errorf("dial: %w", httpguard.ErrAddressDenied), httpguard.ErrAddressDenied.Error()},
+		"an answer that is not JSON: refused":  {ErrNotJSON, "its answer is not a valid response of this API"},
+		"anything":                             {errors.New("dial tcp 10.0.0.1:4711: refused"), "it does not answer"},
 	} {
 		if got := DescribeMissingAnswer(row.err); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)

@@ -158,17 +158,17 @@ func TestPlanChanges(t *testing.T) {
 		// want lists the changes in their order, or a refusal: its reason and a part of its message.
 		want []string
 	}{
-		"replicas are set":                           {job: workerJob(withReplicas(3)), sets: machineSets(1, 1), want: []string{"a: replicas from 1 to 2", "b: "}},
-		"without a number there is one machine":      {job: workerJob(), sets: machineSets(0, 0), want: []string{"a: replicas from 0 to 1", "b: "}},
-		"a MachineSet without a number gets one":     {job: workerJob(withReplicas(2)), sets: machineSets(-1), want: []string{"a: replicas from none to 2"}},
-		"zero replicas are accepted":                 {job: workerJob(withReplicas(0)), sets: machineSets(2), want: []string{"a: replicas from 2 to 0"}},
-		"MachineSets that are being deleted go":      {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "infra-worker-a", IsDeleting: true, Labels: map[string]string{hivev1.MachinePoolNameLabel: "worker"}}}, want: []string{"NoMachineSets infra-worker-ZONE"}},
-		"a pool without MachineSets is refused":      {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "other"}}, want: []string{"NoMachineSets Torpor does not create MachineSets"}},
-		"too many MachineSets are refused":           {job: workerJob(withReplicas(1)), sets: machineSets(make([]int32, MaxMachineSets+1)...), want: []string{"TooManyMachineSets found 101"}},
-		"autoscaling needs MachineAutoscalers":       {job: workerJob(withAutoscaling(1, 2, `{}`)), sets: machineSets(1), noScaling: true, want: []string{"NoMachineAPI use spec.replicas"}},
-		"a floor below the MachineSets is refused":   {job: workerJob(withAutoscaling(1, 2, `{"vsphere":{}}`)), sets: machineSets(1, 1), want: []string{"MinReplicasTooSmall at least 2"}},
-		"a floor below is fine if sets may be empty": {job: workerJob(withAutoscaling(1, 2, `{"aws":{}}`)), sets: machineSets(1, 1), want: []string{"a: ", "b: ", "a: autoscaling from 1 to 1", "b: autoscaling from 0 to 1"}},
-		"a number within the limits stays":           {job: workerJob(withAutoscaling(2, 8, `{}`)), sets: machineSets(3, 9), want: []string{"a: ", "b: replicas from 9 to 4", "a: autoscaling from 1 to 4", "b: autoscaling from 1 to 4"}},
+		"replicas are set":                                                          {job: workerJob(withReplicas(3)), sets: machineSets(1, 1), want: []string{"a: replicas from 1 to 2", "b: "}},
+		"a pool without a number has one machine":                                   {job: workerJob(), sets: machineSets(0, 0), want: []string{"a: replicas from 0 to 1", "b: "}},
+		"a MachineSet without a number gets one":                                    {job: workerJob(withReplicas(2)), sets: machineSets(-1), want: []string{"a: replicas from none to 2"}},
+		"zero replicas are accepted":                                                {job: workerJob(withReplicas(0)), sets: machineSets(2), want: []string{"a: replicas from 2 to 0"}},
+		"MachineSets that are being deleted do not count":                           {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "infra-worker-a", IsDeleting: true, Labels: map[string]string{hivev1.MachinePoolNameLabel: "worker"}}}, want: []string{"NoMachineSets infra-worker-ZONE"}},
+		"a pool without MachineSets is refused":                                     {job: workerJob(withReplicas(1)), sets: []MachineSet{{Name: "other"}}, want: []string{"NoMachineSets Torpor does not create MachineSets"}},
+		"too many MachineSets are refused":                                          {job: workerJob(withReplicas(1)), sets: machineSets(make([]int32, MaxMachineSets+1)...), want: []string{"TooManyMachineSets found 101"}},
+		"autoscaling needs MachineAutoscalers":                                      {job: workerJob(withAutoscaling(1, 2, `{}`)), sets: machineSets(1), noScaling: true, want: []string{"NoMachineAPI use spec.replicas"}},
+		"a minimum below the number of MachineSets is refused":                      {job: workerJob(withAutoscaling(1, 2, `{"vsphere":{}}`)), sets: machineSets(1, 1), want: []string{"MinReplicasTooSmall at least 2"}},
+		"a minimum below the number of MachineSets is accepted if one may be empty": {job: workerJob(withAutoscaling(1, 2, `{"aws":{}}`)), sets: machineSets(1, 1), want: []string{"a: ", "b: ", "a: autoscaling from 1 to 1", "b: autoscaling from 0 to 1"}},
+		"a number within the limits stays":                                          {job: workerJob(withAutoscaling(2, 8, `{}`)), sets: machineSets(3, 9), want: []string{"a: ", "b: replicas from 9 to 4", "a: autoscaling from 1 to 4", "b: autoscaling from 1 to 4"}},
 		"an existing MachineAutoscaler is changed": {
 			job: workerJob(withAutoscaling(1, 3, `{}`)), sets: machineSets(1), autoscalers: []Autoscaler{autoscaler("theirs", "infra-worker-a", "")},
 			want: []string{"a: ", "theirs: autoscaling from 1 to 3"},
@@ -246,9 +246,9 @@ func TestHostileObjectsAreRefused(t *testing.T) {
 		"no name: refused":                           {`{}`, false},
 		"a name that leads out of the path: refused": {`{"metadata":{"name":"../secrets"}}`, false},
 		"a name of two lines: refused":               {`{"metadata":{"name":"a\nb"}}`, false},
-		"a name without end: refused":                {`{"metadata":{"name":"` + long + `"}}`, false},
+		"a very long name: refused":                  {`{"metadata":{"name":"` + long + `"}}`, false},
 		"invalid labels: refused":                    {`{"metadata":{"name":"a","labels":[7]}}`, false},
-		"taints without end: refused":                {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"taints":[` + strings.Repeat("{},", 30_000) + `{}]}}}}`, false},
+		"too many taints: refused":                   {`{"metadata":{"name":"a"},"spec":{"template":{"spec":{"taints":[` + strings.Repeat("{},", 30_000) + `{}]}}}}`, false},
 		"invalid number: refused":                    {`{"metadata":{"name":"a"},"spec":{"replicas":99999999999}}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {

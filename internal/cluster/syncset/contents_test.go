@@ -30,7 +30,7 @@ func TestSetsThatCannotBeSentSayWhy(t *testing.T) {
 		"too many resources are refused":              {&hivev1.SyncSetCommonSpec{Resources: make([]runtime.RawExtension, maxResources+1)}, "spec.resources: expected at most 500, found 501"},
 		"too many patches are refused":                {&hivev1.SyncSetCommonSpec{Patches: make([]hivev1.SyncObjectPatch, maxPatches+1)}, "spec.patches: expected at most 200, found 201"},
 		"too many Secrets are refused":                {&hivev1.SyncSetCommonSpec{Secrets: make([]hivev1.SecretMapping, maxSecrets+1)}, "spec.secretMappings: expected at most 100, found 101"},
-		"a patch of nothing is refused":               {&hivev1.SyncSetCommonSpec{Patches: []hivev1.SyncObjectPatch{{APIVersion: "v1", Kind: "ConfigMap"}}}, "spec.patches[0]: expected metadata.name"},
+		"a patch without a target is refused":         {&hivev1.SyncSetCommonSpec{Patches: []hivev1.SyncObjectPatch{{APIVersion: "v1", Kind: "ConfigMap"}}}, "spec.patches[0]: expected metadata.name"},
 		"a Secret that goes to a path is refused":     {&hivev1.SyncSetCommonSpec{Secrets: []hivev1.SecretMapping{{TargetRef: hivev1.SecretReference{Name: "a/b"}}}}, "spec.secretMappings[0].targetRef: expected metadata.name"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,14 +49,14 @@ func TestPatchesStayAsSmallAsTheyAreWritten(t *testing.T) {
 	const aliases = 200
 	long := "a: &a " + strings.Repeat("x", maxPatchBytes/2) + "\nb: [" + strings.Repeat("*a,", aliases) + "]\n"
 	for name, row := range map[string]struct{ patch, want, refused string }{
-		"JSON is sent as it is":              {`{"data":{"a":"b"}}`, `{"data":{"a":"b"}}`, ""},
-		"YAML becomes JSON":                  {"data:\n  a: b\n", `{"data":{"a":"b"}}`, ""},
-		"a list is JSON too":                 {"- op: remove\n  path: /data/a\n", `[{"op":"remove","path":"/data/a"}]`, ""},
-		"an invalid patch is not quoted":     {"hush: [", "", "expected the patch to be JSON or YAML"},
-		"a text that is repeated is refused": {long, "", "expected the patch to have no YAML aliases"},
-		"aliases of aliases are refused":     {"a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "", "expected the patch to have no YAML aliases"},
-		"an asterisk in a text is accepted":  {`{"data":{"a":"*b","c":"&d"}}`, `{"data":{"a":"*b","c":"&d"}}`, ""},
-		"keys that are merged are refused":   {"a: &a {x: y}\nb:\n  <<: *a\n", "", "expected the patch to have no YAML aliases"},
+		"JSON is sent as it is":                     {`{"data":{"a":"b"}}`, `{"data":{"a":"b"}}`, ""},
+		"YAML becomes JSON":                         {"data:\n  a: b\n", `{"data":{"a":"b"}}`, ""},
+		"a list is JSON too":                        {"- op: remove\n  path: /data/a\n", `[{"op":"remove","path":"/data/a"}]`, ""},
+		"an invalid patch is not quoted":            {"hush: [", "", "expected the patch to be JSON or YAML"},
+		"an anchor of YAML is refused":              {long, "", "expected the patch to have no YAML aliases"},
+		"aliases of YAML that multiply are refused": {"a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "", "expected the patch to have no YAML aliases"},
+		"an asterisk in a text is accepted":         {`{"data":{"a":"*b","c":"&d"}}`, `{"data":{"a":"*b","c":"&d"}}`, ""},
+		"merge keys of YAML are refused":            {"a: &a {x: y}\nb:\n  <<: *a\n", "", "expected the patch to have no YAML aliases"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body, err := ReadPatch(&hivev1.SyncObjectPatch{Patch: row.patch})

@@ -27,16 +27,16 @@ func TestEventsTellWhatBecameOfSets(t *testing.T) {
 		seen Observed
 		want string
 	}{
-		"nothing has happened":                  {observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a)), ""},
-		"a set is refused":                      {answered(applied("s", a), "ConfigMap a: no"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: no"},
-		"a set is refused again":                {answered(failed, "ConfigMap a: no"), ""},
-		"a set is refused for another reason":   {answered(failed, "ConfigMap a: never"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: never"},
-		"a set is applied after it was refused": {answered(failed, ""), "Normal SyncSetsRecovered Applied after a failure: SyncSet s"},
-		"a set is applied again":                {answered(applied("s", a), ""), ""},
-		"a set is recorded and not tried":       {observed([]ObservedSet{deletingSet("s", 1, a)}), ""},
-		"an invalid set is reported":            {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "bad"}}), "Warning SyncSetsFailed SyncSet s: bad"},
-		"an invalid set is reported once":       {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "ConfigMap a: no"}}, failed), ""},
-		"a cluster has caught up": {
+		"an unchanged set has no event":                          {observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a)), ""},
+		"a refused set has a warning":                            {answered(applied("s", a), "ConfigMap a: no"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: no"},
+		"a set that is refused again has no event":               {answered(failed, "ConfigMap a: no"), ""},
+		"a set that is refused for another reason has a warning": {answered(failed, "ConfigMap a: never"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: never"},
+		"a set that is applied after a refusal has an event":     {answered(failed, ""), "Normal SyncSetsRecovered Applied after a failure: SyncSet s"},
+		"a set that is applied again has no event":               {answered(applied("s", a), ""), ""},
+		"a set that was only recorded has no event":              {observed([]ObservedSet{deletingSet("s", 1, a)}), ""},
+		"an invalid set has a warning":                           {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "bad"}}), "Warning SyncSetsFailed SyncSet s: bad"},
+		"an invalid set has one warning only":                    {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "ConfigMap a: no"}}, failed), ""},
+		"a cluster that has caught up has an event": {
 			answered(applied("s", a), "").with(func(o *Observed) {
 				o.Resume, o.Answer.Job = &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
 			}), "Normal CaughtUp All sets are applied after the resume that began at 2026-11-23T11:59:00Z",

@@ -119,12 +119,12 @@ func TestDescribeGap(t *testing.T) {
 		controllers, namespace string
 		want                   string
 	}{
-		"a handled object: no gap":          {some, "hibernation", "watched", ""},
-		"all namespaces are handled":        {&Scope{Controllers: []string{"hibernation"}}, "hibernation", "any", ""},
-		"an unknown scope is not a gap":     {nil, "hibernation", "other", ""},
-		"the controllers do not run":        {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
-		"the namespace is not watched":      {some, "hibernation", "other", "the manager in the namespace torpor-system does not watch the namespace other; add it to --watch-namespaces"},
-		"the first of two reasons is shown": {some, "workloads", "other", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
+		"a handled object: no gap":                    {some, "hibernation", "watched", ""},
+		"a manager of all namespaces: no gap":         {&Scope{Controllers: []string{"hibernation"}}, "hibernation", "any", ""},
+		"an unknown scope is not a gap":               {nil, "hibernation", "other", ""},
+		"controllers that do not run are reported":    {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
+		"a namespace that is not watched is reported": {some, "hibernation", "other", "the manager in the namespace torpor-system does not watch the namespace other; add it to --watch-namespaces"},
+		"the first of two reasons is shown":           {some, "workloads", "other", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -82,7 +82,7 @@ func TestExpiredKeys(t *testing.T) {
 		"the newest backup before the window stays":      {keys(-9, -8, -5, -1), append(keys(-9, -8), segment(-9), segment(-8)), at(-3)},
 		"backup at the start of the window is enough":    {keys(-9, -3, -1), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
 		"last complete backup stays, however old":        {keys(-9), nil, at(-3)},
-		"incomplete backup keeps nothing alive":          {append(keys(-9, -8), keys(-5)[1:]...), append(keys(-9), segment(-9)), at(-3)},
+		"incomplete backup does not keep older objects":  {append(keys(-9, -8), keys(-5)[1:]...), append(keys(-9), segment(-9)), at(-3)},
 		"nothing is deleted while all are in the window": {keys(-2, -1), nil, at(-3)},
 		"nothing is deleted without a complete backup":   {keys(-9)[1:], nil, at(-3)},
 		"foreign objects in the folder are ignored":      {append(keys(-9, -4), "moco/ns/test/20200101-000000/dump.tar", "moco/ns/test/notes"), append(keys(-9), segment(-9), segment(-8), segment(-5)), at(-3)},
@@ -254,12 +254,12 @@ func TestFindCopyPrimary(t *testing.T) {
 		sources []string
 		want    int
 	}{
-		"one instance follows an external server: that instance":                               {[]string{"b", "outside", "b"}, 1},
-		"one instance follows an external server, and the others do not answer: that instance": {[]string{"", "outside", ""}, 1},
-		"two instances follow an external server: no primary":                                  {[]string{"outside", "outside", "a"}, -1},
-		"a replica follows another instance: no primary":                                       {[]string{"c", "outside", ""}, -1},
-		"no instance follows an external server: no primary":                                   {[]string{"b", "", "b"}, -1},
-		"no instance answers: no primary":                                                      {[]string{"", "", ""}, -1},
+		"one instance follows an external server: it is the primary":                               {[]string{"b", "outside", "b"}, 1},
+		"one instance follows an external server, and the others do not answer: it is the primary": {[]string{"", "outside", ""}, 1},
+		"two instances follow an external server: no primary":                                      {[]string{"outside", "outside", "a"}, -1},
+		"a replica follows another instance: no primary":                                           {[]string{"c", "outside", ""}, -1},
+		"no instance follows an external server: no primary":                                       {[]string{"b", "", "b"}, -1},
+		"no instance answers: no primary":                                                          {[]string{"", "", ""}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := backup.FindCopyPrimary(hosts, row.sources); found != row.want {
@@ -287,11 +287,11 @@ func TestACopyIsBackedUpAsOne(t *testing.T) {
 func TestResult(t *testing.T) {
 	long := strings.Repeat("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5,", 100)
 	for name, row := range map[string]struct{ status, want mocov1beta2.BackupStatus }{
-		"short result is complete": {
+		"short result is written as it is": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w"}},
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: "a:1", DumpSize: 7, UUIDSet: map[string]string{"0": "a"}, Warnings: []string{"w"}},
 		},
-		"part that is too long is left out with a warning": {
+		"part of the result that is too long is left out with a warning": {
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), GTIDSet: long, DumpSize: 7, Warnings: []string{"w"}},
 			mocov1beta2.BackupStatus{Time: new(metav1.NewTime(noon())), DumpSize: 7, Warnings: []string{"the GTID set and 1 warnings are too long to be shown; they are in the bucket"}},
 		},
@@ -507,15 +507,15 @@ func TestDecide(t *testing.T) {
 		change func(*backup.Observed)
 		want   string
 	}{
-		"a cluster without backups has no Jobs":                {func(*backup.Observed) {}, ""},
-		"policy leads to a CronJob":                            {withPolicy, "apply CronJob"},
-		"CronJob is deleted when the policy's name is removed": {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
-		"a policy that does not exist is an error":             {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
-		"no image: errors of the CronJob and of the Job":       {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
-		"a new cluster is restored":                            {withRestore, "create Job"},
-		"a restore is not repeated while its Job is there":     {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
-		"a Job of a cluster that had this name is collected":   {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},
-		"Job without an owner is in the way":                   {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "error of Job"},
+		"a cluster without backups has no Jobs":                                    {func(*backup.Observed) {}, ""},
+		"cluster with a policy gets a CronJob":                                     {withPolicy, "apply CronJob"},
+		"CronJob is deleted when the policy's name is removed":                     {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
+		"a policy that does not exist is an error":                                 {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
+		"no image: errors of the CronJob and of the Job":                           {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
+		"a new cluster is restored":                                                {withRestore, "create Job"},
+		"a restore is not repeated while its Job is there":                         {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
+		"a Job of an earlier cluster with this name is left to garbage collection": {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},
+		"Job without an owner is reported as an error":                             {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "error of Job"},
 		"Job without an owner that is being deleted is waited for": {func(o *backup.Observed) {
 			withRestore(o)
 			o.RestoreJob = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon()}}}

@@ -241,7 +241,7 @@ func TestDecide(t *testing.T) {
 		"no replica is promoted when each has other transactions":                          {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, executed("0:1-9,1:1")), withInstance(2, ioStopped, executed("0:1-10"))), decision{"failed", nothing, StateFailed}},
 		"a fence without a failover is withdrawn":                                          {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, podNotReady)), decision{"withdraw the fence", StartIO{1}, StateLost}},
 		"a fence without a failover is withdrawn after a lost connection":                  {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(2003)), withInstance(2, podNotReady)), decision{"withdraw the fence", StartIO{1}, StateLost}},
-		"a fence without a failover stays where the source refused":                        {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(1236)), withInstance(2, podNotReady)), decision{"failed", nothing, StateLost}},
+		"a fenced replica that its source refused is not started again":                    {healthyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped, ioError(1236)), withInstance(2, podNotReady)), decision{"failed", nothing, StateLost}},
 		"a primary that lost its volume has failed":                                        {healthyCluster(withInstance(0, serverRestarted, withoutData)), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"a primary that lost its last transactions has failed":                             {healthyCluster(withInstance(0, serverRestarted, withoutChannel, executed("0:1-8"))), decision{"fence for a failover", StopIO{[]int{1, 2}}, StateFailed}},
 		"servers that have all just started wait for their primary":                        {healthyCluster(withInstance(0, podNotReady), withInstance(1, serverRestarted), withInstance(2, serverRestarted), missedLooks(9, time.Second)), decision{"the primary does not answer", nothing, StateIncomplete}},
@@ -273,7 +273,7 @@ func TestDecide(t *testing.T) {
 		"clients with commits that no replica can acknowledge get time to end":     {healthyCluster(withInstance(0, commitWaiting, superReadOnly, statementPending(killClientsAfter-1)), replicasCannotLogIn(stallTimeout)), decision{"a statement runs in the primary", nothing, StateIncomplete}},
 		"clients with commits that no replica can acknowledge are cut off":         {healthyCluster(withInstance(0, commitWaiting, superReadOnly, statementPending(killClientsAfter)), replicasCannotLogIn(stallTimeout)), decision{"commits wait for replicas that cannot connect", KillConnections{0, true}, StateIncomplete}},
 		"a primary whose commits await a copy becomes read-only":                   {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"commits wait for replicas that cannot connect", SetReadOnly{0}, StateIncomplete}},
-		"commits that await a copy get time":                                       {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout-1), withInstance(1, withoutData), withInstance(2, podNotReady)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
+		"commits that await a copy may wait for a while":                           {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout-1), withInstance(1, withoutData), withInstance(2, podNotReady)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
 		"commits that a replica acknowledges do not await a copy":                  {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(1, withoutData)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
 		"a stop leaves commits that no replica can acknowledge":                    {healthyCluster(stopAsked, withInstance(0, commitWaiting), replicasCannotLogIn(stallTimeout)), decision{"stop reached", nothing, StateIncomplete}},
 		"a primary with stalled commits is not in service":                         {healthyCluster(withInstance(0, commitWaiting), stalledFor(0, stallTimeout)), settledAs(StateIncomplete)},
@@ -397,7 +397,7 @@ func TestDecide(t *testing.T) {
 		"a replica of a copy need not acknowledge":                                {copyCluster(withInstance(1, awaitsNobody)), settledAs(StateHealthy)},
 		"a copy that is asked to step down stops receiving":                       {copyCluster(withInstance(0, askedToStepDown)), decision{"begin a switchover of a copy", StopIO{[]int{0}}, StateHealthy}},
 		"a copy that steps down waits for the switchover target":                  {copyCluster(withInstance(0, askedToStepDown, ioStopped, executed("9:1-6"))), decision{"the switchover target is catching up", nothing, StateDegraded}},
-		"a copy steps down":                                                       {copyCluster(withInstance(0, askedToStepDown, ioStopped)), decision{"switch over", PromoteInStatus{1, 0}, StateDegraded}},
+		"a copy with a switchover target steps down":                              {copyCluster(withInstance(0, askedToStepDown, ioStopped)), decision{"switch over", PromoteInStatus{1, 0}, StateDegraded}},
 		"a copy whose switchover gave up receives again":                          {copyCluster(withInstance(0, askedToStepDown, ioStopped), switchoverGaveUp), decision{"the copy does not receive", StartIO{0}, StateDegraded}},
 		"a copy whose source changed its accounts gets them back":                 {copyCluster(withInstance(1, connecting, ioError(1045))), decision{"accounts of a copy", TakeOverAccounts{0}, StateDegraded}},
 		"a copy gets the accounts of the current list":                            {copyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true })), decision{"accounts of a copy", TakeOverAccounts{0}, StateHealthy}},
@@ -405,8 +405,8 @@ func TestDecide(t *testing.T) {
 		"a copy whose field is removed stops receiving":                           {copyCluster(onItsOwn), decision{"the primary still replicates", StopIO{[]int{0}}, StateIncomplete}},
 		"a copy whose field is removed applies the rest":                          {copyCluster(onItsOwn, withInstance(0, ioStopped, withUnappliedRelayLog)), decision{"the primary applies its relay log", nothing, StateIncomplete}},
 		"a copy whose field is removed forgets its source":                        {copyCluster(onItsOwn, withInstance(0, ioStopped)), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
-		"a restore is left alone":                                                 {healthyCluster(func(o *Observed) { o.Restore.Wanted = true }, withInstance(0, readOnly)), decision{"restoring", nothing, StateRestoring}},
-		"a cluster that is offline is left alone":                                 {healthyCluster(func(o *Observed) { o.Offline = true }, withInstance(0, podNotReady)), decision{"offline", nothing, StateOffline}},
+		"a cluster that is being restored is left alone":                          {healthyCluster(func(o *Observed) { o.Restore.Wanted = true }, withInstance(0, readOnly)), decision{"restoring", nothing, StateRestoring}},
+		"an offline cluster is left alone":                                        {healthyCluster(func(o *Observed) { o.Offline = true }, withInstance(0, podNotReady)), decision{"offline", nothing, StateOffline}},
 
 		"a cluster that is being deleted is left alone":                        {healthyCluster(func(o *Observed) { o.IsBeingDeleted = true }), decision{"being deleted", nothing, StateHealthy}},
 		"a stop ends at its end time":                                          {healthyCluster(stopAsked, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
@@ -436,32 +436,32 @@ func TestDecide(t *testing.T) {
 		"an ageing certificate that stays rests for a while": {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true }), func(o *Observed) {
 			o.History = o.History.WithResult(ReloadCertificate{1}, o.Now.Add(-time.Minute), "")
 		}), settledAs(StateHealthy)},
-		"a rotation begins with new passwords":                             {healthyCluster(rotating("", false)), decision{"make new passwords", PrepareRotation{}, StateHealthy}},
-		"a rotation waits for a healthy cluster":                           {healthyCluster(rotating("", false), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
-		"the primary gets second passwords":                                {healthyCluster(rotating("r", false), knowing(1)), decision{"give accounts two passwords", RetainPasswords{0}, StateHealthy}},
-		"replicas have to execute the password change first":               {healthyCluster(rotating("r", false), knowing(0), knowing(1)), decision{"replicas lack the new passwords", Nothing{}, StateHealthy}},
-		"channels get the new password":                                    {healthyCluster(rotating("r", false), knowingAll(), withInstance(2, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{2}, StateHealthy}},
-		"new passwords are promoted":                                       {healthyCluster(rotating("r", false), knowingAll()), decision{"promote the new passwords", PromotePasswords{}, StateHealthy}},
-		"a rotation ends after the promotion":                              {healthyCluster(rotating("r", true), knowingAll()), decision{"rotation is complete", EndRotation{}, StateHealthy}},
-		"old passwords stay while files have them":                         {healthyCluster(discarding(0), knowingAll()), decision{"old passwords are still in files", Nothing{}, StateHealthy}},
-		"old passwords stay while the kubelet may not have read the files": {healthyCluster(discarding(time.Minute), knowingAll()), decision{"old passwords are still in files", Nothing{}, StateHealthy}},
-		"old passwords stay while a channel has one":                       {healthyCluster(discarding(time.Hour), knowingAll(), withInstance(1, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{1}, StateHealthy}},
-		"the old passwords are to go: discarded":                           {healthyCluster(discarding(time.Hour), knowingAll()), decision{"discard the old passwords", DiscardPasswords{0}, StateHealthy}},
-		"a replica may lag behind the end of the old passwords":            {healthyCluster(discarding(time.Hour), knowing(2)), settledAs(StateHealthy)},
-		"a rotation ends after the discard":                                {healthyCluster(discarding(time.Hour)), decision{"rotation is complete", EndRotation{true}, StateHealthy}},
-		"leftovers of a stop are removed":                                  {healthyCluster(func(o *Observed) { o.HasLeftovers = true }), decision{"remove leftovers of a stop", RemoveLeftovers{}, StateHealthy}},
-		"a stop of a healthy cluster is reached at once":                   {healthyCluster(stopAsked), decision{"stop reached", nothing, StateHealthy}},
-		"a cluster whose stop is reached is not touched":                   {healthyCluster(stopAsked, stopReached, withInstance(0, podNotReady)), decision{"stopped", nothing, StateFailed}},
-		"a start forgets the stop before anything else":                    {healthyCluster(stopReached, withInstance(0, podNotReady)), decision{"started", nothing, StateFailed}},
-		"a stop withdraws a switchover":                                    {healthyCluster(stopAsked, withInstance(0, readOnly, askedToStepDown)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
-		"a stop cancels the statement of a switchover":                     {healthyCluster(stopAsked, withInstance(0, statementPending(0), askedToStepDown)), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
-		"a stop finishes a recorded promotion":                             {healthyCluster(stopAsked, promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
-		"a stop is requested: no replica is fenced":                        {healthyCluster(stopAsked, withInstance(0, podNotReady)), decision{"failed", nothing, StateFailed}},
-		"a stop withdraws a fence":                                         {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped)), decision{"withdraw the fence", StartIO{1}, StateFailed}},
-		"a stop finishes a failover that is ready":                         {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
-		"a stop waits for a clone":                                         {healthyCluster(stopAsked, withInstance(1, withoutData, func(s *Instance) { s.Clone = Cloning })), decision{"quiescing", nothing, StateDegraded}},
-		"a stop begins no clone":                                           {healthyCluster(stopAsked, withInstance(1, withoutData)), decision{"stop reached", nothing, StateDegraded}},
-		"a stop that takes too long is reached":                            {healthyCluster(stopAsked, withInstance(0, podNotReady), stopAskedSince(stopTimeout)), decision{"stop reached", nothing, StateFailed}},
+		"a rotation begins with new passwords":                              {healthyCluster(rotating("", false)), decision{"make new passwords", PrepareRotation{}, StateHealthy}},
+		"a rotation waits for a healthy cluster":                            {healthyCluster(rotating("", false), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
+		"the primary gets second passwords":                                 {healthyCluster(rotating("r", false), knowing(1)), decision{"give accounts two passwords", RetainPasswords{0}, StateHealthy}},
+		"a rotation waits until replicas have executed the password change": {healthyCluster(rotating("r", false), knowing(0), knowing(1)), decision{"replicas lack the new passwords", Nothing{}, StateHealthy}},
+		"channels get the new password":                                     {healthyCluster(rotating("r", false), knowingAll(), withInstance(2, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{2}, StateHealthy}},
+		"new passwords are promoted":                                        {healthyCluster(rotating("r", false), knowingAll()), decision{"promote the new passwords", PromotePasswords{}, StateHealthy}},
+		"a rotation is complete after the promotion":                        {healthyCluster(rotating("r", true), knowingAll()), decision{"rotation is complete", EndRotation{}, StateHealthy}},
+		"old passwords stay while files have them":                          {healthyCluster(discarding(0), knowingAll()), decision{"old passwords are still in files", Nothing{}, StateHealthy}},
+		"old passwords stay while the kubelet may not have read the files":  {healthyCluster(discarding(time.Minute), knowingAll()), decision{"old passwords are still in files", Nothing{}, StateHealthy}},
+		"old passwords stay while a channel has one":                        {healthyCluster(discarding(time.Hour), knowingAll(), withInstance(1, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{1}, StateHealthy}},
+		"old passwords that no file has are discarded":                      {healthyCluster(discarding(time.Hour), knowingAll()), decision{"discard the old passwords", DiscardPasswords{0}, StateHealthy}},
+		"a replica may lag behind the end of the old passwords":             {healthyCluster(discarding(time.Hour), knowing(2)), settledAs(StateHealthy)},
+		"a rotation is complete after the discard":                          {healthyCluster(discarding(time.Hour)), decision{"rotation is complete", EndRotation{true}, StateHealthy}},
+		"leftovers of a stop are removed":                                   {healthyCluster(func(o *Observed) { o.HasLeftovers = true }), decision{"remove leftovers of a stop", RemoveLeftovers{}, StateHealthy}},
+		"a stop of a healthy cluster is reached at once":                    {healthyCluster(stopAsked), decision{"stop reached", nothing, StateHealthy}},
+		"a cluster whose stop is reached is not touched":                    {healthyCluster(stopAsked, stopReached, withInstance(0, podNotReady)), decision{"stopped", nothing, StateFailed}},
+		"a start forgets the stop before anything else":                     {healthyCluster(stopReached, withInstance(0, podNotReady)), decision{"started", nothing, StateFailed}},
+		"a stop withdraws a switchover":                                     {healthyCluster(stopAsked, withInstance(0, readOnly, askedToStepDown)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
+		"a stop cancels the statement of a switchover":                      {healthyCluster(stopAsked, withInstance(0, statementPending(0), askedToStepDown)), decision{"cancel a hanging statement", CancelPending{0}, StateHealthy}},
+		"a stop finishes a recorded promotion":                              {healthyCluster(stopAsked, promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
+		"a requested stop prevents a fence":                                 {healthyCluster(stopAsked, withInstance(0, podNotReady)), decision{"failed", nothing, StateFailed}},
+		"a stop withdraws a fence":                                          {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped)), decision{"withdraw the fence", StartIO{1}, StateFailed}},
+		"a stop finishes a failover that is ready":                          {healthyCluster(stopAsked, withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
+		"a stop waits for a clone":                                          {healthyCluster(stopAsked, withInstance(1, withoutData, func(s *Instance) { s.Clone = Cloning })), decision{"quiescing", nothing, StateDegraded}},
+		"a stop begins no clone":                                            {healthyCluster(stopAsked, withInstance(1, withoutData)), decision{"stop reached", nothing, StateDegraded}},
+		"a stop that takes too long is reached":                             {healthyCluster(stopAsked, withInstance(0, podNotReady), stopAskedSince(stopTimeout)), decision{"stop reached", nothing, StateFailed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
@@ -971,7 +971,7 @@ func TestFindStartRisks(t *testing.T) {
 		want []finding
 	}{
 		"a healthy cluster may be started": {healthyCluster(stopAsked, stopReached), nil},
-		"foreign transactions: the start is refused": {healthyCluster(withInstance(2, executed("0:1-9,2:1-2"))), []finding{
+		"errant transactions: the start is refused": {healthyCluster(withInstance(2, executed("0:1-9,2:1-2"))), []finding{
 			{Refuse, "instance 2 has " + uuid(2) + ":1-2, which the primary lacks; a start isolates it"},
 		}},
 		"GTIDs ahead of the primary: the start is refused": {healthyCluster(withInstance(1, executed("0:1-9:12"))), []finding{
@@ -1000,7 +1000,7 @@ func TestFindStartRisks(t *testing.T) {
 		"an empty instance: a warning": {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-7") }), withInstance(1, withoutData)), []finding{
 			{Warn, "instance 1 is empty; a start makes it a copy of the primary"},
 		}},
-		"foreign transactions of an isolated instance: a warning": {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), []finding{
+		"errant transactions of an isolated instance: a warning": {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), []finding{
 			{Warn, "instance 2 has " + uuid(2) + ":1, which the primary lacks; it is isolated already"},
 		}},
 		"an instance that does not answer: a warning": {healthyCluster(withInstance(1, podNotReady)), []finding{{Warn, "instance 1 does not answer and could not be checked"}}},
@@ -1148,10 +1148,10 @@ func TestSinceWhenCommitsAwaitReplicasIsRemembered(t *testing.T) {
 		wantAcks   int
 		wantBefore string
 	}{
-		"commits are first seen to await a replica":        {healthyCluster(), 1, "0:1-9"},
-		"a commit is in progress":                          {healthyCluster(withInstance(0, commitWaiting)), 1, "0:1-10"},
+		"commits that first await a replica are recorded":  {healthyCluster(), 1, "0:1-9"},
+		"a commit in progress is part of the record":       {healthyCluster(withInstance(0, commitWaiting)), 1, "0:1-10"},
 		"commits have waited before: the record stays":     {healthyCluster(awaited(1, "0:1-5")), 1, "0:1-5"},
-		"commits no longer wait":                           {healthyCluster(awaited(1, "0:1-5"), withInstance(0, awaitsNobody)), 0, "0:1-9"},
+		"commits that no longer wait end the record":       {healthyCluster(awaited(1, "0:1-5"), withInstance(0, awaitsNobody)), 0, "0:1-9"},
 		"a read-only primary resets the record":            {healthyCluster(awaited(1, "0:1-5"), withInstance(0, readOnly)), 0, "0:1-9"},
 		"a primary that does not answer resets the record": {healthyCluster(awaited(1, "0:1-5"), withInstance(0, doesNotAnswer)), 0, ""},
 		"a primary with a lost volume resets the record":   {healthyCluster(awaited(1, "0:1-5"), withInstance(0, func(s *Instance) { s.UUID = uuid(7) })), 1, "0:1-9"},
@@ -1177,10 +1177,10 @@ func TestAFailoverNeedsWhoeverMayHaveACommit(t *testing.T) {
 		wantRule string
 		wantSaid string
 	}{
-		"one replica has every acknowledged commit":           {guaranteed(1), "fence for a failover", "waits for the replicas to be fenced"},
-		"an old status without a number counts as complete":   {neverWrittenDown, "fence for a failover", "waits for the replicas to be fenced"},
-		"the status names more replicas than a commit awaits": {guaranteed(5), "fence for a failover", "waits for the replicas to be fenced"},
-		"the primary alone may have acknowledged commits":     {guaranteed(0), "failed", "the primary alone may have acknowledged commits; bring it back, or see docs/clustering.md if it is lost"},
+		"one replica with every acknowledged commit: the failover begins": {guaranteed(1), "fence for a failover", "waits for the replicas to be fenced"},
+		"an old status without a number counts as complete":               {neverWrittenDown, "fence for a failover", "waits for the replicas to be fenced"},
+		"the status names more replicas than a commit awaits":             {guaranteed(5), "fence for a failover", "waits for the replicas to be fenced"},
+		"the primary alone may have acknowledged commits":                 {guaranteed(0), "failed", "the primary alone may have acknowledged commits; bring it back, or see docs/clustering.md if it is lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(healthyCluster(row.acks, withInstance(0, podNotReady)))

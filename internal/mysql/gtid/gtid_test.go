@@ -88,12 +88,12 @@ func TestArithmetic(t *testing.T) {
 	}{
 		"an empty set: a subset":                   {first + ":1-3", "", result{first + ":1-3", first + ":1-3", "", true}},
 		"the same set: a subset":                   {first + ":1-3", first + ":1-3", result{first + ":1-3", "", "", true}},
-		"a hole is filled":                         {first + ":1-3:5", first + ":4", result{first + ":1-5", first + ":1-3:5", first + ":4", false}},
-		"a hole is cut":                            {first + ":1-9", first + ":4-5", result{first + ":1-9", first + ":1-3:6-9", "", true}},
-		"holes are cut":                            {first + ":1-9", first + ":1:4-5:9", result{first + ":1-9", first + ":2-3:6-8", "", true}},
+		"union fills a gap":                        {first + ":1-3:5", first + ":4", result{first + ":1-5", first + ":1-3:5", first + ":4", false}},
+		"difference makes a gap":                   {first + ":1-9", first + ":4-5", result{first + ":1-9", first + ":1-3:6-9", "", true}},
+		"difference makes several gaps":            {first + ":1-9", first + ":1:4-5:9", result{first + ":1-9", first + ":2-3:6-8", "", true}},
 		"overlapping sets: no subset":              {first + ":1-3:5-7:9", first + ":3-5:9-10", result{first + ":1-7:9-10", first + ":1-2:6-7", first + ":4:10", false}},
 		"sets of other servers: no subset":         {first + ":1", second + ":1", result{first + ":1," + second + ":1", first + ":1", second + ":1", false}},
-		"a tag is a server":                        {first + ":1", first + ":tag:1", result{first + ":1:tag:1", first + ":1", first + ":tag:1", false}},
+		"sets with different tags are separate":    {first + ":1", first + ":tag:1", result{first + ":1:tag:1", first + ":1", first + ":tag:1", false}},
 		"the set of one of many servers: a subset": {first + ":1-3," + second + ":1", second + ":1", result{first + ":1-3," + second + ":1", first + ":1-3", "", true}},
 	} {
 		t.Run(name, func(t *testing.T) {

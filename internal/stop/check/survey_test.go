@@ -91,8 +91,8 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 		"a webhook that fails open blocks nothing":                       {`{"failurePolicy":"Ignore"}`, false},
 		"a webhook outside the cluster blocks nothing":                   {`{"clientConfig":{"url":"https://policy.example.com"}}`, false},
 		"a webhook for leases blocks":                                    {`{` + leases + `}`, true},
-		"deletions do not matter":                                        {`{"rules":[{"operations":["DELETE"],"apiGroups":[""],"resources":["pods"]}]}`, false},
-		"Deployments do not matter":                                      {`{"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"resources":["deployments"]}]}`, false},
+		"a webhook for deletions blocks nothing":                         {`{"rules":[{"operations":["DELETE"],"apiGroups":[""],"resources":["pods"]}]}`, false},
+		"a webhook for Deployments blocks nothing":                       {`{"rules":[{"operations":["CREATE"],"apiGroups":["apps"],"resources":["deployments"]}]}`, false},
 		"a wildcard that covers the status of nodes blocks":              {`{"rules":[{"operations":["UPDATE"],"apiGroups":[""],"resources":["nodes/*"]}]}`, true},
 		"a wildcard for all statuses blocks":                             {`{"rules":[{"operations":["UPDATE"],"apiGroups":["*"],"resources":["*/status"]}]}`, true},
 		"a wildcard without subresources covers Pods":                    {`{"rules":[{"operations":["CREATE"],"apiGroups":["*"],"resources":["*"]}]}`, true},
@@ -103,7 +103,7 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 		"nodes have no namespace that a selector could leave out":        {`{` + everything + `,` + noneOfThese + `}`, true},
 		"an object selector with labels selects no object of the system": {`{"objectSelector":{"matchLabels":{"inject":"yes"}}}`, false},
 		"an empty object selector selects all objects":                   {`{"objectSelector":{}}`, true},
-		"an invalid selector is passed over":                             {`{"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, false},
+		"a webhook with an invalid selector is ignored":                  {`{"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}`, false},
 		"certificate requests are judged when they are approved":         {`{"rules":[{"operations":["UPDATE"],"apiGroups":["certificates.k8s.io"],"resources":["certificatesigningrequests/approval"]}]}`, true},
 		"tokens of the system's Pods are judged as they are created":     {`{"rules":[{"operations":["CREATE"],"apiGroups":[""],"resources":["serviceaccounts/token"]}]}`, true},
 	} {
@@ -162,7 +162,7 @@ func TestFindingsOfAList(t *testing.T) {
 			items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"local":{"path":"/d"},"claimRef":{"namespace":"n","name":"data"}},"status":{"phase":"Bound"}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/data"}},
 		},
-		"an unclaimed volume is passed over":      {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"hostPath":{}},"status":{"phase":"Available"}}`}}, nil},
+		"an unclaimed volume is ignored":          {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"hostPath":{}},"status":{"phase":"Available"}}`}}, nil},
 		"a volume at the cloud outlives machines": {items{"persistentvolumes": {`{"metadata":{"name":"pv"},"spec":{"csi":{},"claimRef":{"name":"d"}},"status":{"phase":"Bound"}}`}}, nil},
 		"a volume that could not be detached is a finding": {
 			items{"volumeattachments": {`{"metadata":{"name":"csi-1"},"status":{"detachError":{"message":"x"}}}`, `{"metadata":{"name":"csi-2"},"status":{"attached":true}}`}},
@@ -187,7 +187,7 @@ func TestFindingsOfAList(t *testing.T) {
 			items{"volumeattachments": {`{"metadata":{"name":"a\u001b[2J"},"status":{"detachError":{}}}`, `{"metadata":{"name":"` + strings.Repeat("a", 600) + `"},"status":{"detachError":{}}}`}},
 			&torporv1alpha1.StopFinding{Code: torporv1alpha1.VolumesNotDetachableFinding, Count: 2},
 		},
-		"objects of another shape are passed over": {items{"namespaces": {`[]`, `{"metadata":7}`}, "cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","x":"` + strings.Repeat("a", MaxItemBytes) + `"}}`}}, nil},
+		"malformed objects are ignored": {items{"namespaces": {`[]`, `{"metadata":7}`}, "cronjobs": {`{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","x":"` + strings.Repeat("a", MaxItemBytes) + `"}}`}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want []torporv1alpha1.StopFinding
@@ -242,16 +242,16 @@ func TestWhenACertificateExpiresFirst(t *testing.T) {
 		before  time.Time
 		want    time.Time
 	}{
-		"the API server's certificate expires first: its time":                              {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
-		"the signer's certificate expires first: its time":                                  {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
-		"a renewed signer: the time of the new certificate":                                 {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
+		"the API server's certificate expires first: the time is its expiry":                {day(20), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(20)},
+		"the signer's certificate expires first: the time is its expiry":                    {day(40), signer(authority(t, "kubernetes", day(30))), time.Time{}, day(30)},
+		"a renewed signer: the time is the expiry of the new certificate":                   {day(40), signer(authority(t, "kube-csr-signer_@1", day(2)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
 		"other authorities of the bundle: ignored":                                          {day(40), signer(authority(t, "admin-signer", day(99)), authority(t, "kube-csr-signer_@2", day(32))), time.Time{}, day(32)},
 		"an invalid bundle is ignored":                                                      {day(40), signer("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), time.Time{}, day(40)},
-		"no certificate is known: no time":                                                  {time.Time{}, `{}`, time.Time{}, time.Time{}},
-		"nothing was read: the known time is kept":                                          {time.Time{}, `nonsense`, day(5), day(5)},
+		"no known certificate: the time is unset":                                           {time.Time{}, `{}`, time.Time{}, time.Time{}},
+		"an unread certificate: the known time is kept":                                     {time.Time{}, `nonsense`, day(5), day(5)},
 		"another API server's certificate is valid a little longer: the known time is kept": {day(20).Add(time.Hour), `{}`, day(20), day(20)},
-		"another API server's certificate is valid a little less long: its time":            {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
-		"a renewed certificate: its time":                                                   {day(44), `{}`, day(20), day(44)},
+		"another API server's certificate expires a little earlier: the time is its expiry": {day(20).Add(-time.Hour), `{}`, day(20), day(20).Add(-time.Hour)},
+		"a renewed certificate: the time is its expiry":                                     {day(44), `{}`, day(20), day(44)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, before := NewSurvey(fixedTime()), &hivev1.HibernationCheck{}

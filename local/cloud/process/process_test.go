@@ -104,8 +104,8 @@ func TestAStartThatFailsSaysWhich(t *testing.T) {
 	s := NewStarter()
 	defer s.Close()
 	for name, c := range map[string]Command{
-		"a program that does not exist":           {Argv: []string{"/nowhere/at/all"}},
-		"a folder of the log that does not exist": {Argv: []string{"/bin/sh"}, Log: "/nowhere/at/all/log"},
+		"a program that does not exist is not started":     {Argv: []string{"/nowhere/at/all"}},
+		"a program whose log has no folder is not started": {Argv: []string{"/bin/sh"}, Log: "/nowhere/at/all/log"},
 	} {
 		if _, err := s.Start(c); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)

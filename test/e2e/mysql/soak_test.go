@@ -814,15 +814,15 @@ func TestDualMoments(t *testing.T) {
 		acks []acknowledgement
 		want int
 	}{
-		"consecutive primaries are not a moment":                       {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
-		"old primary before the new one serves":                        {[]acknowledgement{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
-		"old primary after the new one has served":                     {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
-		"many rows acknowledged under one primary count as one moment": {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
-		"a third server counts as another moment":                      {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
-		"promotion that is observed late is not a moment":              {[]acknowledgement{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
-		"concurrent statements":                                        {[]acknowledgement{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
-		"no server has acknowledged anything":                          {nil, 0},
-		"old primary in each later reign":                              {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
+		"consecutive primaries do not count":                             {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
+		"old primary that serves before the new one does not count":      {[]acknowledgement{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
+		"old primary that serves after the new one counts as one moment": {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
+		"many rows acknowledged under one primary count as one moment":   {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
+		"a third server counts as another moment":                        {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
+		"promotion that is observed late does not count":                 {[]acknowledgement{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
+		"statements that overlap a switchover do not count":              {[]acknowledgement{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
+		"server without acknowledgements does not count":                 {nil, 0},
+		"each return of an old primary counts as one moment":             {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := dualMoments(c.acks, reigns); got != c.want {

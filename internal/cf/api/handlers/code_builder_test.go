@@ -39,7 +39,7 @@ func TestAnswersOfBuilders(t *testing.T) {
 	}{
 		"a builder that accepts the code: accepted":              {status: http.StatusNoContent},
 		"a builder that rejects the code: UnprocessableEntity":   {status: http.StatusUnprocessableEntity, want: http.StatusUnprocessableEntity},
-		"a builder without this address: ServiceUnavailable":     {status: http.StatusNotFound, want: http.StatusServiceUnavailable},
+		"a builder that answers 404: ServiceUnavailable":         {status: http.StatusNotFound, want: http.StatusServiceUnavailable},
 		"a builder that fails: ServiceUnavailable":               {status: http.StatusInternalServerError, want: http.StatusServiceUnavailable},
 		"a builder that redirects: ServiceUnavailable":           {status: http.StatusTemporaryRedirect, want: http.StatusServiceUnavailable},
 		"an unreadable token: ServiceUnavailable":                {status: http.StatusOK, tokenFile: filepath.Join(t.TempDir(), "none"), want: http.StatusServiceUnavailable},

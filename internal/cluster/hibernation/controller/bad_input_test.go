@@ -131,8 +131,8 @@ func incompleteObjects() map[string]badInput {
 			make: version("4.4.8-rc.1"),
 			want: unsupportedConditions("Expected OpenShift 4.4.8 or later, found 4.4.8-rc.1; upgrade"),
 		},
-		"everything is paused":  {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
-		"hibernation is paused": {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
+		"a paused reconciliation: Paused": {make: annotated(hivev1.ReconcilePauseAnnotation, "true"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
+		"a paused hibernation: Paused":    {make: annotated(hivev1.PowerStatePauseAnnotation, "1"), want: unknownConditions(hivev1.PausedReason, "remove it to continue")},
 		"deleted cluster with a foreign finalizer: machines are left as they are": {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.Installed = false
@@ -332,33 +332,33 @@ func corrections() map[string]struct {
 		trouble string
 		correct func(*testing.T, *testCluster)
 	}{
-		"no Secret, until it is created": {
+		"a missing Secret is reported until it is created": {
 			func(r *clusterSetup) { r.keys = nil }, hivev1.CredentialsMissingReason,
 			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},
-		"an empty Secret, until it gets its keys": {
+		"an empty Secret is reported until it has its keys": {
 			func(r *clusterSetup) { r.keys = map[string][]byte{} }, hivev1.CredentialsMissingReason,
 			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},
-		"a Secret gets the right key": {
+		"a wrong key is reported until it is corrected": {
 			func(r *clusterSetup) { r.keys["aws_access_key_id"] = []byte(wrongKey) }, hivev1.CredentialsInvalidReason,
 			func(t *testing.T, s *testCluster) { t.Helper(); s.putSecret(t, cloudSecret, s.cloud.CredentialsData()) },
 		},
-		"the region is corrected": {
+		"a wrong region is reported until it is corrected": {
 			func(r *clusterSetup) { r.cd.Spec.Platform.AWS.Region = "elsewhere-1" }, hivev1.CredentialsInvalidReason,
 			func(t *testing.T, s *testCluster) {
 				t.Helper()
 				s.patch(t, "alice", fmt.Sprintf(`{"spec":{"platform":{"aws":{"region":%q}}}}`, testenv.Region))
 			},
 		},
-		"a pause, until its annotation is removed": {
+		"a pause is reported until its annotation is removed": {
 			func(r *clusterSetup) { r.cd.Annotations = map[string]string{hivev1.PowerStatePauseAnnotation: "true"} }, hivev1.PausedReason,
 			func(t *testing.T, s *testCluster) {
 				t.Helper()
 				s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, hivev1.PowerStatePauseAnnotation))
 			},
 		},
-		"an unknown version, until it is known": {
+		"an unknown version is reported until it is known": {
 			func(r *clusterSetup) {
 				r.cd.Labels, r.kubeconfig, r.cd.Spec.PowerState = nil, nil, hivev1.PowerStateHibernating
 			}, hivev1.UnsupportedHibernationReason,

@@ -115,7 +115,7 @@ func TestConfirmedAddresses(t *testing.T) {
 			[]string{"10.0.0.1"}, []actuator.Machine{namedWorker, master}, nil,
 		},
 		"the address of a machine that has another node's name: nothing is confirmed": {[]string{"10.0.0.3"}, []actuator.Machine{{ID: "x", Name: "master", Addresses: []string{"10.0.0.3"}}}, nil},
-		"own address if machines have the names of nodes":                             {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
+		"own address, and machines with the names of nodes: confirmed":                {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
 		"own address that another node also claims: confirmed": {
 			[]string{"10.0.0.1"}, []actuator.Machine{{ID: "w", Addresses: []string{"10.0.0.1", "worker"}}, namedMaster}, []string{"Worker", "10.0.0.1"},
 		},

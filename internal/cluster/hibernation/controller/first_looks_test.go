@@ -28,13 +28,13 @@ func TestClocksOfNodes(t *testing.T) {
 		// before each.
 		looks int
 	}{
-		"a clock that is right: the node is back at the second poll":                              {0, 0, false, 2},
-		"a clock that is ahead by more than the hibernation: the node is back at the second poll": {5 * time.Minute, 5 * time.Minute, false, 2},
-		"a clock that is hours ahead: the node is back at the second poll":                        {5 * time.Hour, 5 * time.Hour, false, 2},
-		"a clock that is hours ahead and was not recorded":                                        {5 * time.Hour, 5 * time.Hour, true, 2},
-		"a clock that is hours behind: the node is back at the second poll":                       {-5 * time.Hour, -5 * time.Hour, false, 2},
-		"a clock that was ahead and is corrected at the resume":                                   {5 * time.Hour, 0, false, 2},
-		"a clock that was behind and is corrected at the resume":                                  {-5 * time.Hour, 0, false, 2},
+		"a clock that is right: the node is back at the second poll":                                 {0, 0, false, 2},
+		"a clock that is ahead by more than the hibernation: the node is back at the second poll":    {5 * time.Minute, 5 * time.Minute, false, 2},
+		"a clock that is hours ahead: the node is back at the second poll":                           {5 * time.Hour, 5 * time.Hour, false, 2},
+		"a clock that is hours ahead and was not recorded: the node is back at the second poll":      {5 * time.Hour, 5 * time.Hour, true, 2},
+		"a clock that is hours behind: the node is back at the second poll":                          {-5 * time.Hour, -5 * time.Hour, false, 2},
+		"a clock that is ahead and is corrected at the resume: the node is back at the second poll":  {5 * time.Hour, 0, false, 2},
+		"a clock that is behind and is corrected at the resume: the node is back at the second poll": {-5 * time.Hour, 0, false, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := func(seen time.Time) []hibernation.ObservedNode {

@@ -13,12 +13,12 @@ import (
 
 func TestClientRequests(t *testing.T) {
 	runJudged(t, openShiftRequest, map[string]judgeCase{
-		"three usages, an existing node and its machine: approved": {withMoreUsages(certificatesv1.UsageKeyEncipherment), accepted()},
+		"a request with three usages, for an existing node with a machine: approved": {withMoreUsages(certificatesv1.UsageKeyEncipherment), accepted()},
 		"an RSA key of 2048 bits: approved": {func(a *testRequest) {
 			a.key = keys().rsa2048
 			a.Spec.Usages = append(a.Spec.Usages, certificatesv1.UsageKeyEncipherment)
 		}, accepted()},
-		"two usages, as requested by an ECDSA kubelet: approved": {func(*testRequest) {}, accepted()},
+		"a request with two usages, as of a kubelet with an ECDSA key: approved": {func(*testRequest) {}, accepted()},
 		"the usages in another order: approved": {func(a *testRequest) {
 			a.Spec.Usages = []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature}
 		}, accepted()},
@@ -87,33 +87,33 @@ func TestClientRequests(t *testing.T) {
 			withCommonName("n1"),
 			left("common-name", `expected the common name "system:node:" and a node name, found "n1"`),
 		},
-		"an empty node name: not approved":                    {ofNode(""), left("common-name", `found "system:node:"`)},
-		"no common name: not approved":                        {withCommonName(""), left("subject", `found "2.5.4.10"`)},
-		"bad signature: not approved":                         {rewrittenBy(breakSignature), left("signature", "does not verify")},
-		"the signer of all client certificates: not approved": {withSigner(certificatesv1.KubeAPIServerClientSignerName), left("signer", "expected the signer")},
-		"the signer of serving certificates: not approved":    {withSigner(certificatesv1.KubeletServingSignerName), left("user", "expected the user")},
-		"a very long validity: approved":                      {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
-		"RSA with 1024 bits: not approved":                    {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
-		"ECDSA P-224: not approved":                           {signedBy(keys().p224), left("key", "found ECDSA P-224")},
-		"ECDSA P-384: approved":                               {signedBy(keys().p384), accepted()},
-		"ECDSA P-521: approved":                               {signedBy(keys().p521), accepted()},
-		"Ed25519: approved":                                   {signedBy(keys().ed25519), accepted()},
-		"RSA with 16384 bits: not approved":                   {rawRequest{spki: rsaOf(16384)}.applyTo, left("key", "found RSA with 16384 bits")},
-		"RSA with 8192 bits: not approved":                    {rawRequest{spki: rsaOf(8192)}.applyTo, left("signature", "does not verify")},
-		"RSA with 8193 bits: not approved":                    {rawRequest{spki: rsaOf(8193)}.applyTo, left("key", "found RSA with 8193 bits")},
-		"a key that cannot sign: not approved":                {rawRequest{spki: exchangeKey()}.applyTo, left("key", "found another algorithm")},
-		"a signature over SHA-1: not approved":                {func(a *testRequest) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 }, left("signature", "found ECDSA-SHA1")},
-		"the machine is deleted: not approved":                {ofNode("leaving"), left("deleting", `expected a machine of node "leaving" that is not being deleted`)},
-		"the node was created again: not approved":            {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
-		"the node has no UID: not approved":                   {func(a *testRequest) { a.inv.Nodes[0].UID = "" }, left("node-uid", `found ""`)},
-		"no UID was recorded: approved":                       {func(a *testRequest) { a.machine().NodeUID = types.UID("") }, accepted()},
-		"CA:true":                                             {withCA, left("extensions", `expected no extension, found "2.5.29.19"`)},
-		"an unknown extension: not approved":                  {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1"`)},
-		"two extensions, sorted: not approved":                {func(a *testRequest) { withExtension(2, 9, 1)(a); withExtension(1, 9, 1)(a) }, left("extensions", `found "1.9.1", "2.9.1"`)},
-		"a challenge password: not approved":                  {rawRequest{attributes: [][]byte{challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
-		"bytes after attributes: not approved":                {rawRequest{infoTail: []byte{0x05, 0x00}}.applyTo, left("extensions", "found another structure")},
-		"version 2: not approved":                             {rawRequest{version: []byte{0x02, 0x01, 0x01}}.applyTo, left("extensions", "of version 1")},
-		"an empty list counts as no extension: approved":      {rawRequest{attributes: [][]byte{extensionRequest()}}.applyTo, accepted()},
+		"an empty node name: not approved":                      {ofNode(""), left("common-name", `found "system:node:"`)},
+		"no common name: not approved":                          {withCommonName(""), left("subject", `found "2.5.4.10"`)},
+		"bad signature: not approved":                           {rewrittenBy(breakSignature), left("signature", "does not verify")},
+		"the signer of all client certificates: not approved":   {withSigner(certificatesv1.KubeAPIServerClientSignerName), left("signer", "expected the signer")},
+		"the signer of serving certificates: not approved":      {withSigner(certificatesv1.KubeletServingSignerName), left("user", "expected the user")},
+		"a very long validity: approved":                        {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
+		"RSA with 1024 bits: not approved":                      {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
+		"ECDSA P-224: not approved":                             {signedBy(keys().p224), left("key", "found ECDSA P-224")},
+		"ECDSA P-384: approved":                                 {signedBy(keys().p384), accepted()},
+		"ECDSA P-521: approved":                                 {signedBy(keys().p521), accepted()},
+		"Ed25519: approved":                                     {signedBy(keys().ed25519), accepted()},
+		"RSA with 16384 bits: not approved":                     {rawRequest{spki: rsaOf(16384)}.applyTo, left("key", "found RSA with 16384 bits")},
+		"RSA with 8192 bits: not approved":                      {rawRequest{spki: rsaOf(8192)}.applyTo, left("signature", "does not verify")},
+		"RSA with 8193 bits: not approved":                      {rawRequest{spki: rsaOf(8193)}.applyTo, left("key", "found RSA with 8193 bits")},
+		"a key that cannot sign: not approved":                  {rawRequest{spki: exchangeKey()}.applyTo, left("key", "found another algorithm")},
+		"a signature over SHA-1: not approved":                  {func(a *testRequest) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 }, left("signature", "found ECDSA-SHA1")},
+		"the machine is deleted: not approved":                  {ofNode("leaving"), left("deleting", `expected a machine of node "leaving" that is not being deleted`)},
+		"the node was created again: not approved":              {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
+		"the node has no UID: not approved":                     {func(a *testRequest) { a.inv.Nodes[0].UID = "" }, left("node-uid", `found ""`)},
+		"no UID was recorded: approved":                         {func(a *testRequest) { a.machine().NodeUID = types.UID("") }, accepted()},
+		"CA:true":                                               {withCA, left("extensions", `expected no extension, found "2.5.29.19"`)},
+		"an unknown extension: not approved":                    {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1"`)},
+		"two unknown extensions, listed in order: not approved": {func(a *testRequest) { withExtension(2, 9, 1)(a); withExtension(1, 9, 1)(a) }, left("extensions", `found "1.9.1", "2.9.1"`)},
+		"a challenge password: not approved":                    {rawRequest{attributes: [][]byte{challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
+		"bytes after the attributes: not approved":              {rawRequest{infoTail: []byte{0x05, 0x00}}.applyTo, left("extensions", "found another structure")},
+		"a request of version 2: not approved":                  {rawRequest{version: []byte{0x02, 0x01, 0x01}}.applyTo, left("extensions", "of version 1")},
+		"an empty list counts as no extension: approved":        {rawRequest{attributes: [][]byte{extensionRequest()}}.applyTo, accepted()},
 	})
 }
 
@@ -129,7 +129,7 @@ func TestTokenRequests(t *testing.T) {
 		"a token id that is too long: not approved":                              {func(a *testRequest) { a.Spec.Username += "g" }, left("user", "expected the user")},
 		"a token id with a bad letter inside: not approved":                      {withUser("system:bootstrap:ab:def"), left("user", "expected the user")},
 		"a token id with a capital: not approved":                                {withUser("system:bootstrap:Abcdef"), left("user", "expected the user")},
-		"another user with six letters: not approved":                            {withUser("system:bootstrep:abcdef"), left("user", "expected the user")},
+		"a user that is not a bootstrapper: not approved":                        {withUser("system:bootstrep:abcdef"), left("user", "expected the user")},
 		"a token user of a control-plane machine needs the same groups: not approved": {func(a *testRequest) {
 			a.renameNode("m1")
 			a.Spec.Groups = []string{authed}

@@ -100,7 +100,7 @@ func TestMalformedRequests(t *testing.T) {
 				return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Headers: map[string]string{"a": "b"}, Bytes: der(req)})
 			}
 		}, left("request", "found headers")},
-		"white space around is harmless: approved": {rewrittenBy(func(req []byte) []byte { return append([]byte("\n"), append(req, "\n\n"...)...) }), accepted()},
+		"white space around the PEM block: approved": {rewrittenBy(func(req []byte) []byte { return append([]byte("\n"), append(req, "\n\n"...)...) }), accepted()},
 		"not DER: not approved": {
 			func(a *testRequest) { a.rewrite = func([]byte) []byte { return toPEM([]byte("hello")) } },
 			left("request", "expected a DER-encoded PKCS #10 request"),
@@ -114,7 +114,7 @@ func TestMalformedRequests(t *testing.T) {
 			rawRequest{attributes: [][]byte{extensionRequest(altNames(), altNames())}}.applyTo,
 			left("request", "cannot be parsed"),
 		},
-		"three integers: not approved": {func(a *testRequest) {
+		"a sequence of three integers: not approved": {func(a *testRequest) {
 			a.rewrite = func([]byte) []byte {
 				one := []byte{0x02, 0x01, 0x01}
 				return toPEM(tlv(tagSequence, one, one, one))
@@ -178,22 +178,22 @@ func TestCapOnPendingRequests(t *testing.T) {
 		more       []func(*testRequest)
 		want       map[Decision]int
 	}{
-		"as many requests as the given cap: approved":               {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
-		"one request more than the given cap: none approved":        {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"as many requests as machines and 100: approved":            {requests: 1, change: good, more: ofOthers(109), want: map[Decision]int{Approve: 1, Leave: 109}},
-		"one request more than machines and 100: none approved":     {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
-		"as many requests as one node may have: approved":           {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
-		"one request more than one node may have: none approved":    {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
-		"a node that floods blocks only itself":                     {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"new nodes that flood block no serving request":             {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
-		"bad requests count against the cap":                        {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
-		"old requests do not count against the cap":                 {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
-		"decided requests do not count against the cap":             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
-		"foreign requests do not count against the cap":             {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"requests that do not count keep their own verdict":         {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
-		"requests of unknown users do not count against the cap":    {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
-		"requests that wait for hours do not count against the cap": {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
-		"no requests: nothing to decide":                            {maxPending: 3, want: map[Decision]int{}},
+		"as many requests as the given cap: approved":                {requests: 3, change: good, maxPending: 3, want: map[Decision]int{Approve: 3}},
+		"one request more than the given cap: none approved":         {requests: 4, change: good, maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"as many requests as machines, and 100 more: approved":       {requests: 1, change: good, more: ofOthers(109), want: map[Decision]int{Approve: 1, Leave: 109}},
+		"one request more than machines and 100 more: none approved": {requests: 1, change: good, more: ofOthers(110), want: map[Decision]int{Retry: 111}},
+		"as many requests as one node may have: approved":            {requests: 20, change: good, want: map[Decision]int{Approve: 20}},
+		"one request more than one node may have: none approved":     {requests: 21, change: good, want: map[Decision]int{Retry: 21}},
+		"a node that floods blocks only itself":                      {requests: 1, change: good, more: slices.Repeat(ofOthers(1), 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"new nodes that flood block no serving request":              {requests: 1, change: good, more: slices.Repeat([]func(*testRequest){bootstrap}, 500), want: map[Decision]int{Approve: 1, Retry: 500}},
+		"bad requests count against the cap":                         {requests: 4, change: rewrittenBy(emptied), maxPending: 3, want: map[Decision]int{Retry: 4}},
+		"old requests do not count against the cap":                  {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){old, old}, want: map[Decision]int{Approve: 3, Leave: 2}},
+		"decided requests do not count against the cap":              {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){decided}, want: map[Decision]int{Approve: 3, Skip: 1}},
+		"foreign requests do not count against the cap":              {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){foreign}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that do not count keep their own verdict":          {requests: 4, change: good, maxPending: 3, more: []func(*testRequest){old, decided}, want: map[Decision]int{Retry: 4, Leave: 1, Skip: 1}},
+		"requests of unknown users do not count against the cap":     {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){stranger}, want: map[Decision]int{Approve: 3, Leave: 1}},
+		"requests that wait for hours do not count against the cap":  {requests: 3, change: good, maxPending: 3, more: []func(*testRequest){hourOld}, want: map[Decision]int{Approve: 4}},
+		"no requests: nothing to decide":                             {maxPending: 3, want: map[Decision]int{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 func TestServingRequests(t *testing.T) {
 	runJudged(t, servingRequest, map[string]judgeCase{
-		"three usages, every address of the machine: approved": {withMoreUsages(certificatesv1.UsageKeyEncipherment), accepted()},
-		"two usages: approved":                                 {func(*testRequest) {}, accepted()},
+		"a request with three usages, for every address of the machine: approved": {withMoreUsages(certificatesv1.UsageKeyEncipherment), accepted()},
+		"two usages: approved": {func(*testRequest) {}, accepted()},
 		"one DNS name: approved": {func(a *testRequest) {
 			a.template.DNSNames, a.template.IPAddresses = []string{"n1"}, nil
 		}, accepted()},
@@ -80,7 +80,7 @@ func TestServingRequests(t *testing.T) {
 			left("own-addresses", `expected only addresses of the machine of node "n1", found "n2"`),
 		},
 		"an IP address of another machine: not approved": {withIPs("10.0.0.2"), left("own-addresses", `found "10.0.0.2"`)},
-		"two foreign addresses, sorted: not approved": {func(a *testRequest) {
+		"two foreign addresses, listed in order: not approved": {func(a *testRequest) {
 			a.template.DNSNames = []string{"n2"}
 			a.template.IPAddresses = []net.IP{net.ParseIP("10.0.0.2")}
 		}, left("own-addresses", `found "10.0.0.2", "n2"`)},
@@ -98,26 +98,26 @@ func TestServingRequests(t *testing.T) {
 		"a DNS name with a trailing dot: approved":      {withDNSNames("n1.example.com."), accepted()},
 		"a DNS name in another case: approved":          {withDNSNames("N1.Example.COM"), accepted()},
 		"a machine name in another case: approved":      {func(a *testRequest) { a.machine().Addresses[2].Address = "N1.EXAMPLE.com." }, accepted()},
-		"IPv6 written in full: approved": {func(a *testRequest) {
+		"an IPv6 address that is written in full: approved": {func(a *testRequest) {
 			a.machine().Addresses[4].Address = "FD00:0:0:0:0:0:0:1"
 		}, accepted()},
-		"IPv4 mapped in the machine: approved": {func(a *testRequest) { a.machine().Addresses[3].Address = "::ffff:10.0.0.1" }, accepted()},
-		"IPv4 mapped in the request: approved": {rawRequest{attributes: [][]byte{extensionRequest(
+		"an IPv4 address that the machine has as mapped IPv6: approved": {func(a *testRequest) { a.machine().Addresses[3].Address = "::ffff:10.0.0.1" }, accepted()},
+		"an IPv4 address that the request has as mapped IPv6: approved": {rawRequest{attributes: [][]byte{extensionRequest(
 			altNames(tlv(tagIP, net.ParseIP("10.0.0.1").To16())))}}.applyTo, accepted()},
-		"a lone dot as the DNS name: not approved": {withDNSNames("."), left("own-addresses", `"."`)},
-		"client auth added: not approved":          {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "digital signature", "server auth"`)},
-		"client auth instead: not approved":        {func(a *testRequest) { a.Spec.Usages[1] = certificatesv1.UsageClientAuth }, left("usages", "expected the usages")},
-		"all four usages: not approved":            {withMoreUsages(certificatesv1.UsageClientAuth, certificatesv1.UsageKeyEncipherment), left("usages", "expected the usages")},
-		"a very long validity: approved":           {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
-		"RSA with 1024 bits: not approved":         {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
-		"RSA with 2048 bits: approved":             {signedBy(keys().rsa2048), accepted()},
-		"the machine is deleted: not approved":     {ofNode("leaving"), left("deleting", "that is not being deleted, found one that is")},
-		"the node was created again: not approved": {ofNode("replaced"), left("node-uid", `found "uid-new"`)},
+		"a lone dot as the DNS name: not approved":                   {withDNSNames("."), left("own-addresses", `"."`)},
+		"the usage client auth in addition: not approved":            {withMoreUsages(certificatesv1.UsageClientAuth), left("usages", `found "client auth", "digital signature", "server auth"`)},
+		"the usage client auth instead of server auth: not approved": {func(a *testRequest) { a.Spec.Usages[1] = certificatesv1.UsageClientAuth }, left("usages", "expected the usages")},
+		"all four usages: not approved":                              {withMoreUsages(certificatesv1.UsageClientAuth, certificatesv1.UsageKeyEncipherment), left("usages", "expected the usages")},
+		"a very long validity: approved":                             {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
+		"RSA with 1024 bits: not approved":                           {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
+		"RSA with 2048 bits: approved":                               {signedBy(keys().rsa2048), accepted()},
+		"the machine is deleted: not approved":                       {ofNode("leaving"), left("deleting", "that is not being deleted, found one that is")},
+		"the node was created again: not approved":                   {ofNode("replaced"), left("node-uid", `found "uid-new"`)},
 		"CA:true":                                    {withCA, left("extensions", `found "2.5.29.19", "subjectAltName"`)},
 		"an unknown extension: not approved":         {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1", "subjectAltName"`)},
 		"only another extension: not approved":       {rawRequest{attributes: [][]byte{extensionRequest(extension(oid(2, 5, 29, 15), []byte{5, 0}))}}.applyTo, left("extensions", `found "2.5.29.15"`)},
 		"a challenge password: not approved":         {rawRequest{attributes: [][]byte{goodSAN(), challengePassword()}}.applyTo, left("extensions", "no attribute but extensionRequest")},
-		"the attribute twice: not approved":          {rawRequest{attributes: [][]byte{goodSAN(), extensionRequest()}}.applyTo, left("extensions", "once")},
+		"two attributes of one kind: not approved":   {rawRequest{attributes: [][]byte{goodSAN(), extensionRequest()}}.applyTo, left("extensions", "once")},
 		"an attribute with two values: not approved": {rawRequest{attributes: [][]byte{twoValues()}}.applyTo, left("extensions", "with one value")},
 		"a malformed attribute: not approved":        {rawRequest{attributes: [][]byte{{0x05, 0x00}}}.applyTo, left("extensions", "found others")},
 		"an extension request that is not DER: not approved": {

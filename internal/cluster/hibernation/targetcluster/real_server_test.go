@@ -59,7 +59,7 @@ func TestRealAPIServer(t *testing.T) {
 		meanwhile func(*testing.T, *certificatesv1.CertificateSigningRequest)
 		refused   func(error) bool
 	}{
-		"a request is approved": {func(*testing.T, *certificatesv1.CertificateSigningRequest) {}, nil},
+		"an unchanged request is approved": {func(*testing.T, *certificatesv1.CertificateSigningRequest) {}, nil},
 		"a request that changed after it was judged is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
 			t.Helper()
 			r.Labels = map[string]string{"changed": "yes"}
@@ -70,7 +70,7 @@ func TestRealAPIServer(t *testing.T) {
 			must(t, hub.Client.Delete(t.Context(), r))
 			must(t, hub.Client.Create(t.Context(), newRequest(t, r.Name)))
 		}, k8serrors.IsConflict},
-		"a request that is gone is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
+		"a deleted request is not approved": {func(t *testing.T, r *certificatesv1.CertificateSigningRequest) {
 			t.Helper()
 			must(t, hub.Client.Delete(t.Context(), r))
 		}, k8serrors.IsNotFound},

@@ -67,29 +67,29 @@ func TestCopyTransaction(t *testing.T) {
 		in, want []byte
 		err      string
 	}{
-		"rows of the schema: copied": {
+		"rows of the restored schema: copied": {
 			in:   slices.Concat(begin, tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
 			want: slices.Concat(head, begin, tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
 		},
-		"rows of another schema: nothing": {in: slices.Concat(begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), commit)},
-		"rows of both by one statement: the last copied event ends it": {
+		"rows of another schema: left out": {in: slices.Concat(begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), commit)},
+		"rows of both schemas by one statement: the last copied event ends the statement": {
 			in:   slices.Concat(begin, tableMap(1, "two", 0), tableMap(2, "one", 0), rows(updateRows, 1, 0), rows(updateRows, 2, 1), commit),
 			want: slices.Concat(head, begin, tableMap(1, "two", 0), rows(updateRows, 1, 1), commit),
 		},
-		"rows of both by two statements: those of the schema": {
+		"rows of both schemas by two statements: those of the restored schema are copied": {
 			in:   slices.Concat(begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), event(29, "\x05query"), tableMap(2, "two", 0), rows(insertRows, 2, 0), rows(insertRows, 2, 1), commit),
 			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(insertRows, 2, 0), rows(insertRows, 2, 1), commit),
 		},
 		"rows of a referenced table without a table of the schema: refused": {
 			in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(deleteRows, 1, 1), commit), err: "a foreign key of another schema",
 		},
-		"inserted rows of a referenced table: nothing": {in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(insertRows, 1, 1), commit)},
-		"cascade that the server recorded: its rows": {
+		"inserted rows of a referenced table: left out": {in: slices.Concat(begin, tableMap(1, "one", isReferenced), rows(insertRows, 1, 1), commit)},
+		"cascade that the server recorded: its rows are copied": {
 			in:   slices.Concat(begin, tableMap(1, "one", isReferenced), tableMap(2, "two", 0), rows(deleteRows, 1, 0), rows(deleteRows, 2, 1), commit),
 			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(deleteRows, 2, 1), commit),
 		},
 		"rows of a table without description: refused": {in: slices.Concat(begin, rows(insertRows, 9, 0), commit), err: "rows of a table that the binary log has described"},
-		"compressed transaction: uncompressed part": {
+		"compressed transaction: its part is copied uncompressed": {
 			in:   compress(t, begin, tableMap(1, "one", 0), rows(insertRows, 1, 1), tableMap(2, "two", 0), rows(insertRows, 2, 1), commit),
 			want: slices.Concat(head, begin, tableMap(2, "two", 0), rows(insertRows, 2, 1), commit),
 		},
@@ -98,28 +98,28 @@ func TestCopyTransaction(t *testing.T) {
 		"end in the middle of an event: refused": {
 			in: slices.Concat(begin, commit[:10]), err: "unexpected EOF",
 		},
-		"statement for the schema with another default: copied":   {in: query("one", "alter table two.t add c int", "two"), want: slices.Concat(head, query("one", "alter table two.t add c int", "two"))},
-		"statement for another schema with this default: nothing": {in: query("two", "alter table one.t add c int", "one")},
-		"statement for both: refused":                             {in: query("", "RENAME TABLE two.t TO one.t", "two", "one"), err: "a statement RENAME TABLE that changes the schemas two and one"},
-		"statement with more schemas than listed: refused":        {in: event(binlog.QueryEvent, "12345678\x00\x00\x00\x02\x00\x0c\xfe\x00drop table a.t"), err: "more schemas than the binary log lists"},
-		"TRUNCATE of the schema: copied":                          {in: query("", "truncate `two`.t"), want: slices.Concat(head, query("", "truncate `two`.t"))},
-		"TRUNCATE by the default schema: copied":                  {in: query("two", "truncate table t"), want: slices.Concat(head, query("two", "truncate table t"))},
-		"TRUNCATE of another schema: nothing":                     {in: query("two", "truncate table one.t")},
-		"CREATE TABLE LIKE a table of another schema: refused":    {in: query("", "create table two.t like one.t"), err: "CREATE TABLE that changes the schemas one and two"},
-		"CREATE TABLE LIKE in brackets: refused":                  {in: query("one", "create table if not exists two.t (like t)"), err: "CREATE TABLE that changes the schemas one and two"},
+		"statement for the restored schema with another default: copied":                 {in: query("one", "alter table two.t add c int", "two"), want: slices.Concat(head, query("one", "alter table two.t add c int", "two"))},
+		"statement for another schema with the restored schema as the default: left out": {in: query("two", "alter table one.t add c int", "one")},
+		"statement for both schemas: refused":                                            {in: query("", "RENAME TABLE two.t TO one.t", "two", "one"), err: "a statement RENAME TABLE that changes the schemas two and one"},
+		"statement with more schemas than listed: refused":                               {in: event(binlog.QueryEvent, "12345678\x00\x00\x00\x02\x00\x0c\xfe\x00drop table a.t"), err: "more schemas than the binary log lists"},
+		"TRUNCATE in the restored schema: copied":                                        {in: query("", "truncate `two`.t"), want: slices.Concat(head, query("", "truncate `two`.t"))},
+		"TRUNCATE by the default schema: copied":                                         {in: query("two", "truncate table t"), want: slices.Concat(head, query("two", "truncate table t"))},
+		"TRUNCATE of another schema: left out":                                           {in: query("two", "truncate table one.t")},
+		"CREATE TABLE LIKE a table of another schema: refused":                           {in: query("", "create table two.t like one.t"), err: "CREATE TABLE that changes the schemas one and two"},
+		"CREATE TABLE LIKE in brackets: refused":                                         {in: query("one", "create table if not exists two.t (like t)"), err: "CREATE TABLE that changes the schemas one and two"},
 		"CREATE TABLE SELECT as the server records it: copied": {
 			in:   slices.Concat(begin, query("", "CREATE TABLE `two`.`c` (\n  `id` int\n) START TRANSACTION"), tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
 			want: slices.Concat(head, begin, query("", "CREATE TABLE `two`.`c` (\n  `id` int\n) START TRANSACTION"), tableMap(1, "two", 0), rows(insertRows, 1, 1), commit),
 		},
-		"right on the schema: copied":          {in: query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"), want: slices.Concat(head, query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"))},
-		"right on another schema: nothing":     {in: query("", "GRANT SELECT ON `one`.`t` TO 'a'@'%'", "one", "mysql")},
-		"new account: copied":                  {in: query("", "CREATE USER 'a'@'%'", "mysql"), want: slices.Concat(head, query("", "CREATE USER 'a'@'%'", "mysql"))},
-		"account that is left out: nothing":    {in: query("", "DROP USER 'left-out'@'%'", "mysql")},
-		"tablespace: copied":                   {in: query("one", "create tablespace s"), want: slices.Concat(head, query("one", "create tablespace s"))},
-		"maintenance: nothing":                 {in: query("two", "/* x */ analyze table two.t")},
-		"unknown statement: refused":           {in: query("two", "frobnicate table two.t"), err: "a statement FROBNICATE TABLE, for which the binary log lists no schema"},
-		"end of an unknown XA branch: refused": {in: query("", "XA COMMIT X'61',X'',1"), err: "prepared before the backup"},
-		"variables before a statement of another schema: nothing": {
+		"right on the restored schema: copied":          {in: query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"), want: slices.Concat(head, query("", "GRANT SELECT ON `two`.* TO 'a'@'%'", "mysql", "two"))},
+		"right on another schema: left out":             {in: query("", "GRANT SELECT ON `one`.`t` TO 'a'@'%'", "one", "mysql")},
+		"new account: copied":                           {in: query("", "CREATE USER 'a'@'%'", "mysql"), want: slices.Concat(head, query("", "CREATE USER 'a'@'%'", "mysql"))},
+		"statement about an excluded account: left out": {in: query("", "DROP USER 'left-out'@'%'", "mysql")},
+		"tablespace: copied":                            {in: query("one", "create tablespace s"), want: slices.Concat(head, query("one", "create tablespace s"))},
+		"ANALYZE TABLE of another schema: left out":     {in: query("two", "/* x */ analyze table two.t")},
+		"unknown statement: refused":                    {in: query("two", "frobnicate table two.t"), err: "a statement FROBNICATE TABLE, for which the binary log lists no schema"},
+		"end of an unknown XA branch: refused":          {in: query("", "XA COMMIT X'61',X'',1"), err: "prepared before the backup"},
+		"variables before a statement of another schema: left out": {
 			in: slices.Concat(begin, event(14, "v"), query("", "insert into one.t values (@v)", "one"), commit),
 		},
 	} {

@@ -150,8 +150,8 @@ func TestMembersAreAnnotatedUnderEverySchema(t *testing.T) {
 		ofStatus error
 		want     string
 	}{
-		"the field is not declared": {fmt.Errorf("apply: .status.scheduledStops: %s", fieldUnknown), "<nil>"},
-		"the status is refused":     {errors.New("forbidden"), "write status.scheduledStops: apply the status of ClusterDeployment a: forbidden"},
+		"an undeclared field of the status: no error": {fmt.Errorf("apply: .status.scheduledStops: %s", fieldUnknown), "<nil>"},
+		"a refused status: an error":                  {errors.New("forbidden"), "write status.scheduledStops: apply the status of ClusterDeployment a: forbidden"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			api := &slowAPI{ofStatus: row.ofStatus}

@@ -56,9 +56,9 @@ func TestAControllerThatStartsIsNotSaidToLackItsKind(t *testing.T) {
 		is   conditional.GroupStatus
 		want string
 	}{
-		"not checked yet: AdapterStarts": {conditional.GroupStatus{}, "Unknown AdapterStarts"},
-		"informers list: AdapterStarts":  {conditional.GroupStatus{Phase: conditional.Starting, Condition: conditional.Status{State: conditional.True}}, "Unknown AdapterStarts"},
-		"the kind is not served":         {conditional.GroupStatus{Phase: conditional.Dormant, Condition: conditional.Status{State: conditional.False}}, "False KindNotServed"},
+		"not checked yet: AdapterStarts":           {conditional.GroupStatus{}, "Unknown AdapterStarts"},
+		"informers that still list: AdapterStarts": {conditional.GroupStatus{Phase: conditional.Starting, Condition: conditional.Status{State: conditional.True}}, "Unknown AdapterStarts"},
+		"a kind that is not served: KindNotServed": {conditional.GroupStatus{Phase: conditional.Dormant, Condition: conditional.Status{State: conditional.False}}, "False KindNotServed"},
 	} {
 		if found := describeGroup(a, row.is); string(found.Status)+" "+found.Reason != row.want {
 			t.Errorf("%s: expected %q, found %+v", name, row.want, found)
