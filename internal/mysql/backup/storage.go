@@ -193,6 +193,52 @@ func ParseResult(text string) (mocov1beta2.BackupStatus, error) {
 	return status, nil
 }
 
+// RestoreResult is the outcome of a restore.
+type RestoreResult struct {
+	mocov1beta2.BackupStatus
+
+	// LeftOut is the number of warnings, from the first, that name a part of the backup that was not restored.
+	LeftOut int `json:"leftOut,omitempty"`
+}
+
+// FormatRestoreResult returns the termination message of a container that restored a backup. Warnings that do not fit
+// are counted; the log of the container has all of them.
+func FormatRestoreResult(result RestoreResult) (string, error) {
+	all, leftOut := result.Warnings, result.LeftOut
+	for named := len(all); named >= 0; named-- {
+		result.Warnings, result.LeftOut = all[:named:named], min(leftOut, named)
+		if hidden := len(all) - named; hidden > 0 {
+			result.UUIDSet, result.GTIDSet = nil, ""
+			result.Warnings = append(result.Warnings, fmt.Sprintf("%d more are in the log of the Job", hidden))
+			if leftOut > named { // Then the hidden ones begin with parts that were not restored.
+				result.LeftOut = named + 1
+			}
+		}
+		text, err := json.Marshal(result)
+		if err != nil {
+			return "", fmt.Errorf("encode the result: %w", err)
+		}
+		if len(text) <= maxMessage {
+			return string(text), nil
+		}
+	}
+	return "", fmt.Errorf("expected a result of at most %d bytes, found more even without warnings", maxMessage)
+}
+
+// ParseRestoreResult reads what FormatRestoreResult wrote.
+func ParseRestoreResult(text string) (RestoreResult, error) {
+	status, err := ParseResult(text)
+	result := RestoreResult{BackupStatus: status}
+	if err != nil {
+		return result, err
+	}
+	if err := json.Unmarshal([]byte(text), &result); err != nil {
+		return result, fmt.Errorf("expected the result of a restore as JSON, found %d bytes that cannot be decoded: %w", len(text), err)
+	}
+	result.LeftOut = max(0, min(result.LeftOut, len(result.Warnings)))
+	return result, nil
+}
+
 // CronJobName returns the name of a cluster's CronJob.
 func CronJobName(cluster string) string { return "moco-backup-" + cluster }
 

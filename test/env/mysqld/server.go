@@ -371,7 +371,7 @@ func ProductUsers() string {
 func (b *Installation) ClientsOnPath(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"mysql", "mysqldump", "mysqlbinlog"} {
+	for _, name := range []string{"mysql", "mysqldump", "mysqlbinlog", "mysql_tzinfo_to_sql"} {
 		line := b.programCommand("usr/bin/" + name)
 		text := "#!/bin/sh\nexec '" + strings.Join(line, "' '") + "' \"$@\"\n"
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))

@@ -201,7 +201,7 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 	if err != nil {
 		return none, err
 	}
-	made.BrokenViews = before.broken
+	made.BrokenViews, made.HasTimeZones = before.broken, before.knowsZones
 	views := brokenViewWarnings(before.broken, "not in the backup")
 	made.Warnings = slices.Concat(made.Warnings, before.unsafeTableWarnings(), views)
 	d, err := startDump(ctx, from, o.Password, before)

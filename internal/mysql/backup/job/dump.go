@@ -81,7 +81,7 @@ func startMysqldump(
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	d := &dumpProcess{cancel: cancel, options: options}
-	d.cmd = clientCommand(ctx, "mysqldump", append([]string{options.defaultsFlag()}, dumpFlags(what)...))
+	d.cmd = clientCommand(ctx, "mysqldump", append([]string{options.defaultsFlag(), initFlag(readingSession)}, dumpFlags(what)...))
 	d.cmd.Stderr = &limitedBuffer{to: &d.errors, left: maxComplaint}
 	out, err := d.cmd.StdoutPipe()
 	if err != nil {
@@ -219,83 +219,6 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 	l.to.Write(p[:n])
 	l.left -= n
 	return len(p), nil
-}
-
-// loadDump feeds a dump to the mysql client, which without --binary-mode turns CR LF into LF, also in routines. The
-// returned error has only MySQL's error number and the line, because the message may hold data.
-func loadDump(ctx context.Context, host, password string, packed io.Reader, schema string) (err error) {
-	options, err := writeOptionFile(host, RestoreUser, password)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, options.removeFolder()) }()
-	plain, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		return fmt.Errorf("decompress the dump: %w", err)
-	}
-	defer plain.Close()
-	source := &readErrorRecorder{from: plain}
-	var complaints bytes.Buffer
-	cmd := clientCommand(ctx, "mysql", []string{
-		options.defaultsFlag(), "--default-character-set=utf8mb4", "--max-allowed-packet=1G", "--batch", "--binary-mode",
-	})
-	cmd.Stdin, cmd.Stderr = source, &limitedBuffer{to: &complaints, left: maxComplaint}
-	if schema != "" {
-		cmd.Stdin = filterSchema(source, schema)
-	}
-	if err := cmd.Run(); err != nil {
-		if source.err != nil {
-			return fmt.Errorf("read the dump: %w", source.err)
-		}
-		return describeClientError(err, complaints.String(), "the dump")
-	}
-	return nil
-}
-
-// readErrorRecorder keeps the error that ended a read, because exec.Cmd returns the program's error instead.
-type readErrorRecorder struct {
-	from io.Reader
-	err  error
-}
-
-// Read implements io.Reader.
-func (c *readErrorRecorder) Read(p []byte) (int, error) {
-	n, err := c.from.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		c.err = err
-	}
-	return n, err
-}
-
-// filterSchema leaves out the sections of all other schemas. The head of the dump, with the GTID set, stays.
-func filterSchema(from io.Reader, schema string) io.Reader {
-	r, w := io.Pipe()
-	go func() { w.CloseWithError(copySections(w, bufio.NewReaderSize(from, lineBuffer), schema)) }()
-	return r
-}
-
-func copySections(to io.Writer, from *bufio.Reader, schema string) error {
-	// A line longer than the buffer is read in pieces, and only its first piece can begin a section.
-	wanted, lineStart := true, true
-	for {
-		piece, err := from.ReadSlice('\n')
-		if lineStart && bytes.HasPrefix(piece, []byte(schemaSection)) {
-			name := strings.TrimSuffix(strings.TrimSpace(string(piece[len(schemaSection):])), "`")
-			wanted = strings.ReplaceAll(name, "``", "`") == schema
-		}
-		lineStart = err == nil
-		if wanted {
-			if _, err := to.Write(piece); err != nil {
-				return fmt.Errorf("pass on the dump: %w", err)
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-			return fmt.Errorf("read the dump: %w", err)
-		}
-	}
 }
 
 // clientWaitDelay is how long a client may take to exit after its context ended.

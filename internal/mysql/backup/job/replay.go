@@ -356,7 +356,7 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 		reading.Wait()
 	}()
 	decode := clientCommand(ctx, "mysqlbinlog", []string{"--no-defaults", "-"})
-	apply := clientCommand(ctx, "mysql", []string{options.defaultsFlag(), "--default-character-set=utf8mb4", "--max-allowed-packet=1G", "--batch", "--binary-mode"})
+	apply := clientCommand(ctx, "mysql", loadFlags(options, writingSession))
 	var decodeComplaints, applyComplaints bytes.Buffer
 	decode.Stdin, decode.Stderr = events, &limitedBuffer{to: &decodeComplaints, left: maxComplaint}
 	apply.Stderr = &limitedBuffer{to: &applyComplaints, left: maxComplaint}
@@ -384,11 +384,15 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 	return nil
 }
 
-// describeClientError returns only MySQL's error number and the line, because the message may hold data.
+// describeClientError returns only MySQL's error number and the line, because most messages may hold data.
 func describeClientError(err error, complaint, what string) error {
-	found := regexp.MustCompile(`ERROR (\d+).*? at line (\d+)`).FindStringSubmatch(complaint)
+	found := regexp.MustCompile(`ERROR (\d+).*? at line (\d+)(?:: (.*))?`).FindStringSubmatch(complaint)
 	if found == nil {
 		return fmt.Errorf("mysql: %w", err)
 	}
-	return fmt.Errorf("mysql: %w: MySQL's error %s at line %s of %s", err, found[1], found[2], what)
+	sentence := ""
+	if slices.Contains([]string{"1049", "1146", "1153", "1298", "3750", "6125"}, found[1]) { // They hold names alone.
+		sentence = ": " + found[3]
+	}
+	return fmt.Errorf("mysql: %w: MySQL's error %s at line %s of %s%s", err, found[1], found[2], what, sentence)
 }

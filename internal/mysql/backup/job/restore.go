@@ -35,6 +35,8 @@ type RestoreOptions struct {
 	Schema string
 	// Users, if not empty, are the only accounts that are restored, each as name or name@host.
 	Users []string
+	// FailsOnLeftOut makes the restore fail if a part of the backup cannot be restored. Otherwise the part is left out.
+	FailsOnLeftOut bool
 	// Host is the instance to fill, and Password is the password of RestoreUser.
 	Host, Password string
 	// Wait is how long the instance may take to answer.
@@ -65,6 +67,7 @@ type storedBackup struct {
 	keys     backup.ObjectKeys
 	status   mocov1beta2.BackupStatus
 	broken   []brokenView
+	hasZones bool
 	accounts []mysqlAccount
 	// replay describes the binary logs to apply after the dump, and gtids the transactions that result.
 	replay backup.ReplayPlan
@@ -97,20 +100,23 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 	if err != nil {
 		return err
 	}
-	found.status.Warnings = nil // They are warnings about the backup, not the restore.
+	result := backup.RestoreResult{BackupStatus: found.status}
+	result.Warnings = nil // They are warnings about the backup, not the restore.
 	if !done {
 		o.Log.Info("Restoring", "record", found.keys.Record, "bytes", found.status.DumpSize)
-		if found.status.Warnings, err = o.loadBackup(ctx, t, found); err != nil {
+		leftOut, warnings, err := o.loadBackup(ctx, t, found)
+		if err != nil {
 			return err
 		}
+		result.Warnings, result.LeftOut = slices.Concat(leftOut, warnings), len(leftOut)
 	}
 	// The instance is closed even if an earlier run, which was killed before it closed it, has loaded everything.
 	if err := t.closeInstance(ctx); err != nil {
 		return err
 	}
 	o.Log.Info("Restored", "record", found.keys.Record, "point", found.replay.Reached, "gtids", found.gtids.String())
-	found.status.Time, found.status.GTIDSet = new(metav1.NewTime(found.replay.Reached)), found.gtids.String()
-	message, err := backup.FormatResult(found.status)
+	result.Time, result.GTIDSet = new(metav1.NewTime(found.replay.Reached)), found.gtids.String()
+	message, err := backup.FormatRestoreResult(result)
 	if err != nil {
 		return err
 	}
@@ -140,7 +146,7 @@ func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	if err := readJSONObject(ctx, from, s.keys.Record, &made); err != nil {
 		return s, err
 	}
-	s.status = made.BackupStatus
+	s.status, s.hasZones = made.BackupStatus, made.HasTimeZones
 	s.broken = slices.DeleteFunc(made.BrokenViews, func(v brokenView) bool {
 		return o.Schema != "" && v.Schema != o.Schema
 	})
@@ -185,51 +191,81 @@ func (o RestoreOptions) waitForSession(ctx context.Context, s *mysqlServer) (*sq
 }
 
 // loadBackup loads the whole backup. The transactions in the dump are not written to the binary log but become
-// gtid_purged; replicas are cloned later.
-func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from storedBackup) (warnings []string, err error) {
+// gtid_purged; replicas are cloned later. It returns the parts that MySQL refused, and warnings.
+func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from storedBackup) (leftOut, warnings []string, err error) {
 	if err := t.beginLoad(ctx, from.keys.Record); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	object, err := from.from.GetObject(ctx, from.keys.Dump)
+	if err := o.loadTimeZones(ctx, t, from); err != nil {
+		return nil, nil, err
+	}
+	left, err := o.loadStoredDump(ctx, t, from)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer func() { _ = object.Close() }() // It was only read.
-	if err := loadDump(ctx, t.host, o.Password, object, o.Schema); err != nil {
-		return nil, err
+	if warnings, err = o.addAccounts(ctx, t, from.accounts, left); err != nil {
+		return nil, nil, err
 	}
-	if err := o.verifyLoaded(ctx, t, from); err != nil {
-		return nil, err
-	}
-	if warnings, err = o.addAccounts(ctx, t, from.accounts); err != nil {
-		return nil, err
-	}
-	broken, err := t.makeViews(ctx, from.broken)
+	broken, err := t.makeViews(ctx, slices.Concat(from.broken, left.views))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := t.standInViews(ctx, broken); err != nil {
-		return nil, err
+	if err := o.replayOnto(ctx, t, from, &broken, left); err != nil {
+		return nil, nil, err
 	}
-	if err := o.replayWithStandIns(ctx, t, from); err != nil {
-		return nil, err
+	broken = left.takeViews(broken)
+	left.texts = append(left.texts, brokenViewWarnings(broken, "not restored")...)
+	for _, text := range left.texts {
+		o.Log.Warn("Left out", "what", text)
 	}
-	if err := o.requireSchema(ctx, t); err != nil {
-		return nil, err
+	if o.FailsOnLeftOut && len(left.texts) > 0 {
+		return nil, nil, &RefusedError{fmt.Errorf("expected every part of the backup to be restored, as spec.restore.onError Fail requires, found %d that were not: %s; "+
+			"correct the source or the settings of the new MySQLCluster, or set onError to Skip in a new one", len(left.texts), left.summarize())}
 	}
-	if broken, err = t.replaceStandIns(ctx, broken); err != nil {
-		return nil, err
-	}
-	warnings = append(warnings, brokenViewWarnings(broken, "not restored")...)
 	disabled, err := queryColumn(ctx, t.Conn, disabledEventsQuery)
 	if err != nil {
-		return nil, fmt.Errorf("list events: %w", err)
+		return nil, nil, fmt.Errorf("list events: %w", err)
 	}
 	if n := len(disabled); n > 0 {
 		warnings = append(warnings, fmt.Sprintf("%d events are disabled, as all are on a replica, which was dumped: %s; those that shall run need ALTER EVENT … ENABLE",
 			n, strings.Join(disabled[:min(n, maxNamed)], ", ")))
 	}
-	return warnings, t.finishLoad(ctx)
+	return left.texts, warnings, t.finishLoad(ctx)
+}
+
+func (o RestoreOptions) loadStoredDump(ctx context.Context, t restoreTarget, from storedBackup) (*leftOutParts, error) {
+	object, err := from.from.GetObject(ctx, from.keys.Dump)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = object.Close() }() // It was only read.
+	left, err := loadDump(ctx, t.host, o.Password, object, o.Schema)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.execAll(ctx, "remove objects without their settings", left.drops...); err != nil {
+		return nil, err
+	}
+	return left, o.verifyLoaded(ctx, t, from)
+}
+
+// replayOnto applies the binary logs, while stand-ins exist for the broken views. Afterwards broken holds the views
+// that could still not be created.
+func (o RestoreOptions) replayOnto(ctx context.Context, t restoreTarget, from storedBackup, broken *[]brokenView, left *leftOutParts) (err error) {
+	if err := t.standInViews(ctx, *broken); err != nil {
+		return err
+	}
+	if err := o.replayWithStandIns(ctx, t, from); err != nil {
+		if len(left.texts) > 0 {
+			err = fmt.Errorf("%w; the binary logs may need what MySQL refused before: %s", err, left.summarize())
+		}
+		return err
+	}
+	if err := o.requireSchema(ctx, t); err != nil {
+		return err
+	}
+	*broken, err = t.replaceStandIns(ctx, *broken)
+	return err
 }
 
 // disabledEventsQuery returns the events that a replica received from its source. A replica does not know whether
@@ -258,39 +294,4 @@ func (o RestoreOptions) requireSchema(ctx context.Context, t restoreTarget) erro
 		err = fmt.Errorf("expected schema %q in the backup, or in the binary logs up to the restore point, found none; correct spec.restore.schema in a new MySQLCluster", o.Schema)
 	}
 	return err
-}
-
-// isRightOnNothing reports whether a GRANT failed because its schema, table, column or routine does not exist.
-func isRightOnNothing(err error) bool {
-	const noSchema, noColumn, noTable, noRoutine = 1049, 1054, 1146, 1305
-	return slices.Contains([]uint16{noSchema, noColumn, noTable, noRoutine}, errorNumber(err))
-}
-
-// addAccounts creates all accounts before it grants them rights, since some accounts are roles of others. MySQL
-// keeps grants on a dropped table or column, but refuses grants on objects that do not exist. Such grants are left
-// out, with a warning unless only one schema is restored.
-func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []mysqlAccount) (warnings []string, err error) {
-	for _, a := range all {
-		if err := t.execStatement(ctx, a.Create); err != nil {
-			return nil, fmt.Errorf("make account %s: it %s", a.quotedName(), describeError(err))
-		}
-	}
-	for _, a := range all {
-		left := 0
-		for _, grant := range a.Grants {
-			err := t.execStatement(ctx, grant)
-			if isRightOnNothing(err) {
-				o.Log.Info("Left out a grant on an object that was not restored", "account", a.quotedName())
-				left++
-				continue
-			}
-			if err != nil {
-				return nil, fmt.Errorf("give account %s its rights: MySQL %s", a.quotedName(), describeError(err))
-			}
-		}
-		if left > 0 && o.Schema == "" {
-			warnings = append(warnings, fmt.Sprintf("account %s lacks %d of its grants, which are for tables, columns or routines that are not in the backup", a.quotedName(), left))
-		}
-	}
-	return warnings, nil
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
-	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
 // markerSchema exists in an instance from before the first row is loaded until after the last. While it exists, the
@@ -81,7 +80,7 @@ func (t restoreTarget) lockForRestore(ctx context.Context) error {
 		return errors.New("expected to be the only restore into this instance, found another; the next try waits for its end")
 	}
 	// The session must survive being idle while other sessions load the dump and the binary logs.
-	return t.execAll(ctx, "prepare the session", "set session sql_log_bin = off, wait_timeout = 31536000, sql_mode = ''")
+	return t.execAll(ctx, "prepare the session", "set session sql_log_bin = off, wait_timeout = 31536000")
 }
 
 // prepareForLoad checks the content of the instance. If it is the whole backup, nothing is left to do. A partial
@@ -210,106 +209,6 @@ func (t restoreTarget) finishLoad(ctx context.Context) error {
 	return t.execAll(ctx, "remove the mark", "drop schema "+markerSchema)
 }
 
-// mysqlAccount is a MySQL user or role, with the statements that create it.
-type mysqlAccount struct {
-	User   string   `json:"user"`
-	Host   string   `json:"host"`
-	Create string   `json:"create"`
-	Grants []string `json:"grants"`
-}
-
-// listUnrestoredNames returns the names of accounts that no backup includes: root, and the accounts that every
-// cluster has with its own passwords, since a cluster's Secret must match the accounts in its data.
-func listUnrestoredNames() []string {
-	names := []string{"root"}
-	for _, a := range mysqlusers.ListAccounts() {
-		names = append(names, a.Name)
-	}
-	return names
-}
-
-// accountsQuery lists accounts that have default roles after the roles.
-func accountsQuery() string {
-	var left []string
-	for _, name := range listUnrestoredNames() {
-		left = append(left, quoteSQL(name))
-	}
-	return `select user, host from mysql.user u
- where user not in ('', ` + strings.Join(left, ", ") + `) and user not like 'mysql.%'
- order by exists(select 1 from mysql.default_roles r where r.user = u.user and r.host = u.host), user, host`
-}
-
-func (a mysqlAccount) isEqual(b mysqlAccount) bool {
-	return a.User == b.User && a.Host == b.Host && a.Create == b.Create && slices.Equal(a.Grants, b.Grants)
-}
-
-// matchesName reports whether the account matches a name or name@host.
-func (a mysqlAccount) matchesName(wish string) bool {
-	plain := strings.NewReplacer("'", "", "`", "").Replace(wish)
-	return plain == a.User || plain == a.User+"@"+a.Host
-}
-
-func (a mysqlAccount) quotedName() string { return quoteSQL(a.User) + "@" + quoteSQL(a.Host) }
-
-func quoteSQL(text string) string {
-	return "'" + strings.NewReplacer(`\`, `\\`, "'", "''").Replace(text) + "'"
-}
-
-func readAccounts(ctx context.Context, c *sql.Conn) ([]mysqlAccount, error) {
-	if _, err := c.ExecContext(ctx, "set session print_identified_with_as_hex = on"); err != nil {
-		return nil, fmt.Errorf("prepare the list of accounts: %w", err)
-	}
-	all, err := listAccountNames(ctx, c, accountsQuery())
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		create, err := queryColumn(ctx, c, "show create user "+all[i].quotedName())
-		if err != nil || len(create) != 1 {
-			return nil, fmt.Errorf("read account %s: expected one statement, found %d: %w", all[i].quotedName(), len(create), err)
-		}
-		all[i].Create = strings.Replace(create[0], "CREATE USER ", "CREATE USER IF NOT EXISTS ", 1)
-		if all[i].Grants, err = queryColumn(ctx, c, "show grants for "+all[i].quotedName()); err != nil {
-			return nil, fmt.Errorf("read the rights of %s: %w", all[i].quotedName(), err)
-		}
-	}
-	return all, nil
-}
-
-func listAccountNames(ctx context.Context, c *sql.Conn, query string) ([]mysqlAccount, error) {
-	rows, err := c.QueryContext(ctx, query)
-	if err != nil {
-		return nil, fmt.Errorf("list accounts: %w", err)
-	}
-	defer func() { _ = rows.Close() }() // Err returns the error.
-	all := []mysqlAccount{}
-	for rows.Next() {
-		var a mysqlAccount
-		if err := rows.Scan(&a.User, &a.Host); err != nil {
-			return nil, fmt.Errorf("list accounts: %w", err)
-		}
-		all = append(all, a)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("list accounts: %w", err)
-	}
-	return all, nil
-}
-
-// selectAccounts returns the accounts with these names; all accounts if there are no names.
-func selectAccounts(all []mysqlAccount, wishes []string) ([]mysqlAccount, error) {
-	if len(wishes) == 0 {
-		return all, nil
-	}
-	for _, wish := range wishes {
-		if !slices.ContainsFunc(all, func(a mysqlAccount) bool { return a.matchesName(wish) }) {
-			return nil, &RefusedError{fmt.Errorf(
-				"expected account %q in the backup, found none; correct spec.restore.users in a new MySQLCluster", wish)}
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(a mysqlAccount) bool { return !slices.ContainsFunc(wishes, a.matchesName) }), nil
-}
-
 const (
 	// adminPort accepts administrators' connections even when max_connections is reached.
 	adminPort = 33062
@@ -355,7 +254,7 @@ func openServers(hosts []string, user, password string) ([]*mysqlServer, error) 
 	for _, host := range hosts {
 		c := driver.NewConfig()
 		c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", net.JoinHostPort(host, strconv.Itoa(adminPort))
-		c.Timeout, c.InterpolateParams, c.Logger = dialTimeout, true, &driver.NopLogger{}
+		c.Timeout, c.InterpolateParams, c.Logger, c.Params = dialTimeout, true, &driver.NopLogger{}, sessionParams()
 		trust, err := trustIn(host)
 		if err != nil {
 			return nil, err
@@ -439,6 +338,8 @@ type serverInventory struct {
 	unsafe []string
 	// broken lists views that a dump leaves out.
 	broken []brokenView
+	// knowsZones is true if the server knows time zones by their names.
+	knowsZones bool
 }
 
 const (
@@ -463,9 +364,8 @@ func (s *mysqlServer) readInventory(ctx context.Context) (serverInventory, error
 	if i.unsafe, err = queryColumn(ctx, c, unsafeQuery); err != nil {
 		return i, fmt.Errorf("list tables: %w", err)
 	}
-	// ANSI_QUOTES changes the output of SHOW.
-	if _, err := c.ExecContext(ctx, "set session sql_mode = ''"); err != nil {
-		return i, fmt.Errorf("prepare the session: the instance %s", describeError(err))
+	if err := c.QueryRowContext(ctx, knowsZonesQuery).Scan(&i.knowsZones); err != nil {
+		return i, fmt.Errorf("count time zones: the instance %s", describeError(err))
 	}
 	if i.broken, err = listBrokenViews(ctx, c); err != nil {
 		return i, err

@@ -23,6 +23,9 @@ type brokenView struct {
 	// schema is missing, because MySQL does not show the statement then.
 	Create    string `json:"create"`
 	Collation string `json:"collation"`
+
+	// reason is MySQL's answer to the statement in the dump. It is empty for a view that the dump lacks.
+	reason string
 }
 
 func (v brokenView) quotedName() string { return quoteName(v.Schema) + "." + quoteName(v.Name) }
@@ -36,6 +39,8 @@ type backupRecord struct {
 
 	// BrokenViews lists the views that are missing in the dump.
 	BrokenViews []brokenView `json:"brokenViews,omitempty"`
+	// HasTimeZones is true if the source knew time zones by their names.
+	HasTimeZones bool `json:"hasTimeZones,omitempty"`
 }
 
 // brokenViewsQuery lists the views that MySQL reports as invalid. --ignore-table compares schema.name as one text

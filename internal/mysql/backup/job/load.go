@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxFailures limits how many parts of a dump may fail. A server that refuses more is not the one that the dump is
+// for.
+const maxFailures = 1000
+
+// loadDump feeds a dump to the mysql client, which goes on after a statement that MySQL refuses. It returns what was
+// left out because of that. An error that is not about one object ends the load.
+func loadDump(ctx context.Context, host, password string, packed io.Reader, schema string) (left *leftOutParts, err error) {
+	options, err := writeOptionFile(host, RestoreUser, password)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, options.removeFolder()) }()
+	plain, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, fmt.Errorf("decompress the dump: %w", err)
+	}
+	defer plain.Close()
+	source := &readErrorRecorder{from: plain}
+	outline := &dumpOutline{from: source}
+	if schema != "" {
+		outline.from = filterSchema(source, schema)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	failures := &statementFailures{outline: outline, stop: cancel, seen: map[string]bool{}}
+	cmd := clientCommand(ctx, "mysql", loadFlags(options, writingSession, "--force"))
+	cmd.Stdin, cmd.Stderr = outline, failures
+	err = cmd.Run()
+	switch {
+	case source.err != nil:
+		return nil, fmt.Errorf("read the dump: %w", source.err)
+	case failures.fatal != nil:
+		return nil, failures.fatal
+	case err != nil && len(failures.all) == 0:
+		return nil, describeClientError(err, failures.other.String(), "the dump")
+	}
+	return failures.leftOut(), nil
+}
+
+// statementFailure is MySQL's answer to a statement of a dump.
+type statementFailure struct {
+	number   int
+	line     int
+	sentence string
+}
+
+// String returns MySQL's number and, if it is known to hold no data, its sentence.
+func (f statementFailure) String() string {
+	text := "MySQL's error " + strconv.Itoa(f.number)
+	if f.sentence != "" {
+		text += ": " + f.sentence
+	}
+	return text
+}
+
+// statementFailures reads the errors that the client mysql writes while it runs.
+type statementFailures struct {
+	outline *dumpOutline
+	stop    func()
+
+	all   []statementFailure
+	seen  map[string]bool
+	fatal error
+	other bytes.Buffer // Lines that are not about a statement.
+	rest  []byte
+}
+
+var failureLine = regexp.MustCompile(`^ERROR (\d+) \(\w+\) at line (\d+)(?: in file: '[^']*')?: (.*)$`)
+
+// Write implements io.Writer.
+func (f *statementFailures) Write(p []byte) (int, error) {
+	f.rest = append(f.rest, p...)
+	for {
+		line, rest, isWhole := bytes.Cut(f.rest, []byte("\n"))
+		if !isWhole {
+			f.rest = f.rest[max(0, len(f.rest)-maxComplaint):] // A longer line holds data.
+			return len(p), nil
+		}
+		f.rest = rest
+		f.add(string(line))
+	}
+}
+
+func (f *statementFailures) add(line string) {
+	found := failureLine.FindStringSubmatch(line)
+	if found == nil {
+		if f.other.Len() < maxComplaint {
+			f.other.WriteString(line + "\n")
+		}
+		return
+	}
+	number, _ := strconv.Atoi(found[1]) // The pattern has digits only; a number that is too large becomes the largest.
+	at, _ := strconv.Atoi(found[2])
+	failure := statementFailure{number: number, line: at, sentence: serverSentence(number, found[3])}
+	part, isSetting := f.outline.find(at)
+	isServers := !isSetting && (part.kind == "" || part.kind == schemaPart) || isAboutTheServer(number)
+	if f.fatal == nil && (isServers || len(f.all) >= maxFailures) {
+		f.fatal = fmt.Errorf("expected the instance to accept the dump, found %s at line %d of the dump", failure, at)
+		f.stop()
+	}
+	if isSetting || !f.seen[part.String()] { // Each INSERT into a table that is left out fails.
+		f.seen[part.String()] = true
+		f.all = append(f.all, failure)
+	}
+}
+
+// isAboutTheServer reports whether an error concerns the server, its disk or the connection, and not one statement.
+func isAboutTheServer(number int) bool {
+	const (
+		firstClientError, lastClientError = 2000, 2999
+		diskFull, engineFails, outOfMemory, outOfSortMemory, tooManyConnections, outOfResources, shutdown, diskIsFull,
+		killed, lockWait, deadlock, noDatabase, forbiddenByOption, readOnly, offline = 1021, 1030, 1037, 1038, 1040, 1041,
+			1053, 1114, 1317, 1205, 1213, 1046, 1290, 1836, 3032
+	)
+	return number >= firstClientError && number <= lastClientError || slices.Contains([]int{
+		diskFull, engineFails, outOfMemory, outOfSortMemory, tooManyConnections, outOfResources, shutdown, diskIsFull,
+		killed, lockWait, deadlock, noDatabase, forbiddenByOption, readOnly, offline,
+	}, number)
+}
+
+// maxSentence limits MySQL's sentence in a message.
+const maxSentence = 200
+
+// serverSentence returns MySQL's sentence without the part that may hold data or secrets.
+func serverSentence(number int, text string) string {
+	const syntax, dump, wrongValue, truncated, duplicate, invalidText = 1064, 1105, 1366, 1292, 1062, 1300
+	if slices.Contains([]int{dump, wrongValue, truncated, duplicate, invalidText}, number) {
+		return ""
+	}
+	if number == syntax {
+		text, _, _ = strings.Cut(text, " near ") // The rest of the statement follows.
+	}
+	if len(text) > maxSentence {
+		text = strings.ToValidUTF8(text[:maxSentence], "") + "…"
+	}
+	return text
+}
+
+// leftOutParts are the parts of a backup that MySQL refused.
+type leftOutParts struct {
+	// texts name each of them with the reason.
+	texts []string
+	// views are those among them that are views; their reasons are not in texts.
+	views []brokenView
+	// drops are statements that remove objects which were created without one of their settings.
+	drops []string
+}
+
+func (l *leftOutParts) add(format string, args ...any) {
+	l.texts = append(l.texts, fmt.Sprintf(format, args...))
+}
+
+// takeViews records the views that the dump has, and returns the others.
+func (l *leftOutParts) takeViews(broken []brokenView) []brokenView {
+	var others []brokenView
+	for _, v := range broken {
+		if v.reason == "" {
+			others = append(others, v)
+			continue
+		}
+		l.add("view %s.%s is not restored: %s", v.Schema, v.Name, v.reason)
+	}
+	return others
+}
+
+// summarize names the first of the parts.
+func (l *leftOutParts) summarize() string {
+	text := strings.Join(l.texts[:min(len(l.texts), maxNamed)], "; ")
+	if n := len(l.texts) - maxNamed; n > 0 {
+		text += fmt.Sprintf("; and %d more", n)
+	}
+	return text
+}
+
+// leftOut groups the failures by object.
+func (f *statementFailures) leftOut() *leftOutParts {
+	left, seen := &leftOutParts{}, map[string]bool{}
+	for _, failure := range f.all {
+		part, wasMade := f.outline.find(failure.line)
+		if seen[part.String()] || part.kind == rowsPart && seen[dumpPart{kind: tablePart, schema: part.schema, name: part.name}.String()] {
+			continue
+		}
+		seen[part.String()] = true
+		switch part.kind {
+		case viewPart:
+			left.views = append(left.views, brokenView{Schema: part.schema, Name: part.name, reason: failure.String()})
+			continue
+		case rowsPart:
+			failure.sentence = "" // It may hold data.
+			left.add("%s are not restored, at least in part: %s", part, failure)
+			continue
+		}
+		if wasMade {
+			left.drops = append(left.drops, "drop "+part.displayKind()+" if exists "+quoteName(part.schema)+"."+quoteName(part.name))
+		}
+		left.add("%s is not restored: %s", part, failure)
+	}
+	return left
+}
+
+// readErrorRecorder keeps the error that ended a read, because exec.Cmd returns the program's error instead.
+type readErrorRecorder struct {
+	from io.Reader
+	err  error
+}
+
+// Read implements io.Reader.
+func (c *readErrorRecorder) Read(p []byte) (int, error) {
+	n, err := c.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
+	return n, err
+}
+
+// filterSchema leaves out the sections of all other schemas. The head of the dump, with the GTID set, stays.
+func filterSchema(from io.Reader, schema string) io.Reader {
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(copySections(w, bufio.NewReaderSize(from, lineBuffer), schema)) }()
+	return r
+}
+
+func copySections(to io.Writer, from *bufio.Reader, schema string) error {
+	// A line longer than the buffer is read in pieces, and only its first piece can begin a section.
+	wanted, lineStart := true, true
+	for {
+		piece, err := from.ReadSlice('\n')
+		if lineStart && bytes.HasPrefix(piece, []byte(schemaSection)) {
+			name := strings.TrimSuffix(strings.TrimSpace(string(piece[len(schemaSection):])), "`")
+			wanted = strings.ReplaceAll(name, "``", "`") == schema
+		}
+		lineStart = err == nil
+		if wanted {
+			if _, err := to.Write(piece); err != nil {
+				return fmt.Errorf("pass on the dump: %w", err)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+			return fmt.Errorf("read the dump: %w", err)
+		}
+	}
+}

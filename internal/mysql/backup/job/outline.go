@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"bytes"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// partKind is the kind of object that a part of a dump creates.
+type partKind string
+
+const (
+	schemaPart  partKind = "schema"
+	tablePart   partKind = "table"
+	rowsPart    partKind = "rows of table"
+	viewPart    partKind = "view"
+	triggerPart partKind = "trigger"
+	eventPart   partKind = "event"
+	routinePart partKind = "routine"
+	// settingPart is a setting for the trigger, event or routine that follows.
+	settingPart partKind = "setting"
+)
+
+// dumpPart is a part of a dump that begins at a line.
+type dumpPart struct {
+	line   int
+	kind   partKind
+	verb   string // PROCEDURE or FUNCTION of a routine
+	schema string
+	name   string
+}
+
+func (p dumpPart) String() string { return p.displayKind() + " " + p.schema + "." + p.name }
+
+func (p dumpPart) displayKind() string {
+	if p.kind == routinePart {
+		return strings.ToLower(p.verb)
+	}
+	return string(p.kind)
+}
+
+// maxLineHead is the number of bytes of a line that are examined: more than any name, account and keyword need.
+const maxLineHead = 1024
+
+// dumpOutline passes a dump on, and records which object each of its lines belongs to.
+type dumpOutline struct {
+	from io.Reader
+
+	mu       sync.Mutex
+	parts    []dumpPart
+	line     int
+	head     []byte
+	isHeader bool // The line before was "--", which begins and ends the headers that mysqldump writes.
+	schema   string
+}
+
+// Read implements io.Reader.
+func (d *dumpOutline) Read(p []byte) (int, error) {
+	n, err := d.from.Read(p)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for rest := p[:n]; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n')
+		piece := rest
+		if end >= 0 {
+			piece = rest[:end]
+		}
+		d.head = append(d.head, piece[:min(len(piece), maxLineHead-len(d.head))]...)
+		if end < 0 {
+			break
+		}
+		d.endLine()
+		rest = rest[end+1:]
+	}
+	return n, err
+}
+
+func (d *dumpOutline) endLine() {
+	d.line++
+	if part, ok := d.parse(string(d.head)); ok {
+		d.parts = append(d.parts, part)
+	}
+	d.isHeader = string(d.head) == "--"
+	d.head = d.head[:0]
+}
+
+const quotedPattern = "`((?:[^`]|``)*)`"
+
+var (
+	headerLine = regexp.MustCompile(`^-- (Current Database: |Table structure for table |Dumping data for table |Temporary view structure for view |Final view structure for view )` + quotedPattern + `$`)
+	// createLine matches the first line of a trigger, an event or a routine.
+	createLine = regexp.MustCompile(`^(?:/\*!\d+ )?CREATE(?:\*/)?(?: /\*!\d+)? DEFINER=` + quotedPattern + `@` + quotedPattern + `(?:\*/ /\*!\d+)? (TRIGGER|EVENT|PROCEDURE|FUNCTION) (?:IF NOT EXISTS )?` + quotedPattern)
+)
+
+func (d *dumpOutline) parse(line string) (dumpPart, bool) {
+	if d.isHeader {
+		found := headerLine.FindStringSubmatch(line)
+		if found == nil {
+			return dumpPart{}, false
+		}
+		// A statement may count from the line before, which is the first of its comments.
+		part := dumpPart{line: d.line - 1, schema: d.schema, name: unquoteName(found[2])}
+		switch found[1] {
+		case "Current Database: ":
+			part.kind, d.schema = schemaPart, part.name
+		case "Table structure for table ":
+			part.kind = tablePart
+		case "Dumping data for table ":
+			part.kind = rowsPart
+		default:
+			part.kind = viewPart
+		}
+		return part, true
+	}
+	if strings.HasPrefix(line, "/*!50003 SET ") {
+		return dumpPart{line: d.line, kind: settingPart}, true
+	}
+	found := createLine.FindStringSubmatch(line)
+	if found == nil {
+		return dumpPart{}, false
+	}
+	part := dumpPart{line: d.line, kind: routinePart, verb: found[3], schema: d.schema, name: unquoteName(found[4])}
+	switch part.verb {
+	case "TRIGGER":
+		part.kind = triggerPart
+	case "EVENT":
+		part.kind = eventPart
+	}
+	return part, true
+}
+
+func unquoteName(name string) string { return strings.ReplaceAll(name, "``", "`") }
+
+// find returns the part that a line belongs to. For a setting, isSetting is true, and the part is the object that the
+// setting is for, which is created without it. The object is unknown as long as it has not been read.
+func (d *dumpOutline) find(line int) (part dumpPart, isSetting bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next, _ := slices.BinarySearchFunc(d.parts, line, func(p dumpPart, line int) int {
+		if p.line <= line {
+			return -1
+		}
+		return 1
+	})
+	if next == 0 {
+		return dumpPart{}, false
+	}
+	part = d.parts[next-1]
+	if part.kind != settingPart {
+		return part, false
+	}
+	for _, part = range d.parts[next:] {
+		if part.kind != settingPart {
+			return part, true
+		}
+	}
+	return dumpPart{}, true
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+// The settings of a server are the defaults of its sessions, and some change which rows a session reads or which
+// statements it may run. Every session of a backup or a restore begins with the settings below instead. A comment with
+// a version is a part of the statement from that version of MySQL on.
+
+// sessionParams returns the settings of the sessions of this program.
+func sessionParams() map[string]string {
+	return map[string]string{
+		"autocommit": "ON", "completion_type": "NO_CHAIN", "transaction_read_only": "OFF", "sql_mode": "''", "sql_safe_updates": "OFF",
+		"max_execution_time": "0", "sql_select_limit": "18446744073709551615", "sql_big_selects": "ON",
+	}
+}
+
+const (
+	// readingSession prepares a session of mysqldump. Without sql_select_limit, for example, a table would lose rows.
+	readingSession = "set session max_execution_time = 0, sql_select_limit = 18446744073709551615, sql_big_selects = on," +
+		" autocommit = on, completion_type = no_chain, transaction_read_only = off" +
+		" /*!80030 , show_gipk_in_create_table_and_information_schema = on */"
+	// writingSession prepares a session that loads a dump or binary logs. The source has accepted their statements, so
+	// that settings that refuse some are off.
+	writingSession = readingSession + ", sql_safe_updates = off, innodb_strict_mode = off" +
+		" /*!80013 , sql_require_primary_key = off */ /*!80029 , xa_detach_on_prepare = on */" +
+		" /*!80030 , sql_generate_invisible_primary_key = off */ /*!80400 , restrict_fk_on_non_standard_key = off */"
+	// outsideBinlogs keeps a session out of the binary log.
+	outsideBinlogs = ", sql_log_bin = off"
+)
+
+// initFlag makes a client begin its session with a statement. Without the prefix, a mysqldump of MySQL 8.0, which does
+// not have the option, would fail.
+func initFlag(statement string) string { return "--loose-init-command=" + statement }
+
+// loadFlags are the flags of the client mysql that loads statements. Without --binary-mode it turns CR LF into LF,
+// also in routines.
+func loadFlags(options *optionFile, session string, more ...string) []string {
+	return append([]string{
+		options.defaultsFlag(), initFlag(session), "--default-character-set=utf8mb4", "--max-allowed-packet=1G", "--batch", "--binary-mode",
+	}, more...)
+}

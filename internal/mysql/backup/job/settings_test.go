@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
+)
+
+// restoreWithResult restores a new server and returns the result. It waits until the point can be reached, if change sets
+// one.
+func (e *testEnv) restoreWithResult(t *testing.T, target *mysqld.Server, change func(*job.RestoreOptions)) backup.RestoreResult {
+	t.Helper()
+	o := e.restoreOptions(target.Address)
+	o.Result = filepath.Join(t.TempDir(), "result")
+	newest := o.Point
+	change(&o)
+	if o.Point.Equal(newest) {
+		testenv.ExpectNoError(t, job.RunRestore(t.Context(), o))
+	} else {
+		testenv.Eventually(t, "the point can be reached", func() error { return job.RunRestore(t.Context(), o) })
+	}
+	text, err := os.ReadFile(o.Result)
+	testenv.ExpectNoError(t, err)
+	result, err := backup.ParseRestoreResult(string(text))
+	testenv.ExpectNoError(t, err)
+	return result
+}
+
+func unchanged(*job.RestoreOptions) {}
+
+// tablesQuery describes the tables of the schemas that tests fill, without what a server adds by a setting.
+const tableDefinitions = `select concat(table_schema, '.', table_name, '.', column_name, ' ', column_type, ' ', extra) from information_schema.columns
+ where table_schema in ('app', 'one', 'two') order by 1`
+
+// TestSettingsOfServersDoNotChangeData covers settings that change what a session reads, or which statements it may
+// run, in the dump, in its load and in the binary logs.
+func TestSettingsOfServersDoNotChangeData(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	fillLargeTable(t, source)
+	statements := func(table string) []string {
+		return []string{
+			"set session sql_require_primary_key = off, sql_generate_invisible_primary_key = off", "create table app." + table + "_nopk (id int)", "insert into app." + table + "_nopk values (1)",
+			"set session restrict_fk_on_non_standard_key = off", "create table app." + table + "_p (id int, v int, key (id))",
+			"create table app." + table + "_c (id int primary key, p int, foreign key (p) references app." + table + "_p (id))",
+			"set session innodb_strict_mode = off", "create table app." + table + "_loose (id int primary key) row_format = fixed",
+			"set session sql_generate_invisible_primary_key = on", "create table app." + table + "_gipk (v int)", "insert into app." + table + "_gipk values (7), (8), (9), (10), (11)",
+			"xa start '" + table + "'", "insert into app." + table + "_nopk values (2)", "xa end '" + table + "'", "xa prepare '" + table + "'", "xa commit '" + table + "'",
+		}
+	}
+	execInSession(t, source, statements("dumped")...)
+	e.startShipping(t, source.Address)
+	execStatements(t, source, "set global show_gipk_in_create_table_and_information_schema = off",
+		"set global max_execution_time = 1", "set global sql_select_limit = 2", "set global max_join_size = 1", "set global completion_type = 2", "set global sql_safe_updates = on")
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	execStatements(t, source, "set global max_execution_time = 0", "set session sql_safe_updates = off",
+		"set global sql_select_limit = default", "set global max_join_size = default", "set global completion_type = 0", "set global sql_safe_updates = off",
+		"set global show_gipk_in_create_table_and_information_schema = on")
+	testenv.ExpectNoError(t, err)
+	execInSession(t, source, statements("logged")...)
+	point := passPoint(t)
+	execStatements(t, source, "create schema after_the_point")
+	target := e.installation.StartServer(t)
+	execStatements(t, target, "set global sql_require_primary_key = on", "set global sql_generate_invisible_primary_key = on", "set global restrict_fk_on_non_standard_key = on",
+		"set global max_execution_time = 1", "set global sql_select_limit = 2", "set global max_join_size = 1", "set global completion_type = 2", "set global sql_safe_updates = on",
+		"set global xa_detach_on_prepare = off", "set global autocommit = 0", "set global transaction_read_only = on", "set global sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'")
+	result := e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point = point })
+	testenv.ExpectEqual(t, "parts that were left out", 0, result.LeftOut)
+	execStatements(t, target, "set global max_execution_time = 0", "set global sql_select_limit = default", "set global max_join_size = default", "set global completion_type = 0",
+		"set global sql_safe_updates = off", "set global autocommit = 1", "set global transaction_read_only = off", "set global sql_mode = default")
+	want := readContents(t, source)
+	delete(want, "schemas after_the_point")
+	testenv.ExpectEqual(t, "contents", want, readContents(t, target))
+	testenv.ExpectEqual(t, "definitions", queryList(t, source, tableDefinitions), queryList(t, target, tableDefinitions))
+	testenv.ExpectEqual(t, "transactions", "1", queryOne(t, target, "select gtid_subset('"+queryOne(t, target, "select @@gtid_executed")+"', '"+queryOne(t, source, "select @@gtid_executed")+"')"))
+}
+
+// expectLeftOut compares the parts that a restore has left out.
+func expectLeftOut(t *testing.T, result backup.RestoreResult, want ...string) {
+	t.Helper()
+	found := result.Warnings[:result.LeftOut]
+	if len(found) != len(want) {
+		t.Errorf("expected %d parts that were left out, found %q", len(want), found)
+	}
+	for _, words := range want {
+		if !slices.ContainsFunc(found, func(text string) bool { return strings.Contains(text, words) }) {
+			t.Errorf("expected %q among the parts that were left out, found %q", words, found)
+		}
+	}
+}
+
+// zoneFile is a file of the time zone database.
+const zoneFile = "/usr/share/zoneinfo/Europe/Berlin"
+
+// loadTimeZone adds a time zone to a server, as spec.initializeTimezoneData does.
+func loadTimeZone(t *testing.T, s *mysqld.Server) {
+	t.Helper()
+	if _, err := os.Stat(zoneFile); err != nil {
+		t.Skipf("no time zone database: %v: install the package tzdata", err)
+	}
+	text, err := exec.CommandContext(t.Context(), "mysql_tzinfo_to_sql", zoneFile, "Europe/Berlin").Output()
+	testenv.ExpectNoError(t, err)
+	line := s.ClientCommand("moco-admin", adminPassword)
+	load := exec.CommandContext(t.Context(), line[0], append(line[1:], "--init-command=set sql_log_bin = off", "mysql")...)
+	load.Stdin = bytes.NewReader(text)
+	out, err := load.CombinedOutput()
+	if err != nil {
+		t.Fatalf("load time zones: %v: %s", err, out)
+	}
+}
+
+// newZoneInfo returns a folder of the time zone database with one zone.
+func newZoneInfo(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	text, err := os.ReadFile(zoneFile)
+	testenv.ExpectNoError(t, err)
+	testenv.ExpectNoError(t, os.Mkdir(filepath.Join(dir, "Europe"), 0o700))
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, "Europe", "Berlin"), text, 0o600))
+	return dir
+}
+
+// TestNamedTimeZones covers events in a time zone whose name the target does not know.
+func TestNamedTimeZones(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	loadTimeZone(t, source)
+	e.startShipping(t, source.Address)
+	execInSession(t, source, "set time_zone = 'Europe/Berlin'", "create event app.early on schedule every 1 day starts '2027-07-01 03:00:00' do select 1",
+		"create event app.wrong on schedule every 1 day starts '2027-07-01 03:00:00' do select 1")
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	const events = "select concat(event_name, ' ', time_zone, ' ', starts) from information_schema.events where event_schema = 'app' order by 1"
+	dumped := queryList(t, source, events)
+
+	t.Run("zones that cannot be loaded", func(t *testing.T) {
+		t.Setenv(job.ZoneInfoVariable, t.TempDir())
+		target := e.installation.StartServer(t)
+		result := e.restoreWithResult(t, target, unchanged)
+		expectLeftOut(t, result, "event app.early is not restored: MySQL's error 1298: Unknown or incorrect time zone: 'Europe/Berlin'", "event app.wrong is not restored: MySQL's error 1298")
+		testenv.ExpectEqual(t, "events", []string{"e"}, queryList(t, target, "select event_name from information_schema.events where event_schema = 'app'"))
+	})
+	execInSession(t, source, "set time_zone = 'Europe/Berlin'", "insert into app.t (v, at) values ('zone', now())",
+		"create event app.late on schedule every 1 day starts '2027-07-01 03:00:00' do select 1", "drop event app.early")
+	point := passPoint(t)
+	want := queryList(t, source, events)
+	execStatements(t, source, "create schema after_the_point")
+	t.Run("zones that are loaded", func(t *testing.T) {
+		t.Setenv(job.ZoneInfoVariable, newZoneInfo(t))
+		target := e.installation.StartServer(t)
+		result := e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point = point })
+		expectLeftOut(t, result)
+		testenv.ExpectEqual(t, "events", want, queryList(t, target, events))
+		testenv.ExpectEqual(t, "events of the dump", 3, len(dumped))
+		testenv.ExpectEqual(t, "rows", queryList(t, source, "select at from app.t order by id"), queryList(t, target, "select at from app.t order by id"))
+	})
+}
+
+// TestPartsThatTheTargetRefuses covers privileges and accounts that need a plugin, and views on other schemas.
+func TestPartsThatTheTargetRefuses(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	execStatements(t, source, "install plugin rewriter soname 'rewriter.so'", "grant skip_query_rewrite, role_admin on *.* to app@'%'",
+		"create schema one", "create schema two", "create table one.t (id int primary key)", "create table two.t (id int primary key)", "insert into two.t values (5)",
+		"create view two.both_ as select o.id from one.t o join two.t using (id)", "create view two.good as select id from two.t")
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+
+	t.Run("a privilege", func(t *testing.T) {
+		target := e.installation.StartServer(t)
+		result := e.restoreWithResult(t, target, unchanged)
+		expectLeftOut(t, result, "a privilege of account 'app'@'%' is not restored: SKIP_QUERY_REWRITE: MySQL's error 1149")
+		grants := queryList(t, target, "show grants for app@'%'")
+		if !slices.ContainsFunc(grants, func(g string) bool { return strings.Contains(g, "ROLE_ADMIN") }) || len(grants) != 4 {
+			t.Errorf("expected the other privileges, found %q", grants)
+		}
+		want := readContents(t, source)
+		testenv.ExpectEqual(t, "contents", want, readContents(t, target))
+	})
+	t.Run("a view on another schema", func(t *testing.T) {
+		target := e.installation.StartServer(t)
+		result := e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Schema = "two" })
+		testenv.ExpectEqual(t, "rows", []string{"5"}, queryList(t, target, "select id from two.good"))
+		testenv.ExpectEqual(t, "views", []string{"good"}, queryList(t, target, "select table_name from information_schema.views where table_schema = 'two'"))
+		if !slices.ContainsFunc(result.Warnings[:result.LeftOut], func(w string) bool {
+			return strings.Contains(w, "view two.both_ is not restored: MySQL's error 1049: Unknown database 'one'")
+		}) {
+			t.Errorf("expected the view among the parts that were left out, found %q", result.Warnings)
+		}
+	})
+}
+
+// TestSecondPasswordsAndAccountsWithoutAName covers accounts that SHOW CREATE USER shows in part, or not at all.
+func TestSecondPasswordsAndAccountsWithoutAName(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	execStatements(t, source, "alter user app@'%' identified by 'new-secret' retain current password", "create user ''@'10.1.%' identified by 'x-secret'", "grant select on app.* to ''@'10.1.%'")
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	target := e.installation.StartServer(t)
+	expectLeftOut(t, e.restoreWithResult(t, target, unchanged))
+	for _, password := range []string{"app-secret", "new-secret"} {
+		if err := connect(t, target, "app", password).PingContext(t.Context()); err != nil {
+			t.Errorf("expected the password %s to be accepted, found %v", password, err)
+		}
+	}
+	const accounts = "select concat(user, '@', host, ' ', hex(authentication_string), ' ', coalesce(user_attributes, '')) from mysql.user where user in ('', 'app') order by 1"
+	testenv.ExpectEqual(t, "accounts", queryList(t, source, accounts), queryList(t, target, accounts))
+	testenv.ExpectEqual(t, "grants", queryList(t, source, "show grants for ''@'10.1.%'"), queryList(t, target, "show grants for ''@'10.1.%'"))
+}
