@@ -6,7 +6,6 @@ package binlog
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -44,23 +43,11 @@ func (e BinlogEvent) EventType() byte { return e.Raw[4] }
 
 // ReadEvent reads one event. It returns io.EOF between two events, and io.ErrUnexpectedEOF in the middle of one.
 func ReadEvent(from io.Reader) (BinlogEvent, error) {
-	var head [headerSize]byte
-	if _, err := io.ReadFull(from, head[:]); err != nil {
+	head, err := readHeader(from)
+	if err != nil {
 		return BinlogEvent{}, err
 	}
-	size := binary.LittleEndian.Uint32(head[9:])
-	if size < headerSize || size > maxEventSize {
-		return BinlogEvent{}, fmt.Errorf("expected an event of the binary log, found one of %d bytes", size)
-	}
-	var raw bytes.Buffer // It grows with the bytes received, whatever size the header declares.
-	raw.Write(head[:])
-	if _, err := io.CopyN(&raw, from, int64(size)-headerSize); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return BinlogEvent{}, err
-	}
-	return BinlogEvent{raw.Bytes()}, nil
+	return head.readRest(from)
 }
 
 // TransactionHead holds the facts in the first event of a transaction.

@@ -3,7 +3,6 @@
 package binlog
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // The types of events in a transaction that a SchemaFilter handles.
@@ -87,31 +84,11 @@ func inseparable(format string, args ...any) error {
 func (f *SchemaFilter) CopyTransaction(first BinlogEvent, rest io.Reader, to io.Writer, checksummed bool) error {
 	f.to, f.checksummed, f.begun, f.hasCopied, f.lastRows = to, checksummed, [][]byte{first.Raw}, false, nil
 	f.tables, f.branch, f.isCascadeUnclear = map[int64]tableRole{}, "", false
-	if err := f.copyEvents(rest, checksummed); err != nil {
+	err := eachEvent(rest, checksummed, func(e BinlogEvent, has bool) error { return f.copyEvent(e.withChecksum(has, checksummed)) })
+	if err != nil {
 		return err
 	}
 	return f.endStatement()
-}
-
-// copyEvents copies events whose checksums, if any, are as checksummed reports.
-func (f *SchemaFilter) copyEvents(from io.Reader, checksummed bool) error {
-	for {
-		event, err := ReadEvent(from)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if event.EventType() == payloadEvent {
-			err = f.copyPayload(event)
-		} else {
-			err = f.copyEvent(event.withChecksum(checksummed, f.checksummed))
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 func (f *SchemaFilter) copyEvent(e BinlogEvent) error {
@@ -123,7 +100,7 @@ func (f *SchemaFilter) copyEvent(e BinlogEvent) error {
 		return nil
 	case t == tableMapEvent:
 		return f.copyTable(e)
-	case t >= firstRowsEvent && t <= lastRowsEvent || t >= firstNewRowsEvent && t <= lastNewRowsEvent || t == partialRowsEvent:
+	case isRows(t):
 		return f.copyRows(e)
 	case t == rowsQueryEvent: // A comment.
 		return nil
@@ -321,44 +298,4 @@ func (e BinlogEvent) withChecksum(has, wants bool) BinlogEvent {
 	raw := slices.Clone(e.Raw)
 	binary.LittleEndian.PutUint32(raw[9:], binary.LittleEndian.Uint32(raw[9:])+checksumSize)
 	return BinlogEvent{binary.LittleEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw))}
-}
-
-// The fields of a payloadEvent, and how its events are compressed.
-const (
-	endField         = 0
-	compressionField = 2
-	compressedByZstd = 0
-	notCompressed    = 255
-)
-
-// copyPayload copies the events of a compressed transaction, uncompressed.
-func (f *SchemaFilter) copyPayload(e BinlogEvent) error {
-	body := fieldReader{left: trimChecksum(e.Raw[headerSize:], f.checksummed)}
-	compression := int64(notCompressed)
-	for !body.short {
-		field := body.packed()
-		if field == endField {
-			break
-		}
-		value := body.sub(body.packed())
-		if field == compressionField {
-			compression = value.packed()
-		}
-	}
-	if body.short {
-		return errors.New("expected a compressed transaction in the binary log, found an event that is shorter")
-	}
-	switch compression {
-	case notCompressed:
-		return f.copyEvents(bytes.NewReader(body.left), false)
-	case compressedByZstd:
-		plain, err := zstd.NewReader(bytes.NewReader(body.left), zstd.WithDecoderConcurrency(1))
-		if err != nil {
-			return fmt.Errorf("decompress a transaction: %w", err)
-		}
-		defer plain.Close()
-		return f.copyEvents(plain, false)
-	default:
-		return inseparable("a transaction with the compression %d", compression)
-	}
 }

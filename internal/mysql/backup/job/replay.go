@@ -165,6 +165,9 @@ func (o RestoreOptions) copyTransactions(ctx context.Context, from bucket.Store,
 	return nil
 }
 
+// maxStatement is the number of bytes of rows from which a statement is applied in several parts.
+const maxStatement = 4 << 20
+
 // transactionFilter copies the wanted transactions, and the other events that make the copy a valid binary log.
 type transactionFilter struct {
 	from io.Reader
@@ -220,13 +223,14 @@ func (f *transactionFilter) run() error {
 }
 
 func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlog.TransactionHead) error {
+	split := &binlog.StatementSplitter{To: f.to, Checksummed: f.checksummed, Limit: maxStatement}
 	if f.schema != nil {
 		rest := io.LimitReader(f.from, head.Size-int64(len(first.Raw)))
 		if f.dumped.Contains(head.GTID) {
 			_, err := io.Copy(io.Discard, rest)
 			return err
 		}
-		if err := f.schema.CopyTransaction(first, rest, f.to, f.checksummed); err != nil {
+		if err := f.schema.CopyTransaction(first, rest, split, f.checksummed); err != nil {
 			return fmt.Errorf("transaction %s of %s: %w", head.GTID, formatPoint(head.Committed), err)
 		}
 		return nil
@@ -239,15 +243,15 @@ func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlo
 	if second.EventType() == binlog.QueryEvent {
 		text = second.QueryText(f.checksummed)
 	}
-	to := f.to
 	if !f.visit(head, text) {
-		to = io.Discard
-	}
-	if _, err := to.Write(slices.Concat(first.Raw, second.Raw)); err != nil {
+		_, err = io.CopyN(io.Discard, f.from, head.Size-int64(len(first.Raw)+len(second.Raw)))
 		return err
 	}
-	_, err = io.CopyN(to, f.from, head.Size-int64(len(first.Raw)+len(second.Raw)))
-	return err
+	if _, err := f.to.Write(first.Raw); err != nil {
+		return err
+	}
+	rest := io.LimitReader(f.from, head.Size-int64(len(first.Raw)+len(second.Raw)))
+	return binlog.CopyTransaction(io.MultiReader(bytes.NewReader(second.Raw), rest), split, f.checksummed)
 }
 
 // accountStatement matches a statement about accounts. Such a statement is always a transaction with nothing else

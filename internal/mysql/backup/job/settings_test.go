@@ -4,6 +4,7 @@ package job_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -218,4 +219,50 @@ func TestSecondPasswordsAndAccountsWithoutAName(t *testing.T) {
 	const accounts = "select concat(user, '@', host, ' ', hex(authentication_string), ' ', coalesce(user_attributes, '')) from mysql.user where user in ('', 'app') order by 1"
 	testenv.ExpectEqual(t, "accounts", queryList(t, source, accounts), queryList(t, target, accounts))
 	testenv.ExpectEqual(t, "grants", queryList(t, source, "show grants for ''@'10.1.%'"), queryList(t, target, "show grants for ''@'10.1.%'"))
+}
+
+// clientMemory is less than a client needs for the rows of a large statement in one piece, in kilobytes of address
+// space. The program and its libraries take about a half.
+const clientMemory = 160 << 10
+
+// limitClientMemory puts a client mysql on the PATH that gets no more memory.
+func limitClientMemory(t *testing.T) {
+	t.Helper()
+	path, err := exec.LookPath("mysql")
+	testenv.ExpectNoError(t, err)
+	dir := t.TempDir()
+	text := fmt.Sprintf("#!/bin/sh\nulimit -v %d\nexec '%s' \"$@\"\n", clientMemory, path)
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, "mysql"), []byte(text), 0o700))
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// TestLargeStatementsAreAppliedInParts covers statements whose rows are larger than max_allowed_packet and than the
+// memory of a Job.
+func TestLargeStatementsAreAppliedInParts(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	execStatements(t, source, "create table app.wide (id int auto_increment primary key, n int default 0, b mediumblob)", "insert into app.wide (b) values (random_bytes(1000))",
+		"update app.wide set b = repeat(b, 64)", "create table app.total (id int primary key, n int)", "insert into app.total values (1, 0)")
+	for range 9 { // 33 MB in 512 rows.
+		execStatements(t, source, "insert into app.wide (b) select b from app.wide")
+	}
+	e.startShipping(t, source.Address)
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	execInSession(t, source, "update app.wide set n = n + 1", "update app.wide, app.total set app.wide.n = app.wide.n + 1, app.total.n = app.total.n + 1",
+		"set session binlog_transaction_compression = on", "update app.wide set n = n + 1 where id % 2 = 0", "begin", "insert into app.wide (b) select b from app.wide limit 100", "delete from app.wide where id < 5", "commit")
+	want, point := readContents(t, source), passPoint(t)
+	execStatements(t, source, "truncate app.wide")
+	limitClientMemory(t)
+	for name, schema := range map[string]string{"all schemas": "", "one schema": "app"} {
+		t.Run(name, func(t *testing.T) {
+			target := e.installation.StartServer(t)
+			execStatements(t, target, "set global max_allowed_packet = 16777216")
+			e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point, o.Schema = point, schema })
+			found := readContents(t, target)
+			for _, table := range []string{"`app`.`wide`", "`app`.`total`"} {
+				testenv.ExpectEqual(t, table, want[table], found[table])
+			}
+		})
+	}
 }

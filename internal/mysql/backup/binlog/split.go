@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package binlog
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// CopyTransaction copies the events of a transaction to the splitter, uncompressed.
+func CopyTransaction(from io.Reader, to *StatementSplitter, checksummed bool) error {
+	return eachEvent(from, checksummed, func(e BinlogEvent, has bool) error {
+		_, err := to.Write(e.withChecksum(has, checksummed).Raw)
+		return err
+	})
+}
+
+// StatementSplitter ends statements that change many rows in several places, and repeats the descriptions of their
+// tables. mysqlbinlog writes the rows of a statement as one text, which mysql and the server hold in memory and which
+// max_allowed_packet limits. A server applies rows one by one, so that the result is the same.
+type StatementSplitter struct {
+	// To receives the events.
+	To io.Writer
+	// Checksummed is true if events end with checksums.
+	Checksummed bool
+	// Limit is the number of bytes of row events from which a statement is ended.
+	Limit int
+
+	tables  [][]byte
+	size    int
+	isEnded bool
+}
+
+// Write implements io.Writer. It is called with one whole event.
+func (s *StatementSplitter) Write(raw []byte) (int, error) {
+	t := raw[4]
+	switch {
+	case t == tableMapEvent:
+		s.tables = append(s.tables, bytes.Clone(raw))
+	case isRows(t):
+		return s.writeRows(raw)
+	default:
+		s.endStatement()
+	}
+	return s.To.Write(raw)
+}
+
+func (s *StatementSplitter) endStatement() { s.tables, s.size, s.isEnded = nil, 0, false }
+
+func (s *StatementSplitter) writeRows(raw []byte) (int, error) {
+	if s.isEnded {
+		for _, table := range s.tables {
+			if _, err := s.To.Write(table); err != nil {
+				return 0, err
+			}
+		}
+		s.isEnded, s.size = false, 0
+	}
+	s.size += len(raw)
+	length := len(raw)
+	switch {
+	case hasRowsFlag(raw, endsStatement):
+		s.endStatement()
+	case s.size >= s.Limit:
+		raw = BinlogEvent{raw}.withRowsFlag(endsStatement, s.Checksummed).Raw
+		s.isEnded = true
+	}
+	if _, err := s.To.Write(raw); err != nil {
+		return 0, err
+	}
+	return length, nil
+}
+
+// isRows reports whether events of a type hold rows.
+func isRows(t byte) bool {
+	return t >= firstRowsEvent && t <= lastRowsEvent || t >= firstNewRowsEvent && t <= lastNewRowsEvent || t == partialRowsEvent
+}
+
+// eachEvent calls f for each event, and for each one in compressed transactions, with whether it ends with a checksum.
+// A compressed transaction is read as a stream, since it can be as large as the memory.
+func eachEvent(from io.Reader, checksummed bool, f func(BinlogEvent, bool) error) error {
+	for {
+		head, err := readHeader(from)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if head.eventType() == payloadEvent {
+			err = eachEventOfPayload(from, head.restSize(), checksummed, f)
+		} else {
+			var e BinlogEvent
+			if e, err = head.readRest(from); err == nil {
+				err = f(e, checksummed)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// The fields of a payloadEvent, and how its events are compressed.
+const (
+	endField         = 0
+	compressionField = 2
+	compressedByZstd = 0
+	notCompressed    = 255
+	// maxPayloadField limits one of the fields before the events.
+	maxPayloadField = 1 << 10
+)
+
+func eachEventOfPayload(from io.Reader, size int64, checksummed bool, f func(BinlogEvent, bool) error) error {
+	fields := payloadReader{from: &io.LimitedReader{R: from, N: size}}
+	compression := int64(notCompressed)
+	for {
+		field := fields.packed()
+		if field == endField || fields.err != nil {
+			break
+		}
+		value := fieldReader{left: fields.take(fields.packed())}
+		if field == compressionField {
+			compression = value.packed()
+		}
+	}
+	if checksummed {
+		fields.from.N -= checksumSize
+	}
+	if fields.err != nil || fields.from.N < 0 {
+		return fmt.Errorf("expected a compressed transaction in the binary log, found an event that is shorter (%w)", fields.err)
+	}
+	if err := eachEventOf(fields.from, compression, f); err != nil {
+		return err
+	}
+	if checksummed {
+		fields.from.N += checksumSize
+	}
+	_, err := io.Copy(io.Discard, fields.from)
+	return err
+}
+
+func eachEventOf(events io.Reader, compression int64, f func(BinlogEvent, bool) error) error {
+	switch compression {
+	case notCompressed:
+		return eachEvent(events, false, f)
+	case compressedByZstd:
+		plain, err := zstd.NewReader(events, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return fmt.Errorf("decompress a transaction: %w", err)
+		}
+		defer plain.Close()
+		return eachEvent(plain, false, f)
+	default:
+		return inseparable("a transaction with the compression %d", compression)
+	}
+}
+
+// payloadReader takes the fields before the events of a payloadEvent.
+type payloadReader struct {
+	from *io.LimitedReader
+	err  error
+}
+
+func (r *payloadReader) take(size int64) []byte {
+	if r.err == nil && (size < 0 || size > maxPayloadField) {
+		r.err = fmt.Errorf("expected a field of at most %d bytes, found %d", maxPayloadField, size)
+	}
+	if r.err != nil {
+		return nil
+	}
+	taken := make([]byte, size)
+	if _, r.err = io.ReadFull(r.from, taken); r.err != nil {
+		return nil
+	}
+	return taken
+}
+
+// packed reads an integer as fieldReader.packed does.
+func (r *payloadReader) packed() int64 {
+	first := r.take(1)
+	if first == nil {
+		return 0
+	}
+	const two, three, eight = 252, 253, 254
+	size := map[byte]int64{two: 2, three: 3, eight: 8}[first[0]]
+	if size == 0 {
+		return int64(first[0])
+	}
+	return (&fieldReader{left: r.take(size)}).fixed(size)
+}
+
+// eventHeader is the first part of an event.
+type eventHeader [headerSize]byte
+
+func readHeader(from io.Reader) (eventHeader, error) {
+	var head eventHeader
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		return head, err
+	}
+	if size := head.restSize() + headerSize; size < headerSize || size > maxEventSize {
+		return head, fmt.Errorf("expected an event of the binary log, found one of %d bytes", size)
+	}
+	return head, nil
+}
+
+func (h eventHeader) eventType() byte { return h[4] }
+
+// restSize returns the number of bytes that follow.
+func (h eventHeader) restSize() int64 { return int64(binary.LittleEndian.Uint32(h[9:])) - headerSize }
+
+func (h eventHeader) readRest(from io.Reader) (BinlogEvent, error) {
+	var raw bytes.Buffer // It grows with the bytes received, whatever size the header declares.
+	raw.Write(h[:])
+	if _, err := io.CopyN(&raw, from, h.restSize()); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return BinlogEvent{}, err
+	}
+	return BinlogEvent{raw.Bytes()}, nil
+}
