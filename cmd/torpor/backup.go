@@ -73,6 +73,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.RestoreUser + `; c
 	f := cmd.Flags()
 	f.StringVar(&o.Source, "source", "", "namespace/name of the MySQLCluster that was backed up")
 	f.StringVar(&point, "restore-point", "", "point in time to restore, such as 2026-11-20T22:00:00Z")
+	f.BoolVar(&o.FailsOnLeftOut, "fail-on-error", false, "fail if MySQL refuses a part of the backup, instead of leaving the part out")
 	f.StringVar(&o.Host, "host", "", "host name of the instance to fill")
 	f.DurationVar(&o.Wait, "wait", time.Hour, "how long to wait for the instance to answer")
 	f.StringVar(&o.Schema, "schema", "", "the only schema to restore; empty means all")

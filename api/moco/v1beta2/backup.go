@@ -215,7 +215,22 @@ type Restore struct {
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Users *RestoredUsers `json:"users,omitempty"`
+	// OnError defines what happens if MySQL refuses a part of the backup, such as a view or an account. Skip, the default, restores the
+	// other parts, and the condition RestoreComplete names the missing ones. Fail ends the restore.
+	// +optional
+	OnError RestoreErrorPolicy `json:"onError,omitempty"`
 }
+
+// RestoreErrorPolicy defines what a restore does if MySQL refuses a part of the backup.
+// +kubebuilder:validation:Enum=Fail;Skip
+type RestoreErrorPolicy string
+
+const (
+	// SkipOnRestoreError leaves the part out.
+	SkipOnRestoreError RestoreErrorPolicy = "Skip"
+	// FailOnRestoreError ends the restore.
+	FailOnRestoreError RestoreErrorPolicy = "Fail"
+)
 
 // RestoredUsers holds the value of spec.restore.users in the form in which it was written. Decoding accepts any
 // value, because one object that cannot be decoded would stop the controllers for all objects. Encoding writes the

@@ -220,6 +220,8 @@ const (
 	ReconciliationActiveCondition = "ReconciliationActive"
 	// ClusteringActiveCondition is False while clustering is stopped.
 	ClusteringActiveCondition = "ClusteringActive"
+	// RestoreCompleteCondition exists after a restore. It is False if parts of the backup were left out. The message names them.
+	RestoreCompleteCondition = "RestoreComplete"
 	// SpecFullySupportedCondition is False while the spec sets fields that Torpor does not act on. The message lists them.
 	SpecFullySupportedCondition = "SpecFullySupported"
 )

@@ -33,7 +33,9 @@ type clusterRow struct {
 	// ObservedAt is the time at which the instances were checked while clustering is stopped.
 	ObservedAt *metav1.Time               `json:"observedAt,omitempty"`
 	Findings   []mocov1beta2.StartFinding `json:"findings,omitempty"`
-	Next       string                     `json:"next,omitempty"`
+	// NotRestored names the parts of a backup that the restore of the cluster left out.
+	NotRestored string `json:"notRestored,omitempty"`
+	Next        string `json:"next,omitempty"`
 }
 
 type partRow struct {
@@ -85,7 +87,11 @@ func (a *commands) newStatusCommand() *cobra.Command {
 			if err := a.writeTable(rows, everywhere); err != nil || len(args) == 0 {
 				return err
 			}
-			return a.writeInstances(found[0].Status.Instances, rows[0].ObservedAt)
+			if err := a.writeInstances(found[0].Status.Instances, rows[0].ObservedAt); err != nil || rows[0].NotRestored == "" {
+				return err
+			}
+			_, err = fmt.Fprintf(a.Out, "\nThe restore left out parts of the backup: %s.\n", rows[0].NotRestored)
+			return err
 		},
 	}
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the clusters of all namespaces")
@@ -133,6 +139,9 @@ func newClusterRow(c *mocov1beta2.MySQLCluster) clusterRow {
 	for _, condition := range c.Status.Conditions {
 		if condition.Type == mocov1beta2.HealthyCondition {
 			r.Healthy = string(condition.Status)
+		}
+		if condition.Type == mocov1beta2.RestoreCompleteCondition && condition.Status == metav1.ConditionFalse {
+			r.NotRestored = condition.Message
 		}
 	}
 	r.ObservedAt, r.Findings = noted.ObservedAt, noted.StartFindings

@@ -317,6 +317,52 @@ func TestResult(t *testing.T) {
 	}
 }
 
+// TestRestoreResult covers results that fit into the message of a container, and one that does not.
+func TestRestoreResult(t *testing.T) {
+	long := strings.Repeat("x", 2500)
+	at := new(metav1.NewTime(noon()))
+	for name, row := range map[string]struct {
+		warnings []string
+		leftOut  int
+		want     []string
+		wantLeft int
+	}{
+		"all of it fits":             {[]string{"view a", "an event"}, 1, []string{"view a", "an event"}, 1},
+		"nothing was left out":       {nil, 0, nil, 0},
+		"long warnings are counted":  {[]string{"view a", long, long, long}, 1, []string{"view a", long, "2 more are in the log of the Job"}, 1},
+		"long left-outs are counted": {[]string{"view a", long, long, long}, 4, []string{"view a", long, "2 more are in the log of the Job"}, 3},
+		"none of them fits":          {[]string{strings.Repeat(long, 4)}, 1, []string{"1 more are in the log of the Job"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := backup.FormatRestoreResult(backup.RestoreResult{
+				BackupStatus: mocov1beta2.BackupStatus{Time: at, GTIDSet: "a:1", Warnings: row.warnings}, LeftOut: row.leftOut,
+			})
+			if err != nil || len(text) > 4096 {
+				t.Fatalf("%d bytes, %v", len(text), err)
+			}
+			got, err := backup.ParseRestoreResult(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(row.want, got.Warnings); diff != "" || got.LeftOut != row.wantLeft {
+				t.Errorf("expected %d parts, found %d (-want +got):\n%s", row.wantLeft, got.LeftOut, diff)
+			}
+		})
+	}
+	for text, want := range map[string]int{
+		`{"time": "2026-11-20T12:00:00Z", "leftOut": 9, "warnings": ["a"]}`: 1, `{"time": "2026-11-20T12:00:00Z", "leftOut": -1}`: 0,
+	} {
+		if got, err := backup.ParseRestoreResult(text); err != nil || got.LeftOut != want {
+			t.Errorf("%s: expected %d parts, found %d, %v", text, want, got.LeftOut, err)
+		}
+	}
+	for _, text := range []string{"", "{}", `{"time": "2026-11-20T12:00:00Z", "leftOut": "x"}`} {
+		if _, err := backup.ParseRestoreResult(text); err == nil {
+			t.Errorf("%q: expected an error, found none", text)
+		}
+	}
+}
+
 func keptJSON(text string) mocov1beta2.Kept {
 	return mocov1beta2.Kept{RawExtension: runtime.RawExtension{Raw: []byte(text)}}
 }
@@ -435,7 +481,7 @@ func TestJobs(t *testing.T) {
 
 	c.Spec.Restore = &mocov1beta2.Restore{
 		SourceNamespace: "other", SourceName: "old", RestorePoint: metav1.NewTime(noon()), Schema: "app",
-		Users:     &mocov1beta2.RestoredUsers{Raw: []byte(`["a", "b@%"]`)},
+		Users: &mocov1beta2.RestoredUsers{Raw: []byte(`["a", "b@%"]`)}, OnError: mocov1beta2.FailOnRestoreError,
 		JobConfig: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"persistentVolumeClaim": {"claimName": "c"}}`))},
 	}
 	filled, err := backup.BuildRestoreJob(c, "torpor")
@@ -444,7 +490,7 @@ func TestJobs(t *testing.T) {
 	}
 	want = []string{
 		"restore", "--result=/dev/termination-log", "--host=moco-test-0.moco-test.ns.svc", "--source=other/old",
-		"--restore-point=2026-11-20T12:00:00Z", "--wait=1h0m0s", "--schema=app", "--user=a", "--user=b@%", "--folder=/backup",
+		"--restore-point=2026-11-20T12:00:00Z", "--wait=1h0m0s", "--schema=app", "--fail-on-error", "--user=a", "--user=b@%", "--folder=/backup",
 	}
 	if diff := cmp.Diff(want, filled.Spec.Template.Spec.Containers[0].Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)

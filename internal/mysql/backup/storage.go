@@ -357,6 +357,9 @@ func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.
 	if r.Schema != "" {
 		args = append(args, "--schema="+r.Schema)
 	}
+	if r.OnError == mocov1beta2.FailOnRestoreError {
+		args = append(args, "--fail-on-error")
+	}
 	users, err := r.Users.Names()
 	if err != nil {
 		return nil, fmt.Errorf("spec.restore.%w", err)

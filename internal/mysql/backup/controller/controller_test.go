@@ -21,6 +21,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -319,7 +320,9 @@ func TestRestores(t *testing.T) {
 		return nil
 	})
 	at := metav1.NewTime(time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC))
-	message, err := backup.FormatResult(mocov1beta2.BackupStatus{Time: &at, Warnings: []string{"a right is missing"}})
+	message, err := backup.FormatRestoreResult(backup.RestoreResult{
+		BackupStatus: mocov1beta2.BackupStatus{Time: &at, Warnings: []string{"view app.v is not restored: MySQL's error 1049", "a right is missing"}}, LeftOut: 1,
+	})
 	testenv.ExpectNoError(t, err)
 	e.runJob(t, "moco-restore-test", nil, message, batchv1.JobComplete)
 	e.WaitForEvent(t, e.namespace, restored, "the data of 2026-11-20 11:00:00 +0000 UTC were restored")
@@ -327,9 +330,45 @@ func TestRestores(t *testing.T) {
 	if err := e.get(t, "test", cluster); err != nil || cluster.Status.RestoredTime == nil {
 		t.Errorf("expected the time of the restore, found %v, %v", cluster.Status.RestoredTime, err)
 	}
+	expectRestoreComplete(t, cluster, metav1.ConditionFalse, partsLeftOut,
+		"view app.v is not restored: MySQL's error 1049; create these parts by hand, or restore into another MySQLCluster whose settings allow them")
+	e.changeCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Spec.BackupPolicyName = nil })
+	testenv.Eventually(t, "the condition is of the present generation", func() error {
+		err := e.get(t, "test", cluster)
+		found := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.RestoreCompleteCondition)
+		return errors.Join(err, testenv.ErrorIf(found == nil || found.ObservedGeneration != cluster.Generation || found.Reason != partsLeftOut, "found %+v", found))
+	})
 	if cluster.Status.Backup.Time != nil {
 		t.Errorf("expected no backup of this cluster, found one of %s", cluster.Status.Backup.Time)
 	}
+}
+
+func expectRestoreComplete(t *testing.T, cluster *mocov1beta2.MySQLCluster, status metav1.ConditionStatus, reason, message string) {
+	t.Helper()
+	found := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.RestoreCompleteCondition)
+	if found == nil || found.Status != status || found.Reason != reason || found.Message != message || found.ObservedGeneration != cluster.Generation {
+		t.Errorf("expected %s, %s, %q, found %+v", status, reason, message, found)
+	}
+}
+
+// TestWholeRestore covers a restore that left out nothing, with a warning about another matter.
+func TestWholeRestore(t *testing.T) {
+	at := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Name: "test", UID: "cluster", Generation: 3}}
+	cluster.Spec.Restore = &mocov1beta2.Restore{RestorePoint: at}
+	message, err := backup.FormatRestoreResult(backup.RestoreResult{BackupStatus: mocov1beta2.BackupStatus{Time: &at, Warnings: []string{"an event is disabled"}}})
+	testenv.ExpectNoError(t, err)
+	seen := observation{messages: map[types.UID]string{"1": message}}
+	seen.RestoreJob = &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "moco-restore-test", UID: "1", Labels: backup.JobLabels("test", backup.RestoreKind), CreationTimestamp: at,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cluster, mocov1beta2.MySQLClusterKind())},
+		},
+		Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: at}}},
+	}
+	c := Controller{Clock: clocktesting.NewFakePassiveClock(at.Time), startedAt: at.Time, reportedFailures: &sync.Map{}}
+	c.report(cluster, seen, backup.Plan{}, nil)
+	expectRestoreComplete(t, cluster, metav1.ConditionTrue, restoreComplete, "the whole backup was restored")
 }
 
 func TestShipping(t *testing.T) {

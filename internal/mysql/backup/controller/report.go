@@ -9,6 +9,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -159,6 +160,7 @@ func lastPoint(status *mocov1beta2.BinlogShippingStatus) *metav1.Time {
 
 func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
 	job := seen.RestoreJob
+	c.observeRestoreComplete(cluster)
 	if cluster.Spec.Restore == nil || cluster.Status.RestoredTime != nil || job == nil || !metav1.IsControlledBy(job, cluster) {
 		return
 	}
@@ -172,15 +174,41 @@ func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observ
 	}
 	cluster.Status.RestoredTime = &done.LastTransitionTime
 	event := decision.Event{Reason: restored, Action: "Restore", Note: "the data were restored"}
-	if from, err := backup.ParseResult(seen.messages[job.UID]); err == nil {
+	if from, err := backup.ParseRestoreResult(seen.messages[job.UID]); err == nil {
 		event.Note = fmt.Sprintf("the data of %s were restored", from.Time.UTC())
 		if missing := backup.MissingBeforePoint(from.Time.Time, cluster.Spec.Restore.RestorePoint.Time, job.CreationTimestamp.Time); missing > 0 {
 			event.Warning = true
 			event.Note += fmt.Sprintf(", which is %s before the restore point: nothing that was written between them is there", missing)
 		}
 		event = withWarnings(event, from.Warnings)
+		c.setRestoreComplete(cluster, from.Warnings[:from.LeftOut])
 	}
 	events.list = append(events.list, event)
+}
+
+// The reasons of the condition RestoreComplete.
+const (
+	restoreComplete = "EverythingRestored"
+	partsLeftOut    = "PartsLeftOut"
+)
+
+// setRestoreComplete sets the condition after a restore. The condition stays for as long as the cluster exists.
+func (c Controller) setRestoreComplete(cluster *mocov1beta2.MySQLCluster, leftOut []string) {
+	is := metav1.Condition{
+		Type: mocov1beta2.RestoreCompleteCondition, Status: metav1.ConditionTrue, Reason: restoreComplete, Message: "the whole backup was restored",
+	}
+	if len(leftOut) > 0 {
+		is.Status, is.Reason = metav1.ConditionFalse, partsLeftOut
+		is.Message = strings.Join(leftOut, "; ") + "; create these parts by hand, or restore into another MySQLCluster whose settings allow them"
+	}
+	reconcile.SetCondition(&cluster.Status.Conditions, is, cluster.Generation, c.Clock)
+}
+
+// observeRestoreComplete keeps the condition for the present generation of the cluster.
+func (c Controller) observeRestoreComplete(cluster *mocov1beta2.MySQLCluster) {
+	if found := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.RestoreCompleteCondition); found != nil {
+		reconcile.SetCondition(&cluster.Status.Conditions, *found, cluster.Generation, c.Clock)
+	}
 }
 
 // reportFailedJob adds one event for a Job that gave up.

@@ -51,7 +51,8 @@ type RestoreOptions struct {
 	Log *slog.Logger
 }
 
-// RefusedError describes a restore that a retry cannot fix. Nothing was written.
+// RefusedError describes a restore that a retry cannot fix. Either nothing was written, or the instance is still marked
+// as half restored.
 type RefusedError struct{ reason error }
 
 func (e *RefusedError) Error() string { return e.reason.Error() }

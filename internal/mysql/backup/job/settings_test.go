@@ -4,6 +4,7 @@ package job_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -188,6 +189,19 @@ func TestPartsThatTheTargetRefuses(t *testing.T) {
 		}
 		want := readContents(t, source)
 		testenv.ExpectEqual(t, "contents", want, readContents(t, target))
+	})
+	t.Run("a restore that may not leave out anything", func(t *testing.T) {
+		target := e.installation.StartServer(t)
+		o := e.restoreOptions(target.Address)
+		o.FailsOnLeftOut = true
+		err := job.RunRestore(t.Context(), o)
+		expectError(t, err, "found 1 that were not: a privilege of account 'app'@'%' is not restored: SKIP_QUERY_REWRITE", "spec.restore.onError")
+		if _, isRefused := errors.AsType[*job.RefusedError](err); !isRefused {
+			t.Errorf("expected an error that ends the Job, found %v", err)
+		}
+		testenv.ExpectEqual(t, "the mark", "1", queryOne(t, target, "select count(*) from information_schema.schemata where schema_name = 'torpor_restoring'"))
+		expectLeftOut(t, e.restoreWithResult(t, target, unchanged), "SKIP_QUERY_REWRITE")
+		testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, target))
 	})
 	t.Run("a view on another schema", func(t *testing.T) {
 		target := e.installation.StartServer(t)
