@@ -160,7 +160,7 @@ func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []
 			return nil, fmt.Errorf("make account %s: MySQL %s", a.quotedName(), describeError(err))
 		}
 		if refused != "" {
-			left.add("account %s is not restored: %s", a.quotedName(), refused)
+			left.add("", "account %s is not restored: %s", a.quotedName(), refused)
 			continue
 		}
 		made = append(made, a)
@@ -169,7 +169,7 @@ func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []
 				return nil, fmt.Errorf("give account %s its passwords: MySQL %s", a.quotedName(), describeError(err))
 			}
 			if refused != "" {
-				left.add("the second password of account %s is not restored: %s", a.quotedName(), refused)
+				left.add("", "the second password of account %s is not restored: %s", a.quotedName(), refused)
 				break
 			}
 		}
@@ -219,7 +219,7 @@ func (t restoreTarget) addGrant(ctx context.Context, a mysqlAccount, grant strin
 			return 0, err
 		}
 		if refused != "" {
-			left.add("a privilege of account %s is not restored: %s: %s", a.quotedName(), privilege, refused)
+			left.add("", "a privilege of account %s is not restored: %s: %s", a.quotedName(), privilege, refused)
 		}
 	}
 	return 0, nil

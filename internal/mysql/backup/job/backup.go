@@ -229,10 +229,17 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 	if _, err := to.PutObject(ctx, keys.Accounts, bytes.NewReader(accounts)); err != nil {
 		return none, err
 	}
+	counted := d.counter.start(ctx, before.unsafeNames)
 	stream := d.startCompression()
 	defer func() { _ = stream.Close() }() // PutObject returned the error.
-	made.DumpSize, err = to.PutObject(ctx, keys.Dump, stream)
-	return keys, err
+	if made.DumpSize, err = to.PutObject(ctx, keys.Dump, stream); err != nil {
+		return keys, err
+	}
+	rows := <-counted
+	if rows.err == nil {
+		made.Contents = describeContents(before, after, rows.rows)
+	}
+	return keys, rows.err
 }
 
 // writeResult writes the result to the file that the kubelet reads as the termination message.

@@ -40,6 +40,8 @@ type dumpProcess struct {
 
 	// gtids are the transactions in the dump.
 	gtids string
+	// counter counts the rows in the dump.
+	counter *rowCounter
 
 	cmd      *exec.Cmd
 	cancel   context.CancelFunc
@@ -55,10 +57,15 @@ func startDump(ctx context.Context, from *mysqlServer, password string, what ser
 	if err != nil {
 		return nil, err
 	}
-	d, err := startMysqldump(ctx, from, password, what)
+	counter, err := startRowCounter(ctx, from, lock.tables)
 	if err != nil {
 		return nil, errors.Join(err, lock.unlock())
 	}
+	d, err := startMysqldump(ctx, from, password, what)
+	if err != nil {
+		return nil, errors.Join(err, counter.stop(), lock.unlock())
+	}
+	d.counter = counter
 	if err := lock.release(ctx); err != nil {
 		d.stop()
 		return nil, err
@@ -152,7 +159,8 @@ func (d *dumpProcess) Read(p []byte) (int, error) {
 // stop kills mysqldump if it is still running.
 func (d *dumpProcess) stop() {
 	d.cancel()
-	_ = d.wait() // It was killed, so its error is expected.
+	_ = d.wait()         // It was killed, so its error is expected.
+	_ = d.counter.stop() // The server ends the session in any case.
 }
 
 // wait returns the error of mysqldump. Its messages name objects, not data.

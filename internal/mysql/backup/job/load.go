@@ -157,16 +157,21 @@ func serverSentence(number int, text string) string {
 
 // leftOutParts are the parts of a backup that MySQL refused.
 type leftOutParts struct {
-	// texts name each of them with the reason.
+	// texts name each of them with the reason, and names holds their kinds and quoted names.
 	texts []string
+	names map[string]bool
 	// views are those among them that are views; their reasons are not in texts.
 	views []brokenView
 	// drops are statements that remove objects which were created without one of their settings.
 	drops []string
 }
 
-func (l *leftOutParts) add(format string, args ...any) {
+// add adds a part with its name, or without one if it is not an object of a schema.
+func (l *leftOutParts) add(name, format string, args ...any) {
 	l.texts = append(l.texts, fmt.Sprintf(format, args...))
+	if name != "" {
+		l.names[name] = true
+	}
 }
 
 // takeViews records the views that the dump has, and returns the others.
@@ -177,7 +182,7 @@ func (l *leftOutParts) takeViews(broken []brokenView) []brokenView {
 			others = append(others, v)
 			continue
 		}
-		l.add("view %s.%s is not restored: %s", v.Schema, v.Name, v.reason)
+		l.add("view "+v.quotedName(), "view %s.%s is not restored: %s", v.Schema, v.Name, v.reason)
 	}
 	return others
 }
@@ -193,7 +198,7 @@ func (l *leftOutParts) summarize() string {
 
 // leftOut groups the failures by object.
 func (f *statementFailures) leftOut() *leftOutParts {
-	left, seen := &leftOutParts{}, map[string]bool{}
+	left, seen := &leftOutParts{names: map[string]bool{}}, map[string]bool{}
 	for _, failure := range f.all {
 		part, wasMade := f.outline.find(failure.line)
 		if seen[part.String()] || part.kind == rowsPart && seen[dumpPart{kind: tablePart, schema: part.schema, name: part.name}.String()] {
@@ -202,17 +207,18 @@ func (f *statementFailures) leftOut() *leftOutParts {
 		seen[part.String()] = true
 		switch part.kind {
 		case viewPart:
+			left.names[part.key()] = true
 			left.views = append(left.views, brokenView{Schema: part.schema, Name: part.name, reason: failure.String()})
 			continue
 		case rowsPart:
 			failure.sentence = "" // It may hold data.
-			left.add("%s are not restored, at least in part: %s", part, failure)
+			left.add(part.key(), "%s are not restored, at least in part: %s", part, failure)
 			continue
 		}
 		if wasMade {
 			left.drops = append(left.drops, "drop "+part.displayKind()+" if exists "+quoteName(part.schema)+"."+quoteName(part.name))
 		}
-		left.add("%s is not restored: %s", part, failure)
+		left.add(part.key(), "%s is not restored: %s", part, failure)
 	}
 	return left
 }

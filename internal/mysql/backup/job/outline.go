@@ -37,6 +37,15 @@ type dumpPart struct {
 
 func (p dumpPart) String() string { return p.displayKind() + " " + p.schema + "." + p.name }
 
+// key returns the kind and the quoted name of the object.
+func (p dumpPart) key() string {
+	kind := p.displayKind()
+	if p.kind == rowsPart {
+		kind = string(tablePart)
+	}
+	return kind + " " + quoteName(p.schema) + "." + quoteName(p.name)
+}
+
 func (p dumpPart) displayKind() string {
 	if p.kind == routinePart {
 		return strings.ToLower(p.verb)

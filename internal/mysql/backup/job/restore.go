@@ -69,6 +69,7 @@ type storedBackup struct {
 	status   mocov1beta2.BackupStatus
 	broken   []brokenView
 	hasZones bool
+	contents *dumpContents
 	accounts []mysqlAccount
 	// replay describes the binary logs to apply after the dump, and gtids the transactions that result.
 	replay backup.ReplayPlan
@@ -147,7 +148,7 @@ func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	if err := readJSONObject(ctx, from, s.keys.Record, &made); err != nil {
 		return s, err
 	}
-	s.status, s.hasZones = made.BackupStatus, made.HasTimeZones
+	s.status, s.hasZones, s.contents = made.BackupStatus, made.HasTimeZones, made.Contents
 	s.broken = slices.DeleteFunc(made.BrokenViews, func(v brokenView) bool {
 		return o.Schema != "" && v.Schema != o.Schema
 	})
@@ -202,6 +203,9 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	}
 	left, err := o.loadStoredDump(ctx, t, from)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := o.compareContents(ctx, t, from.contents, left); err != nil {
 		return nil, nil, err
 	}
 	if warnings, err = o.addAccounts(ctx, t, from.accounts, left); err != nil {

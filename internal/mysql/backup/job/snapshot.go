@@ -26,7 +26,7 @@ var errBusyInstance = errors.New("is kept busy for more than " + LockTimeout.Str
 
 const (
 	tablesQuery = `select concat('` + "`" + `', replace(table_schema, '` + "`', '``" + `'), '` + "`.`" + `', replace(table_name, '` + "`', '``" + `'), '` + "`" + `')
- from information_schema.tables where table_type = 'BASE TABLE' and table_schema not in ` + ownSchemas + ` order by 1`
+ from information_schema.tables where table_type = 'BASE TABLE' and table_schema not in ` + ownSchemas
 	gtidsQuery = `select replace(@@gtid_executed, '\n', '') from dual where @@gtid_mode = 'ON'`
 )
 
@@ -36,6 +36,7 @@ const (
 type writersLock struct {
 	session *sql.Conn
 	gtids   string
+	tables  []string
 }
 
 func lockWriters(ctx context.Context, s *mysqlServer) (*writersLock, error) {
@@ -58,7 +59,7 @@ func (l *writersLock) lockTables(ctx context.Context) error {
 	if _, err := l.session.ExecContext(ctx, settings); err != nil {
 		return fmt.Errorf("prepare the snapshot: the instance %s", describeError(err))
 	}
-	tables, err := queryColumn(ctx, l.session, tablesQuery)
+	tables, err := queryColumn(ctx, l.session, tablesQuery+" order by 1")
 	if err != nil {
 		return fmt.Errorf("list tables: %w", err)
 	}
@@ -75,13 +76,14 @@ func (l *writersLock) lockTables(ctx context.Context) error {
 		}
 	}
 	// Tables can be created in spite of the lock, so the list is read again.
-	now, err := queryColumn(ctx, l.session, tablesQuery)
+	now, err := queryColumn(ctx, l.session, tablesQuery+" order by 1")
 	if err != nil {
 		return fmt.Errorf("list tables: %w", err)
 	}
 	if !slices.Equal(tables, now) {
 		return errBusyInstance
 	}
+	l.tables = tables
 	l.gtids, err = l.executedGTIDs(ctx)
 	return err
 }
@@ -112,10 +114,13 @@ func (l *writersLock) release(ctx context.Context) error {
 }
 
 // unlock closes the session; MySQL releases its locks, whatever state it is in.
-func (l *writersLock) unlock() error {
-	err := l.session.Raw(func(any) error { return driver.ErrBadConn })
+func (l *writersLock) unlock() error { return closeSession(l.session) }
+
+// closeSession closes a session instead of returning it to the pool.
+func closeSession(c *sql.Conn) error {
+	err := c.Raw(func(any) error { return driver.ErrBadConn })
 	if err != nil && !errors.Is(err, driver.ErrBadConn) && !errors.Is(err, sql.ErrConnDone) {
-		return fmt.Errorf("unlock the tables: %w", err)
+		return fmt.Errorf("close the session: %w", err)
 	}
 	return nil
 }

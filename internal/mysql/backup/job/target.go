@@ -336,10 +336,15 @@ type serverInventory struct {
 	Accounts []mysqlAccount
 	// unsafe lists tables whose engine is not transactional.
 	unsafe []string
+	// unsafeNames are their quoted names.
+	unsafeNames []string
 	// broken lists views that a dump leaves out.
 	broken []brokenView
 	// knowsZones is true if the server knows time zones by their names.
 	knowsZones bool
+	// definitions are the hashes of dumpContents, and version is that of the server.
+	definitions map[string]string
+	version     string
 }
 
 const (
@@ -364,8 +369,17 @@ func (s *mysqlServer) readInventory(ctx context.Context) (serverInventory, error
 	if i.unsafe, err = queryColumn(ctx, c, unsafeQuery); err != nil {
 		return i, fmt.Errorf("list tables: %w", err)
 	}
+	if i.unsafeNames, err = queryColumn(ctx, c, tablesQuery+" and engine <> 'InnoDB'"); err != nil {
+		return i, fmt.Errorf("list tables: %w", err)
+	}
 	if err := c.QueryRowContext(ctx, knowsZonesQuery).Scan(&i.knowsZones); err != nil {
 		return i, fmt.Errorf("count time zones: the instance %s", describeError(err))
+	}
+	if err := c.QueryRowContext(ctx, "select @@version").Scan(&i.version); err != nil {
+		return i, fmt.Errorf("read the version: the instance %s", describeError(err))
+	}
+	if i.definitions, err = readDefinitions(ctx, c); err != nil {
+		return i, err
 	}
 	if i.broken, err = listBrokenViews(ctx, c); err != nil {
 		return i, err

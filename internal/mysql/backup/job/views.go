@@ -41,6 +41,8 @@ type backupRecord struct {
 	BrokenViews []brokenView `json:"brokenViews,omitempty"`
 	// HasTimeZones is true if the source knew time zones by their names.
 	HasTimeZones bool `json:"hasTimeZones,omitempty"`
+	// Contents describes what the dump holds.
+	Contents *dumpContents `json:"contents,omitempty"`
 }
 
 // brokenViewsQuery lists the views that MySQL reports as invalid. --ignore-table compares schema.name as one text

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// dumpContents describes what a dump holds, so that a restore can be compared with it.
+type dumpContents struct {
+	// Version is the version of the source. Servers of other versions may write definitions differently.
+	Version string `json:"version"`
+	// Rows holds the number of rows by the quoted name of the table; unknownRows if they were not counted.
+	Rows map[string]int64 `json:"rows"`
+	// Definitions holds a hash of the definition by the kind and quoted name of an object.
+	Definitions map[string]string `json:"definitions"`
+}
+
+const unknownRows = -1
+
+// rowCounter is a session whose snapshot is that of the dump.
+type rowCounter struct {
+	*sql.Conn
+	tables []string
+	// cancel ends the counting, and counting waits for its end.
+	cancel   context.CancelFunc
+	counting sync.WaitGroup
+}
+
+// startRowCounter is called while writers are locked.
+func startRowCounter(ctx context.Context, s *mysqlServer, tables []string) (*rowCounter, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	c, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: it %s", s.host, describeError(err))
+	}
+	// A DDL statement that waits for this session would make others wait.
+	for _, statement := range []string{
+		fmt.Sprintf("set session lock_wait_timeout = %d, transaction_isolation = 'REPEATABLE-READ'", int(LockTimeout.Seconds())),
+		"start transaction with consistent snapshot, read only", "savepoint counting",
+	} {
+		if _, err := c.ExecContext(ctx, statement); err != nil {
+			return nil, errors.Join(fmt.Errorf("take the snapshot for counting: the instance %s", describeError(err)), closeSession(c))
+		}
+	}
+	return &rowCounter{Conn: c, tables: tables}, nil
+}
+
+// rowCounts is the result of counting.
+type rowCounts struct {
+	rows map[string]int64
+	err  error
+}
+
+// start counts in the background.
+func (r *rowCounter) start(ctx context.Context, unsafe []string) <-chan rowCounts {
+	ctx, r.cancel = context.WithCancel(ctx)
+	result := make(chan rowCounts, 1)
+	r.counting.Go(func() {
+		rows, err := r.countRows(ctx, unsafe)
+		result <- rowCounts{rows, err}
+	})
+	return result
+}
+
+// stop ends the counting and the session.
+func (r *rowCounter) stop() error {
+	if r.cancel != nil {
+		r.cancel()
+	}
+	r.counting.Wait()
+	return closeSession(r.Conn)
+}
+
+// countRows counts the rows of all tables. The rows of a table that was changed since the snapshot, or that has no
+// transactions, are unknown.
+func (r *rowCounter) countRows(ctx context.Context, unsafe []string) (map[string]int64, error) {
+	rows := map[string]int64{}
+	for _, table := range r.tables {
+		rows[table] = unknownRows
+		if slices.Contains(unsafe, table) {
+			continue
+		}
+		n, err := countTable(ctx, r.Conn, table)
+		if err != nil && errorNumber(err) == 0 {
+			return nil, fmt.Errorf("count the rows of %s: the instance %s", table, describeError(err))
+		}
+		if err == nil {
+			rows[table] = n
+		}
+		// Going back to the savepoint unlocks the definition of the table.
+		if _, err := r.ExecContext(ctx, "rollback to savepoint counting"); err != nil {
+			return nil, fmt.Errorf("count the rows of %s: the instance %s", table, describeError(err))
+		}
+	}
+	return rows, nil
+}
+
+func countTable(ctx context.Context, c *sql.Conn, table string) (n int64, err error) {
+	err = c.QueryRowContext(ctx, "select count(*) from "+table).Scan(&n)
+	return n, err
+}
+
+// definitionsQuery returns a kind with a quoted name, and a hash, for each object of users.
+var definitionsQuery = strings.Join([]string{
+	definitions("table", "columns", "table_schema", "table_name", "table_name in (select t.table_name from information_schema.tables t"+
+		" where t.table_schema = columns.table_schema and t.table_type = 'BASE TABLE')",
+		"group_concat(concat_ws(' ', column_name, column_type, is_nullable, extra, collation_name) order by ordinal_position)") + " group by table_schema, table_name",
+	definitions("view", "views", "table_schema", "table_name", "true", "concat_ws(' ', view_definition, check_option, definer, security_type)"),
+	definitions("trigger", "triggers", "trigger_schema", "trigger_name", "true",
+		"concat_ws(' ', event_manipulation, event_object_table, action_timing, action_statement, sql_mode, definer)"),
+	definitions("event", "events", "event_schema", "event_name", "true",
+		"concat_ws(' ', event_definition, sql_mode, definer, time_zone, event_type, execute_at, interval_value, interval_field, starts, ends, on_completion)"),
+	definitions("procedure", "routines", "routine_schema", "routine_name", "routine_type = 'PROCEDURE'", routineDefinition),
+	definitions("function", "routines", "routine_schema", "routine_name", "routine_type = 'FUNCTION'", routineDefinition),
+}, " union all ")
+
+const routineDefinition = "concat_ws(' ', routine_definition, dtd_identifier, is_deterministic, sql_data_access, security_type, sql_mode, definer)"
+
+func definitions(kind, from, schema, name, where, text string) string {
+	return fmt.Sprintf("select concat('%s `', replace(%s, '`', '``'), '`.`', replace(%s, '`', '``'), '`') as name, left(sha2(%s, 256), 16) as hash"+
+		" from information_schema.%s where %s and %s not in %s", kind, schema, name, text, from, where, schema, ownSchemas)
+}
+
+// definitionsSession shows the same columns on every server, and does not cut long definitions.
+const definitionsSession = "set session group_concat_max_len = 67108864 /*!80030 , show_gipk_in_create_table_and_information_schema = on */"
+
+func readDefinitions(ctx context.Context, c *sql.Conn) (map[string]string, error) {
+	if _, err := c.ExecContext(ctx, definitionsSession); err != nil {
+		return nil, fmt.Errorf("prepare the list of definitions: the instance %s", describeError(err))
+	}
+	rows, err := c.QueryContext(ctx, definitionsQuery)
+	if err != nil {
+		return nil, fmt.Errorf("list definitions: the instance %s", describeError(err))
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error.
+	all := map[string]string{}
+	for rows.Next() {
+		var name string
+		var hash sql.NullString
+		if err := rows.Scan(&name, &hash); err != nil {
+			return nil, fmt.Errorf("list definitions: %w", err)
+		}
+		all[name] = hash.String
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("list definitions: %w", err)
+	}
+	return all, nil
+}
+
+// describeContents combines the inventories from before and after the snapshot. Definitions that changed in between
+// are not compared.
+func describeContents(before, after serverInventory, rows map[string]int64) *dumpContents {
+	c := &dumpContents{Version: before.version, Rows: rows, Definitions: map[string]string{}}
+	for name, hash := range before.definitions {
+		if after.definitions[name] == hash {
+			c.Definitions[name] = hash
+		}
+	}
+	for _, v := range before.broken {
+		delete(c.Definitions, "view "+v.quotedName())
+	}
+	return c
+}
+
+// compareContents names the differences between the backup and the instance, after the dump was loaded and before the
+// binary logs are applied. Parts that were left out are not named again.
+func (o RestoreOptions) compareContents(ctx context.Context, t restoreTarget, want *dumpContents, left *leftOutParts) error {
+	if want == nil {
+		o.Log.Info("Did not compare the restored data, because the backup is of an earlier version of Torpor")
+		return nil
+	}
+	found, err := readDefinitions(ctx, t.Conn)
+	if err != nil {
+		return err
+	}
+	var version string
+	if err := t.queryValue(ctx, &version, "select @@version"); err != nil {
+		return err
+	}
+	isWanted := func(name string) bool {
+		return (o.Schema == "" || strings.Contains(name, " "+quoteName(o.Schema)+".")) && !left.names[name]
+	}
+	for _, name := range slices.Sorted(maps.Keys(want.Definitions)) {
+		hash, isThere := found[name]
+		switch {
+		case !isWanted(name):
+		case !isThere:
+			left.add(name, "%s is in the backup, but is missing after the load", name)
+		case version == want.Version && hash != want.Definitions[name]:
+			left.add(name, "%s has another definition than in the backup", name)
+		}
+	}
+	compared := 0
+	for _, table := range slices.Sorted(maps.Keys(want.Rows)) {
+		name := "table " + table
+		if _, isThere := found[name]; !isThere || !isWanted(name) || want.Rows[table] == unknownRows {
+			continue
+		}
+		n, err := countTable(ctx, t.Conn, table)
+		if err != nil {
+			return fmt.Errorf("count the rows of %s: the instance %s", table, describeError(err))
+		}
+		compared++
+		if n != want.Rows[table] {
+			left.add(name, "%s has %d rows, but %d in the backup", name, n, want.Rows[table])
+		}
+	}
+	o.Log.Info("Compared the restored data with the backup", "definitions", len(want.Definitions), "countedTables", compared)
+	return nil
+}
