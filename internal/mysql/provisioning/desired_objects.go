@@ -10,6 +10,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,8 @@ type BuildInput struct {
 	Passwords map[string][]byte
 	// StatefulSet is the live StatefulSet; nil if it does not exist.
 	StatefulSet *appsv1.StatefulSet
+	// RunningCnf is the my.cnf that the Pods of StatefulSet use; empty if there is none.
+	RunningCnf string
 	// ExporterImage is the image of mysqld_exporter.
 	ExporterImage string
 }
@@ -65,7 +68,37 @@ func BuildObjects(in BuildInput) (DesiredObjects, error) {
 	}
 	set, setErr := buildStatefulSet(in, desired.ConfigMapName)
 	desired.StatefulSet = set
-	return desired, errors.Join(primaryErr, replicaErr, setErr)
+	return desired, errors.Join(refuseSettings(in), primaryErr, replicaErr, setErr)
+}
+
+// refuseSettings returns an error that names the harmful settings of the user's ConfigMap.
+func refuseSettings(in BuildInput) error {
+	found := describeHarmfulSettings(in.Settings, settingContext{
+		IsNew: in.StatefulSet == nil, LoadsTimeZones: in.Cluster.Spec.InitializeTimezoneData, Running: in.RunningCnf,
+	})
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("spec.mysqlConfigMapName: expected no setting that stops servers or loses data, found %s", strings.Join(found, "; "))
+}
+
+// ConfigMapInUse returns the name of the ConfigMap that the Pods of a StatefulSet use; empty if there is none.
+func ConfigMapInUse(set *appsv1.StatefulSet) string {
+	if set == nil {
+		return ""
+	}
+	for _, v := range set.Spec.Template.Spec.Volumes {
+		if v.Name == configVolume && v.ConfigMap != nil {
+			return v.ConfigMap.Name
+		}
+	}
+	return ""
+}
+
+// RunningCnf returns the my.cnf in a ConfigMap.
+func RunningCnf(config *unstructured.Unstructured) string {
+	text, _, _ := unstructured.NestedString(config.Object, "data", cnfFile) // MOCO's ConfigMaps have the same key.
+	return text
 }
 
 // SelectorLabels returns the labels that select the objects of a cluster.

@@ -3,6 +3,7 @@
 # a crash in the middle starts over. Nothing of it is in the binary log, or every instance would be born errant.
 # Arguments are further options of mysqld. Only sh, mysqld, mv and rm are needed, and mysql_tzinfo_to_sql if MOCO_ZONEINFO names the
 # folder whose time zones the server gets.
+# Time zones have names only in a server whose tables are filled.
 set -eu
 config=${MOCO_CONFIG:-/etc/mysql/my.cnf}
 volume=${MOCO_VOLUME:-/var/lib/mysql}
@@ -15,7 +16,7 @@ fi
 rm -rf "$volume/data.new"
 initialize() {
   ${MOCO_MYSQLD:-mysqld} --defaults-file="$config" --initialize-insecure --datadir="$volume/data.new" --init-file="$@" \
-    --disable-log-bin --read-only=OFF --super-read-only=OFF
+    --disable-log-bin --read-only=OFF --super-read-only=OFF --default-time-zone=+00:00
 }
 if [ -z "${MOCO_ZONEINFO:-}" ]; then
   initialize "$users" "$@"

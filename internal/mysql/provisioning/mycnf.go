@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -67,6 +66,7 @@ func forcedSettings() map[string]string {
 		"slow_query_log_file": "/var/log/mysql/mysql.slow", "general_log_file": "/var/log/mysql/mysql.general",
 		// Without these settings an acknowledged commit may be lost, or be on no replica.
 		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT", "replica_skip_errors": "OFF",
+		"binlog_error_action": "ABORT_SERVER",
 		"loose_rpl_semi_sync_source_wait_no_replica": "ON", "loose_rpl_semi_sync_source_wait_point": "AFTER_SYNC",
 		// Clustering observes the server by performance_schema, and protects its accounts from applications by
 		// partial_revokes.
@@ -74,15 +74,6 @@ func forcedSettings() map[string]string {
 		// Clustering, replicas and backups accept only this CA.
 		"ssl_ca": tlsFolder + "/" + certificates.AuthorityFile, "ssl_cert": tlsFolder + "/" + certificates.CertificateFile,
 		"ssl_key": tlsFolder + "/" + certificates.KeyFile,
-	}
-}
-
-// refusedSettings are other names of forced settings, and settings that would override them.
-func refusedSettings() []string {
-	return []string{
-		"log_slave_updates", "skip_slave_start", "slave_skip_errors", "slave_exec_mode", "rpl_semi_sync_master_wait_no_slave",
-		"rpl_semi_sync_master_wait_point", "plugin_load", "init_file", "log_error",
-		"ssl", "ssl_capath", "admin_ssl", "admin_ssl_ca", "admin_ssl_capath", "admin_ssl_cert", "admin_ssl_key",
 	}
 }
 
@@ -105,48 +96,63 @@ const roomForRedo = 8 << 30
 // BuildMyCnf builds the configuration of a server of the given sizes. It returns the user's settings that are
 // ignored, because clustering requires other values. If a setting occurs twice, under any of its names, the last
 // one counts.
-func BuildMyCnf(user map[string]string, sizes ServerSizes) (text string, overruled []string) {
+func BuildMyCnf(user map[string]string, sizes ServerSizes) (text string, ignored []string) {
 	const least, percent, hundred = 128 << 20, 70, 100
 	all := defaultSettings()
 	all["innodb_buffer_pool_size"] = fmt.Sprint(max(least, sizes.Memory/hundred*percent))
 	if sizes.Volume >= roomForRedo {
 		all["loose_innodb_redo_log_capacity"] = "1600M"
 	}
-	forced := forcedSettings()
-	taken := map[string]bool{}
-	for _, name := range slices.Concat(sortedKeys(forced), perPodSettings(), refusedSettings()) {
-		taken[variableOf(name)] = true
-	}
+	rules := listSettingRules()
+	isOverruled := func(name string) bool { return findSettingRule(rules, name).class == overruled }
 	for _, key := range sortedKeys(user) {
 		switch name := variableOf(key); {
 		case key == includeKey:
-		case taken[name]:
-			overruled = append(overruled, key)
+		case isOverruled(key):
+			ignored = append(ignored, key)
 		default:
 			maps.DeleteFunc(all, func(other, _ string) bool { return variableOf(other) == name })
 			all[strings.ReplaceAll(key, "-", "_")] = user[key]
 		}
 	}
+	var more strings.Builder
+	walkText(strings.TrimRight(user[includeKey], "\n"), func(line string, isServer bool) {
+		name, _, isSetting := parseLine(line)
+		if isSetting && isServer && isOverruled(name) {
+			ignored = append(ignored, includeKey+": "+name)
+			return
+		}
+		more.WriteString(line + "\n")
+	})
+	matchCharacterSet(all, listUserSettings(user))
 	var b strings.Builder
 	b.WriteString("[client]\nsocket=/run/mysqld.sock\nloose_default_character_set=utf8mb4\n\n[mysqld]\n")
 	writeSettings(&b, all)
-	if more := strings.TrimRight(user[includeKey], "\n"); more != "" {
-		b.WriteByte('\n')
-		for line := range strings.SplitSeq(more, "\n") {
-			name, _, _ := strings.Cut(line, "=")
-			if name = strings.TrimSpace(name); taken[variableOf(name)] {
-				overruled = append(overruled, includeKey+": "+name)
-				continue
-			}
-			b.WriteString(line + "\n")
-		}
+	if user[includeKey] != "" {
+		b.WriteString("\n" + more.String())
 	}
 	b.WriteString("\n[mysqld]\n")
-	writeSettings(&b, forced)
+	writeSettings(&b, forcedSettings())
 	for _, p := range requiredPlugins() {
 		fmt.Fprintf(&b, "plugin_load_add=%s\n", p)
 	}
-	return b.String(), overruled
+	return b.String(), ignored
+}
+
+// matchCharacterSet completes a character set or a collation that the user chose alone. A server with a collation of
+// another character set does not start.
+func matchCharacterSet(all map[string]string, user []userSetting) {
+	chosen := map[string]string{}
+	for _, s := range user {
+		chosen[variableOf(s.name)] = s.value
+	}
+	set, collation := chosen["character_set_server"], chosen["collation_server"]
+	switch {
+	case set != "" && collation == "":
+		delete(all, "collation_server") // The server takes the default of the character set.
+	case set == "" && collation != "":
+		all["character_set_server"], _, _ = strings.Cut(collation, "_")
+	}
 }
 
 func writeSettings(b *strings.Builder, settings map[string]string) {

@@ -18,6 +18,8 @@ import (
 )
 
 const (
+	// configVolume holds the configuration and the scripts.
+	configVolume = "mysql-conf"
 	// exporterVolume holds the file with the exporter's password, and no other file.
 	exporterVolume, exporterFolder = "moco-exporter", "/moco-exporter"
 	exporterPort                   = 9104
@@ -206,7 +208,7 @@ func mergeProbe(said, numbers map[string]any, question string) map[string]any {
 func sharedMounts() []any {
 	return []any{
 		volumeMount(mocov1beta2.DataClaim, "/var/lib/mysql"), volumeMount("tmp", "/tmp"), volumeMount("run", "/run"),
-		volumeMount("var-log", "/var/log/mysql"), volumeMount("mysql-conf", configFolder), volumeMount(mocov1beta2.TLSVolume, tlsFolder),
+		volumeMount("var-log", "/var/log/mysql"), volumeMount(configVolume, configFolder), volumeMount(mocov1beta2.TLSVolume, tlsFolder),
 	}
 }
 
@@ -223,7 +225,7 @@ func podVolumes(c *mocov1beta2.MySQLCluster, config string) []any {
 		map[string]any{"name": "tmp", "emptyDir": map[string]any{}},
 		map[string]any{"name": "run", "emptyDir": map[string]any{}},
 		map[string]any{"name": "var-log", "emptyDir": map[string]any{}},
-		map[string]any{"name": "mysql-conf", "configMap": map[string]any{"name": config}},
+		map[string]any{"name": configVolume, "configMap": map[string]any{"name": config}},
 		secretVolume("my-cnf-secret", c.ClientSecretName(), clients),
 		secretVolume(mocov1beta2.TLSVolume, c.TLSSecretName(), files),
 		secretVolume(usersVolume, c.ClientSecretName(), []any{map[string]any{"key": usersFile, "path": usersFile}}),

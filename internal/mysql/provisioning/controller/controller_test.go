@@ -199,12 +199,40 @@ func TestMissingConfigMapIsReported(t *testing.T) {
 	e.ExpectCreated(t, &corev1.ConfigMap{
 		ObjectMeta: e.meta("mycnf"), Data: map[string]string{"long_query_time": "5", "read-only": "OFF"},
 	})
-	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue, "are ignored", "read-only")
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
+	e.waitForCondition(t, mocov1beta2.SpecFullySupportedCondition, metav1.ConditionFalse, "settings of the ConfigMap mycnf have no effect", "read-only")
 	config := &corev1.ConfigMap{}
 	testenv.ExpectNoError(t, e.get(t, e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name, config))
 	if !strings.Contains(config.Data["my.cnf"], "long_query_time=5\n") {
 		t.Errorf("the setting is missing in:\n%s", config.Data["my.cnf"])
 	}
+}
+
+// TestHarmfulSettingsReachNoServer writes harmful settings into a ConfigMap that servers use.
+func TestHarmfulSettingsReachNoServer(t *testing.T) {
+	t.Parallel()
+	e := newClusterEnv(t, shared.Get(t))
+	settings := &corev1.ConfigMap{ObjectMeta: e.meta("mycnf"), Data: map[string]string{"default_time_zone": "Asia/Tokyo"}}
+	e.ExpectCreated(t, settings)
+	e.addCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Spec.MySQLConfigMapName = new("mycnf") })
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "default_time_zone=Asia/Tokyo", "spec.initializeTimezoneData")
+	setData := func(data map[string]string) {
+		t.Helper()
+		settings.Data = data
+		testenv.ExpectNoError(t, e.Client.Update(t.Context(), settings))
+	}
+	setData(map[string]string{"lower_case_table_names": "1"})
+	e.waitUntilReconciled(t)
+	used := e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name
+	setData(map[string]string{"binlog_ignore_db": "audit"})
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "spec.mysqlConfigMapName", "lower_case_table_names", "binlog_ignore_db=audit", "remove it")
+	setData(map[string]string{"lower_case_table_names": "0", "gtid_mode": "OFF"})
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "expected 1, as in the existing data directories, found 0")
+	e.waitForCondition(t, mocov1beta2.SpecFullySupportedCondition, metav1.ConditionFalse, "gtid_mode")
+	testenv.ExpectEqual(t, "configuration of the Pods", used, e.statefulSet(t).Spec.Template.Spec.Volumes[3].ConfigMap.Name)
+	setData(map[string]string{"lower_case_table_names": "1", "long_query_time": "5"})
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
+	e.waitForCondition(t, mocov1beta2.SpecFullySupportedCondition, metav1.ConditionTrue)
 }
 
 func TestConfigurationStaysWhileAPodUsesIt(t *testing.T) {

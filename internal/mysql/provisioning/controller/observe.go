@@ -172,8 +172,13 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 	if seen.NeedsPasswords = !isVersioned || len(mysqlusers.MissingPasswordKeys(passwords)) > 0; seen.NeedsPasswords {
 		return nil
 	}
-	var err error
-	seen.Desired, err = provisioning.BuildObjects(provisioning.BuildInput{Cluster: seen.Cluster, Settings: seen.settings, Passwords: passwords, ExporterImage: c.ExporterImage, StatefulSet: seen.StatefulSet})
+	running, err := c.readRunningCnf(ctx, seen)
+	if err != nil {
+		return err
+	}
+	seen.Desired, err = provisioning.BuildObjects(provisioning.BuildInput{
+		Cluster: seen.Cluster, Settings: seen.settings, Passwords: passwords, ExporterImage: c.ExporterImage, StatefulSet: seen.StatefulSet, RunningCnf: running,
+	})
 	if err != nil {
 		seen.Problems = append(seen.Problems, err.Error())
 		return nil
@@ -186,6 +191,22 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 		seen.Objects = append(seen.Objects, state)
 	}
 	return c.observeConfigMaps(ctx, seen)
+}
+
+// readRunningCnf returns the my.cnf that the Pods use; empty if there is none. The content of such a ConfigMap never
+// changes, so the cache suffices.
+func (c Controller) readRunningCnf(ctx context.Context, seen *observation) (string, error) {
+	name := provisioning.ConfigMapInUse(seen.StatefulSet)
+	if name == "" || len(seen.settings) == 0 {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	m := newUnstructured(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	if err := c.children.Get(ctx, namespacedName(seen.Cluster, name), m); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("read the ConfigMap %s: %w", name, err)
+	}
+	return provisioning.RunningCnf(m), nil
 }
 
 // observeObject reads an object from the API server if the cached one differs from the desired one, because the

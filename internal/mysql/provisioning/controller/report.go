@@ -47,7 +47,10 @@ const (
 
 // report writes the result of a pass into the status. It changes only the fields that this controller owns.
 func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, refused *reconcile.RefusedError) reconcile.FollowUp {
-	conditions := map[string]decision.Condition{mocov1beta2.SpecFullySupportedCondition: specSupport(cluster)}
+	conditions := map[string]decision.Condition{}
+	if isRead := seen.Desired.ConfigMapName != ""; isRead || meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.SpecFullySupportedCondition) == nil {
+		conditions[mocov1beta2.SpecFullySupportedCondition] = specSupport(cluster, changes.OverruledSettings)
+	}
 	active := decision.True(mocov1beta2.ReconciliationActiveReason, "")
 	out := reconcile.FollowUp{Rule: changes.Rollout.Rule, RequeueAfter: changes.Rollout.RequeueAfter}
 	if changes.Rollout.EndsTurn || cluster.ReconciliationStopped() {
@@ -97,10 +100,6 @@ func (c Controller) reportObjects(
 	default:
 		cluster.Status.ReconcileInfo = mocov1beta2.ReconcileInfo{Generation: cluster.Generation, ReconcileVersion: version}
 		out.Events = rolloutEvents(changes)
-		if len(changes.OverruledSettings) > 0 {
-			success.Message = fmt.Sprintf("ConfigMap %s: settings are ignored, because clustering requires other values: %s",
-				settingsConfigMapName(cluster), strings.Join(changes.OverruledSettings, ", "))
-		}
 	}
 	if n := cluster.InstanceCount(); refused == nil && n > int(cluster.Spec.Replicas) {
 		success = decision.False(mocov1beta2.ReconcileFailedReason, fmt.Sprintf("spec.replicas: expected at least %d, because instances cannot be "+
@@ -202,9 +201,18 @@ func withForce(seen observation, message string) string {
 		" once the cluster is healthy", "; ")
 }
 
-func specSupport(cluster *mocov1beta2.MySQLCluster) decision.Condition {
+// specSupport names the fields and the settings that have no effect.
+func specSupport(cluster *mocov1beta2.MySQLCluster, overruled []string) decision.Condition {
+	var ignored []string
 	if fields := mocov1beta2.UnsupportedFields(cluster.Spec); len(fields) > 0 {
-		return decision.False(mocov1beta2.FieldsIgnoredReason, "these fields are stored but have no effect: "+strings.Join(fields, ", "))
+		ignored = append(ignored, "these fields are stored but have no effect: "+strings.Join(fields, ", "))
+	}
+	if len(overruled) > 0 {
+		ignored = append(ignored, fmt.Sprintf("these settings of the ConfigMap %s have no effect, because clustering requires other values: %s",
+			settingsConfigMapName(cluster), strings.Join(overruled, ", ")))
+	}
+	if len(ignored) > 0 {
+		return decision.False(mocov1beta2.FieldsIgnoredReason, strings.Join(ignored, "; "))
 	}
 	return decision.True(mocov1beta2.FullySupportedReason, "")
 }

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioning
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// settingClass defines what happens to a setting of the user's ConfigMap.
+type settingClass int
+
+const (
+	// allowed settings are written as they are. It is the class of every setting that the table does not list.
+	allowed settingClass = iota
+	// overruled settings are left out, because clustering requires other values. SpecFullySupported names them.
+	overruled
+	// refused settings would stop the servers or lose data. Nothing is applied until the user corrects them.
+	refused
+	// fixed settings are part of the data directory. They are refused if they differ from those of existing servers.
+	fixed
+)
+
+// settingRule is the class of some settings.
+type settingRule struct {
+	class settingClass
+	// names are the settings, in all names that a version of MySQL accepts, without prefixes such as loose_. A name
+	// that ends with an asterisk stands for all names that begin with it.
+	names []string
+	// why is the reason of a refusal. It ends a sentence that begins with the setting.
+	why string
+	// accepts reports whether a value is harmless nevertheless; nil means that none is.
+	accepts func(value string) bool
+	// initial is the value of a fixed setting in servers that were created without it.
+	initial string
+}
+
+// listSettingRules returns the table of all settings that are not allowed with every value. The values of overruled
+// settings are those of forcedSettings, of the command line, or of clustering.
+func listSettingRules() []settingRule {
+	const (
+		losesRows = "replicas would lack rows without an error, and a failover would lose them; remove it"
+		movesData = "data outside the volume would be lost with the Pod; remove it"
+		endsEarly = "the server would end instead of serving; remove it"
+		noFilter  = "such a statement may fail, and then ends the sessions of replicas and probes; use SET, or remove it"
+	)
+	forced := append(sortedKeys(forcedSettings()), perPodSettings()...)
+	return []settingRule{
+		{class: overruled, names: forced},
+		// Other names of these settings, and settings that would override them.
+		{class: overruled, names: []string{
+			"log_slave_updates", "skip_slave_start", "slave_skip_errors", "slave_exec_mode", "rpl_semi_sync_master_wait_no_slave",
+			"rpl_semi_sync_master_wait_point", "plugin_load", "init_file", "log_error",
+			"ssl", "ssl_capath", "admin_ssl", "admin_ssl_ca", "admin_ssl_capath", "admin_ssl_cert", "admin_ssl_key",
+		}},
+		// Clustering sets these in the running servers.
+		{class: overruled, names: []string{
+			"rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled", "rpl_semi_sync_replica_enabled", "rpl_semi_sync_slave_enabled",
+			"rpl_semi_sync_source_timeout", "rpl_semi_sync_master_timeout", "rpl_semi_sync_source_wait_for_replica_count",
+			"rpl_semi_sync_master_wait_for_slave_count", "clone_valid_donor_list", "clone_ssl_ca",
+		}},
+
+		{class: fixed, names: []string{"lower_case_table_names"}, initial: "0"},
+		{class: fixed, names: []string{"innodb_page_size"}, initial: "16384"},
+		{class: fixed, names: []string{"innodb_data_file_path"}, initial: "ibdata1:12M:autoextend"},
+
+		{class: refused, names: []string{"binlog_do_db", "binlog_ignore_db", "replicate_*"}, why: losesRows},
+		{class: refused, names: []string{
+			"innodb_data_home_dir", "innodb_log_group_home_dir", "innodb_undo_directory", "innodb_doublewrite_dir", "log_bin_index", "relay_log_index",
+		}, why: movesData, accepts: isInDataFolder},
+		{class: refused, names: []string{"initialize", "initialize_insecure", "help", "verbose", "validate_config", "daemonize", "chroot", "gdb", "user"}, why: endsEarly},
+		{class: refused, names: []string{"grant_tables"}, why: "every client would be an administrator; remove it", accepts: isOff},
+		{class: refused, names: []string{"networking"}, why: "replicas and clients could not connect; remove it", accepts: isOff},
+		{class: refused, names: []string{"offline_mode"}, why: "replicas and probes could not log in; remove it, and use spec.offline", accepts: isOff},
+		{class: refused, names: []string{"bind_address"}, why: "replicas connect from other Pods; use *, or remove it", accepts: func(v string) bool {
+			return slices.Contains([]string{"*", "0.0.0.0", "::"}, v)
+		}},
+		{class: refused, names: []string{"innodb_read_only"}, why: "no server could become the primary; remove it", accepts: isOff},
+		{class: refused, names: []string{"innodb_force_recovery"}, why: "InnoDB would refuse writes or drop data on every instance; use it on a copy of one volume",
+			accepts: func(v string) bool { return v == "0" }},
+		{class: refused, names: []string{"innodb_flush_method"}, why: "acknowledged commits would be lost in a crash; use O_DIRECT or fsync", accepts: func(v string) bool {
+			return !slices.Contains([]string{"nosync", "littlesync"}, strings.ToLower(v))
+		}},
+		{class: refused, names: []string{"disabled_storage_engines"}, why: "InnoDB holds the users' data; leave InnoDB out of the list", accepts: func(v string) bool {
+			return !slices.ContainsFunc(strings.Split(v, ","), func(name string) bool { return strings.EqualFold(strings.TrimSpace(name), "InnoDB") })
+		}},
+		{class: refused, names: []string{"group_replication_*", "ndb_*", "ndbcluster"}, why: "clustering uses asynchronous replication; remove it"},
+		{class: refused, names: []string{"init_connect", "init_replica", "init_slave"}, why: noFilter, accepts: hasOnlySets},
+		{class: refused, names: []string{"authentication_policy"}, why: "passwords would not suffice for Torpor's own accounts; use *,, or caching_sha2_password as the only factor",
+			accepts: needsOnlyPassword},
+		{class: refused, names: []string{"max_user_connections"}, why: "the manager, replicas and backups share accounts; use 0, or 20 at least", accepts: func(v string) bool { return v == "0" || hasRoom(v) }},
+		{class: refused, names: []string{"max_connections"}, why: "replicas need connections in addition to clients; use 20 at least", accepts: hasRoom},
+		{class: refused, names: []string{"performance_schema_max_thread_instances", "performance_schema_max_thread_classes"},
+			why: "clustering finds connected replicas by their threads; remove it", accepts: func(v string) bool { return v != "0" }},
+	}
+}
+
+// leastConnections is the minimum of limits of connections. A manager opens five to a server, as may another during
+// a change of leaders; each replica one, a backup three.
+const leastConnections = 20
+
+// settingContext holds the facts, besides the value, that decide whether a setting is harmful.
+type settingContext struct {
+	// LoadsTimeZones is true if new data directories get the tables of time zones.
+	LoadsTimeZones bool
+	// IsNew is true before the first server was created.
+	IsNew bool
+	// Running is the text of my.cnf of the existing servers; empty if it is unknown.
+	Running string
+}
+
+// userSetting is a setting of the ConfigMap. key is the name as the user wrote it, with its place.
+type userSetting struct{ key, name, value string }
+
+// findSettingRule returns the rule of a setting; its class is allowed if the table does not list the setting.
+func findSettingRule(rules []settingRule, setting string) settingRule {
+	name := variableOf(setting)
+	for _, r := range rules {
+		if slices.ContainsFunc(r.names, func(listed string) bool {
+			prefix, isPattern := strings.CutSuffix(listed, "*")
+			return !isPattern && variableOf(listed) == name || isPattern && strings.HasPrefix(name, prefix)
+		}) {
+			return r
+		}
+	}
+	return settingRule{}
+}
+
+// describeHarmfulSettings returns a sorted description of the settings that must not reach a server.
+func describeHarmfulSettings(user map[string]string, seen settingContext) []string {
+	var found []string
+	rules, settings := listSettingRules(), listUserSettings(user)
+	for _, s := range settings {
+		if why := describeHarm(findSettingRule(rules, s.name), s, seen); why != "" {
+			found = append(found, why)
+		}
+	}
+	for _, r := range rules {
+		if why := describeChange(r, settings, seen); why != "" {
+			found = append(found, why)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func describeHarm(r settingRule, s userSetting, seen settingContext) string {
+	switch {
+	case r.class == refused && (r.accepts == nil || !r.accepts(s.value)):
+		return fmt.Sprintf("%s=%.60s: %s", s.key, s.value, r.why)
+	case variableOf(s.name) == "default_time_zone" && seen.IsNew && !seen.LoadsTimeZones && isNamedTimeZone(s.value):
+		return fmt.Sprintf("%s=%.60s: a new server knows no time zones by name; set spec.initializeTimezoneData, or use an offset such as +09:00", s.key, s.value)
+	}
+	return ""
+}
+
+// describeChange describes a fixed setting that differs from that of the existing servers.
+func describeChange(r settingRule, user []userSetting, seen settingContext) string {
+	if r.class != fixed || seen.Running == "" {
+		return ""
+	}
+	key, value := r.names[0], r.initial
+	for _, s := range user {
+		if variableOf(s.name) == variableOf(r.names[0]) {
+			key, value = s.key, s.value
+		}
+	}
+	running := lastSetting(seen.Running, r.names[0], r.initial)
+	if normalizeSize(running) == normalizeSize(value) {
+		return ""
+	}
+	return fmt.Sprintf("%s: expected %s, as in the existing data directories, found %.60s; revert it, or restore a backup into a new MySQLCluster",
+		key, running, value)
+}
+
+// listUserSettings returns the settings of the ConfigMap, those of its text for the server included.
+func listUserSettings(user map[string]string) []userSetting {
+	var all []userSetting
+	for _, key := range sortedKeys(user) {
+		if key != includeKey {
+			all = append(all, userSetting{key, key, unquote(user[key])})
+		}
+	}
+	walkText(user[includeKey], func(line string, isServer bool) {
+		if name, value, isSetting := parseLine(line); isSetting && isServer {
+			all = append(all, userSetting{includeKey + ": " + name, name, value})
+		}
+	})
+	return all
+}
+
+// walkText visits each line of a text of my.cnf that begins in the server's section.
+func walkText(text string, visit func(line string, isServer bool)) {
+	isServer := true
+	for line := range strings.SplitSeq(text, "\n") {
+		if section, isSection := sectionOf(line); isSection {
+			isServer = isServerSection(section)
+		}
+		visit(line, isServer)
+	}
+}
+
+// lastSetting returns the value that a setting has in my.cnf, or else the initial one.
+func lastSetting(cnf, setting, initial string) string {
+	value := initial
+	for line := range strings.SplitSeq(cnf, "\n") {
+		if name, found, isSetting := parseLine(line); isSetting && variableOf(name) == variableOf(setting) {
+			value = found
+		}
+	}
+	return value
+}
+
+func sectionOf(line string) (string, bool) {
+	line = strings.TrimSpace(line)
+	if !strings.HasPrefix(line, "[") {
+		return "", false
+	}
+	section, _, _ := strings.Cut(line[1:], "]")
+	return section, true
+}
+
+// isServerSection reports whether mysqld reads a section, such as [mysqld-9.7].
+func isServerSection(name string) bool {
+	return name == "server" || name == "mysqld" || strings.HasPrefix(name, "mysqld-")
+}
+
+// parseLine parses a line of my.cnf.
+func parseLine(line string) (name, value string, isSetting bool) {
+	line = strings.TrimSpace(line)
+	if line == "" || strings.ContainsAny(line[:1], "#;[!") {
+		return "", "", false
+	}
+	name, value, _ = strings.Cut(line, "=")
+	if !strings.ContainsAny(value, `"'`) {
+		value, _, _ = strings.Cut(value, "#")
+	}
+	return strings.TrimSpace(name), unquote(value), true
+}
+
+func unquote(value string) string {
+	value = strings.TrimSpace(value)
+	if n := len(value); n > 1 && strings.ContainsAny(value[:1], `"'`) && value[0] == value[n-1] {
+		return value[1 : n-1]
+	}
+	return value
+}
+
+// isOff reports whether a value turns a switch off. A switch without a value is on.
+func isOff(value string) bool {
+	return slices.Contains([]string{"0", "off", "false"}, strings.ToLower(value))
+}
+
+// isInDataFolder reports whether a path is relative, and so in the data directory.
+func isInDataFolder(value string) bool {
+	return value == "" || !strings.HasPrefix(value, "/") && !strings.Contains(value, "..")
+}
+
+// hasOnlySets reports whether each of some statements is a SET.
+func hasOnlySets(value string) bool {
+	for statement := range strings.SplitSeq(value, ";") {
+		first, _, _ := strings.Cut(strings.TrimSpace(strings.ReplaceAll(statement, "\n", " ")), " ")
+		if first != "" && !strings.EqualFold(first, "SET") {
+			return false
+		}
+	}
+	return true
+}
+
+// needsOnlyPassword reports whether an account that was created with a password may log in with it alone.
+func needsOnlyPassword(value string) bool {
+	factors := strings.Split(value, ",")
+	first := strings.TrimSpace(factors[0])
+	isPassword := first == "*" || first == "caching_sha2_password" || first == "*:caching_sha2_password"
+	return isPassword && !slices.ContainsFunc(factors[1:], func(f string) bool { return strings.TrimSpace(f) != "" })
+}
+
+// hasRoom reports whether a limit of connections leaves room for Torpor's own. The server refuses what is no number.
+func hasRoom(value string) bool {
+	n, err := strconv.Atoi(value)
+	return err != nil || n >= leastConnections
+}
+
+// isNamedTimeZone reports whether a time zone is neither an offset nor that of the machine.
+func isNamedTimeZone(value string) bool {
+	return value != "" && !strings.ContainsAny(value[:1], "+-") && !strings.EqualFold(value, "SYSTEM")
+}
+
+// normalizeSize returns a number without the suffix of kibibytes.
+func normalizeSize(value string) string {
+	value = strings.ToLower(value)
+	if n, err := strconv.Atoi(strings.TrimSuffix(value, "k")); err == nil && strings.HasSuffix(value, "k") {
+		return strconv.Itoa(n << 10)
+	}
+	return value
+}

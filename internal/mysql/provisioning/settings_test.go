@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package provisioning
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
+)
+
+func TestSettingsAreClassed(t *testing.T) {
+	const sizes = "[mysqld]\nback_log=900\ninnodb_page_size=16k\n"
+	for name, row := range map[string]struct {
+		key, value string
+		seen       settingContext
+		class      settingClass
+		harm       string
+	}{
+		"a setting that no rule lists: allowed":           {key: "long_query_time", value: "5"},
+		"named time zone of a new server: refused":        {key: "default-time-zone", value: "'Asia/Tokyo'", seen: settingContext{IsNew: true}, harm: "spec.initializeTimezoneData"},
+		"named time zone of a server with tables: kept":   {key: "default_time_zone", value: "Asia/Tokyo", seen: settingContext{IsNew: true, LoadsTimeZones: true}},
+		"named time zone of existing servers: kept":       {key: "default_time_zone", value: "Asia/Tokyo"},
+		"offset of a new server: kept":                    {key: "default_time_zone", value: "+09:00", seen: settingContext{IsNew: true}},
+		"modes and limits of clients: allowed":            {key: "sql_mode", value: "NO_BACKSLASH_ESCAPES,ANSI_QUOTES"},
+		"small packets: allowed":                          {key: "max_allowed_packet", value: "1M"},
+		"TLS for all clients: allowed":                    {key: "require_secure_transport", value: "ON"},
+		"GTIDs: overruled":                                {key: "loose-gtid_mode", value: "OFF", class: overruled},
+		"negation of a forced setting: overruled":         {key: "disable-log-bin", class: overruled},
+		"setting of a running server: overruled":          {key: "rpl_semi_sync_source_timeout", value: "10000", class: overruled},
+		"old name of such a setting: overruled":           {key: "rpl_semi_sync_master_enabled", value: "ON", class: overruled},
+		"setting of the command line: overruled":          {key: "server-id", value: "1", class: overruled},
+		"commits outside the binary log: overruled":       {key: "binlog_error_action", value: "IGNORE_ERROR", class: overruled},
+		"filter of the binary log: refused":               {key: "binlog-ignore-db", value: "x", class: refused, harm: "replicas would lack rows"},
+		"filter of a replica: refused":                    {key: "replicate_wild_do_table", value: "x.%", class: refused, harm: "replicas would lack rows"},
+		"undo logs outside the volume: refused":           {key: "innodb_undo_directory", value: "/tmp", class: refused, harm: "outside the volume"},
+		"undo logs in the volume: accepted":               {key: "innodb_undo_directory", value: "undo", class: refused},
+		"no passwords: refused":                           {key: "skip-grant-tables", class: refused, harm: "an administrator"},
+		"passwords: accepted":                             {key: "skip_grant_tables", value: "off", class: refused},
+		"no network: refused":                             {key: "skip_networking", value: "1", class: refused, harm: "could not connect"},
+		"loopback only: refused":                          {key: "bind-address", value: "127.0.0.1", class: refused, harm: "other Pods"},
+		"every address: accepted":                         {key: "bind_address", value: "*", class: refused},
+		"no logins: refused":                              {key: "offline_mode", value: "ON", class: refused, harm: "spec.offline"},
+		"InnoDB is read-only: refused":                    {key: "innodb_read_only", class: refused, harm: "the primary"},
+		"forced recovery: refused":                        {key: "innodb_force_recovery", value: "6", class: refused, harm: "a copy of one volume"},
+		"no forced recovery: accepted":                    {key: "innodb_force_recovery", value: "0", class: refused},
+		"no fsync: refused":                               {key: "innodb_flush_method", value: "nosync", class: refused, harm: "lost in a crash"},
+		"fsync: accepted":                                 {key: "innodb_flush_method", value: "fsync", class: refused},
+		"no InnoDB: refused":                              {key: "disabled_storage_engines", value: "MyISAM, innodb", class: refused, harm: "leave InnoDB out"},
+		"no MyISAM: accepted":                             {key: "disabled_storage_engines", value: "MyISAM", class: refused},
+		"other replication: refused":                      {key: "loose_group_replication_group_name", value: "x", class: refused, harm: "asynchronous"},
+		"statement at each login that may fail: refused":  {key: "init_connect", value: `"SET NAMES utf8mb4; INSERT INTO audit.t VALUES (1)"`, class: refused, harm: "ends the sessions"},
+		"SET at each login: accepted":                     {key: "init_connect", value: "SET NAMES utf8mb4; set autocommit=0", class: refused},
+		"second factor: refused":                          {key: "authentication_policy", value: "*,authentication_webauthn", class: refused, harm: "would not suffice"},
+		"another factor by default: refused":              {key: "authentication_policy", value: "*:authentication_ldap_simple", class: refused, harm: "would not suffice"},
+		"optional factors: accepted":                      {key: "authentication_policy", value: "*,,", class: refused},
+		"few sessions per account: refused":               {key: "max_user_connections", value: "3", class: refused, harm: "share accounts"},
+		"any number of sessions per account: accepted":    {key: "max_user_connections", value: "0", class: refused},
+		"few sessions: refused":                           {key: "max_connections", value: "1", class: refused, harm: "20 at least"},
+		"enough sessions: accepted":                       {key: "max_connections", value: "20", class: refused},
+		"no threads to observe: refused":                  {key: "performance_schema_max_thread_instances", value: "0", class: refused, harm: "by their threads"},
+		"names in lower case of a new server: accepted":   {key: "lower_case_table_names", value: "1", seen: settingContext{IsNew: true}, class: fixed},
+		"names in lower case of existing ones: refused":   {key: "lower-case-table-names", value: "1", seen: settingContext{Running: "[mysqld]\nback_log=900"}, class: fixed, harm: "expected 0, as in the existing data directories, found 1"},
+		"names as in existing servers: accepted":          {key: "lower_case_table_names", value: "0", seen: settingContext{Running: "[mysqld]\nback_log=900"}, class: fixed},
+		"pages as in existing servers: accepted":          {key: "innodb_page_size", value: "16384", seen: settingContext{Running: sizes}, class: fixed},
+		"pages of another size in existing ones: refused": {key: "innodb_page_size", value: "4K", seen: settingContext{Running: sizes}, class: fixed, harm: "expected 16k"},
+		"pages of existing servers without the setting":   {key: "long_query_time", value: "5", seen: settingContext{Running: "[mysqld]\ninnodb_page_size=4k"}, harm: "expected 4k, as in the existing data directories, found 16384"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testenv.ExpectEqual(t, "class", row.class, findSettingRule(listSettingRules(), row.key).class)
+			asText := map[string]string{includeKey: "# text\n[mysqld]\n" + row.key + " = " + row.value + "\n"}
+			for _, user := range []map[string]string{{row.key: row.value}, asText} {
+				found := strings.Join(describeHarmfulSettings(user, row.seen), "; ")
+				if (found != "") != (row.harm != "") || !strings.Contains(found, row.harm) {
+					t.Errorf("expected harm %q, found %q", row.harm, found)
+				}
+				_, ignored := BuildMyCnf(user, ServerSizes{})
+				testenv.ExpectEqual(t, "ignored", row.class == overruled, len(ignored) > 0)
+			}
+			other := map[string]string{includeKey: "[mysqldump]\n" + row.key + " = " + row.value + "\n"}
+			if found := describeHarmfulSettings(other, settingContext{IsNew: true}); len(found) > 0 {
+				t.Errorf("expected settings of another program to be kept, found %v", found)
+			}
+		})
+	}
+}
+
+// TestSettingRulesNameOptions compares the table with the options of the real server.
+func TestSettingRulesNameOptions(t *testing.T) {
+	place := mysqld.FindServerPrograms(t)
+	line := append(slices.Clone(place.Command), "--no-defaults")
+	line = append(line, place.Options...)
+	// The help of each plugin's options needs the plugin.
+	help, err := exec.CommandContext(t.Context(), line[0], append(line[1:], "--verbose", "--help")...).Output()
+	testenv.ExpectNoError(t, err)
+	known := map[string]bool{}
+	for _, found := range regexp.MustCompile(`(?m)^ +(?:-.[, ] *)?--([a-z0-9-]+)`).FindAllStringSubmatch(string(help), -1) {
+		known[variableOf(found[1])] = true
+	}
+	// Plugins have options of their own, and some options of older versions no longer exist.
+	elsewhere := regexp.MustCompile(`^(rpl_semi_sync_|clone_|mysqlx_|group_replication_|ndb|log_slave_updates$|slave_|admin_ssl$|ssl$|gdb$)`)
+	for _, rule := range listSettingRules() {
+		for _, name := range rule.names {
+			prefix, isPattern := strings.CutSuffix(name, "*")
+			hasOption := known[variableOf(name)]
+			for option := range known {
+				hasOption = hasOption || isPattern && strings.HasPrefix(option, prefix)
+			}
+			if bare := variableOf(name); !hasOption && !elsewhere.MatchString(bare) {
+				t.Errorf("expected an option of mysqld, found %s", name)
+			}
+		}
+	}
+}
+
+// TestCharacterSetsMatch covers a character set or a collation that the user chose alone.
+func TestCharacterSetsMatch(t *testing.T) {
+	for name, row := range map[string]struct {
+		user        map[string]string
+		want, avoid string
+	}{
+		"no choice":      {nil, "character_set_server=utf8mb4\ncollation_server=utf8mb4_unicode_ci\n", "latin1"},
+		"character set":  {map[string]string{"character-set-server": "latin1"}, "character-set-server=latin1\n", "collation_server"},
+		"collation":      {map[string]string{"collation_server": "latin1_german1_ci"}, "character_set_server=latin1\ncollation_server=latin1_german1_ci\n", "utf8mb4_"},
+		"set in a text":  {map[string]string{includeKey: "character_set_server=latin1"}, "character_set_server=latin1\n", "collation_server"},
+		"both, matching": {map[string]string{"character_set_server": "latin1", "collation_server": "latin1_bin"}, "character_set_server=latin1\ncollation_server=latin1_bin\n", "utf8mb4_"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cnf, _ := BuildMyCnf(row.user, ServerSizes{})
+			normal := strings.ReplaceAll(cnf, "-", "_")
+			if !strings.Contains(normal, strings.ReplaceAll(row.want, "-", "_")) || strings.Contains(normal, row.avoid) {
+				t.Errorf("expected %q without %q, found\n%s", row.want, row.avoid, cnf)
+			}
+		})
+	}
+}
