@@ -99,6 +99,7 @@ type SlumberSpec struct {
 // once, at its first occurrence.
 type SlumberWindow struct {
 	// Sleep is the start of the window as a cron expression with five fields: minute, hour, day of month, month and day of week.
+	// Days of the week are 0 to 7, where 0 and 7 are Sunday, or names. A range may pass Sunday, such as FRI-MON.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
 	Sleep string `json:"sleep"`

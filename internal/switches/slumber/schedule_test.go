@@ -79,6 +79,25 @@ func TestTransitions(t *testing.T) {
 			"2026-11-26T12:00:00Z",
 			[]string{"Asleep Thu 2026-11-26T20:00:00Z", "Awake Fri 2026-11-27T09:00:00Z"},
 		},
+		"days to the seventh, which is a Sunday": {
+			specOf("UTC", "30 15 * * 6,7", "0 16 * * 6,7"), "2026-11-27T12:00:00Z", // A Friday.
+			[]string{
+				"Asleep Sat 2026-11-28T15:30:00Z", "Awake Sat 2026-11-28T16:00:00Z",
+				"Asleep Sun 2026-11-29T15:30:00Z", "Awake Sun 2026-11-29T16:00:00Z", "Asleep Sat 2026-12-05T15:30:00Z",
+			},
+		},
+		"days from Friday to Monday: over the Sunday": {
+			specOf("UTC", "0 19 * * FRI-MON", "0 20 * * fri-mon"), "2026-11-26T12:00:00Z",
+			[]string{
+				"Asleep Fri 2026-11-27T19:00:00Z", "Awake Fri 2026-11-27T20:00:00Z", "Asleep Sat 2026-11-28T19:00:00Z", "Awake Sat 2026-11-28T20:00:00Z",
+				"Asleep Sun 2026-11-29T19:00:00Z", "Awake Sun 2026-11-29T20:00:00Z", "Asleep Mon 2026-11-30T19:00:00Z", "Awake Mon 2026-11-30T20:00:00Z",
+				"Asleep Fri 2026-12-04T19:00:00Z",
+			},
+		},
+		"every second day from Friday to the seventh": {
+			specOf("UTC", "0 19 * * 5-7/2", "0 20 * * *"), "2026-11-26T12:00:00Z",
+			[]string{"Asleep Fri 2026-11-27T19:00:00Z", "Awake Fri 2026-11-27T20:00:00Z", "Asleep Sun 2026-11-29T19:00:00Z", "Awake Sun 2026-11-29T20:00:00Z", "Asleep Fri 2026-12-04T19:00:00Z"},
+		},
 		"a sleep and a wake at the same time: awake": {specOf("UTC", "0 0 * * *", "0 * * * *"), "2026-11-26T12:00:00Z", nil},
 		"a holiday that is over never comes back":    {torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "2020-01-01"}}}, "2026-11-26T12:00:00Z", nil},
 	} {
@@ -200,6 +219,8 @@ func TestScheduleErrors(t *testing.T) {
 		"the zone of the machine: refused":    {specOf("Local", "0 20 * * *", "0 7 * * *"), "spec.timeZone: expected the name of a time zone"},
 		"six fields: refused":                 {specOf("UTC", "0 0 20 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 0 20 * * *\": expected five fields of cron"},
 		"no hour: refused":                    {specOf("UTC", "0 25 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 25 * * *\": expected five fields of cron"},
+		"an eighth day: refused":              {specOf("UTC", "0 20 * * 5-8", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * 5-8\": expected five fields of cron"},
+		"a step without a size: refused":      {specOf("UTC", "0 20 * * FRI-MON/0", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * FRI-MON/0\": expected five fields of cron"},
 		"a name: refused":                     {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a name"},
 		"a zone in the expression: refused":   {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
 		"a day that never comes: refused":     {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day that comes"},
@@ -212,6 +233,35 @@ func TestScheduleErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if _, err := slumber.ParseSchedule(row.spec); err == nil || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("expected %q, found %v", row.want, err)
+			}
+		})
+	}
+}
+
+// TestWeekdaysHaveOneMeaning compares notations of days of the week by what they match in two weeks.
+func TestWeekdaysHaveOneMeaning(t *testing.T) {
+	for written, same := range map[string]string{
+		"7": "0", "6,7": "0,6", "0-7": "0-6", "1-7": "0-6", "5-7": "0,5,6", "7-2": "0-2", "FRI-MON": "0,1,5,6", "fri-sun": "0,5,6", "SUN-TUE": "0-2",
+		"SAT-SUN,3": "0,3,6", "5-1/2": "5,0", "0-7/7": "0", "6-6": "6", "1-0": "0-6", "MON-FRI": "1-5", "*/2": "0,2,4,6", "2-": "",
+		"7-7": "0", "0-0": "0", "5-1/9223372036854775807": "5", "SAT-7/8": "6", "6-7/1": "0,6", "8": "", "5-8": "", "7/2": "", "-7": "", "1-2-7": "",
+	} {
+		t.Run(written, func(t *testing.T) {
+			found, err := slumber.ParseSchedule(specOf("UTC", "0 19 * * "+written, "0 20 * * *"))
+			if same == "" {
+				if err == nil {
+					t.Fatal("expected an error, found none")
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := parse(t, specOf("UTC", "0 19 * * "+same, "0 20 * * *"))
+			for hour := range 14 * 24 {
+				moment := at(t, "2026-11-23T00:30:00Z").Add(time.Duration(hour) * time.Hour)
+				if found.PhaseAt(moment).IsAsleep != want.PhaseAt(moment).IsAsleep {
+					t.Fatalf("%s: expected the same as %s", moment, same)
+				}
 			}
 		})
 	}

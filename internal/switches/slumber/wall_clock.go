@@ -72,7 +72,7 @@ func parseMoment(text string, clock wallClock) (cronMoment, error) {
 	if strings.Contains(text, "=") || strings.HasPrefix(strings.TrimSpace(text), "@") {
 		return cronMoment{}, errors.New("expected five fields of cron, found a time zone or a name; set spec.timeZone, and write the fields")
 	}
-	parsed, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(text)
+	parsed, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(expandWeekdays(text))
 	if err != nil {
 		return cronMoment{}, fmt.Errorf("expected five fields of cron, minute, hour, day of the month, month and day of the week: %w", err)
 	}
