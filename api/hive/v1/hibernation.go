@@ -161,6 +161,9 @@ const (
 	PowerStatePauseAnnotation = "hive.openshift.io/powerstate-pause"
 	// InfraDisabledAnnotation, if it parses as true, disables calls to the cloud of the cluster: no machine is listed, started or stopped.
 	InfraDisabledAnnotation = "hive.openshift.io/infra-disabled"
+	// ResumeSkipsClusterOperatorsLabel, if it parses as true, keeps a resume from waiting for ClusterOperators. It is a label of Hive; an
+	// annotation with this key has the same effect.
+	ResumeSkipsClusterOperatorsLabel = "hive.openshift.io/resume-skips-cluster-operators"
 	// PlatformLabel is the platform of the cluster. It is informational.
 	PlatformLabel = "hive.openshift.io/cluster-platform"
 	// RegionLabel is the region of the cluster. It is informational.
@@ -216,6 +219,17 @@ type HibernationRecord struct {
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:MaxLength=64
 	SpotMachines []string `json:"spotMachines,omitempty"`
+	// BrokenOperators are the ClusterOperators that were degraded or not available when the hibernation began. The resume does not wait for
+	// them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:items:MaxLength=253
+	BrokenOperators []string `json:"brokenOperators,omitempty"`
+	// ReadyInPartAt is the time at which the resume counted as finished without some of the machines or nodes. Those that come later do not
+	// make the cluster unready.
+	// +optional
+	ReadyInPartAt *metav1.Time `json:"readyInPartAt,omitempty"`
 	// Drain records the drain of the workers. Unset if no drain was requested.
 	// +optional
 	Drain *DrainRecord `json:"drain,omitempty"`

@@ -477,6 +477,15 @@ func (in *HibernationRecord) DeepCopyInto(out *HibernationRecord) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.BrokenOperators != nil {
+		in, out := &in.BrokenOperators, &out.BrokenOperators
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
+	if in.ReadyInPartAt != nil {
+		in, out := &in.ReadyInPartAt, &out.ReadyInPartAt
+		*out = (*in).DeepCopy()
+	}
 	if in.Drain != nil {
 		in, out := &in.Drain, &out.Drain
 		*out = new(DrainRecord)

@@ -111,6 +111,10 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	if isCalledWhole && from.areOperatorsAwaited() {
 		wrong = append(wrong, "is reported as whole before its operators have reported in the resume, or the wait for them has ended")
 	}
+	isReady := func(s modelState) bool { return s.reported.ready.Status == metav1.ConditionTrue }
+	if from.record.readyInPart != never && isReady(from) && from.wantsRunning() && from.nodeReports(0) && !isReady(to) {
+		wrong = append(wrong, "is no longer reported to be ready because a machine comes late")
+	}
 	if from == to && from.wantsRunning() && !from.isRunning() && !from.isRunningInPart() && !from.hasForgottenSpotMachine() {
 		wrong = append(wrong, "rests although it does not run")
 	}
@@ -227,11 +231,11 @@ func startStates() []modelState {
 	minute, noSpot := age(time.Minute), [2]bool{}
 	records := []modelRecord{
 		noRecord(),
-		{true, minute / 60, never, never, both, noSpot, never, ""},
-		{true, minute / 60, never, never, none, noSpot, never, ""},
-		{true, 5 * minute, minute / 20, never, both, noSpot, never, ""},
-		{true, forever, 2 * minute, minute, both, noSpot, never, ""},
-		{true, forever, forever, forever, both, noSpot, never, ""},
+		{true, minute / 60, never, never, both, noSpot, never, "", never, false},
+		{true, minute / 60, never, never, none, noSpot, never, "", never, false},
+		{true, 5 * minute, minute / 20, never, both, noSpot, never, "", never, false},
+		{true, forever, 2 * minute, minute, both, noSpot, never, "", never, false},
+		{true, forever, forever, forever, both, noSpot, never, "", never, false},
 	}
 	machines := []modelMachine{{actuator.Running, 0}, {actuator.Stopping, 1}, {actuator.Stopped, 0}, {actuator.Starting, 1}}
 	var list []modelState

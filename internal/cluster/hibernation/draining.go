@@ -311,7 +311,7 @@ func (o Observed) nodesToUncordon() []NodeVersion {
 // awaitsUncordon reports whether a resuming cluster waits for its nodes to be uncordoned. The wait ends with
 // the wait for operators; uncordoning is still retried after that.
 func (o Observed) awaitsUncordon() bool {
-	return o.isOperatorWaitOpen() && len(o.nodesToUncordon()) > 0
+	return o.isInResumeWait() && len(o.nodesToUncordon()) > 0
 }
 
 func awaitUncordon(o Observed) Plan {

@@ -205,8 +205,9 @@ func harmfulEffects(o Observed, p Plan) []string {
 	isWhole := p.Rule == "cannot hibernate" && !o.hasNotResumed() || (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
 	isBroken := slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return op.Problem != "" })
 	isWhole = isWhole && !o.awaitsReplacement() && !isBroken || p.Rule == "infrastructure disabled" // Ready reports the API server only.
-	isSilent := slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return !op.LastSeen.After(o.Record.ResumeStartedAt.Time) })
-	if p.Ready.Status == metav1.ConditionTrue && (isBroken || isSilent) && o.Now.Sub(o.Record.ResumeStartedAt.Time) < partialResumeAfter {
+	isInResume := o.Record != nil && o.Record.ResumeStartedAt != nil && o.Record.ReadyInPartAt == nil && len(o.Record.BrokenOperators) == 0
+	isSilent := isInResume && slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return !op.LastSeen.After(o.Record.ResumeStartedAt.Time) })
+	if p.Ready.Status == metav1.ConditionTrue && isInResume && (isBroken || isSilent) && o.Now.Sub(o.Record.ResumeStartedAt.Time) < partialResumeAfter {
 		wrong = append(wrong, "is ready before its operators, and before the wait for them ends")
 	}
 	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || isWhole == (p.Degraded.Status == metav1.ConditionTrue)) {
@@ -374,6 +375,8 @@ func hibernationRecords() []*hivev1.HibernationRecord {
 		{SleepStartedAt: secondsAgo(time.Second), Nodes: both, Drain: &hivev1.DrainRecord{}},
 		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: new(secondsAgo(3 * time.Second))},
 		{SleepStartedAt: hour, ResumeStartedAt: new(secondsAgo(20 * time.Minute))},
+		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: new(secondsAgo(3 * time.Second)), ReadyInPartAt: new(secondsAgo(time.Second))},
+		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: new(secondsAgo(3 * time.Second)), BrokenOperators: []string{"etcd"}},
 		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: new(secondsAgo(2 * time.Minute)), ResumedAt: new(secondsAgo(time.Minute))},
 		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: &hour, ResumedAt: new(secondsAgo(50 * time.Minute))},
 		{SleepStartedAt: secondsAgo(time.Second), Nodes: both, SpotMachines: spot},
@@ -427,7 +430,11 @@ func apiObservations() []Observed {
 		list = append(list, Observed{API: Reachable, Nodes: nodes}, Observed{API: Reachable, Nodes: nodes, Approvable: []string{"csr-0"}})
 	}
 	back := []ObservedNode{seen("n0", time.Second), seen("n1", time.Second)}
-	for _, operator := range []ObservedOperator{{"etcd", "", modelTime()}, {"etcd", "", modelTime().Add(-time.Hour)}, {"etcd", "degraded", modelTime()}} {
+	for _, operator := range []ObservedOperator{
+		{Name: "etcd", LastSeen: modelTime()},
+		{Name: "etcd", LastSeen: modelTime().Add(-time.Hour)},
+		{Name: "etcd", Problem: "degraded", IsBroken: true, LastSeen: modelTime()},
+	} {
 		list = append(list, Observed{API: Reachable, Nodes: back, Operators: []ObservedOperator{operator}})
 	}
 	drained := slices.Clone(back)

@@ -199,6 +199,6 @@ func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 	if len(record.Nodes) == 0 && o.Record != nil {
 		record.Nodes = o.Record.Nodes
 	}
-	record.SpotMachines, record.Drain = o.spotMachinesToRecord(), o.newDrain()
+	record.SpotMachines, record.Drain, record.BrokenOperators = o.spotMachinesToRecord(), o.newDrain(), o.operatorsToRecord()
 	return record
 }

@@ -67,6 +67,10 @@ type modelRecord struct {
 	// drain is when a drain ended; drainGoesOn and never are not times.
 	drain age
 	left  string
+	// readyInPart is when the resume counted as finished without the second machine.
+	readyInPart age
+	// broken is true if the operator was broken before the hibernation.
+	broken bool
 }
 
 type reportedConditions struct{ hibernating, ready, unreachable, degraded, stalled decision.Condition }
@@ -398,7 +402,7 @@ func grantCertificate(c certificate) certificate {
 // tick advances the time between two passes.
 func (s modelState) tick(d time.Duration) modelState {
 	s.record.hibernationStarted, s.record.resume, s.record.resumed = s.record.hibernationStarted.plus(d), s.record.resume.plus(d), s.record.resumed.plus(d)
-	s.record.drain = s.record.drain.plus(d)
+	s.record.drain, s.record.readyInPart = s.record.drain.plus(d), s.record.readyInPart.plus(d)
 	for i := range s.machines {
 		s.machines[i] = s.machines[i].tick()
 	}
@@ -461,7 +465,7 @@ func (o operatorState) observe(now time.Time) ObservedOperator {
 	case operatorsBusy:
 		seen.Problem = "progressing"
 	case operatorsBroken:
-		seen.Problem = "degraded"
+		seen.Problem, seen.IsBroken = "degraded", true
 	case noOperators, operatorsReady:
 	}
 	return seen
@@ -509,7 +513,7 @@ func (s modelState) tickNode(i int, d time.Duration) modelState {
 
 // withoutAges returns the state without its ages: if that does not change, nothing happens.
 func (s modelState) withoutAges() modelState {
-	for _, a := range []*age{&s.record.hibernationStarted, &s.record.resume, &s.record.resumed, &s.record.drain} {
+	for _, a := range []*age{&s.record.hibernationStarted, &s.record.resume, &s.record.resumed, &s.record.drain, &s.record.readyInPart} {
 		if *a != never && *a != drainGoesOn {
 			*a = 0
 		}
@@ -529,6 +533,10 @@ func (r modelRecord) record() *hivev1.HibernationRecord {
 		out.Drain = &hivev1.DrainRecord{}
 	} else if r.drain != never {
 		out.Drain = &hivev1.DrainRecord{EndedAt: r.drain.at(), Left: r.left}
+	}
+	out.ReadyInPartAt = r.readyInPart.at()
+	if r.broken {
+		out.BrokenOperators = []string{"etcd"}
 	}
 	for i, isRecorded := range r.spot {
 		if isRecorded {
@@ -550,6 +558,7 @@ func recordOf(r *hivev1.HibernationRecord) modelRecord {
 		return out
 	}
 	out.exists, out.hibernationStarted, out.resume, out.resumed = true, ageOf(&r.SleepStartedAt), ageOf(r.ResumeStartedAt), ageOf(r.ResumedAt)
+	out.readyInPart, out.broken = ageOf(r.ReadyInPartAt), len(r.BrokenOperators) > 0
 	if r.Drain != nil {
 		out.drain, out.left = drainGoesOn, r.Drain.Left
 		if r.Drain.EndedAt != nil {
@@ -573,7 +582,7 @@ func recordOf(r *hivev1.HibernationRecord) modelRecord {
 }
 
 func noRecord() modelRecord {
-	return modelRecord{hibernationStarted: never, resume: never, resumed: never, drain: never, nodes: [2]nodeRecord{nodeNotRecorded, nodeNotRecorded}}
+	return modelRecord{hibernationStarted: never, resume: never, resumed: never, drain: never, readyInPart: never, nodes: [2]nodeRecord{nodeNotRecorded, nodeNotRecorded}}
 }
 
 // format formats a state for a failure message.

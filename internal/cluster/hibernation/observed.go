@@ -62,6 +62,9 @@ type Observed struct {
 	// AwaitsAllMachines is true if the cluster must not count as running while a machine does not start.
 	AwaitsAllMachines bool
 
+	// SkipsOperators is true if a resume must not wait for ClusterOperators.
+	SkipsOperators bool
+
 	// API is the reachability of the cluster's API server; NotProbed where NeedsCluster is false.
 	API APIState
 	// APIMessage is the reason why the API server does not answer.
@@ -313,7 +316,8 @@ func (o Observed) awaitsMachines() bool {
 
 // mayRunInPart reports whether a resuming cluster counts as running although machines or nodes are missing.
 // That is so at once if the cloud refuses all missing machines and no node is missing. Otherwise it is so after
-// a while, with the nodes that are back.
+// a while, with the nodes that are back. A cluster that counted as running once does so until its resume ends:
+// machines that come late do not make it unready.
 func (o Observed) mayRunInPart() bool {
 	if o.AwaitsAllMachines || o.API != Reachable || !o.isResuming() {
 		return false
@@ -322,7 +326,8 @@ func (o Observed) mayRunInPart() bool {
 	if missing == 0 && !o.awaitsReplacement() && !slices.ContainsFunc(o.missingMachines(), func(id string) bool { return !o.isRefused(id) }) {
 		return true
 	}
-	return o.Now.Sub(o.Record.ResumeStartedAt.Time) > partialResumeAfter && missing < len(o.awaitedNodes())
+	isOver := o.Record.ReadyInPartAt != nil || o.Now.Sub(o.Record.ResumeStartedAt.Time) > partialResumeAfter
+	return isOver && missing < len(o.awaitedNodes())
 }
 
 // awaitsNodes reports whether a resuming cluster cannot count as running before more of its nodes are back.

@@ -5,6 +5,7 @@ package hibernation
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -17,6 +18,8 @@ type ObservedOperator struct {
 	// Problem describes in a word or two what the conditions of the operator report as wrong; empty if there is no
 	// problem.
 	Problem string
+	// IsBroken is true if the operator is degraded or not available. A progressing operator is not broken.
+	IsBroken bool
 	// LastSeen is the newest sign of life by the hub's time: a change of the operator's conditions, or the
 	// renewal of its lease. Conditions do not change while a cluster hibernates, so they alone are no sign of
 	// life.
@@ -30,21 +33,33 @@ const (
 	// operatorsNamedAfter is the time from the start of the resume until awaited operators are named. Most of
 	// them are awaited earlier.
 	operatorsNamedAfter = 5 * time.Minute
+	// maxBrokenOperators is the limit of the record of a hibernation.
+	maxBrokenOperators = 500
 	// operatorInterval is the interval of polling operators.
 	operatorInterval = 5 * time.Second
 )
 
+// NeedsOperatorRecord reports whether the ClusterOperators must be read before a hibernation, to record the broken
+// ones. A resume that is cancelled keeps the operators of its hibernation, because operators are not ready during a
+// resume.
+func NeedsOperatorRecord(o Observed) bool {
+	return NeedsNodes(o) && o.needsNodeRecord() && !o.hasNotResumed() && !o.Now.Before(o.SyncAwaitedUntil)
+}
+
 // NeedsOperators reports whether an OpenShift cluster is back except for its ClusterOperators. They are awaited
 // then. Operators that were not ready at the end of that wait are read for some time after it.
 func NeedsOperators(o Observed) bool {
+	if NeedsOperatorRecord(o) {
+		return o.API == Reachable
+	}
 	if !NeedsCertificateRequests(o) || o.API != Reachable {
 		return false
 	}
 	return o.isResuming() && !o.awaitsMachines() && !o.awaitsNodes() || o.WereOperatorsMissing && o.isInAftercare()
 }
 
-// missingOperators returns the ClusterOperators that are not ready. While they are awaited, it includes those
-// that may only look ready.
+// missingOperators returns the ClusterOperators that are not ready, without those that were broken before the
+// hibernation. While they are awaited, it includes those that may only look ready.
 func (o Observed) missingOperators() []string {
 	if o.OperatorsError != "" {
 		return []string{"all, which cannot be read: " + o.OperatorsError}
@@ -55,8 +70,40 @@ func (o Observed) missingOperators() []string {
 		if o.isOperatorWaitOpen() && !op.LastSeen.After(o.Record.ResumeStartedAt.Time) {
 			problem = cmp.Or(problem, notReported)
 		}
-		if problem != "" {
+		if problem != "" && !o.wasBroken(op.Name) {
 			names = append(names, fmt.Sprintf("%s (%s)", op.Name, problem))
+		}
+	}
+	return names
+}
+
+// wasBroken reports whether an operator was broken before the hibernation.
+func (o Observed) wasBroken(name string) bool {
+	return o.Record != nil && slices.Contains(o.Record.BrokenOperators, name)
+}
+
+// brokenOperators returns the operators that were broken before the hibernation and still are not ready.
+func (o Observed) brokenOperators() (names []string) {
+	for _, op := range o.Operators {
+		if op.Problem != "" && o.wasBroken(op.Name) {
+			names = append(names, fmt.Sprintf("%s (%s)", op.Name, op.Problem))
+		}
+	}
+	return names
+}
+
+// operatorsToRecord returns the operators that are broken before a hibernation. If they were not read, those of the
+// last hibernation count.
+func (o Observed) operatorsToRecord() (names []string) {
+	if !NeedsOperators(o) || o.OperatorsError != "" {
+		if o.Record != nil {
+			names = o.Record.BrokenOperators
+		}
+		return names
+	}
+	for _, op := range o.Operators {
+		if op.IsBroken && len(names) < maxBrokenOperators {
+			names = append(names, op.Name)
 		}
 	}
 	return names
@@ -64,7 +111,12 @@ func (o Observed) missingOperators() []string {
 
 // isOperatorWaitOpen reports whether a resume still waits for operators.
 func (o Observed) isOperatorWaitOpen() bool {
-	return o.isResuming() && o.Now.Sub(o.Record.ResumeStartedAt.Time) <= partialResumeAfter
+	return o.isInResumeWait() && !o.SkipsOperators
+}
+
+// isInResumeWait reports whether a resume still waits for parts of the cluster that may be missing for longer.
+func (o Observed) isInResumeWait() bool {
+	return o.isResuming() && o.Record.ReadyInPartAt == nil && o.Now.Sub(o.Record.ResumeStartedAt.Time) <= partialResumeAfter
 }
 
 // awaitsOperators reports whether a resuming cluster waits for its ClusterOperators to be ready.
@@ -84,10 +136,18 @@ func awaitOperators(o Observed) Plan {
 
 // operatorsCondition reports the operators that a running cluster lacks; empty if all are ready.
 func (o Observed) operatorsCondition() decision.Condition {
-	missing := o.missingOperators()
-	if len(missing) == 0 {
+	message := "The cluster runs"
+	missing, broken := o.missingOperators(), o.brokenOperators()
+	switch {
+	case len(missing)+len(broken) == 0:
 		return decision.Condition{}
+	case len(missing) > 0 && o.SkipsOperators:
+		message += fmt.Sprintf("; ClusterOperators are not ready, and %s keeps the resume from waiting for them: %s", hivev1.ResumeSkipsClusterOperatorsLabel, joinNames(missing))
+	case len(missing) > 0:
+		message += "; ClusterOperators were not ready ten minutes after its resume began, and are no longer awaited: " + joinNames(missing)
 	}
-	return decision.True(hivev1.ClusterOperatorsNotReadyReason,
-		"The cluster runs; ClusterOperators were not ready ten minutes after its resume began, and are no longer awaited: "+joinNames(missing))
+	if len(broken) > 0 {
+		message += "; ClusterOperators were not ready before the hibernation either, and are not awaited: " + joinNames(broken)
+	}
+	return decision.True(hivev1.ClusterOperatorsNotReadyReason, message)
 }

@@ -140,6 +140,10 @@ func clusterRunsInPart(o Observed) Plan {
 	if o.Now.Before(ApprovalsUntil(o.Record)) {
 		p.ProbeInterval = maxCloudInterval
 	}
+	if o.isResuming() && o.Record.ReadyInPartAt == nil {
+		p.Record = o.Record.DeepCopy()
+		p.Record.ReadyInPartAt = new(metav1.NewTime(o.Now))
+	}
 	return o.withAction(p)
 }
 
@@ -241,7 +245,7 @@ func resumeRecord(o Observed) *hivev1.HibernationRecord {
 	if o.Record != nil {
 		record = o.Record.DeepCopy()
 	}
-	record.ResumedAt = nil
+	record.ResumedAt, record.ReadyInPartAt = nil, nil
 	if o.isInAftercare() {
 		return record
 	}

@@ -228,7 +228,8 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	}
 	q.WantsPods = hibernation.NeedsPods(seen.Observed)
 	seen.WereOperatorsMissing = wereOperatorsMissing(cd)
-	q.WantsOperators = seen.WereOperatorsMissing && q.Depth == targetcluster.ReadRequests
+	isBeforeStop := hibernation.NeedsOperatorRecord(seen.Observed) && !seen.HasNoVersion
+	q.WantsOperators = isBeforeStop || seen.WereOperatorsMissing && q.Depth == targetcluster.ReadRequests
 	q.WantsSurvey = hibernation.MayBeSurveyed(seen.Observed) && c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
 	look, isKnown := c.pool.RequestLook(q)
 	if !isKnown {
@@ -259,6 +260,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 		seen.Replaceable = nil
 	}
 	if q.Depth < targetcluster.ReadRequests {
+		seen.noteOperators(look)
 		return nil
 	}
 	seen.judgeRequests(look)
@@ -298,15 +300,19 @@ func (c Controller) observeOperators(q targetcluster.Question, seen *clusterObse
 		c.pool.AskFurther(q, look)
 		return reconcile.ErrPending
 	}
-	if seen.Operators = look.Operators; look.OperatorsErr != nil {
-		seen.OperatorsError = targetcluster.DescribeError(look.OperatorsErr)
+	seen.noteOperators(look)
+	return nil
+}
+
+func (s *clusterObservation) noteOperators(look targetcluster.Look) {
+	if s.Operators = look.Operators; look.OperatorsErr != nil {
+		s.OperatorsError = targetcluster.DescribeError(look.OperatorsErr)
 	}
-	for i := range seen.Operators {
-		if at := &seen.Operators[i].LastSeen; !at.IsZero() { // The times are by the cluster's clock.
-			*at = at.Add(-seen.clockAhead)
+	for i := range s.Operators {
+		if at := &s.Operators[i].LastSeen; !at.IsZero() { // The times are by the cluster's clock.
+			*at = at.Add(-s.clockAhead)
 		}
 	}
-	return nil
 }
 
 // replacementRest is how long Machines rest that could not be deleted. Machines are started in the meantime.

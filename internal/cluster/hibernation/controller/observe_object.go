@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,6 +60,7 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment, facts objectFact
 		NoActuator:        c.unsupportedPlatform(cd, facts.platform),
 		IsInfraDisabled:   isInfraDisabled(cd),
 		Incompatible:      hibernation.IncompatibilityReason(facts.declaredVersion),
+		SkipsOperators:    skipsOperators(cd),
 		AwaitsAllMachines: cd.HasTrueAnnotation(hivev1.AwaitAllMachinesAnnotation),
 		Record:            cd.Status.Hibernation.DeepCopy(),
 	}
@@ -88,6 +90,12 @@ func readStopRequest(cd *hivev1.ClusterDeployment) stoprecord.Request {
 // isInfraDisabled reports whether the owner of the machines has opted out of power management.
 func isInfraDisabled(cd *hivev1.ClusterDeployment) bool {
 	return cd.HasTrueAnnotation(hivev1.InfraDisabledAnnotation)
+}
+
+// skipsOperators reports whether a resume must not wait for ClusterOperators.
+func skipsOperators(cd *hivev1.ClusterDeployment) bool {
+	skips, err := strconv.ParseBool(cd.Labels[hivev1.ResumeSkipsClusterOperatorsLabel])
+	return err == nil && skips || cd.HasTrueAnnotation(hivev1.ResumeSkipsClusterOperatorsLabel)
 }
 
 // invalidSpec describes missing or malformed fields of the spec; empty if there are none.

@@ -37,20 +37,9 @@ type clusterOperator struct {
 // ListOperators returns the ClusterOperators of an OpenShift cluster, with their signs of life by the cluster's
 // clock. The result is empty if the cluster serves none, or does not allow reading them.
 func (c *ClusterClient) ListOperators(ctx context.Context) ([]hibernation.ObservedOperator, error) {
-	var all []clusterOperator
-	err := c.listItems(ctx, operatorsPath, func(item []byte) error {
-		if len(all) >= maxOperators {
-			return errTooManyItems
-		}
-		operator, err := decodeOperator(item)
-		all = append(all, operator)
-		return err
-	})
-	switch {
-	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("list ClusterOperators: %w", err)
+	all, err := c.listOperatorConditions(ctx)
+	if err != nil || len(all) == 0 {
+		return nil, err
 	}
 	renewed, err := c.listOperatorLeases(ctx)
 	if err != nil {
@@ -66,6 +55,35 @@ func (c *ClusterClient) ListOperators(ctx context.Context) ([]hibernation.Observ
 		operators = append(operators, o.ObservedOperator)
 	}
 	return operators, nil
+}
+
+// ListOperatorProblems returns the ClusterOperators as their conditions describe them, without their leases.
+func (c *ClusterClient) ListOperatorProblems(ctx context.Context) ([]hibernation.ObservedOperator, error) {
+	all, err := c.listOperatorConditions(ctx)
+	var operators []hibernation.ObservedOperator
+	for _, o := range all {
+		operators = append(operators, o.ObservedOperator)
+	}
+	return operators, err
+}
+
+func (c *ClusterClient) listOperatorConditions(ctx context.Context) ([]clusterOperator, error) {
+	var all []clusterOperator
+	err := c.listItems(ctx, operatorsPath, func(item []byte) error {
+		if len(all) >= maxOperators {
+			return errTooManyItems
+		}
+		operator, err := decodeOperator(item)
+		all = append(all, operator)
+		return err
+	})
+	switch {
+	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list ClusterOperators: %w", err)
+	}
+	return all, nil
 }
 
 // decodeOperator reads the few relevant fields of a ClusterOperator.
@@ -98,6 +116,7 @@ func decodeOperator(item []byte) (clusterOperator, error) {
 		if out.Problem == "" {
 			out.Problem = condition.problem()
 		}
+		out.IsBroken = out.IsBroken || condition.isBroken()
 	}
 	return out, nil
 }
@@ -121,6 +140,9 @@ func (c operatorCondition) problem() string {
 		return ""
 	}
 }
+
+// isBroken reports whether the condition describes an operator that does not work.
+func (c operatorCondition) isBroken() bool { return c.Type != "Progressing" && c.problem() != "" }
 
 type relatedObject struct {
 	Resource string `json:"resource"`

@@ -38,10 +38,11 @@ func TestSignsOfLifeOfOperators(t *testing.T) {
 		"a lease of the operand does not count":                         {operator(own+","+operand, ready...), lease("openshift-etcd", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
 		"operator without its own namespace counts all leases":          {operator(operand, ready...), lease("openshift-etcd", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(9)}},
 		"leases of nodes do not count":                                  {operator(`{"resource":"namespaces","name":"kube-node-lease"}`, ready...), lease("kube-node-lease", 5, 9), hibernation.ObservedOperator{Name: "etcd", LastSeen: at(3)}},
-		"operator that is not available: reported as not available":     {operator(own, condition("Available", "False", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "not available", LastSeen: at(4)}},
-		"operator with unknown availability: reported as not available": {operator(own, condition("Available", "Unknown", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "not available", LastSeen: at(4)}},
-		"operator that is degraded: reported as degraded":               {operator(own, condition("Available", "True", 1), condition("Degraded", "True", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "degraded", LastSeen: at(4)}},
+		"operator that is not available: reported as not available":     {operator(own, condition("Available", "False", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "not available", IsBroken: true, LastSeen: at(4)}},
+		"operator with unknown availability: reported as not available": {operator(own, condition("Available", "Unknown", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "not available", IsBroken: true, LastSeen: at(4)}},
+		"operator that is degraded: reported as degraded":               {operator(own, condition("Available", "True", 1), condition("Degraded", "True", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "degraded", IsBroken: true, LastSeen: at(4)}},
 		"operator that is progressing: reported as progressing":         {operator(own, condition("Progressing", "True", 4)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "progressing", LastSeen: at(4)}},
+		"operator that is progressing and degraded: broken":             {operator(own, condition("Progressing", "True", 4), condition("Degraded", "True", 1)), "", hibernation.ObservedOperator{Name: "etcd", Problem: "progressing", IsBroken: true, LastSeen: at(4)}},
 		"operator that has not reported yet: no sign of life":           {operator(""), "", hibernation.ObservedOperator{Name: "etcd"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +58,27 @@ func TestSignsOfLifeOfOperators(t *testing.T) {
 		if got, err := dialOperators(t, status, "", "").ListOperators(t.Context()); len(got) > 0 || (err != nil) != isError {
 			t.Errorf("status %d: found %v (%v)", status, got, err)
 		}
+	}
+}
+
+// TestProblemsOfOperatorsNeedNoLeases has a server that does not serve leases.
+func TestProblemsOfOperatorsNeedNoLeases(t *testing.T) {
+	const degraded = `{"metadata":{"name":"etcd"},"status":{"conditions":[{"type":"Degraded","status":"True"}]}}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != operatorsPath {
+			http.Error(w, "not now", http.StatusInternalServerError)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"items":[%s]}`, degraded)
+	}))
+	t.Cleanup(server.Close)
+	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil), hibernation.ServerOverride{})
+	must(t, err)
+	t.Cleanup(c.Close)
+	got, err := c.ListOperatorProblems(t.Context())
+	must(t, err)
+	if diff := cmp.Diff([]hibernation.ObservedOperator{{Name: "etcd", Problem: "degraded", IsBroken: true}}, got); diff != "" {
+		t.Errorf("operators (-want +got):\n%s", diff)
 	}
 }
 

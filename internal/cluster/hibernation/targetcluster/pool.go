@@ -105,8 +105,8 @@ type Question struct {
 	// WakeUp is when the cluster's last resume began. A connection from before that is not used.
 	WakeUp time.Time
 	Depth  Depth
-	// WantsOperators requests the ClusterOperators of an OpenShift cluster, too; only together with the
-	// certificate requests.
+	// WantsOperators requests the ClusterOperators of an OpenShift cluster, too. Their signs of life are read only
+	// together with the certificate requests.
 	WantsOperators bool
 	// WantsPods requests the pods of workers, too.
 	WantsPods bool
@@ -546,6 +546,9 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	if look.WantsPods {
 		// A user who fills a cluster with pods must not make it look unreachable.
 		look.Pods, look.PodsErr = c.ListWorkerPods(ctx, look.Nodes)
+	}
+	if look.WantsOperators && look.Depth < ReadRequests {
+		look.Operators, look.OperatorsErr = c.ListOperatorProblems(ctx)
 	}
 	switch {
 	case look.Depth < ReadMachines:

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+func havingOperators(operators ...ObservedOperator) func(*Observed) {
+	return func(o *Observed) { o.Operators = operators }
+}
+
+// TestBrokenOperatorsAreRecorded has the operators that a cluster has when its hibernation begins.
+func TestBrokenOperatorsAreRecorded(t *testing.T) {
+	registry := ObservedOperator{Name: "image-registry", Problem: "degraded", IsBroken: true}
+	busy := ObservedOperator{Name: "monitoring", Problem: "progressing"}
+	before := resumedRecord(time.Hour)
+	before.BrokenOperators = []string{"dns"}
+	cancelled := resumingRecord(time.Minute)
+	cancelled.BrokenOperators = []string{"dns"}
+	for name, row := range map[string]struct {
+		in   Observed
+		want []string
+	}{
+		"a degraded operator is recorded, a progressing one is not": {
+			observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0")), havingOperators(registry, busy, ObservedOperator{Name: "etcd"})),
+			[]string{"image-registry"},
+		},
+		"operators that were read replace those of the last hibernation": {
+			observedCluster(wantHibernating, before, actuator.Running, apiWithNodes(readyNode("n0")), havingOperators(registry)), []string{"image-registry"},
+		},
+		"operators of the last hibernation count if they cannot be read": {
+			observedCluster(wantHibernating, before, actuator.Running, apiWithNodes(readyNode("n0")), func(o *Observed) { o.OperatorsError = "no answer in time" }), []string{"dns"},
+		},
+		"a cancelled resume keeps the operators of its hibernation": {
+			observedCluster(wantHibernating, cancelled, actuator.Running, apiWithNodes(readyNode("n0")), havingOperators(registry)), []string{"dns"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(row.in)
+			if p.Rule != "record nodes" {
+				t.Fatalf("expected the rule that saves the record, found %q", p.Rule)
+			}
+			if diff := cmp.Diff(row.want, p.Record.BrokenOperators); diff != "" {
+				t.Errorf("recorded operators (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestBrokenOperatorsAreNotAwaited has clusters whose machines and nodes are back six minutes after the start of the
+// resume.
+func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
+	record := resumingRecord(6 * time.Minute)
+	record.BrokenOperators = []string{"image-registry"}
+	back := []func(*Observed){apiWithNodes(readyNode("n0"), readyNode("n1"))}
+	registry := ObservedOperator{Name: "image-registry", Problem: "degraded", IsBroken: true, LastSeen: modelTime()}
+	fine := ObservedOperator{Name: "etcd", LastSeen: modelTime()}
+	busy := ObservedOperator{Name: "etcd", Problem: "progressing", LastSeen: modelTime()}
+	skips := func(o *Observed) { o.SkipsOperators = true }
+	for name, row := range map[string]struct {
+		in          Observed
+		ready       string
+		wantMessage string
+	}{
+		"an operator that was broken before: running, degraded": {
+			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, fine))...), hivev1.RunningHibernationReason,
+			"The cluster runs; ClusterOperators were not ready before the hibernation either, and are not awaited: image-registry (degraded)",
+		},
+		"an operator that was broken before, and another one: awaited": {
+			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, busy))...), hivev1.WaitingForClusterOperatorsReason, "",
+		},
+		"an operator that was not broken before: awaited": {
+			observedCluster("", resumingRecord(6*time.Minute), actuator.Running, append(back, havingOperators(registry, fine))...), hivev1.WaitingForClusterOperatorsReason, "",
+		},
+		"operators that cannot be read: awaited": {
+			observedCluster("", record, actuator.Running, append(back, func(o *Observed) { o.OperatorsError = "no answer" })...), hivev1.WaitingForClusterOperatorsReason, "",
+		},
+		"an operator that was broken before and is ready: running": {
+			observedCluster("", record, actuator.Running, append(back, havingOperators(ObservedOperator{Name: "image-registry"}, fine))...), hivev1.RunningHibernationReason, "",
+		},
+		"both, after the wait: running, degraded": {
+			observedCluster("", func() *hivev1.HibernationRecord {
+				r := resumingRecord(partialResumeAfter + time.Second)
+				r.BrokenOperators = record.BrokenOperators
+				return r
+			}(), actuator.Running, append(back, havingOperators(registry, busy))...), hivev1.RunningHibernationReason,
+			"The cluster runs; ClusterOperators were not ready ten minutes after its resume began, and are no longer awaited: etcd (progressing)" +
+				"; ClusterOperators were not ready before the hibernation either, and are not awaited: image-registry (degraded)",
+		},
+		"Hive's label, an operator that is not ready: running, degraded": {
+			observedCluster("", resumingRecord(time.Minute), actuator.Running, append(back, havingOperators(busy), skips)...), hivev1.RunningHibernationReason,
+			"The cluster runs; ClusterOperators are not ready, and hive.openshift.io/resume-skips-cluster-operators keeps the resume from waiting for them: etcd (progressing)",
+		},
+		"Hive's label, an operator that has not reported: running": {
+			observedCluster("", resumingRecord(time.Minute), actuator.Running, append(back, havingOperators(ObservedOperator{Name: "etcd"}), skips)...), hivev1.RunningHibernationReason, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(row.in)
+			want := decision.Condition{}
+			if row.wantMessage != "" {
+				want = decision.True(hivev1.ClusterOperatorsNotReadyReason, row.wantMessage)
+			}
+			if p.Ready.Reason != row.ready {
+				t.Errorf("expected Ready with the reason %s, found %+v", row.ready, p.Ready)
+			}
+			if diff := cmp.Diff(want, p.Degraded); diff != "" {
+				t.Errorf("degraded (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestReadyStaysTrueWhileAMachineComesLate follows a resume in which the cloud had no capacity for one machine at first.
+func TestReadyStaysTrueWhileAMachineComesLate(t *testing.T) {
+	record := resumingRecord(time.Minute)
+	n0, n1 := readyNode("n0"), readyNode("n1")
+	record.Nodes = recordedNodes(n0)
+	busy := ObservedOperator{Name: "etcd", Problem: "progressing", LastSeen: modelTime()}
+	cordoned := n1
+	cordoned.Cordon = NodeCordon{IsSet: true, IsOurs: true}
+	for _, pass := range []struct {
+		name     string
+		in       Observed
+		degraded metav1.ConditionStatus
+	}{
+		{"the cloud refuses the machine", observedCluster("", nil, actuator.Running, secondMachine(actuator.Stopped), apiWithNodes(n0), func(o *Observed) {
+			o.Refusal = &OrderRefusal{ObservationError{actuator.NoCapacity, "No room for i-1"}, []string{"i-1"}}
+		}), metav1.ConditionTrue},
+		{"the machine starts", observedCluster("", nil, actuator.Running, secondMachine(actuator.Starting), apiWithNodes(n0)), metav1.ConditionTrue},
+		{"its node reports and operators react", observedCluster("", nil, actuator.Running, secondMachine(actuator.Starting), apiWithNodes(n0, n1), havingOperators(busy)), metav1.ConditionTrue},
+		{"its node is cordoned", observedCluster("", nil, actuator.Running, apiWithNodes(n0, cordoned), havingOperators(busy)), metav1.ConditionTrue},
+		{"everything is back", observedCluster("", nil, actuator.Running, apiWithNodes(n0, n1)), ""},
+	} {
+		pass.in.Record = record
+		p := Decide(pass.in)
+		if p.Ready.Status != metav1.ConditionTrue || p.Degraded.Status != pass.degraded {
+			t.Errorf("%s: expected Ready True and Degraded %q, found Ready %+v and Degraded %+v", pass.name, pass.degraded, p.Ready, p.Degraded)
+		}
+		record = p.Record
+	}
+	if record.ResumedAt == nil {
+		t.Error("expected the end of the resume in the record, found none")
+	}
+}
