@@ -255,13 +255,13 @@ type HibernationCheck struct {
 	// Findings holds one finding for each code. Some apply only to long stops.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=32
 	Findings []torporv1alpha1.StopFinding `json:"findings,omitempty"`
 	// Unread names lists of the cluster that could not be read, for lack of time or of permission. Findings of an earlier check stay for
 	// them.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=32
 	Unread []string `json:"unread,omitempty"`
 }
 

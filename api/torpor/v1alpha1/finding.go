@@ -32,12 +32,22 @@ const (
 	// WebhookBlocksWakeUpFinding means that nodes or system Pods need an admission webhook to start, and the webhook's Pods run in the
 	// cluster.
 	WebhookBlocksWakeUpFinding = "WebhookBlocksWakeUp"
+	// ClusterUpgradingFinding means that OpenShift is being upgraded, or that nodes of a MachineConfigPool are being updated.
+	ClusterUpgradingFinding = "ClusterUpgrading"
+	// KarpenterReplacesNodesFinding means that Karpenter manages machines of the cluster. It terminates and replaces machines that stop.
+	KarpenterReplacesNodesFinding = "KarpenterReplacesNodes"
 	// WakeByNearFinding means that certificates that the cluster needs to resume by itself expire within three days.
 	WakeByNearFinding = "WakeByNear"
 	// SlumberGoesOnFinding means that a Slumber keeps the object stopped for longer than the planned stop.
 	SlumberGoesOnFinding = "SlumberGoesOn"
 	// EtcdQuorumSmallFinding means that the control plane has one or two nodes, so that the loss of one node loses the quorum.
 	EtcdQuorumSmallFinding = "EtcdQuorumSmall"
+	// HealthCheckReplacesMachinesFinding means that MachineHealthChecks are not paused. They replace machines whose nodes are not ready,
+	// as nodes are when a resume begins.
+	HealthCheckReplacesMachinesFinding = "HealthCheckReplacesMachines"
+	// AutoscalerAddsMachinesFinding means that an autoscaler adds machines for Pods that a drain evicts, or that wait for nodes at the
+	// resume.
+	AutoscalerAddsMachinesFinding = "AutoscalerAddsMachines"
 	// VolumesNotDetachableFinding means that volumes cannot be detached from nodes.
 	VolumesNotDetachableFinding = "VolumesNotDetachable"
 	// VolumesLocalFinding means that volumes are on the local disk of a machine, and are lost with the machine.

@@ -109,13 +109,23 @@ spec: {schedule: "@daily", jobTemplate: {spec: {template: {spec: {restartPolicy:
 ---
 {kind: Node, metadata: {name: master-1}}
 `
-	thirdMaster = "{kind: Node, metadata: {name: master-2}}"
-	webhookKind = "{kind: ValidatingWebhookConfiguration, metadata: {name: guard}, webhooks: [{failurePolicy: %s, clientConfig: %s, rules: [{operations: [CREATE, UPDATE], apiGroups: ['*'], resources: [%s]}], namespaceSelector: %s}]}"
-	inCluster   = "{service: {namespace: policy, name: guard}}"
+	fixtureClusterAutoscaler = "{apiVersion: autoscaling.openshift.io/v1, kind: ClusterAutoscaler, metadata: {name: default}}\n"
+	fixtureMachineAutoscaler = "{apiVersion: autoscaling.openshift.io/v1beta1, kind: MachineAutoscaler, metadata: {namespace: machines, name: worker-a}, spec: {minReplicas: 1, maxReplicas: 12}}\n"
+	thirdMaster              = "{kind: Node, metadata: {name: master-2}}"
+	webhookKind              = "{kind: ValidatingWebhookConfiguration, metadata: {name: guard}, webhooks: [{failurePolicy: %s, clientConfig: %s, rules: [{operations: [CREATE, UPDATE], apiGroups: ['*'], resources: [%s]}], namespaceSelector: %s}]}"
+	inCluster                = "{service: {namespace: policy, name: guard}}"
 )
 
 func webhookOf(policy, where, resources, selector string) string {
 	return fmt.Sprintf(webhookKind, policy, where, resources, selector)
+}
+
+func conditionOf(version, kind, condition string) string {
+	return fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: version}, status: {conditions: [{type: %s, status: 'True'}]}}", version, kind, condition)
+}
+
+func healthCheckOf(version, annotations string) string {
+	return fmt.Sprintf("{apiVersion: %s, kind: MachineHealthCheck, metadata: {namespace: machines, name: workers, annotations: %s}, spec: {maxUnhealthy: 40%%}}", version, annotations)
 }
 
 func cronJobOf(schedule, more string) string {
@@ -138,6 +148,21 @@ func faults() map[string]map[string]planFixture {
 			"a resume needs a webhook in its own cluster: WebhookBlocksWakeUp": {args: "resume NAME", hub: fixtureAsleep, cluster: webhookOf("Fail", inCluster, "pods", "{matchLabels: {kubernetes.io/metadata.name: policy}}")},
 			"certificate requests need a webhook: WebhookBlocksWakeUp":         {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "certificatesigningrequests/approval", "{}")},
 			"nodes need a webhook for all resources: WebhookBlocksWakeUp":      {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "'*/*'", "{matchLabels: {team: a}}")},
+		},
+		torporv1alpha1.ClusterUpgradingFinding: {
+			"OpenShift is being upgraded: ClusterUpgrading":       {args: stop, hub: fixtureCluster, cluster: conditionOf("config.openshift.io/v1", "ClusterVersion", "Progressing")},
+			"nodes of a pool are being updated: ClusterUpgrading": {args: stop, hub: fixtureCluster, cluster: conditionOf("machineconfiguration.openshift.io/v1", "MachineConfigPool", "Updating")},
+		},
+		torporv1alpha1.KarpenterReplacesNodesFinding: {
+			"Karpenter manages a node: KarpenterReplacesNodes": {args: stop, hub: fixtureCluster, cluster: "{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: default-x7k2p}}"},
+		},
+		torporv1alpha1.HealthCheckReplacesMachinesFinding: {
+			"a health check for workers: HealthCheckReplacesMachines":    {args: stop, hub: fixtureCluster, cluster: healthCheckOf("machine.openshift.io/v1beta1", "{}")},
+			"a health check of Cluster API: HealthCheckReplacesMachines": {args: stop, hub: fixtureCluster, cluster: healthCheckOf("cluster.x-k8s.io/v1beta1", "{}")},
+		},
+		torporv1alpha1.AutoscalerAddsMachinesFinding: {
+			"an autoscaler of OpenShift: AutoscalerAddsMachines": {args: stop, hub: fixtureCluster, cluster: fixtureClusterAutoscaler + "---\n" + fixtureMachineAutoscaler},
+			"a pool of Karpenter: AutoscalerAddsMachines":        {args: stop, hub: fixtureCluster, cluster: "{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: default}}"},
 		},
 		torporv1alpha1.EvictionForbiddenFinding: {
 			"a budget allows no disruption: EvictionForbidden": {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 1, disruptionsAllowed: 0}}"},
@@ -254,6 +279,9 @@ func cleanFixtures() map[string]planFixture {
 		"a CronJob every minute for an hour: no finding":              {args: stop + " --until 1h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
 		"an hourly CronJob over a night: no finding":                  {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
 		"a CronJob with a deadline: no finding":                       {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", startingDeadlineSeconds: 300")},
+		"a paused health check: no finding":                           {args: stop, hub: fixtureCluster, cluster: healthCheckOf("machine.openshift.io/v1beta1", "{cluster.x-k8s.io/paused: ''}")},
+		"a MachineAutoscaler without a ClusterAutoscaler: no finding": {args: stop, hub: fixtureCluster, cluster: fixtureMachineAutoscaler},
+		"an OpenShift cluster without an upgrade: no finding":         {args: stop, hub: fixtureCluster, cluster: conditionOf("config.openshift.io/v1", "ClusterVersion", "Available")},
 		"a volume of the cloud: no finding":                           {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {csi: {driver: d}, claimRef: {namespace: shop, name: data}}, status: {phase: Bound}}"},
 		"a local volume without a claim: no finding":                  {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}}, status: {phase: Available}}"},
 		"a volume that is attached: no finding":                       {args: stop, hub: fixtureCluster, cluster: "{kind: VolumeAttachment, metadata: {name: csi-1}, status: {attached: true}}"},
@@ -420,7 +448,7 @@ func (f planFixture) survey(t *testing.T) map[string]any {
 		for _, doc := range docs {
 			var item unstructured.Unstructured
 			testenv.ExpectNoError(t, yaml.Unmarshal([]byte(doc), &item.Object))
-			if plural := strings.ToLower(item.GetKind()) + "s"; item.Object == nil || !strings.HasSuffix(list.Path, "/"+plural) {
+			if plural := strings.ToLower(item.GetKind()) + "s"; item.Object == nil || !strings.HasSuffix(list.Path, item.GetAPIVersion()+"/"+plural) {
 				continue
 			}
 			text, err := json.Marshal(item.Object)

@@ -349,7 +349,9 @@ func openRecord() *hivev1.HibernationRecord {
 
 // withOperator adds a ClusterOperator that was seen last some time ago.
 func withOperator(problem string, before time.Duration) func(*Observed) {
-	return func(o *Observed) { o.Operators = []ObservedOperator{{Name: "etcd", Problem: problem, IsBroken: problem == "degraded", LastSeen: o.Now.Add(-before)}} }
+	return func(o *Observed) {
+		o.Operators = []ObservedOperator{{Name: "etcd", Problem: problem, IsBroken: problem == "degraded", LastSeen: o.Now.Add(-before)}}
+	}
 }
 
 func resumingRecord(since time.Duration) *hivev1.HibernationRecord {

@@ -25,6 +25,8 @@ const (
 	MaxItemBytes = 256 << 10
 	// maxServices is how many Services of webhooks are read.
 	maxServices = 20
+	// namespacesList is the list that shows whether the cluster is an OpenShift cluster.
+	namespacesList = "Namespaces"
 )
 
 // SurveyList is a list of a cluster that is read for a survey.
@@ -33,6 +35,8 @@ type SurveyList struct {
 	Name string
 	// Path is where it is served, and Selector selects the relevant objects by their labels.
 	Path, Selector string
+	// isOfOpenShift is true if only OpenShift serves the list.
+	isOfOpenShift bool
 	// codes are the codes of the findings that the list may yield.
 	codes []string
 	add   func(*Survey, []byte) error
@@ -43,17 +47,22 @@ type SurveyList struct {
 func Lists() []SurveyList {
 	const admission, nodes = "/apis/admissionregistration.k8s.io/v1/", "/api/v1/nodes"
 	webhooks, quorum := []string{torporv1alpha1.WebhookBlocksWakeUpFinding}, []string{torporv1alpha1.EtcdQuorumSmallFinding}
-	return []SurveyList{
+	return append([]SurveyList{
 		{Name: "ValidatingWebhookConfigurations", Path: admission + "validatingwebhookconfigurations", codes: webhooks, add: addWebhooks},
 		{Name: "MutatingWebhookConfigurations", Path: admission + "mutatingwebhookconfigurations", codes: webhooks, add: addWebhooks},
-		{Name: "Namespaces", Path: "/api/v1/namespaces", codes: append(webhooks, torporv1alpha1.FinalizersPendingFinding, torporv1alpha1.ClusterTooYoungFinding), add: addNamespace},
+		{Name: namespacesList, Path: "/api/v1/namespaces", codes: append(webhooks, torporv1alpha1.FinalizersPendingFinding, torporv1alpha1.ClusterTooYoungFinding), add: addNamespace},
 		{Name: "PodDisruptionBudgets", Path: "/apis/policy/v1/poddisruptionbudgets", codes: []string{torporv1alpha1.EvictionForbiddenFinding}, add: addBudget},
 		{Name: "CronJobs", Path: "/apis/batch/v1/cronjobs", codes: []string{torporv1alpha1.CronJobsMissStartsFinding}, add: addCronJob},
 		{Name: "PersistentVolumes", Path: "/api/v1/persistentvolumes", codes: []string{torporv1alpha1.VolumesLocalFinding}, add: addVolume},
 		{Name: "VolumeAttachments", Path: "/apis/storage.k8s.io/v1/volumeattachments", codes: []string{torporv1alpha1.VolumesNotDetachableFinding}, add: addAttachment},
 		{Name: "Nodes of the control plane", Path: nodes, Selector: "node-role.kubernetes.io/control-plane", codes: quorum, add: addControlPlaneNode},
 		{Name: "Nodes that are masters", Path: nodes, Selector: "node-role.kubernetes.io/master", codes: quorum, add: addControlPlaneNode},
-	}
+	}, machineLists()...)
+}
+
+// Skips reports whether a list need not be read, because only OpenShift serves it and the cluster runs no OpenShift.
+func (s *Survey) Skips(l SurveyList) bool {
+	return l.isOfOpenShift && !s.isOpenShift && !slices.Contains(s.unread, namespacesList)
 }
 
 // SignerPath is the path of the object in which every API server publishes the authorities that it trusts,
@@ -70,10 +79,13 @@ type Survey struct {
 	services     map[string]bool
 	controlPlane map[string]bool
 	isOpenShift  bool
-	bornAt       time.Time
-	wakeBy       time.Time
-	unread       []string
-	unreadCodes  map[string]bool
+	// hasClusterAutoscaler is true if a ClusterAutoscaler of OpenShift exists.
+	hasClusterAutoscaler bool
+
+	bornAt      time.Time
+	wakeBy      time.Time
+	unread      []string
+	unreadCodes map[string]bool
 	// isCutShort reports that the time was over before all was read, or that a server failed: another survey
 	// may read more.
 	isCutShort bool

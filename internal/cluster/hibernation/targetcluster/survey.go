@@ -29,6 +29,9 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 	s := stopcheck.NewSurvey(clock)
 	s.AddServingCertificate(c.date.expiry)
 	for _, list := range stopcheck.Lists() {
+		if s.Skips(list) {
+			continue
+		}
 		err := c.listSelected(ctx, listQuery{path: list.Path, selector: list.Selector}, func(item []byte) error {
 			s.AddItem(list, item)
 			return nil
@@ -48,6 +51,9 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 	}
 	if signer, err := c.readObject(ctx, stopcheck.SignerPath); err == nil {
 		s.AddSigner(signer)
+	}
+	if status, err := c.readObject(ctx, stopcheck.AutoscalerStatusPath); err == nil {
+		s.AddAutoscalerStatus(status)
 	}
 	if ctx.Err() != nil {
 		s.NoteCut()

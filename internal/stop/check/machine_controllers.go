@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"strings"
+	"time"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// AutoscalerStatusPath is the path of the object in which the Cluster Autoscaler of Kubernetes reports that it runs.
+// OpenShift's own is found by its MachineAutoscalers.
+const AutoscalerStatusPath = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
+
+const (
+	// autoscalerUpdatedAnnotation is when the Cluster Autoscaler last reported, as Go formats times.
+	autoscalerUpdatedAnnotation = "cluster-autoscaler.kubernetes.io/last-updated"
+	autoscalerTimeFormat        = "2006-01-02 15:04:05.999999999 -0700 MST"
+	// autoscalerAge is the age of a report from which the Cluster Autoscaler counts as removed. It reports every ten
+	// seconds, or less often in a cluster without nodes that it may scale.
+	autoscalerAge = time.Hour
+	// pausedAnnotation pauses a MachineHealthCheck, whatever its value is.
+	pausedAnnotation = "cluster.x-k8s.io/paused"
+)
+
+// machineLists are lists of controllers that replace or add machines, and of upgrades.
+func machineLists() []SurveyList {
+	const openShift, machines = "/apis/config.openshift.io/v1/", "/apis/machine.openshift.io/v1beta1/"
+	checks, scalers := []string{torporv1alpha1.HealthCheckReplacesMachinesFinding}, []string{torporv1alpha1.AutoscalerAddsMachinesFinding}
+	upgrades := []string{torporv1alpha1.ClusterUpgradingFinding}
+	return []SurveyList{
+		{Name: "ClusterVersions", Path: openShift + "clusterversions", isOfOpenShift: true, codes: upgrades, add: addClusterVersion},
+		{Name: "MachineConfigPools", Path: "/apis/machineconfiguration.openshift.io/v1/machineconfigpools", isOfOpenShift: true, codes: upgrades, add: addMachineConfigPool},
+		{Name: "MachineHealthChecks of OpenShift", Path: machines + "machinehealthchecks", isOfOpenShift: true, codes: checks, add: addHealthCheck},
+		{Name: "MachineHealthChecks of Cluster API", Path: "/apis/cluster.x-k8s.io/v1beta1/machinehealthchecks", codes: checks, add: addHealthCheck},
+		{Name: "ClusterAutoscalers", Path: "/apis/autoscaling.openshift.io/v1/clusterautoscalers", isOfOpenShift: true, codes: scalers, add: addClusterAutoscaler},
+		{Name: "MachineAutoscalers", Path: "/apis/autoscaling.openshift.io/v1beta1/machineautoscalers", isOfOpenShift: true, codes: scalers, add: addMachineAutoscaler},
+		{Name: "NodePools of Karpenter", Path: "/apis/karpenter.sh/v1/nodepools", codes: scalers, add: addNodePool},
+		{Name: "NodeClaims of Karpenter", Path: "/apis/karpenter.sh/v1/nodeclaims", codes: []string{torporv1alpha1.KarpenterReplacesNodesFinding}, add: addNodeClaim},
+	}
+}
+
+// conditioned is an object with conditions.
+type conditioned struct {
+	Metadata objectName `json:"metadata"`
+	Status   struct {
+		Conditions []struct {
+			Type   string `json:"type"`
+			Status string `json:"status"`
+		} `json:"conditions"`
+	} `json:"status"`
+}
+
+func (c conditioned) isTrue(kind string) bool {
+	for _, condition := range c.Status.Conditions {
+		if condition.Type == kind {
+			return condition.Status == "True"
+		}
+	}
+	return false
+}
+
+// addClusterVersion finds an upgrade of OpenShift in progress.
+func addClusterVersion(s *Survey, item []byte) error {
+	var v conditioned
+	if err := decode(item, &v); err != nil {
+		return err
+	}
+	if v.isTrue("Progressing") {
+		s.note(torporv1alpha1.ClusterUpgradingFinding, "ClusterVersion/"+v.Metadata.Name, 0)
+	}
+	return nil
+}
+
+// addMachineConfigPool finds nodes that are being updated, and therefore drained and restarted one by one.
+func addMachineConfigPool(s *Survey, item []byte) error {
+	var p conditioned
+	if err := decode(item, &p); err != nil {
+		return err
+	}
+	if p.isTrue("Updating") {
+		s.note(torporv1alpha1.ClusterUpgradingFinding, "MachineConfigPool/"+p.Metadata.Name, 0)
+	}
+	return nil
+}
+
+// addHealthCheck finds health checks that replace machines. Nodes are Ready=Unknown since before the hibernation when
+// a resume begins, so a health check takes them for unhealthy at once.
+func addHealthCheck(s *Survey, item []byte) error {
+	var c struct {
+		Metadata struct {
+			objectName
+
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Spec struct {
+			MaxUnhealthy any `json:"maxUnhealthy"`
+		} `json:"spec"`
+	}
+	if err := decode(item, &c); err != nil {
+		return err
+	}
+	_, isPaused := c.Metadata.Annotations[pausedAnnotation]
+	if !isPaused && !isZero(c.Spec.MaxUnhealthy) && c.Metadata.DeletionTimestamp == nil {
+		s.note(torporv1alpha1.HealthCheckReplacesMachinesFinding, c.Metadata.String(), 0)
+	}
+	return nil
+}
+
+// isZero reports whether a number or a percentage is zero. A health check with that limit never replaces a machine.
+func isZero(limit any) bool {
+	switch limit := limit.(type) {
+	case float64:
+		return limit == 0
+	case string:
+		return strings.TrimSuffix(limit, "%") == "0"
+	default:
+		return false
+	}
+}
+
+func addClusterAutoscaler(s *Survey, _ []byte) error {
+	s.hasClusterAutoscaler = true
+	return nil
+}
+
+// addMachineAutoscaler finds MachineSets that grow. A MachineAutoscaler has no effect without a ClusterAutoscaler.
+func addMachineAutoscaler(s *Survey, item []byte) error {
+	if !s.hasClusterAutoscaler {
+		return nil
+	}
+	return s.noteNamed(torporv1alpha1.AutoscalerAddsMachinesFinding, "MachineAutoscaler/", item)
+}
+
+func addNodePool(s *Survey, item []byte) error {
+	return s.noteNamed(torporv1alpha1.AutoscalerAddsMachinesFinding, "NodePool/", item)
+}
+
+func addNodeClaim(s *Survey, item []byte) error {
+	return s.noteNamed(torporv1alpha1.KarpenterReplacesNodesFinding, "", item)
+}
+
+// noteNamed counts a finding for each item of a list.
+func (s *Survey) noteNamed(code, prefix string, item []byte) error {
+	var o struct {
+		Metadata objectName `json:"metadata"`
+	}
+	if err := decode(item, &o); err != nil {
+		return err
+	}
+	s.note(code, prefix+o.Metadata.String(), 0)
+	return nil
+}
+
+// AddAutoscalerStatus evaluates the status of the Cluster Autoscaler. It stays when the autoscaler is removed, so an
+// old one does not count.
+func (s *Survey) AddAutoscalerStatus(item []byte) {
+	var c struct {
+		Metadata struct {
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if len(item) > MaxItemBytes || decode(item, &c) != nil {
+		return
+	}
+	at, err := time.Parse(autoscalerTimeFormat, c.Metadata.Annotations[autoscalerUpdatedAnnotation])
+	if err == nil && s.now.Sub(at) < autoscalerAge {
+		s.note(torporv1alpha1.AutoscalerAddsMachinesFinding, "cluster-autoscaler", 0)
+	}
+}
