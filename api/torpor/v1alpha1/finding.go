@@ -32,7 +32,7 @@ const (
 	// WebhookBlocksWakeUpFinding means that nodes or system Pods need an admission webhook to start, and the webhook's Pods run in the
 	// cluster.
 	WebhookBlocksWakeUpFinding = "WebhookBlocksWakeUp"
-	// ClusterUpgradingFinding means that OpenShift is being upgraded, or that nodes of a MachineConfigPool are being updated.
+	// ClusterUpgradingFinding means that OpenShift or the nodes of a MachineConfigPool are being updated.
 	ClusterUpgradingFinding = "ClusterUpgrading"
 	// KarpenterReplacesNodesFinding means that Karpenter manages machines of the cluster. It terminates and replaces machines that stop.
 	KarpenterReplacesNodesFinding = "KarpenterReplacesNodes"
