@@ -28,6 +28,8 @@ type Config struct {
 	enabled, takeOver []string
 	// namespaces are the only namespaces whose objects are handled; empty means all.
 	namespaces []string
+	// requiresPossible refuses hibernations of clusters whose condition HibernationPossible is False.
+	requiresPossible bool
 	// webhook is nil if no webhook is served.
 	webhook *webhookConfig
 	clouds  cloudConfig
@@ -72,7 +74,7 @@ type appConfig struct {
 // Parse returns the configuration of the features, or the errors of all flags.
 func (o Options) Parse() (Config, error) {
 	c := Config{
-		takeOver: o.TakeOver, namespaces: o.WatchNamespaces,
+		takeOver: o.TakeOver, namespaces: o.WatchNamespaces, requiresPossible: o.RequireHibernationPossible,
 		mysql: mysqlConfig{waits: o.FailoverWaits, rolloutsAtOnce: o.RolloutsAtOnce, image: o.Image, exporterImage: o.ExporterImage},
 	}
 	var errs [4]error

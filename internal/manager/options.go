@@ -37,6 +37,8 @@ type Options struct {
 	AWSEndpoint string
 	// Controllers enables groups of controllers, in the form of SelectControllers; empty means all.
 	Controllers []string
+	// RequireHibernationPossible refuses hibernations of clusters whose condition HibernationPossible is False.
+	RequireHibernationPossible bool
 	// Webhook configures the admission webhooks.
 	Webhook WebhookOptions
 	// Page configures the web page of stoppable objects.

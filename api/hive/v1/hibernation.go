@@ -24,7 +24,7 @@ const (
 	// time.
 	ClusterStalledCondition = "Stalled"
 	// ClusterHibernationPossibleCondition is False while a check found a problem by which a hibernation, or the resume after it, fails. It
-	// is advisory: it does not block a hibernation. Its reason is the code of the most severe finding. While it is True, that finding is a
+	// blocks a hibernation only where RequireAnnotation or the manager's flag requires it. Its reason is the code of the most severe finding. While it is True, that finding is a
 	// warning.
 	ClusterHibernationPossibleCondition = "HibernationPossible"
 )
@@ -44,6 +44,9 @@ const (
 	// UnsupportedHibernationReason means that hibernation is requested, but the version, the platform, a group of the cloud or an annotation
 	// does not allow it.
 	UnsupportedHibernationReason = "Unsupported"
+	// RefusedHibernationReason means that hibernation is requested, and refused because HibernationPossible is False, as the annotation
+	// torpor.dev/require or the manager's flag --require-hibernation-possible demands. No machine is stopped.
+	RefusedHibernationReason = "HibernationRefused"
 )
 
 // Reasons of Hibernating and Ready when they are Unknown: why the state could not be observed.
@@ -150,6 +153,9 @@ const (
 	// DrainBudgetAnnotation limits how long the workers are drained before machines are stopped: a duration such as 10m, at most 1h.
 	// Without it, workers are not drained.
 	DrainBudgetAnnotation = "torpor.dev/drain-budget"
+	// RequireAnnotation, if it is HibernationPossible, refuses a hibernation while that condition is False. Nothing is stopped then. A
+	// hibernation that has begun is not refused.
+	RequireAnnotation = "torpor.dev/require"
 	// CordonedAnnotation marks the nodes of a cluster that were cordoned for a drain. They are uncordoned at the resume.
 	CordonedAnnotation = "torpor.dev/cordoned"
 	// ResumeRequestedAtAnnotation is a time (RFC 3339). spec.hibernateAfter counts from it, and a cluster that hibernates by
@@ -175,6 +181,9 @@ const (
 	// VersionMajorMinorPatchLabel is the OpenShift version of the cluster without a pre-release suffix.
 	VersionMajorMinorPatchLabel = "hive.openshift.io/version-major-minor-patch"
 )
+
+// RequireHibernationPossible is the value of RequireAnnotation that refuses a hibernation while HibernationPossible is False.
+const RequireHibernationPossible = ClusterHibernationPossibleCondition
 
 // StopWorkersFirst is the value of StopOrderAnnotation that stops workers before the control plane, and starts them after it.
 const StopWorkersFirst = "workers-first"

@@ -94,6 +94,10 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	if stops && (from.wantsRunning() || !from.record.exists || from.record.resume != never) {
 		wrong = append(wrong, "stops without a saved record of a wanted hibernation")
 	}
+	hasNotResumed, begins := from.record.exists && from.record.resumed == never, to.record.exists && to.record.resume == never
+	if from.obstacle && begins && !hasNotResumed && !from.allMachinesAre(actuator.Stopped) {
+		wrong = append(wrong, "begins a hibernation that is refused")
+	}
 	if starts && !from.awaitsSpotRecord() && (!from.wantsRunning() || from.record.resume == never && !from.looksLikeGrowth()) {
 		wrong = append(wrong, "starts without a saved record of a wanted resume, and while no other machine runs")
 	}
@@ -118,7 +122,7 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	if from == to && from.wantsRunning() && !from.isRunning() && !from.isRunningInPart() && !from.hasForgottenSpotMachine() {
 		wrong = append(wrong, "rests although it does not run")
 	}
-	if from == to && !from.wantsRunning() && !from.isHibernating() && !from.isKeptFromHibernating() {
+	if from == to && !from.wantsRunning() && !from.isHibernating() && !from.isKeptFromHibernating() && !from.isRefused() {
 		wrong = append(wrong, "rests although it does not hibernate")
 	}
 	return wrong
@@ -201,6 +205,11 @@ func (s modelState) isRunningInPart() bool {
 func (s modelState) isKeptFromHibernating() bool {
 	return s.refuses == stops && (!s.spot || s.mayBeTerminated()) && s.machines[1].state == actuator.Running && s.reported.ready.Reason == hivev1.FailedToStopReason &&
 		s.reported.stalled.Status == metav1.ConditionTrue
+}
+
+// isRefused reports whether the hibernation is refused because of an obstacle, and the status reports it.
+func (s modelState) isRefused() bool {
+	return s.obstacle && s.reported.hibernating.Status == metav1.ConditionFalse && s.reported.hibernating.Reason == hivev1.RefusedHibernationReason
 }
 
 // awaitsSpotRecord reports whether a spot machine runs that the saved record of a wanted hibernation does not name.

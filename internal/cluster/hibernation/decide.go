@@ -26,6 +26,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "machines not observed", When: Observed.hasObservationError, Then: observationFailed},
 		{Name: "no machines", When: Observed.lacksMachines, Then: noMachinesFound},
 
+		{Name: "hibernation refused", When: Observed.isHibernationRefused, Then: hibernationRefused},
 		{Name: "SyncSets not applied yet", When: Observed.awaitsFirstSync, Then: awaitFirstSync},
 		{Name: "waiting to record nodes", When: Observed.awaitsNodeRecord, Then: awaitNodeRecord},
 		{Name: "record nodes", When: Observed.needsNodeRecord, Then: recordNodes},

@@ -33,7 +33,8 @@ func isLeftOn(cd *hivev1.ClusterDeployment, now time.Time) bool {
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return false
 	}
-	return c.Reason == hivev1.UnsupportedHibernationReason || c.Reason == hivev1.SyncSetsNotAppliedReason && now.Before(FirstSyncDeadline(cd))
+	isKept := c.Reason == hivev1.UnsupportedHibernationReason || c.Reason == hivev1.RefusedHibernationReason
+	return isKept || c.Reason == hivev1.SyncSetsNotAppliedReason && now.Before(FirstSyncDeadline(cd))
 }
 
 // FirstSyncDeadline is the time until which a hibernation waits for the first application of the cluster's

@@ -31,12 +31,13 @@ const (
 	startsRefused  disturbance = "no capacity for the second machine"
 	stopsRefused   disturbance = "second machine cannot be stopped"
 	refusalEnds    disturbance = "nothing is refused any more"
+	obstacleFound  disturbance = "the survey has a blocking finding"
 )
 
 func disturbances() []disturbance {
 	return []disturbance{
 		statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, cloudLags, clusterUnreachableOnce,
-		desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway, spotReplaced, startsRefused, stopsRefused,
+		desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway, spotReplaced, startsRefused, stopsRefused, obstacleFound,
 	}
 }
 
@@ -64,7 +65,9 @@ func (s modelState) applyDisturbance(d disturbance) modelState {
 	case stopsRefused:
 		s.refuses = stops
 	case refusalEnds:
-		s.refuses = nothing
+		s.refuses, s.obstacle = nothing, false
+	case obstacleFound:
+		s.obstacle = true
 	case undisturbed, statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, cloudLags, clusterUnreachableOnce:
 		s, _ = s.stepAndTick(d)
 	}

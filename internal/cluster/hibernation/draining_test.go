@@ -243,8 +243,12 @@ func TestReadStopOptions(t *testing.T) {
 		annotations map[string]string
 		want        StopOptions
 	}{
-		"no option: defaults":                     {nil, StopOptions{}},
-		"an order: accepted":                      {map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst}, StopOptions{WorkersFirst: true}},
+		"no option: defaults":     {nil, StopOptions{}},
+		"an order: accepted":      {map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst}, StopOptions{WorkersFirst: true}},
+		"a requirement: accepted": {map[string]string{hivev1.RequireAnnotation: "HibernationPossible"}, StopOptions{RequiresPossible: true}},
+		"another requirement: ignored and reported": {
+			map[string]string{hivev1.RequireAnnotation: "Ready"}, StopOptions{Ignored: `the annotation torpor.dev/require is ignored: expected HibernationPossible, found "Ready"`},
+		},
 		"a budget: accepted":                      {map[string]string{hivev1.DrainBudgetAnnotation: "90s"}, StopOptions{DrainBudget: 90 * time.Second}},
 		"the largest budget: accepted":            {map[string]string{hivev1.DrainBudgetAnnotation: "1h"}, StopOptions{DrainBudget: time.Hour}},
 		"a larger budget: ignored and reported":   {map[string]string{hivev1.DrainBudgetAnnotation: "1h1s"}, StopOptions{Ignored: ignored("1h1s")}},

@@ -87,7 +87,7 @@ func isTransition(old *metav1.Condition, c decision.Condition) bool {
 
 func isWarning(c decision.Condition) bool {
 	switch c.Reason {
-	case hivev1.UnsupportedHibernationReason:
+	case hivev1.UnsupportedHibernationReason, hivev1.RefusedHibernationReason:
 		return true
 	case hivev1.DeletedReason, hivev1.PausedReason, hivev1.NotInstalledReason: // A decision of the user, or a step that is still to be taken.
 		return false

@@ -79,7 +79,7 @@ func incompleteParts(p Plan) []string {
 		hivev1.StoppingHibernationReason: metav1.ConditionTrue, hivev1.HibernatingHibernationReason: metav1.ConditionTrue,
 		hivev1.ResumingHibernationReason: metav1.ConditionTrue,
 		hivev1.RunningHibernationReason:  metav1.ConditionFalse, hivev1.UnsupportedHibernationReason: metav1.ConditionFalse,
-		hivev1.SyncSetsNotAppliedReason: metav1.ConditionFalse,
+		hivev1.SyncSetsNotAppliedReason: metav1.ConditionFalse, hivev1.RefusedHibernationReason: metav1.ConditionFalse,
 	}
 	want, named := statuses[p.Hibernating.Reason]
 	if !named {
@@ -203,9 +203,10 @@ func harmfulEffects(o Observed, p Plan) []string {
 		wrong = append(wrong, "hibernates with a machine that is not stopped, or without any")
 	}
 	isWhole := p.Rule == "cannot hibernate" && !o.hasNotResumed() || (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
-	isBroken := slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return op.Problem != "" })
+	// Before a hibernation, operators are read for the record only.
+	isBroken := !o.shouldHibernate() && slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return op.Problem != "" })
 	isWhole = isWhole && !o.awaitsReplacement() && !isBroken || p.Rule == "infrastructure disabled" // Ready reports the API server only.
-	isInResume := o.Record != nil && o.Record.ResumeStartedAt != nil && o.Record.ReadyInPartAt == nil && len(o.Record.BrokenOperators) == 0
+	isInResume := !o.shouldHibernate() && o.Record != nil && o.Record.ResumeStartedAt != nil && o.Record.ReadyInPartAt == nil && len(o.Record.BrokenOperators) == 0
 	isSilent := isInResume && slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return !op.LastSeen.After(o.Record.ResumeStartedAt.Time) })
 	if p.Ready.Status == metav1.ConditionTrue && isInResume && (isBroken || isSilent) && o.Now.Sub(o.Record.ResumeStartedAt.Time) < partialResumeAfter {
 		wrong = append(wrong, "is ready before its operators, and before the wait for them ends")
@@ -215,6 +216,9 @@ func harmfulEffects(o Observed, p Plan) []string {
 	}
 	if p.Ready.Status == metav1.ConditionTrue && !isWhole && o.isResuming() && !o.mayRunInPart() {
 		wrong = append(wrong, "runs in part before its time")
+	}
+	if o.Options.RequiresPossible && o.Obstacles != "" && o.shouldHibernate() && !o.isPoweredOff() && (o.Record == nil || o.Record.ResumedAt != nil) && !reflect.DeepEqual(p.Record, o.Record) {
+		wrong = append(wrong, "begins a hibernation that is refused")
 	}
 	if o.Record != nil && (p.Record == nil || len(p.Record.Nodes) == 0 && len(o.Record.Nodes) > 0) {
 		wrong = append(wrong, "loses its record")
@@ -342,6 +346,8 @@ func objectFacts() []Observed {
 		{Installed: true, Incompatible: "Too old"},
 		{Installed: true, SyncAwaitedUntil: modelTime().Add(time.Second)},
 		{Installed: true, NoActuator: "No actuator", Incompatible: "Too old"},
+		{Installed: true, Options: StopOptions{RequiresPossible: true}, IsSurveyed: true, Obstacles: "ClusterUpgrading"},
+		{Installed: true, Options: StopOptions{RequiresPossible: true}},
 		{Installed: true, ObservationError: &ObservationError{Class: actuator.Throttled, Message: "Slow down"}},
 	} {
 		for _, record := range hibernationRecords() {

@@ -40,6 +40,8 @@ type modelState struct {
 	nodes     [2]modelNode
 	// operators are the ClusterOperators; a plain Kubernetes cluster has none.
 	operators operatorState
+	// obstacle is true if the survey has a blocking finding, in a cluster that requires that it has none.
+	obstacle bool
 	// record and reported are the saved status.
 	record   modelRecord
 	reported reportedConditions
@@ -205,6 +207,10 @@ func (s modelState) nodeReports(i int) bool {
 // observeState returns what the controller would observe, in its order.
 func (s modelState) observeState(d disturbance) Observed {
 	o := Observed{Now: modelTime(), Installed: true, DesiredPowerState: s.desired, RequestedBy: "somebody", Record: s.record.record(), Options: StopOptions{WorkersFirst: s.isOrdered}}
+	o.IsSurveyed, o.Options.RequiresPossible = true, true
+	if s.obstacle {
+		o.Obstacles = "ClusterUpgrading: an upgrade is under way"
+	}
 	if s.drains {
 		o.Options.DrainBudget = modelBudget
 	}
@@ -310,7 +316,7 @@ func (s modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 	case actionPartlyRefused:
 		next = next.applyAction(firstTargetOnly(p.Do))
 	case undisturbed, statusLost, cloudUnreachable, cloudLags, clusterUnreachableOnce, desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway, spotReplaced,
-		startsRefused, stopsRefused, refusalEnds:
+		startsRefused, stopsRefused, refusalEnds, obstacleFound:
 		next = next.applyAction(p.Do)
 	}
 	if d != statusLost {

@@ -50,6 +50,10 @@ type Observed struct {
 	Incompatible string
 	// HasNoVersion is true if the cluster is not an OpenShift cluster. The version check is skipped then.
 	HasNoVersion bool
+	// IsSurveyed is true if the cluster was surveyed for problems of a hibernation. Obstacles describes the blocking
+	// findings; empty if there are none.
+	IsSurveyed bool
+	Obstacles  string
 	// Record is the record of the last hibernation; nil if there was none.
 	Record *hivev1.HibernationRecord
 

@@ -21,6 +21,8 @@ type StopOptions struct {
 	// DrainBudget is how long the workers are drained at most before machines are stopped; zero if they are not
 	// drained.
 	DrainBudget time.Duration
+	// RequiresPossible is true if a hibernation is refused while the survey of the cluster has blocking findings.
+	RequiresPossible bool
 	// Ignored describes the options that are malformed; empty if none is.
 	Ignored string
 }
@@ -44,6 +46,13 @@ func ReadStopOptions(annotations map[string]string) StopOptions {
 		} else {
 			o.DrainBudget = budget
 		}
+	}
+	switch required, isSet := annotations[hivev1.RequireAnnotation]; {
+	case !isSet:
+	case required == hivev1.RequireHibernationPossible:
+		o.RequiresPossible = true
+	default:
+		ignored = append(ignored, fmt.Sprintf("the annotation %s is ignored: expected %s, found %.40q", hivev1.RequireAnnotation, hivev1.RequireHibernationPossible, required))
 	}
 	o.Ignored = strings.Join(ignored, "; ")
 	return o

@@ -79,7 +79,7 @@ func (clusterDeployments) ReadState(obj Object, now time.Time) State {
 			s.Message = ready.Reason
 		}
 	}
-	if hibernating != nil && hibernating.Status == metav1.ConditionFalse && hibernating.Reason == hivev1.UnsupportedHibernationReason {
+	if hibernating != nil && hibernating.Status == metav1.ConditionFalse && isLeftRunning(hibernating.Reason) {
 		s.Message = hibernating.Reason + ": " + hibernating.Message // A Slumber waits for such a cluster in vain, whether it runs or not.
 	}
 	// A stop that ended by torpor.dev/until does not count as a resume, since that end does not ask for the hours
@@ -88,6 +88,11 @@ func (clusterDeployments) ReadState(obj Object, now time.Time) State {
 		s.ResumedAt, s.ResumedBy = *stops[0].EndedAt, stops[0].StartedBy
 	}
 	return s
+}
+
+// isLeftRunning reports whether a cluster with this reason is not stopped although a stop is requested.
+func isLeftRunning(reason string) bool {
+	return reason == hivev1.UnsupportedHibernationReason || reason == hivev1.RefusedHibernationReason
 }
 
 // Parts implements Definition.
@@ -255,6 +260,18 @@ func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	return ""
 }
 
+// judgeRequired returns the finding that a stop is refused because of others. The manager reports once a stop is
+// requested that its flag demands the same.
+func judgeRequired(cd *hivev1.ClusterDeployment, found []stopcheck.Finding) []stopcheck.Finding {
+	c := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
+	isRefused := c != nil && c.Reason == hivev1.RefusedHibernationReason
+	if !stopcheck.HasBlocking(found) || !isRefused && cd.Annotations[hivev1.RequireAnnotation] != hivev1.RequireHibernationPossible {
+		return nil
+	}
+	return []stopcheck.Finding{stopcheck.NewRemark(torporv1alpha1.StopRefusedFinding,
+		"HibernationPossible is required, and the other blocking findings make it False; correct them, or remove the annotation "+hivev1.RequireAnnotation)}
+}
+
 // judgeSurvey returns the findings at the cluster. Findings that only matter to a stop are left out for a
 // start.
 func judgeSurvey(cd *hivev1.ClusterDeployment, r stopcheck.PlanRequest) []stopcheck.Finding {
@@ -264,7 +281,7 @@ func judgeSurvey(cd *hivev1.ClusterDeployment, r stopcheck.PlanRequest) []stopch
 	}
 	found := stopcheck.JudgeCheck(cd.Status.HibernationCheck, r.Stop())
 	if !r.IsStart {
-		return found
+		return append(found, judgeRequired(cd, found)...)
 	}
 	matters := []string{torporv1alpha1.WebhookBlocksWakeUpFinding, torporv1alpha1.StopOutlastsCertificatesFinding, torporv1alpha1.CronJobsMissStartsFinding}
 	return slices.DeleteFunc(found, func(f stopcheck.Finding) bool { return !slices.Contains(matters, f.Code) })

@@ -3,12 +3,14 @@
 package kinds
 
 import (
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
 // TestAnUnsupportedClusterIsToldTheSameEachTime has two conditions that report why the cluster cannot
@@ -23,5 +25,36 @@ func TestAnUnsupportedClusterIsToldTheSameEachTime(t *testing.T) {
 		if found := unsupportedMessage(cd); found != "hibernating" {
 			t.Fatalf("expected the message of Hibernating, found %q", found)
 		}
+	}
+}
+
+// TestAPlanNamesTheRequirementThatRefusesAStop has clusters with and without the annotation, and findings of each
+// severity.
+func TestAPlanNamesTheRequirementThatRefusesAStop(t *testing.T) {
+	required := map[string]string{hivev1.RequireAnnotation: hivev1.RequireHibernationPossible}
+	refused := []metav1.Condition{{Type: hivev1.ClusterHibernatingCondition, Status: metav1.ConditionFalse, Reason: hivev1.RefusedHibernationReason}}
+	for name, row := range map[string]struct {
+		annotations map[string]string
+		conditions  []metav1.Condition
+		code        string
+		isStart     bool
+		want        bool
+	}{
+		"the annotation, a blocking finding: refused":     {required, nil, torporv1alpha1.ClusterUpgradingFinding, false, true},
+		"the manager's flag, a blocking finding: refused": {nil, refused, torporv1alpha1.ClusterUpgradingFinding, false, true},
+		"no requirement: not refused":                     {nil, nil, torporv1alpha1.ClusterUpgradingFinding, false, false},
+		"a warning: not refused":                          {required, nil, torporv1alpha1.AutoscalerAddsMachinesFinding, false, false},
+		"a start: not refused":                            {required, nil, torporv1alpha1.ClusterUpgradingFinding, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Annotations: row.annotations}}
+			cd.Status.Conditions = row.conditions
+			cd.Status.HibernationCheck = &hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{{Code: row.code, Count: 1}}}
+			found := judgeSurvey(cd, stopcheck.PlanRequest{IsStart: row.isStart})
+			isRefused := slices.ContainsFunc(found, func(f stopcheck.Finding) bool { return f.Code == torporv1alpha1.StopRefusedFinding })
+			if isRefused != row.want {
+				t.Errorf("expected a refused stop: %t, found %+v", row.want, found)
+			}
+		})
 	}
 }

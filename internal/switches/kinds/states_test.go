@@ -37,6 +37,7 @@ func TestStates(t *testing.T) {
 		want   string
 	}{
 		"a cluster that cannot hibernate":    {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
+		"a cluster whose stop is refused":    {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
 		"an unreachable unsupported cluster": {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
 		"a cluster that runs":                {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
 		"a cluster that hibernates":          {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
@@ -190,6 +191,12 @@ func newCluster(asked hivev1.PowerState, hibernating, ready metav1.ConditionStat
 		{Type: hivev1.ClusterHibernatingCondition, Status: hibernating, Reason: hivev1.HibernatingHibernationReason},
 		{Type: hivev1.ClusterReadyCondition, Status: ready, Reason: hivev1.RunningHibernationReason},
 	}
+	return cd
+}
+
+func newRefusedCluster() *hivev1.ClusterDeployment {
+	cd := newUnsupportedCluster(metav1.ConditionTrue)
+	cd.Status.Conditions[0].Reason, cd.Status.Conditions[0].Message = hivev1.RefusedHibernationReason, "An upgrade is under way"
 	return cd
 }
 

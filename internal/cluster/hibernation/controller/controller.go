@@ -44,6 +44,9 @@ type Controller struct {
 	Actuators map[string]actuator.Actuator
 	// Dialer connects to target clusters.
 	Dialer targetcluster.Dialer
+	// RequiresPossible refuses every hibernation while HibernationPossible is False, as torpor.dev/require does for one
+	// cluster.
+	RequiresPossible bool
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
 	// Guard excludes objects that another project writes; nil excludes none.

@@ -91,6 +91,7 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the machines of %s, found that they belong to %s/%s, which is older; delete one of them, or correct spec.clusterMetadata",
 			seen.platform.Machines, owner.Namespace, owner.Name)
 	}
+	seen.noteCheck(cd.Status.HibernationCheck)
 	seen.approvals = c.approvalLog.ofResume(cd.UID, seen.Observed)
 	seen.firstLook = c.firstLooks.ofResume(cd.UID, seen.Observed)
 	switch {
@@ -230,7 +231,8 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	seen.WereOperatorsMissing = wereOperatorsMissing(cd)
 	isBeforeStop := hibernation.NeedsOperatorRecord(seen.Observed) && !seen.HasNoVersion
 	q.WantsOperators = isBeforeStop || seen.WereOperatorsMissing && q.Depth == targetcluster.ReadRequests
-	q.WantsSurvey = hibernation.MayBeSurveyed(seen.Observed) && c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
+	isDue := c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
+	q.WantsSurvey = hibernation.MayBeSurveyed(seen.Observed) && (isDue || hibernation.MayBeRefused(seen.Observed))
 	look, isKnown := c.pool.RequestLook(q)
 	if !isKnown {
 		return reconcile.ErrPending
@@ -242,6 +244,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	}
 	if look.Survey != nil {
 		seen.check = look.Survey.BuildCheck(cd.Status.HibernationCheck)
+		seen.noteCheck(seen.check)
 		c.surveys.noteMade(seen.name, look.Survey.IsCutShort(), seen.Now)
 	}
 	if !seen.HasNoVersion && seen.declaredVersion == "" && c.pool.IsPlain(seen.name) {

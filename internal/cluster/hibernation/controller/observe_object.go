@@ -43,6 +43,8 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment, facts objectFact
 	case scheduled != nil:
 		requestedBy, requestedAt = scheduled.Stops[0].By, scheduled.Stops[0].Since.Time
 	}
+	options := hibernation.ReadStopOptions(cd.Annotations)
+	options.RequiresPossible = options.RequiresPossible || c.RequiresPossible
 	return hibernation.Observed{
 		Now:               now,
 		Deleted:           !cd.DeletionTimestamp.IsZero(),
@@ -53,7 +55,7 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment, facts objectFact
 		Scheduled:         scheduled,
 		DesiredPowerState: hibernation.DesiredPowerState(spec, timer, cd.Status.Hibernation, now),
 		Timer:             timer,
-		Options:           hibernation.ReadStopOptions(cd.Annotations),
+		Options:           options,
 		RequestedBy:       requestedBy,
 		RequestedAt:       requestedAt,
 		Invalid:           cmp.Or(invalidSpec(cd, facts.platform), malformed),

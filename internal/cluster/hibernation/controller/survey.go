@@ -101,6 +101,20 @@ func reportCheck(cd *hivev1.ClusterDeployment, seen *clusterObservation, owned m
 	return stopcheck.Events(before, found) // The other conditions describe the object.
 }
 
+// noteCheck records the blocking findings of the newest check.
+func (s *clusterObservation) noteCheck(check *hivev1.HibernationCheck) {
+	var blocking []stopcheck.Finding
+	for _, f := range stopcheck.JudgeCheck(check, stopOf(s.Observed)) {
+		if f.Severity == stopcheck.Blocking {
+			blocking = append(blocking, f)
+		}
+	}
+	s.IsSurveyed, s.Obstacles = check != nil, ""
+	if len(blocking) > 0 {
+		s.Obstacles = stopcheck.Condition(blocking, true).Message
+	}
+}
+
 // stopOf returns the stop in progress, or one that would begin now.
 func stopOf(o hibernation.Observed) stopcheck.StopWindow {
 	stop := stopcheck.StopWindow{Now: o.Now, Since: o.Now}
