@@ -69,8 +69,7 @@ it, unless GOMEMLIMIT is set.`,
 	f.StringVar(&o.ProbeAddress, "probe-address", "127.0.0.1:8081", `host:port of /healthz and /readyz, "0" for none`)
 	f.StringSliceVar(&o.Controllers, "controllers", []string{"*"},
 		"controllers to run: * for all, NAME for one, -NAME to exclude one; the names are "+strings.Join(manager.ControllerNames(), ", "))
-	f.BoolVar(&o.RequireHibernationPossible, "require-hibernation-possible", false,
-		"refuse to hibernate a cluster while its condition HibernationPossible is False, as the annotation torpor.dev/require does for one cluster")
+	addHibernationFlags(f, &o)
 	addWebhookFlags(f, &o.Webhook)
 	addPageFlags(f, &o.Page)
 	f.StringSliceVar(&o.TakeOver, "take-over", nil, "controllers that also manage objects that Hive, MOCO, Korifi or eirini-controller writes; see docs/migration.md")

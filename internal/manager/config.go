@@ -30,6 +30,8 @@ type Config struct {
 	namespaces []string
 	// requiresPossible refuses hibernations of clusters whose condition HibernationPossible is False.
 	requiresPossible bool
+	// hiveReasons reports the conditions of ClusterDeployments in the reasons of Hive.
+	hiveReasons bool
 	// webhook is nil if no webhook is served.
 	webhook *webhookConfig
 	clouds  cloudConfig
@@ -74,7 +76,7 @@ type appConfig struct {
 // Parse returns the configuration of the features, or the errors of all flags.
 func (o Options) Parse() (Config, error) {
 	c := Config{
-		takeOver: o.TakeOver, namespaces: o.WatchNamespaces, requiresPossible: o.RequireHibernationPossible,
+		takeOver: o.TakeOver, namespaces: o.WatchNamespaces, requiresPossible: o.RequireHibernationPossible, hiveReasons: o.HiveReasons,
 		mysql: mysqlConfig{waits: o.FailoverWaits, rolloutsAtOnce: o.RolloutsAtOnce, image: o.Image, exporterImage: o.ExporterImage},
 	}
 	var errs [4]error

@@ -153,7 +153,7 @@ func listFeatures(c Config, s sharedParts) []feature {
 	now := clock.RealClock{}
 	hibernationController := hibernationcontroller.Controller{
 		Guard: s.guards["hibernation"], Actuators: actuators(c.clouds), Dialer: c.dialer,
-		Clock: now, Metrics: hibernationcontroller.NewMetrics(), Ends: s.ends, RequiresPossible: c.requiresPossible,
+		Clock: now, Metrics: hibernationcontroller.NewMetrics(), Ends: s.ends, RequiresPossible: c.requiresPossible, UsesHiveReasons: c.hiveReasons,
 	}
 	syncController := syncsetcontroller.Controller{Guard: s.guards["sync"], Dialer: c.dialer, WatchNamespaces: c.namespaces, Clock: now, Metrics: syncsetcontroller.NewMetrics()}
 	poolController := machinepoolcontroller.Controller{Guard: s.guards["machinepools"], Dialer: c.dialer, Clock: now, Metrics: machinepoolcontroller.NewMetrics()}

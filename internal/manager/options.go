@@ -39,6 +39,8 @@ type Options struct {
 	Controllers []string
 	// RequireHibernationPossible refuses hibernations of clusters whose condition HibernationPossible is False.
 	RequireHibernationPossible bool
+	// HiveReasons reports the conditions of ClusterDeployments in the reasons of Hive.
+	HiveReasons bool
 	// Webhook configures the admission webhooks.
 	Webhook WebhookOptions
 	// Page configures the web page of stoppable objects.

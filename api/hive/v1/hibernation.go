@@ -49,6 +49,14 @@ const (
 	RefusedHibernationReason = "HibernationRefused"
 )
 
+// Reasons that Hive uses. Torpor reports them with the manager's flag --hive-reasons.
+const (
+	// ResumingOrRunningHibernationReason means that the cluster runs, or is being resumed after a hibernation. Ready has the details.
+	ResumingOrRunningHibernationReason = "ResumingOrRunning"
+	// StoppingOrHibernatingReason means that the cluster hibernates, or its machines are being stopped. Hibernating has the details.
+	StoppingOrHibernatingReason = "StoppingOrHibernating"
+)
+
 // Reasons of Hibernating and Ready when they are Unknown: why the state could not be observed.
 const (
 	// DeletedReason means that the ClusterDeployment is being deleted.

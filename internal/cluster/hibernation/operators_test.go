@@ -87,7 +87,7 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 		"an operator that was broken before and is ready: running": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(ObservedOperator{Name: "image-registry"}, fine))...), hivev1.RunningHibernationReason, "",
 		},
-		"both, after the wait: running, degraded": {
+		"a broken and a late operator, after the wait: running, degraded": {
 			observedCluster("", func() *hivev1.HibernationRecord {
 				r := resumingRecord(partialResumeAfter + time.Second)
 				r.BrokenOperators = record.BrokenOperators

@@ -47,6 +47,8 @@ type Controller struct {
 	// RequiresPossible refuses every hibernation while HibernationPossible is False, as torpor.dev/require does for one
 	// cluster.
 	RequiresPossible bool
+	// UsesHiveReasons reports the conditions in the reasons of Hive.
+	UsesHiveReasons bool
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
 	// Guard excludes objects that another project writes; nil excludes none.

@@ -43,6 +43,8 @@ type env struct {
 	metrics *Metrics
 	// witness counts wrong stops; nil unless the test needs it.
 	witness *stopWitness
+	// usesHiveReasons is set for managers that are started after it.
+	usesHiveReasons bool
 }
 
 func newEnv(t *testing.T, cloudFlags ...string) *env {
@@ -69,7 +71,7 @@ func clouds() map[string]actuator.Actuator {
 func (e *env) startManager(t *testing.T, actuators map[string]actuator.Actuator) (stop func()) {
 	t.Helper()
 	e.metrics = NewMetrics()
-	setup := Controller{Actuators: actuators, Clock: clock.RealClock{}, Metrics: e.metrics}.SetupWithManager
+	setup := Controller{Actuators: actuators, Clock: clock.RealClock{}, Metrics: e.metrics, UsesHiveReasons: e.usesHiveReasons}.SetupWithManager
 	return testenv.StartManager(t, e.Environment, setup, func(o *manager.Options) {
 		o.Logger = e.log.Logger(9)
 		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {

@@ -27,7 +27,8 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	if plan.ProbeInterval > 0 {
 		c.pool.Watch(seen.name, plan.ProbeInterval)
 	}
-	events := append(hibernation.StopEvents(cd.Status.Stops, seen.Stops), hibernation.TransitionEvents(cd.Status.Conditions, plan)...)
+	before := hibernation.ReadReportedConditions(cd.Status.Conditions, cd.Status.PowerState, plan)
+	events := append(hibernation.StopEvents(cd.Status.Stops, seen.Stops), hibernation.TransitionEvents(before, plan)...)
 	events = append(events, hibernation.OptionEvents(cd.Status.Conditions, seen.Options, plan)...)
 	changes := stoprecord.Changes("machines", cd.Status.Stops, seen.Stops)
 	cd.Status.Stops = seen.Stops
@@ -39,15 +40,19 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	for some := range slices.Chunk(seen.replaced, maxNamesPerEvent) {
 		events = append(events, hibernation.ReplacementEvent(some))
 	}
+	power := hibernation.ReportPower(plan)
+	if c.UsesHiveReasons {
+		power = hibernation.ReportPowerAsHive(plan)
+	}
 	owned := map[string]decision.Condition{
-		hivev1.ClusterHibernatingCondition: plan.Hibernating,
-		hivev1.ClusterReadyCondition:       plan.Ready,
+		hivev1.ClusterHibernatingCondition: power.Hibernating,
+		hivev1.ClusterReadyCondition:       power.Ready,
 		hivev1.ClusterUnreachableCondition: plan.Unreachable,
 	}
 	events = append(events, reportCheck(cd, seen, owned)...)
 	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterDegradedCondition, plan.Degraded)
 	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterStalledCondition, plan.Stalled)
-	setPowerState(cd, owned, c.Clock)
+	setPowerState(cd, owned, power.PowerState, c.Clock)
 	transitions := finishedTransitions(cd.Status.Hibernation, plan.Record)
 	cd.Status.Hibernation = plan.Record
 	if seen.version != "" && (cd.Status.ClusterVersionStatus == nil || cd.Status.ClusterVersionStatus.Desired.Version != seen.version) {
@@ -75,11 +80,11 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 // setPowerState sets the conditions and the power state that follows from them. The time of Ready, which
 // kubectl shows as SINCE, is also that of the power state: Ready is False from the start of a hibernation to
 // the end of the next resume.
-func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condition, now clock.PassiveClock) {
+func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condition, powerState string, now clock.PassiveClock) {
 	reconcile.SetConditions(&cd.Status.Conditions, owned, cd.Generation, now)
 	cd.Status.ObservedGeneration = cd.Generation
 	before := cd.Status.PowerState
-	cd.Status.PowerState = hibernation.DisplayedPowerState(owned[hivev1.ClusterHibernatingCondition])
+	cd.Status.PowerState = powerState
 	if cd.Status.PowerState != before {
 		meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition).LastTransitionTime = metav1.NewTime(now.Now())
 	}

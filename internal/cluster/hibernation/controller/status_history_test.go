@@ -133,6 +133,12 @@ func violationsWithin(cd *hivev1.ClusterDeployment) []string {
 		list = append(list, fmt.Sprintf("version %s: Hibernating and Ready are both True", cd.ResourceVersion))
 	}
 	derived := hibernation.DisplayedPowerState(decision.Condition{Status: hibernating.Status, Reason: hibernating.Reason})
+	ready := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition)
+	if hibernating.Reason == hivev1.ResumingOrRunningHibernationReason && cd.Status.PowerState != hivev1.RunningHibernationReason {
+		derived = ready.Reason // Hive reports the step of a resume.
+	} else if hibernating.Reason == hivev1.ResumingOrRunningHibernationReason {
+		derived = hivev1.RunningHibernationReason
+	}
 	if cd.Status.PowerState != derived {
 		list = append(list, fmt.Sprintf("version %s: powerState is %q, the conditions mean %q", cd.ResourceVersion, cd.Status.PowerState, derived))
 	}
@@ -161,7 +167,8 @@ func TestSinceIsThatOfThePowerState(t *testing.T) {
 		{decision.False(hivev1.RunningHibernationReason, "It runs"), decision.True(hivev1.RunningHibernationReason, "It runs"), 0},
 	} {
 		now.SetTime(now.Now().Add(time.Hour))
-		setPowerState(cd, map[string]decision.Condition{hivev1.ClusterHibernatingCondition: step.hibernating, hivev1.ClusterReadyCondition: step.ready}, now)
+		owned := map[string]decision.Condition{hivev1.ClusterHibernatingCondition: step.hibernating, hivev1.ClusterReadyCondition: step.ready}
+		setPowerState(cd, owned, hibernation.DisplayedPowerState(step.hibernating), now)
 		if got := since(); got != step.want {
 			t.Errorf("%s, %s: expected the time of Ready to be %s ago, found %s", cd.Status.PowerState, step.ready.Reason, step.want, got)
 		}

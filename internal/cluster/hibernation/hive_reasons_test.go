@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+// TestHivesReasons has the reports of each phase as Hive's controllers read them.
+func TestHivesReasons(t *testing.T) {
+	asleep := resumingRecord(time.Minute)
+	asleep.AsleepAt = new(secondsAgo(time.Hour))
+	unreachable := func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }
+	refused := func(o *Observed) {
+		o.Refusal = &OrderRefusal{ObservationError{actuator.Other, "Protected"}, []string{"i-0", "i-1"}}
+	}
+	late := openRecord()
+	late.SleepStartedAt = secondsAgo(lateAfter + time.Minute)
+	for name, row := range map[string]struct {
+		in Observed
+		// want are Hibernating, Ready and the power state.
+		want string
+	}{
+		"machines are stopped":          {observedCluster(wantHibernating, openRecord(), actuator.Running), "False/Stopping False/StoppingOrHibernating Stopping"},
+		"nodes are recorded":            {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0"))), "False/Stopping False/StoppingOrHibernating Stopping"},
+		"machines stop late":            {observedCluster(wantHibernating, late, actuator.Stopping), "False/WaitingForMachinesToStop False/StoppingOrHibernating WaitingForMachinesToStop"},
+		"a stop fails":                  {observedCluster(wantHibernating, openRecord(), actuator.Running, refused), "False/FailedToStop False/StoppingOrHibernating FailedToStop"},
+		"machines are off":              {observedCluster(wantHibernating, openRecord(), actuator.Stopped), "True/Hibernating False/StoppingOrHibernating Hibernating"},
+		"machines are started":          {observedCluster("", asleep, actuator.Stopped), "False/ResumingOrRunning False/StartingMachines StartingMachines"},
+		"the API server is awaited":     {observedCluster("", asleep, actuator.Running, unreachable), "False/ResumingOrRunning False/WaitingForAPI WaitingForAPI"},
+		"nodes are awaited":             {observedCluster("", asleep, actuator.Running, apiWithNodes(readyNode("n0"), staleNode("n1"))), "False/ResumingOrRunning False/WaitingForNodes WaitingForNodes"},
+		"a cancelled stop is no resume": {observedCluster("", resumingRecord(time.Minute), actuator.Stopped), "False/Resuming False/StartingMachines StartingMachines"},
+		"a repair is no resume":         {observedCluster("", nil, actuator.Stopped), "False/Resuming False/StartingMachines StartingMachines"},
+		"a cluster runs":                {observedCluster("", nil, actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running"},
+		"a running cluster is silent":   {observedCluster("", nil, actuator.Running, unreachable), "False/ResumingOrRunning False/APIUnreachable Running"},
+		"SyncSets are awaited":          {observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(), syncAwaited(time.Minute)), "False/SyncSetsNotApplied True/Running SyncSetsNotApplied"},
+		"the cluster is paused":         {observedCluster("", nil, actuator.Running, func(o *Observed) { o.Paused = true }), "Unknown/PowerStatePaused Unknown/PowerStatePaused Unknown"},
+		"the platform has no actuator":  {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), "False/Unsupported True/Running Unsupported"},
+		"the cloud does not list":       {observedCluster("", nil, "", func(o *Observed) { o.ObservationError = throttledError() }), "Unknown/CloudThrottled Unknown/CloudThrottled Unknown"},
+		"a cluster has resumed":         {observedCluster("", resumedRecord(time.Hour), actuator.Running, apiWithNodes(readyNode("n0"))), "False/ResumingOrRunning True/Running Running"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(row.in)
+			r := ReportPowerAsHive(p)
+			found := strings.Join([]string{string(r.Hibernating.Status) + "/" + r.Hibernating.Reason, string(r.Ready.Status) + "/" + r.Ready.Reason, r.PowerState}, " ")
+			if found != row.want {
+				t.Errorf("expected %s, found %s", row.want, found)
+			}
+			if r.Ready.Message != p.Ready.Message || r.Hibernating.Message != p.Hibernating.Message {
+				t.Errorf("expected the messages of the plan, found %+v", r)
+			}
+		})
+	}
+}
+
+// TestReportsAreReadInEitherReasons reads the reports of every observation, in either reasons. A report that has not
+// changed must emit no event, and a cluster that hibernates or runs must be found so.
+func TestReportsAreReadInEitherReasons(t *testing.T) {
+	total := 0
+	for o := range observations() {
+		if total++; total%17 != 0 {
+			continue // A sample of all rules.
+		}
+		p := Decide(o)
+		for name, report := range map[string]PowerReport{"Torpor": ReportPower(p), "Hive": ReportPowerAsHive(p)} {
+			read := ReadReportedConditions(conditionsOf(report), report.PowerState, p)
+			want := conditionsOf(PowerReport{Hibernating: p.Hibernating, Ready: p.Ready})
+			if diff := cmp.Diff(want, read); diff != "" {
+				t.Fatalf("%s: conditions of the rule %q (-want +got):\n%s", name, p.Rule, diff)
+			}
+			if events := TransitionEvents(read, Plan{Do: p.Do, Hibernating: p.Hibernating, Ready: p.Ready, Unreachable: p.Unreachable}); len(events) > 0 {
+				t.Fatalf("%s: expected no event of an unchanged report by the rule %q, found %+v", name, p.Rule, events)
+			}
+		}
+	}
+}
+
+// TestHivesPoolsKeepClusters applies the rule by which Hive's pools find broken clusters to the story of a cluster.
+func TestHivesPoolsKeepClusters(t *testing.T) {
+	const timeout = 20 * time.Minute
+	asleep := openRecord()
+	asleep.AsleepAt = new(secondsAgo(time.Hour))
+	resuming := resumingRecord(time.Minute)
+	resuming.AsleepAt = asleep.AsleepAt
+	var changedAt time.Duration
+	status := metav1.ConditionFalse
+	for _, step := range []struct {
+		name     string
+		at       time.Duration
+		in       Observed
+		isBroken bool
+	}{
+		{"it runs for a day", 0, observedCluster("", nil, actuator.Running, apiWithNodes(readyNode("n0"))), false},
+		{"its API server is silent", 24 * time.Hour, observedCluster("", nil, actuator.Running, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), false},
+		{"a machine is off", 25 * time.Hour, observedCluster("", nil, actuator.Running, secondMachine(actuator.Stopped), apiWithNodes(readyNode("n0"))), false},
+		{"all machines are off", 26 * time.Hour, observedCluster("", nil, actuator.Stopped), false},
+		{"a stop", 27 * time.Hour, observedCluster(wantHibernating, openRecord(), actuator.Running), false},
+		{"the stop is cancelled", 27*time.Hour + time.Minute, observedCluster("", resumingRecord(time.Minute), actuator.Stopping), false},
+		{"it hibernates", 28 * time.Hour, observedCluster(wantHibernating, asleep, actuator.Stopped), false},
+		{"it resumes", 48 * time.Hour, observedCluster("", resuming, actuator.Starting), false},
+		{"its API server is awaited", 48*time.Hour + 19*time.Minute, observedCluster("", resuming, actuator.Running, func(o *Observed) { o.API = Unreachable }), false},
+		{"it is awaited for too long", 48*time.Hour + 21*time.Minute, observedCluster("", resuming, actuator.Running, func(o *Observed) { o.API = Unreachable }), true},
+		{"it runs after all", 49 * time.Hour, observedCluster("", resumedRecord(time.Minute), actuator.Running, apiWithNodes(readyNode("n0"))), false},
+	} {
+		r := ReportPowerAsHive(Decide(step.in))
+		if r.Hibernating.Status != status {
+			status, changedAt = r.Hibernating.Status, step.at
+		}
+		isResuming := step.in.DesiredPowerState != wantHibernating && r.PowerState != "Hibernating" && r.PowerState != "Running" && r.Hibernating.Reason == "ResumingOrRunning"
+		if isBroken := isResuming && step.at-changedAt >= timeout; isBroken != step.isBroken {
+			t.Errorf("%s: expected broken to be %t, found %t with %+v", step.name, step.isBroken, isBroken, r)
+		}
+	}
+}
+
+func conditionsOf(r PowerReport) []metav1.Condition {
+	condition := func(kind string, c decision.Condition) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: c.Status, Reason: c.Reason, Message: c.Message}
+	}
+	return []metav1.Condition{condition(hivev1.ClusterHibernatingCondition, r.Hibernating), condition(hivev1.ClusterReadyCondition, r.Ready)}
+}
