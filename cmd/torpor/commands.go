@@ -31,8 +31,7 @@ func rootCommand(logs io.Writer, env func(string) string) *cobra.Command {
 
 func managerCommand(logs io.Writer, env func(string) string) *cobra.Command {
 	o := manager.Options{AWSEndpoint: env("AWS_ENDPOINT_URL"), PodName: env("POD_NAME")}
-	var kubeconfig string
-	var logging logFlags
+	kubeconfig, logging := "", logFlags{}
 	cmd := &cobra.Command{
 		Use:   "manager",
 		Short: "Run the controllers; each starts when its API is installed and stops when it is removed",
