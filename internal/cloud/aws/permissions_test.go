@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package aws
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	testenv "github.com/torpor-dev/torpor/test/env"
+)
+
+// TestPermissionsAreDocumented compares the permissions on the page of AWS with the calls that a cluster with a spot
+// machine causes during a hibernation and a resume.
+func TestPermissionsAreDocumented(t *testing.T) {
+	c := startCloud(t).newCluster(t)
+	ids, spot := c.Create(t, 2), c.createSpot(t)
+	created := c.cloud.countCalls(t) // Calls of the test itself.
+	a, target := c.cloud.actuator, c.Target()
+	_, err := a.Observe(t.Context(), target)
+	testenv.ExpectNoError(t, errors.Join(err, a.RequireStopRights(t.Context(), target, ids), a.RequireTerminateRights(t.Context(), target, []string{spot})))
+	testenv.ExpectNoError(t, a.Stop(t.Context(), target, ids))
+	testenv.ExpectNoError(t, errors.Join(a.TerminateAll(t.Context(), target, [][]string{{spot}})...))
+	c.Settle(t)
+	testenv.ExpectNoError(t, a.Start(t.Context(), target, ids))
+	called := map[string]bool{}
+	for action := range c.cloud.CountCalls(t) {
+		action, _, _ = strings.Cut(action, ".") // Dry runs and refused calls are counted apart.
+		called["ec2:"+action] = true
+	}
+	page, err := os.ReadFile("../../../docs/clouds/aws.md")
+	testenv.ExpectNoError(t, err)
+	documented := map[string]bool{}
+	for _, permission := range regexp.MustCompile(`ec2:[A-Z]\w+`).FindAllString(string(page), -1) {
+		documented[permission] = true
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(called)), slices.Sorted(maps.Keys(documented))); diff != "" {
+		t.Errorf("permissions (-calls +documented), after %v by the test:\n%s", created, diff)
+	}
+}
