@@ -5,7 +5,6 @@ package main
 import (
 	"github.com/spf13/pflag"
 
-	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/manager"
 )
 
@@ -14,6 +13,6 @@ import (
 func addHibernationFlags(f *pflag.FlagSet, o *manager.Options) {
 	f.BoolVar(&o.HiveReasons, "hive-reasons", false, "report the conditions Hibernating and Ready of clusters, and their power state, in the reasons of Hive, "+
 		"for its ClusterPools and tools that read them; Hibernating is then False while a cluster stops or resumes")
-	f.BoolVar(&o.RequireHibernationPossible, "require-hibernation-possible", false, "refuse to hibernate a cluster while its condition "+
-		hivev1.ClusterHibernationPossibleCondition+" is False, as the annotation "+hivev1.RequireAnnotation+" does for one cluster")
+	f.BoolVar(&o.RequireHibernationPossible, "require-hibernation-possible", false, "refuse to hibernate a cluster while its condition HibernationPossible is False, "+
+		"as an annotation does for one cluster; see docs/spec/clusterdeployment.md")
 }
