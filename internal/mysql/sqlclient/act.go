@@ -256,13 +256,9 @@ func (s *Server) queryBool(ctx context.Context, query string, args ...any) (bool
 }
 
 // DiscardTransactions removes every transaction that the server executed or received, with its binary and relay
-// logs.
-func (s *Server) DiscardTransactions(ctx context.Context, usesOldNames bool) error {
-	reset := "reset binary logs and gtids"
-	if usesOldNames {
-		reset = "reset master"
-	}
-	return s.execAll(ctx, "discard all transactions", []string{"stop replica", "reset replica all", reset})
+// logs. version is the server's.
+func (s *Server) DiscardTransactions(ctx context.Context, version string) error {
+	return s.execAll(ctx, "discard all transactions", []string{"stop replica", "reset replica all", DiscardLogsStatement(version)})
 }
 
 // ErrNotEmpty is returned for a server whose data a clone would destroy.

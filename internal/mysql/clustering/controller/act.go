@@ -179,7 +179,7 @@ func (s *observation) restoreDurability(ctx context.Context, do clustering.Resto
 
 func (s *observation) discardData(ctx context.Context, do clustering.DiscardData) error {
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
-		return server.DiscardTransactions(ctx, s.facts[do.Index].SemiSync.UsesOldNames)
+		return server.DiscardTransactions(ctx, s.facts[do.Index].Version)
 	})
 }
 
