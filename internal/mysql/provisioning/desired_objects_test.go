@@ -469,10 +469,7 @@ func TestScripts(t *testing.T) {
 	if out, err := second.initCommand(t).CombinedOutput(); err == nil || !strings.Contains(string(out), "spec.initializeTimezoneData needs") {
 		t.Errorf("expected an error that names the field, found %v: %s", err, out)
 	}
-	testenv.ExpectNoError(t, os.Mkdir(second.zones, 0o700))
-	// A zone that is always one hour ahead.
-	zone := "TZif" + strings.Repeat("\x00", 16+5*4-4) + "\x00\x00\x00\x01\x00\x00\x00\x04\x00\x00\x0e\x10\x00\x00CET\x00"
-	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(second.zones, "Ahead"), []byte(zone), 0o600))
+	writeTimeZone(t, second.zones)
 	second.initialise(t)
 
 	t.Log("A new server is read-only, has no transactions, and needs passwords.")
@@ -618,6 +615,68 @@ func TestScripts(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(i.volume, "pid")); err == nil {
 			t.Error("a server has left its pid file")
 		}
+	}
+}
+
+// writeTimeZone writes the file of a zone that is always one hour ahead.
+func writeTimeZone(t *testing.T, folder string) {
+	t.Helper()
+	testenv.ExpectNoError(t, os.Mkdir(folder, 0o700))
+	zone := "TZif" + strings.Repeat("\x00", 16+5*4-4) + "\x00\x00\x00\x01\x00\x00\x00\x04\x00\x00\x0e\x10\x00\x00CET\x00"
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(folder, "Ahead"), []byte(zone), 0o600))
+}
+
+// TestScriptsDependOnNoSetting runs the scripts of a Pod with settings that users may choose for their clients.
+func TestScriptsDependOnNoSetting(t *testing.T) {
+	t.Parallel()
+	for name, isCopy := range map[string]bool{"a cluster of its own": false, "a copy of another server": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			passwords := map[string][]byte{}
+			for n, a := range mysqlusers.ListAccounts() {
+				passwords[a.PasswordKey] = fmt.Appendf(nil, `it's "%d" \ here`, n)
+			}
+			i := newTestInstance(t, mysqld.FindServerPrograms(t), 0, passwords)
+			i.isCopy = isCopy
+			i.settings = []string{
+				"--autocommit=0", "--completion-type=RELEASE", "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE", "--max-join-size=1",
+				"--max-execution-time=1", "--sql-require-primary-key=ON", "--sql-generate-invisible-primary-key=ON", "--default-time-zone=Ahead", "--lower-case-table-names=1",
+				"--require-secure-transport=ON", "--init-connect=SET NAMES latin1", "--default-password-lifetime=90", "--max-allowed-packet=1M",
+				"--character-set-server=latin1", "--collation-server=latin1_german1_ci", "--lc-messages=fr_FR", "--default-storage-engine=MEMORY", "--group-concat-max-len=4",
+			}
+			i.zones = filepath.Join(i.volume, "zones")
+			writeTimeZone(t, i.zones)
+			i.initialise(t)
+			expectProbes := func() {
+				t.Helper()
+				for _, question := range []string{"alive", "ready"} {
+					if out, err := i.probe(t, question); err != nil {
+						t.Errorf("is it %s: %v: %s", question, err, out)
+					}
+				}
+			}
+			run := i.startServer(t)
+			admin := i.openDB(t, "moco-admin", string(passwords["ADMIN_PASSWORD"]), adminPort)
+			i.waitUp(t, admin)
+			expectProbes()
+			testenv.ExpectEqual(t, "transactions", "", queryText(t, admin, "SELECT @@gtid_executed"))
+			testenv.ExpectEqual(t, "the time zone", "Ahead", queryText(t, admin, "SELECT @@global.time_zone"))
+			admin.SetMaxOpenConns(1)
+			execStatements(t, admin, "SET autocommit=1, sql_log_bin=0", "SET GLOBAL super_read_only=0", "ALTER USER 'moco-agent'@'%', 'moco-repl'@'%' PASSWORD EXPIRE")
+			if _, err := i.probe(t, "alive"); err == nil {
+				t.Error("expected a server whose agent's password has expired not to be alive")
+			}
+			run.Stop(t)
+			i.startServer(t)
+			i.waitUp(t, admin)
+			expectProbes()
+			for _, a := range mysqlusers.ListAccounts() {
+				if err := i.openDB(t, a.Name, string(passwords[a.PasswordKey]), mysqlPort).PingContext(t.Context()); err != nil {
+					t.Errorf("%s: %v", a.Name, err)
+				}
+			}
+			testenv.ExpectEqual(t, "transactions", "", queryText(t, admin, "SELECT @@gtid_executed"))
+		})
 	}
 }
 

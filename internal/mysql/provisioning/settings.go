@@ -77,6 +77,8 @@ func listSettingRules() []settingRule {
 		{class: refused, names: []string{"bind_address"}, why: "replicas connect from other Pods; use *, or remove it", accepts: func(v string) bool {
 			return slices.Contains([]string{"*", "0.0.0.0", "::"}, v)
 		}},
+		// A server that starts with it creates no performance_schema.clone_status.
+		{class: refused, names: []string{"transaction_read_only"}, why: "the server would lack tables of its plugins; set it in the clients' sessions", accepts: isOff},
 		{class: refused, names: []string{"innodb_read_only"}, why: "no server could become the primary; remove it", accepts: isOff},
 		{class: refused, names: []string{"innodb_force_recovery"}, why: "InnoDB would refuse writes or drop data on every instance; use it on a copy of one volume",
 			accepts: func(v string) bool { return v == "0" }},

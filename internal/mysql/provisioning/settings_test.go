@@ -46,6 +46,7 @@ func TestSettingsAreClassed(t *testing.T) {
 		"every address: accepted":                         {key: "bind_address", value: "*", class: refused},
 		"no logins: refused":                              {key: "offline_mode", value: "ON", class: refused, harm: "spec.offline"},
 		"InnoDB is read-only: refused":                    {key: "innodb_read_only", class: refused, harm: "the primary"},
+		"read-only transactions: refused":                 {key: "transaction-read-only", value: "ON", class: refused, harm: "clients' sessions"},
 		"forced recovery: refused":                        {key: "innodb_force_recovery", value: "6", class: refused, harm: "a copy of one volume"},
 		"no forced recovery: accepted":                    {key: "innodb_force_recovery", value: "0", class: refused},
 		"no fsync: refused":                               {key: "innodb_flush_method", value: "nosync", class: refused, harm: "lost in a crash"},

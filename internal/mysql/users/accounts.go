@@ -136,12 +136,17 @@ func BuildStatements(passwords map[string][]byte, requireTLS bool) []string {
 	return append(statements, fmt.Sprintf(`ALTER USER '%s'@'%%' ATTRIBUTE '{"%s": "%s"}'`, AdminUser, VersionAttribute, hashStatements(statements)))
 }
 
+// startSession begins the statements that a server runs at its start. They are not written to the binary log, and do
+// not depend on the settings that users choose for clients.
+const startSession = "SET SESSION sql_log_bin = OFF, SESSION autocommit = ON, SESSION transaction_read_only = OFF, SESSION completion_type = 0, " +
+	"SESSION sql_big_selects = ON, SESSION max_execution_time = 0, SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'"
+
 // BuildTakeOverStatements returns the statements that create the accounts in a copy of another server. The copy may
 // already have accounts with these names: they get the cluster's passwords, and their old passwords end. The
 // statements are for --init-file and are not written to the binary log; otherwise the copy would have errant
 // transactions. The server stops reading such a file at the first statement that fails.
 func BuildTakeOverStatements(passwords map[string][]byte, requireTLS bool) []string {
-	statements := []string{"SET SESSION sql_log_bin = OFF"}
+	statements := []string{startSession}
 	var users []string
 	for _, a := range ListAccounts() {
 		user := fmt.Sprintf("'%s'@'%%'", a.Name)
@@ -157,10 +162,10 @@ func BuildTakeOverStatements(passwords map[string][]byte, requireTLS bool) []str
 // BuildRenewalStatements returns the statements that let accounts with expired passwords log in again. They are for
 // --init-file at every start of a server, because an account with an expired password may not even SET, and
 // PASSWORD EXPIRE NEVER does not undo PASSWORD EXPIRE. They contain no passwords and are not written to the binary
-// log. The server's settings may turn autocommit off.
+// log.
 func BuildRenewalStatements() []string {
 	return []string{
-		"SET SESSION sql_log_bin = OFF, SESSION autocommit = ON",
+		startSession,
 		"UPDATE mysql.user SET password_expired = 'N', password_lifetime = 0 WHERE host = '%' AND user IN ('" + strings.Join(Names(), "', '") +
 			"') AND (password_expired = 'Y' OR password_lifetime IS NULL OR password_lifetime <> 0)",
 		"FLUSH LOCAL PRIVILEGES",

@@ -372,6 +372,7 @@ func newReadinessProbe(t testing.TB, s *mysqld.Server, readPassword func(context
 	c.User = mysqlusers.AgentUser
 	c.Net, c.Addr, c.Logger = "tcp", net.JoinHostPort(s.Address, strconv.Itoa(mysqld.AdminPort)), &driver.NopLogger{}
 	c.TLSConfig = "preferred"
+	c.Params = map[string]string{"max_execution_time": "0", "sql_big_selects": "1"} // As the probe of a Pod sets them.
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)

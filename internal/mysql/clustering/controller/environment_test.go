@@ -255,7 +255,8 @@ func (e *environment) openSessionWith(t *testing.T, i int, user, password string
 	c := driver.NewConfig()
 	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", fmt.Sprintf("%s:%d", e.servers[i].Address, mysqld.Port)
 	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
-	c.Params = map[string]string{"autocommit": "1"} // The server's default may differ.
+	// The server's defaults may differ.
+	c.Params = map[string]string{"autocommit": "1", "completion_type": "0", "sql_big_selects": "1", "max_execution_time": "0", "group_concat_max_len": "1024"}
 	// Torpor's accounts require TLS once they are renewed. A server may require it of all accounts.
 	if strings.HasPrefix(user, "moco-") || len(e.pods.Installation.Settings) > 0 {
 		c.TLSConfig = "preferred"

@@ -21,6 +21,8 @@ func oddSettings(o *mysqlpods.ClusterOptions) {
 		"autocommit=0", "sql_mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,STRICT_ALL_TABLES", "character_set_server=latin1",
 		"collation_server=latin1_german1_ci", `init_connect="SET NAMES utf8mb4"`, "sql_require_primary_key=ON",
 		"sql_generate_invisible_primary_key=ON", "max_allowed_packet=1M", "default_password_lifetime=90",
+		"completion_type=RELEASE", "max_join_size=1", "max_execution_time=1", "group_concat_max_len=4",
+		"default_time_zone=-05:00", "require_secure_transport=ON", "lc_messages=fr_FR", "transaction_isolation=SERIALIZABLE",
 	}
 }
 
