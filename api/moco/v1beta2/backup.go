@@ -4,11 +4,13 @@ package v1beta2
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,8 +76,8 @@ type BackupPolicySpec struct {
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	FailedJobsHistoryLimit *int32 `json:"failedJobsHistoryLimit,omitempty"`
-	// PointInTimeRecovery copies the binary logs to the bucket while they are written, so that every point in time can be restored. Without
-	// it, a restore uses the newest backup before the requested point.
+	// PointInTimeRecovery configures the copying of the binary logs to the bucket, which makes every point in time restorable. Binary logs
+	// are also copied without it if there is a bucket.
 	// +optional
 	PointInTimeRecovery *PointInTimeRecovery `json:"pointInTimeRecovery,omitempty"`
 	// RetentionDays is the number of days for which backups, and binary logs, are kept. Older ones are deleted, except the backup that the
@@ -88,6 +90,9 @@ type BackupPolicySpec struct {
 
 // PointInTimeRecovery configures the copying of binary logs.
 type PointInTimeRecovery struct {
+	// Disabled ends the copying. A restore then uses the newest backup before the requested point.
+	// +optional
+	Disabled bool `json:"disabled,omitempty"`
 	// IntervalSeconds is the interval at which new binary log events are stored. It bounds, together with the time of an upload, how much
 	// is lost if all servers are lost.
 	// +optional
@@ -95,6 +100,21 @@ type PointInTimeRecovery struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
+}
+
+// defaultShippingSeconds is the default of spec.pointInTimeRecovery.intervalSeconds.
+const defaultShippingSeconds = 5
+
+// ShippingInterval returns the interval at which new binary log events are stored; 0 if they are not.
+func (s *BackupPolicySpec) ShippingInterval() time.Duration {
+	switch p := s.PointInTimeRecovery; {
+	case p == nil && s.JobConfig.BucketConfig == nil, p != nil && p.Disabled:
+		return 0
+	case p == nil:
+		return defaultShippingSeconds * time.Second
+	default:
+		return time.Duration(cmp.Or(p.IntervalSeconds, defaultShippingSeconds)) * time.Second
+	}
 }
 
 // Schedule is a cron expression with five fields, or a shorthand such as @daily. Empty means no schedule.

@@ -160,8 +160,22 @@ func UnsupportedFields(spec MySQLClusterSpec) []string {
 			found = append(found, fmt.Sprintf("spec.podTemplate.overwriteContainers[%d]", i))
 		}
 	}
+	if b := bucketOfRestore(spec); b != nil && b.BackendType != "" && b.BackendType != BackendS3 {
+		found = append(found, fmt.Sprintf("spec.restore.jobConfig.bucketConfig.backendType (%s is not supported, so nothing is restored; "+
+			"use s3, which Google's storage also speaks, or copy the backup)", b.BackendType))
+	}
 	slices.Sort(found)
 	return found
+}
+
+// BackendS3 is the only supported protocol of buckets.
+const BackendS3 = "s3"
+
+func bucketOfRestore(spec MySQLClusterSpec) *BucketConfig {
+	if spec.Restore == nil {
+		return nil
+	}
+	return spec.Restore.JobConfig.BucketConfig
 }
 
 // defaultThreads is the default of spec.restore.jobConfig.threads.

@@ -707,6 +707,10 @@ func TestUnsupported(t *testing.T) {
 		},
 		"agentUseLocalhost: reported as unsupported":        {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
 		"logRotationSchedule: reported as unsupported":      {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
+		"restore from Azure: reported as unsupported": {mocov1beta2.MySQLClusterSpec{Restore: restoreFrom("azure")}, []string{
+			"spec.restore.jobConfig.bucketConfig.backendType (azure is not supported, so nothing is restored; use s3, which Google's storage also speaks, or copy the backup)",
+		}},
+		"restore from S3: no unsupported field":             {mocov1beta2.MySQLClusterSpec{Restore: restoreFrom("s3")}, nil},
 		"replication source Secret: no unsupported field":   {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, nil},
 		"slowQueryLogConfigTmpl: reported as unsupported":   {mocov1beta2.MySQLClusterSpec{SlowQueryLogConfigTmpl: new("x")}, []string{"spec.slowQueryLogConfigTmpl"}},
 		"name of the Pod template: reported as unsupported": {mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{ObjectMeta: namedMeta()}}, []string{"spec.podTemplate.metadata.name"}},
@@ -728,6 +732,10 @@ func TestUnsupported(t *testing.T) {
 			testenv.ExpectEqual(t, "unsupported fields", row.want, mocov1beta2.UnsupportedFields(row.spec))
 		})
 	}
+}
+
+func restoreFrom(protocol string) *mocov1beta2.Restore {
+	return &mocov1beta2.Restore{JobConfig: mocov1beta2.JobConfig{BucketConfig: &mocov1beta2.BucketConfig{BackendType: protocol}}}
 }
 
 func namedMeta() mocov1beta2.ObjectMeta { return mocov1beta2.ObjectMeta{Name: "x"} }

@@ -475,6 +475,13 @@ func TestJobs(t *testing.T) {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
 	expectPod(t, shipper.Spec.Template, "BACKUP_PASSWORD", "mysql-binlog")
+	withoutBucket := mocov1beta2.BackupPolicySpec{JobConfig: mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{}`))}}
+	disabled := mocov1beta2.BackupPolicySpec{JobConfig: job, PointInTimeRecovery: &mocov1beta2.PointInTimeRecovery{Disabled: true}}
+	for want, spec := range map[string]mocov1beta2.BackupPolicySpec{"5s": {JobConfig: job}, "7s": shipping.Spec, "0s": withoutBucket, "0s, disabled": disabled} {
+		if found := spec.ShippingInterval().String(); found != strings.TrimSuffix(want, ", disabled") {
+			t.Errorf("expected an interval of %s, found %s", want, found)
+		}
+	}
 	shipping.Spec.JobConfig = mocov1beta2.JobConfig{WorkVolume: new(keptJSON(`{"persistentVolumeClaim": {"claimName": "c"}}`))}
 	_, err = backup.BuildShipper(c, shipping, "torpor")
 	expectError(t, err, "pointInTimeRecovery: expected jobConfig.bucketConfig")

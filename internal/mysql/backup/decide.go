@@ -95,7 +95,7 @@ func decideShipper(seen Observed) ShipperPlan {
 	switch {
 	case PolicyName(seen.Cluster) != "" && seen.Policy == nil:
 		return ShipperPlan{} // The plan of the CronJob reports the missing policy.
-	case PolicyName(seen.Cluster) == "" || seen.Policy.Spec.PointInTimeRecovery == nil:
+	case PolicyName(seen.Cluster) == "" || seen.Policy.Spec.ShippingInterval() == 0:
 		return ShipperPlan{Delete: seen.Shipper}
 	}
 	shipper, err := BuildShipper(seen.Cluster, seen.Policy, seen.Image)

@@ -25,7 +25,7 @@ import (
 const (
 	// volumeFolder is where a volume with backups is mounted.
 	volumeFolder = "/backup"
-	s3           = "s3"
+	s3           = mocov1beta2.BackendS3
 	volumeName   = "torpor-backup"
 )
 
@@ -302,9 +302,8 @@ func BuildShipper(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 	if policy.Spec.JobConfig.BucketConfig == nil {
 		return nil, fmt.Errorf("BackupPolicy %s: spec.%w", policy.Name, errFolderShipped)
 	}
-	interval := time.Duration(policy.Spec.PointInTimeRecovery.IntervalSeconds) * time.Second
 	args := append([]string{
-		"ship-binlogs", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--interval=" + interval.String(),
+		"ship-binlogs", "--cluster=" + cluster.Namespace + "/" + cluster.Name, "--interval=" + policy.Spec.ShippingInterval().String(),
 		"--spool=" + spoolFolder, fmt.Sprintf("--address=:%d", ShipperPort),
 	}, hostFlags(cluster)...)
 	job := policy.Spec.JobConfig // The resources of a dump do not apply to a Pod that always runs.

@@ -374,14 +374,16 @@ func TestWholeRestore(t *testing.T) {
 func TestShipping(t *testing.T) {
 	e := newTestEnv(t)
 	made := &mocov1beta2.BackupPolicy{}
-	e.createObject(t, strings.Replace(policy, `"backoffLimit"`, `"pointInTimeRecovery": {}, "backoffLimit"`, 1), made)
+	e.createObject(t, policy, made) // It has a bucket, and as a policy of MOCO no field for binary logs.
 	e.createObject(t, fmt.Sprintf(manifest, "test", ""), &mocov1beta2.MySQLCluster{})
 	shipper := &appsv1.Deployment{}
 	e.waitForObject(t, "moco-binlog-test", shipper)
 	if args := strings.Join(shipper.Spec.Template.Spec.Containers[0].Args, " "); !strings.Contains(args, "ship-binlogs --cluster="+e.namespace+"/test --interval=5s") {
 		t.Errorf("expected binary logs to be shipped every 5 s, found %s", args)
 	}
-	testenv.ExpectPatched(t, e.Environment, made, func(p *mocov1beta2.BackupPolicy) { p.Spec.PointInTimeRecovery = nil })
+	testenv.ExpectPatched(t, e.Environment, made, func(p *mocov1beta2.BackupPolicy) {
+		p.Spec.PointInTimeRecovery = &mocov1beta2.PointInTimeRecovery{Disabled: true}
+	})
 	e.WaitForDeletion(t, shipper)
 }
 
