@@ -705,8 +705,8 @@ func TestUnsupported(t *testing.T) {
 		"empty names: no unsupported field": {
 			spec: mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new(""), BackupPolicyName: new(""), SlowQueryLogConfigTmpl: new("")},
 		},
-		"agentUseLocalhost: reported as unsupported":        {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
-		"logRotationSchedule: reported as unsupported":      {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
+		"agentUseLocalhost: reported as unsupported":   {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
+		"logRotationSchedule: reported as unsupported": {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
 		"restore from Azure: reported as unsupported": {mocov1beta2.MySQLClusterSpec{Restore: restoreFrom("azure")}, []string{
 			"spec.restore.jobConfig.bucketConfig.backendType (azure is not supported, so nothing is restored; use s3, which Google's storage also speaks, or copy the backup)",
 		}},

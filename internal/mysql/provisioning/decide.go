@@ -62,9 +62,9 @@ type ChangeSet struct {
 	RenewsCertificate bool
 	// Apply holds all objects that differ, in the order in which they are written.
 	Apply []*unstructured.Unstructured
-	// Grow holds volumes that grow. When their claims have grown, the StatefulSet is deleted without its Pods, and the
-	// next pass applies it again.
-	Grow []VolumeGrowth
+	// Claims holds the changes of volumes and claim templates. When the claims have changed, the StatefulSet is deleted
+	// without its Pods, and the next pass applies it again.
+	Claims ClaimChange
 	// Prune holds the unused configurations.
 	Prune []*unstructured.Unstructured
 	// Rollout is the next step of replacing Pods.
@@ -86,7 +86,9 @@ func (s ChangeSet) RollsOut() bool {
 	return s.IsNotEmpty() && !s.EndsStop && !s.CompletesPasswords && !s.RenewsCertificate && !s.changesObjects()
 }
 
-func (s ChangeSet) changesObjects() bool { return len(s.Apply)+len(s.Grow)+len(s.Prune) > 0 }
+func (s ChangeSet) changesObjects() bool {
+	return s.Claims.IsPossible() || len(s.Apply)+len(s.Prune) > 0
+}
 
 func (s ChangeSet) touchesPod() bool {
 	_, idle := s.Rollout.Action.(Nothing)
@@ -106,8 +108,8 @@ func Decide(seen Observed) ChangeSet {
 		// The desired objects are unknown, so no object may be considered unused.
 		return changes
 	}
-	changes.Grow, _ = ListVolumeGrowth(seen.StatefulSet, seen.Desired.StatefulSet)
-	isReplaced := len(changes.Grow) > 0 || seen.StatefulSet != nil && !seen.StatefulSet.DeletionTimestamp.IsZero()
+	changes.Claims = CompareClaims(seen.StatefulSet, seen.Desired.StatefulSet)
+	isReplaced := changes.Claims.IsPossible() || seen.StatefulSet != nil && !seen.StatefulSet.DeletionTimestamp.IsZero()
 	for _, object := range seen.Objects {
 		// A StatefulSet's claim templates are immutable; the new StatefulSet gets them.
 		if object.NeedsApply() && (!isReplaced || object.Desired != seen.Desired.StatefulSet) {

@@ -66,7 +66,7 @@ func forcedSettings() map[string]string {
 		"slow_query_log_file": "/var/log/mysql/mysql.slow", "general_log_file": "/var/log/mysql/mysql.general",
 		// Without these settings an acknowledged commit may be lost, or be on no replica.
 		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT", "replica_skip_errors": "OFF",
-		"binlog_error_action": "ABORT_SERVER",
+		"binlog_error_action":                        "ABORT_SERVER",
 		"loose_rpl_semi_sync_source_wait_no_replica": "ON", "loose_rpl_semi_sync_source_wait_point": "AFTER_SYNC",
 		// Clustering observes the server by performance_schema, and protects its accounts from applications by
 		// partial_revokes.

@@ -4,6 +4,7 @@ package provisioning
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,31 +24,53 @@ type VolumeGrowth struct {
 // ClaimName returns the name of a Pod's claim.
 func (g VolumeGrowth) ClaimName(pod string) string { return g.Template + "-" + pod }
 
-// ListVolumeGrowth returns the volumes to grow if larger sizes are the only difference between the claim templates.
-// The templates of a StatefulSet are immutable, so it must be replaced. Any other difference is left to the user,
-// and shrinking volumes are named.
-func ListVolumeGrowth(live *appsv1.StatefulSet, desired *unstructured.Unstructured) (growing []VolumeGrowth, shrinking string) {
+// ClaimLabels holds the labels and annotations of the claims of all Pods that were made from one template.
+type ClaimLabels struct {
+	Template            string
+	Labels, Annotations map[string]string
+}
+
+// ClaimChange is a change of claim templates that requires a new StatefulSet, because its templates are immutable.
+type ClaimChange struct {
+	// Growing are the volumes to grow.
+	Growing []VolumeGrowth
+	// Relabelled are the templates whose labels or annotations change.
+	Relabelled []ClaimLabels
+	// Shrinking describes a volume that cannot shrink; empty if there is none.
+	Shrinking string
+}
+
+// IsPossible reports whether a new StatefulSet brings the change.
+func (c ClaimChange) IsPossible() bool { return len(c.Growing)+len(c.Relabelled) > 0 }
+
+// CompareClaims returns the change if larger sizes, labels and annotations are the only differences between the claim
+// templates. Any other difference is left to the user.
+func CompareClaims(live *appsv1.StatefulSet, desired *unstructured.Unstructured) ClaimChange {
 	if live == nil || desired == nil || !live.DeletionTimestamp.IsZero() {
-		return nil, ""
+		return ClaimChange{}
 	}
 	wanted := &appsv1.StatefulSet{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(desired.Object, wanted); err != nil {
-		return nil, "" // The API server reports the error when it is applied.
+		return ClaimChange{} // The API server reports the error when it is applied.
 	}
-	hasOnlySizes := slices.EqualFunc(live.Spec.VolumeClaimTemplates, wanted.Spec.VolumeClaimTemplates, func(is, should corev1.PersistentVolumeClaim) bool {
+	var change ClaimChange
+	isPossible := slices.EqualFunc(live.Spec.VolumeClaimTemplates, wanted.Spec.VolumeClaimTemplates, func(is, should corev1.PersistentVolumeClaim) bool {
 		size, more := is.Spec.Resources.Requests[corev1.ResourceStorage], should.Spec.Resources.Requests[corev1.ResourceStorage]
 		switch order := more.Cmp(size); {
 		case order > 0:
-			growing = append(growing, VolumeGrowth{Template: should.Name, Size: more})
+			change.Growing = append(change.Growing, VolumeGrowth{Template: should.Name, Size: more})
 		case order < 0 && is.Name == should.Name:
-			shrinking = fmt.Sprintf("no volume can shrink: %s has %s, and spec.volumeClaimTemplates asks for %s; revert the size, or restore "+
+			change.Shrinking = fmt.Sprintf("no volume can shrink: %s has %s, and spec.volumeClaimTemplates asks for %s; revert the size, or restore "+
 				"a backup into a new MySQLCluster", is.Name, size.String(), more.String())
+		}
+		if !maps.Equal(is.Labels, should.Labels) || !maps.Equal(is.Annotations, should.Annotations) {
+			change.Relabelled = append(change.Relabelled, ClaimLabels{should.Name, should.Labels, should.Annotations})
 		}
 		sameClass := should.Spec.StorageClassName == nil || is.Spec.StorageClassName != nil && *is.Spec.StorageClassName == *should.Spec.StorageClassName
 		return is.Name == should.Name && sameClass && slices.Equal(is.Spec.AccessModes, should.Spec.AccessModes)
 	})
-	if !hasOnlySizes || shrinking != "" {
-		return nil, shrinking
+	if !isPossible || change.Shrinking != "" {
+		return ClaimChange{Shrinking: change.Shrinking}
 	}
-	return growing, ""
+	return change
 }

@@ -28,6 +28,7 @@ func TestVolumeGrowth(t *testing.T) {
 		claims      []string
 		growing     string
 		isShrinking bool
+		relabelled  int
 	}{
 		"without a StatefulSet nothing grows":                    {claims: []string{data, logs}},
 		"terminating StatefulSet is waited for":                  {live: going, claims: []string{larger, logs}},
@@ -37,23 +38,29 @@ func TestVolumeGrowth(t *testing.T) {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1025Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi logs-moco-a-0 1025Mi]",
 		},
 		"template without a class keeps the present class": {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
-		"different class is left to the user":              {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
-		"different access mode is left to the user":        {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
-		"additional claim is left to the user":             {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
-		"missing claim is left to the user":                {live: live, claims: []string{larger}},
-		"different name is left to the user":               {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
-		"shrinking volume prevents growth of the other":    {live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, isShrinking: true},
+		"label of a template":                              {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
+		"annotation of a second volume":                    {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
+		"label next to a different class is left to the user": {live: live, claims: []string{
+			strings.NewReplacer("fast", "slow", "{name:", "{labels: {a: b}, name:").Replace(data), logs,
+		}},
+		"different class is left to the user":           {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},
+		"different access mode is left to the user":     {live: live, claims: []string{strings.Replace(larger, "Once", "Many", 1), logs}},
+		"additional claim is left to the user":          {live: live, claims: []string{larger, logs, strings.Replace(logs, "logs", "more", 1)}},
+		"missing claim is left to the user":             {live: live, claims: []string{larger}},
+		"different name is left to the user":            {live: live, claims: []string{larger, strings.Replace(logs, "logs", "more", 1)}},
+		"shrinking volume prevents growth of the other": {live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1Mi", 1)}, isShrinking: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wanted, err := runtime.DefaultUnstructuredConverter.ToUnstructured(parseStatefulSet(t, c.claims...))
 			testenv.ExpectNoError(t, err)
-			growing, shrinking := ListVolumeGrowth(c.live, &unstructured.Unstructured{Object: wanted})
+			change := CompareClaims(c.live, &unstructured.Unstructured{Object: wanted})
 			var found []string
-			for _, g := range growing {
+			for _, g := range change.Growing {
 				found = append(found, g.ClaimName("moco-a-0"), g.Size.String())
 			}
 			testenv.ExpectEqual(t, "growing", c.growing, strings.TrimPrefix(fmt.Sprint(found), "[]"))
-			testenv.ExpectEqual(t, "shrinking", c.isShrinking, strings.Contains(shrinking, "logs has 1Gi, and spec.volumeClaimTemplates asks for 1Mi; revert the size"))
+			testenv.ExpectEqual(t, "relabelled", c.relabelled, len(change.Relabelled))
+			testenv.ExpectEqual(t, "shrinking", c.isShrinking, strings.Contains(change.Shrinking, "logs has 1Gi, and spec.volumeClaimTemplates asks for 1Mi; revert the size"))
 		})
 	}
 }

@@ -85,7 +85,7 @@ func sessionSettings() map[string]string {
 	return map[string]string{
 		"wait_timeout": "31536000", // Spare connections may be idle for a long time.
 		"autocommit":   "1", "transaction_read_only": "0", "max_execution_time": "0", "sql_select_limit": "18446744073709551615", "sql_safe_updates": "0",
-		"sql_big_selects": "1", // max_join_size refuses joins without it.
+		"sql_big_selects":      "1", // max_join_size refuses joins without it.
 		"group_concat_max_len": "1048576", "completion_type": "0", "time_zone": "'+00:00'",
 		// With NO_BACKSLASH_ESCAPES, LIKE patterns have no escape character. With ANSI_QUOTES, a text in double quotes is
 		// a name.

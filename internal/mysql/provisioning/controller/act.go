@@ -75,11 +75,11 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 		return cmp.Or(newFailure(nil, c.addPasswords(ctx, seen)), error(reconcile.ErrStale))
 	case changes.RenewsCertificate:
 		return cmp.Or(newFailure(nil, c.renewCertificate(ctx, seen)), error(reconcile.ErrStale))
-	case len(changes.Apply)+len(changes.Grow) > 0:
-		if err := c.applyObjects(ctx, seen, changes.Apply); err != nil || len(changes.Grow) == 0 {
+	case changes.Claims.IsPossible() || len(changes.Apply) > 0:
+		if err := c.applyObjects(ctx, seen, changes.Apply); err != nil || !changes.Claims.IsPossible() {
 			return err
 		}
-		return c.growVolumes(ctx, seen, changes.Grow)
+		return c.replaceSet(ctx, seen, changes.Claims)
 	case len(changes.Prune) > 0:
 		var err error
 		for _, o := range changes.Prune {
@@ -203,8 +203,8 @@ func refusalHint(seen observation, o *unstructured.Unstructured) string {
 	if o.GetKind() != "StatefulSet" {
 		return ""
 	}
-	if _, shrinking := provisioning.ListVolumeGrowth(seen.StatefulSet, o); shrinking != "" {
-		return "; " + shrinking
+	if claims := provisioning.CompareClaims(seen.StatefulSet, o); claims.Shrinking != "" {
+		return "; " + claims.Shrinking
 	}
 	return "; correct the spec; if its volumeClaimTemplates have changed, which no StatefulSet allows, run: " +
 		"kubectl delete statefulset --cascade=orphan -n " + o.GetNamespace() + " " + o.GetName()

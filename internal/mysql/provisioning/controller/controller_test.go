@@ -375,6 +375,70 @@ func TestVolumesGrow(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
 }
 
+// TestClaimTemplatesAreLabelled adds a label and an annotation to a claim template. The test plays the garbage
+// collector.
+func TestClaimTemplatesAreLabelled(t *testing.T) {
+	t.Parallel()
+	e := newClusterEnv(t, shared.Get(t))
+	e.addCluster(t, func(*mocov1beta2.MySQLCluster) {})
+	e.waitUntilReconciled(t)
+	set := e.statefulSet(t)
+	e.reportRevision(t, "one")
+	e.addPod(t, 0, "one")
+	pod := &corev1.Pod{}
+	testenv.ExpectNoError(t, e.get(t, podName(0), pod))
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: e.meta("mysql-data-" + podName(0)), Spec: set.Spec.VolumeClaimTemplates[0].Spec}
+	claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+	e.ExpectCreated(t, claim)
+	e.changeCluster(t, func(c *mocov1beta2.MySQLCluster) {
+		c.Spec.VolumeClaimTemplates[0].Labels, c.Spec.VolumeClaimTemplates[0].Annotations = map[string]string{"foo": "bar"}, map[string]string{"note": "kept"}
+	})
+	testenv.Eventually(t, "the StatefulSet is deleted without its Pods, and created again", func() error {
+		found := &appsv1.StatefulSet{}
+		if err := e.get(t, "moco-test", found); err != nil {
+			return err
+		}
+		if !found.DeletionTimestamp.IsZero() && slices.Contains(found.Finalizers, metav1.FinalizerOrphanDependents) {
+			testenv.ExpectPatched(t, e.Environment, found, func(s *appsv1.StatefulSet) { s.Finalizers = nil })
+		}
+		return testenv.ErrorIf(found.UID == set.UID, "it is the old one")
+	})
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionTrue)
+	found := &corev1.Pod{}
+	testenv.ExpectNoError(t, errors.Join(e.get(t, claim.Name, claim), e.get(t, podName(0), found)))
+	template := e.statefulSet(t).Spec.VolumeClaimTemplates[0]
+	for of, meta := range map[string]metav1.ObjectMeta{"the template": template.ObjectMeta, "the existing claim": claim.ObjectMeta} {
+		if meta.Labels["foo"] != "bar" || meta.Annotations["note"] != "kept" {
+			t.Errorf("expected the label and the annotation of %s, found %v and %v", of, meta.Labels, meta.Annotations)
+		}
+	}
+	testenv.ExpectEqual(t, "Pod", pod.UID, found.UID)
+}
+
+// TestImageThatCannotBePulledIsNamed reports what the kubelet reports.
+func TestImageThatCannotBePulledIsNamed(t *testing.T) {
+	t.Parallel()
+	e := newClusterEnv(t, shared.Get(t))
+	e.addCluster(t, func(*mocov1beta2.MySQLCluster) {})
+	e.waitUntilReconciled(t)
+	e.reportRevision(t, "one")
+	e.addPod(t, 0, "one")
+	pod := &corev1.Pod{}
+	testenv.ExpectNoError(t, e.get(t, podName(0), pod))
+	waiting := func(reason string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "Back-off pulling image, attempt 7"}}
+	}
+	report := func(status corev1.ContainerStatus) {
+		before := pod.DeepCopy()
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", Image: "proxy", State: waiting("ContainerCreating")}, status}
+		testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before)))
+	}
+	report(corev1.ContainerStatus{Name: "mysqld", Image: "mysql:invalid", State: waiting("ImagePullBackOff")})
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "Pod "+podName(0)+": the image mysql:invalid of the container mysqld cannot be pulled")
+	report(corev1.ContainerStatus{Name: "mysqld", Image: "mysql", State: waiting("CreateContainerConfigError")})
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "the container mysqld cannot be created (CreateContainerConfigError)", "kubectl describe pod")
+}
+
 // TestNoInstanceIsTakenAway covers a cluster of three instances whose spec requests one, as upstream's schema
 // without a webhook allows.
 func TestNoInstanceIsTakenAway(t *testing.T) {

@@ -189,7 +189,33 @@ func statefulSetReadiness(seen observation, changes provisioning.ChangeSet) deci
 	case changes.Rollout.Done && len(changes.Apply) == 0:
 		return decision.True(mocov1beta2.StatefulSetReadyReason, withForce(seen, seen.Rollout.DescribeKeptPods()))
 	}
-	return decision.False(mocov1beta2.StatefulSetNotReadyReason, withForce(seen, changes.Rollout.Message))
+	message := changes.Rollout.Message
+	if waiting := describeWaitingContainer(seen.pods); waiting != "" {
+		message = strings.TrimPrefix(message+"; "+waiting, "; ")
+	}
+	return decision.False(mocov1beta2.StatefulSetNotReadyReason, withForce(seen, message))
+}
+
+// describeWaitingContainer names the first container whose image cannot be pulled or whose configuration is invalid.
+// The kubelet's own message changes with each attempt, so it is not part of the text.
+func describeWaitingContainer(pods []*corev1.Pod) string {
+	for _, p := range pods {
+		if p == nil || !p.DeletionTimestamp.IsZero() {
+			continue
+		}
+		for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if c.State.Waiting == nil {
+				continue
+			}
+			switch reason := c.State.Waiting.Reason; reason {
+			case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "RegistryUnavailable":
+				return fmt.Sprintf("Pod %s: the image %s of the container %s cannot be pulled; correct the image or its registry's Secret", p.Name, c.Image, c.Name)
+			case "InvalidImageName", "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
+				return fmt.Sprintf("Pod %s: the container %s cannot be created (%s); see kubectl describe pod -n %s %s", p.Name, c.Name, reason, p.Namespace, p.Name)
+			}
+		}
+	}
+	return ""
 }
 
 // withForce adds to the message that rollouts do not wait for a healthy cluster.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,12 +16,30 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// growVolumes raises the requests of the claims, and then deletes the StatefulSet, whose claim templates are
-// immutable. Its Pods stay, and the StatefulSet that the next pass applies adopts them, so no server is restarted.
-func (c Controller) growVolumes(ctx context.Context, seen observation, growing []provisioning.VolumeGrowth) error {
-	for _, g := range growing {
-		for i := range seen.Cluster.InstanceCount() {
-			if err := c.growClaim(ctx, seen, g, i); err != nil {
+// replaceSet changes the claims, and then deletes the StatefulSet, whose claim templates are immutable. Its Pods stay,
+// and the StatefulSet that the next pass applies adopts them, so no server is restarted.
+func (c Controller) replaceSet(ctx context.Context, seen observation, change provisioning.ClaimChange) error {
+	for i := range seen.Cluster.InstanceCount() {
+		for _, g := range change.Growing {
+			err := c.changeClaim(ctx, seen, g.ClaimName(seen.Cluster.PodName(i)), "grow to "+g.Size.String(), func(claim *corev1.PersistentVolumeClaim) {
+				if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(g.Size) < 0 {
+					claim.Spec.Resources.Requests[corev1.ResourceStorage] = g.Size
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+		for _, l := range change.Relabelled {
+			err := c.changeClaim(ctx, seen, l.Template+"-"+seen.Cluster.PodName(i), "change its labels", func(claim *corev1.PersistentVolumeClaim) {
+				for name, value := range l.Labels {
+					metav1.SetMetaDataLabel(&claim.ObjectMeta, name, value)
+				}
+				for name, value := range l.Annotations {
+					metav1.SetMetaDataAnnotation(&claim.ObjectMeta, name, value)
+				}
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -34,26 +53,25 @@ func (c Controller) growVolumes(ctx context.Context, seen observation, growing [
 	return reconcile.ErrStale // The next pass applies the new StatefulSet.
 }
 
-func (c Controller) growClaim(ctx context.Context, seen observation, g provisioning.VolumeGrowth, i int) error {
-	name := g.ClaimName(seen.Cluster.PodName(i))
+// changeClaim patches a claim, if it exists and the change is not made yet.
+func (c Controller) changeClaim(ctx context.Context, seen observation, name, what string, change func(*corev1.PersistentVolumeClaim)) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	if err := c.live.Get(ctx, namespacedName(seen.Cluster, name), claim); k8serrors.IsNotFound(err) {
-		return nil // A Pod without a claim will get one of the new size.
+		return nil // A Pod without a claim will get one from the new template.
 	} else if err != nil {
 		return newFailure(nil, fmt.Errorf("read the PersistentVolumeClaim %s: %w", name, err))
 	}
-	size := claim.Spec.Resources.Requests[corev1.ResourceStorage]
-	if size.Cmp(g.Size) >= 0 {
+	after := claim.DeepCopy()
+	change(after)
+	if equality.Semantic.DeepEqual(claim, after) {
 		return nil
 	}
-	after := claim.DeepCopy()
-	after.Spec.Resources.Requests[corev1.ResourceStorage] = g.Size
 	err := reconcile.PatchObserved(ctx, c.client, claim, after, Name)
 	if k8serrors.IsForbidden(err) || k8serrors.IsInvalid(err) {
-		return newFailure([]string{fmt.Sprintf("the API server refuses to grow the PersistentVolumeClaim %s to %s: %v; "+
-			"use a StorageClass with allowVolumeExpansion: true, or revert the size in spec.volumeClaimTemplates", name, g.Size.String(), err)}, nil)
+		return newFailure([]string{fmt.Sprintf("the API server refuses the PersistentVolumeClaim %s, which should %s: %v; "+
+			"to grow it, use a StorageClass with allowVolumeExpansion: true; or revert spec.volumeClaimTemplates", name, what, err)}, nil)
 	}
 	return err
 }
