@@ -284,14 +284,14 @@ func DescribeStop(object map[string]any, operations []torporv1alpha1.StopOperati
 	}
 	var changes []string
 	for _, one := range saved {
-		switch after := cmp.Or(string(one.After), "taken away"); {
+		switch after := cmp.Or(string(one.After), "absent"); {
 		case one.IsMade:
 		case string(one.Before) == string(one.After):
 			changes = append(changes, one.Path+" is "+after+" already, and stays so after the start")
 		case one.Before == nil:
 			changes = append(changes, one.Path+" is set to "+after+", and is removed at the start")
 		case one.After == nil:
-			changes = append(changes, one.Path+"  is removed, and is "+string(one.Before)+" again at the start")
+			changes = append(changes, one.Path+" is removed, and is "+string(one.Before)+" again at the start")
 		default:
 			changes = append(changes, one.Path+" is set to "+after+", and back to "+string(one.Before)+" at the start")
 		}
@@ -305,9 +305,9 @@ func (s SwitchState) DescribeStart() (changes []string) {
 		switch {
 		case one.IsMade:
 		case one.Before == nil:
-			changes = append(changes, one.Path+"  is removed, unless it has changed since")
+			changes = append(changes, one.Path+" is removed, unless it has changed since the stop")
 		default:
-			changes = append(changes, one.Path+" is "+string(one.Before)+"  again, unless it has changed since")
+			changes = append(changes, one.Path+" is "+string(one.Before)+" again, unless it has changed since the stop")
 		}
 	}
 	if len(changes) == 0 {

@@ -81,6 +81,43 @@ func TestFieldsAreSetAndBroughtBack(t *testing.T) {
 	}
 }
 
+func TestEffectsOfAStopAndAStart(t *testing.T) {
+	t.Parallel()
+	object := parseObject(t, "{spec: {count: 3, cron: daily, hold: true}}")
+	operations := []torporv1alpha1.StopOperation{
+		operation("replace", "/spec/count", "0"), operation("add", "/spec/suspend", "true"), operation("add", "/spec/hold", "true"),
+		operation("remove", "/spec/cron", ""), operation("remove", "/spec/gone", ""),
+	}
+	stop, err := DescribeStop(object, operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved, err := applyOperations(object, operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct{ found, want []string }{
+		"stop": {stop, []string{
+			"/spec/count is set to 0, and back to 3 at the start",
+			"/spec/suspend is set to true, and is removed at the start",
+			"/spec/hold is true already, and stays so after the start",
+			`/spec/cron is removed, and is "daily" again at the start`,
+			"/spec/gone is absent already, and stays so after the start",
+		}},
+		"start": {SwitchState{Saved: saved}.DescribeStart(), []string{
+			"/spec/count is 3 again, unless it has changed since the stop",
+			"/spec/suspend is removed, unless it has changed since the stop",
+			"/spec/hold is true again, unless it has changed since the stop",
+			`/spec/cron is "daily" again, unless it has changed since the stop`,
+			"/spec/gone is removed, unless it has changed since the stop",
+		}},
+	} {
+		if diff := cmp.Diff(row.want, row.found); diff != "" {
+			t.Errorf("%s (-want +found):\n%s", name, diff)
+		}
+	}
+}
+
 // TestWhatOthersChangeStays has another writer change one of two fields, and add to a map that the stop has created.
 func TestWhatOthersChangeStays(t *testing.T) {
 	t.Parallel()
