@@ -195,13 +195,13 @@ func bindRole(ctx context.Context, e bulkchange.Editor, theirs *rbacv1.RoleBindi
 		return requireGives(&present, own, theirs.Name)
 	}
 	if e.DryRun {
-		e.Print("would make", own, role+" for the subjects of "+theirs.Name)
+		e.Print("would create", own, role+" for the subjects of "+theirs.Name)
 		return nil
 	}
 	if err := e.Client.Create(ctx, own); err != nil && !k8serrors.IsAlreadyExists(err) {
-		return fmt.Errorf("make the RoleBinding %s/%s: %w", own.Namespace, own.Name, err)
+		return fmt.Errorf("create the RoleBinding %s/%s: %w", own.Namespace, own.Name, err)
 	}
-	e.Print("made", own, role+" for the subjects of "+theirs.Name)
+	e.Print("created", own, role+" for the subjects of "+theirs.Name)
 	return nil
 }
 

@@ -117,7 +117,7 @@ func (o Observed) start() Plan {
 		}}
 	}
 	if o.Task.Status.SequenceID != 0 {
-		return Plan{Do: CreateJob, Why: "make the Job"}
+		return Plan{Do: CreateJob, Why: "create the Job"}
 	}
 	memory, disk := int64(defaultMegabytes), int64(defaultMegabytes)
 	if o.Web != nil {

@@ -60,7 +60,7 @@ func TestDecide(t *testing.T) {
 		holds string
 	}{
 		"a new task is numbered before anything is made of it": {observe(unnumbered), DoNothing, "assign the sequence number", korifiv1alpha1.TaskInitializedCondition},
-		"a task with a number gets its Job":                    {observe(), CreateJob, "make the Job", ""},
+		"a task with a number gets its Job":                    {observe(), CreateJob, "create the Job", ""},
 		"a task without a droplet waits for one":               {observe(unnumbered, func(o *Observed) { o.Droplet = nil }), DoNothing, "no droplet", ""},
 		"a task without an app fails":                          {observe(func(o *Observed) { o.App = nil }), DoNothing, "failed", korifiv1alpha1.TaskFailedCondition},
 		"a Job without a Pod is waited for":                    {observe(hasJob()), DoNothing, "wait for the Pod", ""},

@@ -36,7 +36,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 		out.AfterSave = func() { c.Metrics.countRestarts(r.Began.Cause, r.Unseen+1) }
 	}
 	for _, p := range seen.created {
-		out.Events = append(out.Events, decision.Event{Reason: processCreated, Action: "Create", Note: "made the process " + p.Name + " of type " + p.Spec.ProcessType})
+		out.Events = append(out.Events, decision.Event{Reason: processCreated, Action: "Create", Note: "created the process " + p.Name + " of type " + p.Spec.ProcessType})
 	}
 	return out
 }

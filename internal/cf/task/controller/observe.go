@@ -140,5 +140,5 @@ func ignoreStale(err error) error {
 	if k8serrors.IsAlreadyExists(err) {
 		return reconcile.ErrStale
 	}
-	return fmt.Errorf("make the Job: %w", err)
+	return fmt.Errorf("create the Job: %w", err)
 }

@@ -194,7 +194,7 @@ func TestMissingConfigMapIsReported(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
 	e.addCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Spec.MySQLConfigMapName = new("mycnf") })
-	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "expected the ConfigMap mycnf", "make it or remove the field")
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "expected the ConfigMap mycnf", "create it or remove the field")
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionFalse, "no StatefulSet")
 	e.ExpectCreated(t, &corev1.ConfigMap{
 		ObjectMeta: e.meta("mycnf"), Data: map[string]string{"long_query_time": "5", "read-only": "OFF"},

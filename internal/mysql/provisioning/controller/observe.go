@@ -84,7 +84,7 @@ func (c Controller) readCertificate(ctx context.Context, seen *observation) (err
 	}
 	if missing := certificates.ListMissing(files); len(missing) > 0 {
 		seen.Problems = append(seen.Problems, fmt.Sprintf("%s: expected the Secret %s in namespace %s with a certificate, found none under %s; "+
-			"make it or remove the annotation", mocov1beta2.TLSSecretAnnotation, name, seen.Cluster.Namespace, strings.Join(missing, ", ")))
+			"create it or remove the annotation", mocov1beta2.TLSSecretAnnotation, name, seen.Cluster.Namespace, strings.Join(missing, ", ")))
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (c Controller) readSettings(ctx context.Context, seen *observation) error {
 	err := c.live.Get(ctx, namespacedName(seen.Cluster, name), &m)
 	if k8serrors.IsNotFound(err) {
 		seen.Problems = append(seen.Problems, fmt.Sprintf("spec.mysqlConfigMapName: expected the ConfigMap %s in namespace %s, found none; "+
-			"make it or remove the field", name, seen.Cluster.Namespace))
+			"create it or remove the field", name, seen.Cluster.Namespace))
 		return nil
 	}
 	if err != nil {
