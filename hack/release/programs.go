@@ -18,7 +18,7 @@ import (
 // programCompiler compiles programs of this repository into a folder, reproducibly.
 type programCompiler struct{ root, folder string }
 
-// compile compiles a program of cmd for a kind of machine, and returns its path.
+// compile compiles a program of cmd for a platform, and returns its path.
 func (c programCompiler) compile(ctx context.Context, name string, m krew.Machine) (string, error) {
 	path, err := filepath.Abs(filepath.Join(c.folder, strings.Join([]string{name, m.OS, m.Architecture}, "-")))
 	if err != nil {

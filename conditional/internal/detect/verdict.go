@@ -77,8 +77,9 @@ type outcomeCounts map[lookOutcome]*atomic.Uint64
 const (
 	missesNeeded = 3
 	missesSpan   = 2 * time.Second
-	// watchGrace is how long the watch of a vanished kind may be down. It is established again within 20 s after its
-	// server is back. The last objects of a kind are reconciled only if its deletion was seen.
+	// watchGrace is how long a kind that is no longer served stays unconfirmed while the watch of its CRD is down. The
+	// watch reconnects within 20 s after the API server is back, and then shows whether the CRD was deleted. The
+	// controllers reconcile the last objects of a kind only after such a deletion.
 	watchGrace    = 30 * time.Second
 	deletionGrace = 10 * time.Second
 	// initializingTimeout is how long to wait for the storage of a new kind. Storage that needs a conversion webhook

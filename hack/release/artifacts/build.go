@@ -37,11 +37,11 @@ type Options struct {
 	IsDryRun bool
 	// Image is the name of the image in its registry, without a tag.
 	Image string
-	// Machines are those that programs are built for; none means all. The image needs a Linux one.
+	// Machines are the platforms that programs are built for; empty means all. The image needs a Linux platform.
 	Machines []krew.Machine
 	// Downloads is the address of the releases, to which the version is added.
 	Downloads string
-	// Compile compiles a program of cmd for a machine, and returns its path.
+	// Compile compiles a program of cmd for a platform, and returns its path.
 	Compile func(ctx context.Context, program string, m krew.Machine) (string, error)
 }
 
@@ -120,7 +120,7 @@ func (b *builder) write(name string, content []byte) error {
 	return nil
 }
 
-// compile compiles a program for a machine, and writes its bill of materials.
+// compile compiles a program for a platform, and writes its bill of materials.
 func (b *builder) compile(ctx context.Context, program string, m krew.Machine) (string, error) {
 	path, err := b.Compile(ctx, program, m)
 	if err != nil {

@@ -38,15 +38,15 @@ func ListPlugins() []Plugin {
 	}
 }
 
-// Machine is an operating system and a processor, by the names that Go uses.
+// Machine is a platform: the GOOS and GOARCH of a build.
 type Machine struct{ OS, Architecture string }
 
-// ListMachines returns the machines that plugins are built for.
+// ListMachines returns the platforms that plugins are built for.
 func ListMachines() []Machine {
 	return []Machine{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
 }
 
-// ParseMachine returns the machine of a platform such as linux/amd64.
+// ParseMachine parses a platform such as linux/amd64.
 func ParseMachine(platform string) (Machine, error) {
 	system, architecture, _ := strings.Cut(platform, "/")
 	m := Machine{system, architecture}
@@ -71,7 +71,7 @@ func (m Machine) ArchiveName(plugin string) string {
 	return fmt.Sprintf("kubectl-%s_%s_%s.tar.gz", plugin, m.OS, m.Architecture)
 }
 
-// BuiltPlugin is a program for one kind of machine.
+// BuiltPlugin is the path of a plugin's program that was built for one platform.
 type BuiltPlugin struct {
 	Machine Machine
 	Path    string

@@ -162,9 +162,9 @@ func TestWhichControllersMayBeReached(t *testing.T) {
 	}{
 		"a service of Redfish: allowed":         {bmc: "redfish+https://10.0.0.9/redfish/v1/Systems/System.Embedded.1"},
 		"an address in metal3's form: allowed":  {bmc: "redfish://[fd00::9]:8443/redfish/v1/Systems/1/"},
-		"a controller of IPMI: allowed":         {bmc: "ipmi://10.0.0.9:6230"},
-		"a listed controller: allowed":          {bmc: "ipmi://10.0.0.9", endpoints: listed},
-		"an unlisted controller: refused":       {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
+		"a BMC with IPMI: allowed":              {bmc: "ipmi://10.0.0.9:6230"},
+		"a listed BMC: allowed":                 {bmc: "ipmi://10.0.0.9", endpoints: listed},
+		"an unlisted BMC: refused":              {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
 		"a metadata service: refused":           {bmc: "redfish+https://169.254.169.254/redfish/v1/Systems/1", want: "the address is link-local"},
 		"Redfish without encryption: refused":   {bmc: "redfish+http://10.0.0.9/redfish/v1/Systems/1", want: "expected redfish+https://"},
 		"another path of a web server: refused": {bmc: "redfish://10.0.0.9/admin", want: "expected redfish+https://"},
@@ -284,7 +284,7 @@ func TestWordsOfAControllerAreShownOnceItIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, endpoints := range map[string]httpguard.Endpoints{"a listed controller": listed, "an unlisted controller": {}} {
+	for name, endpoints := range map[string]httpguard.Endpoints{"a listed BMC": listed, "an unlisted BMC": {}} {
 		t.Run(name, func(t *testing.T) {
 			room := newRoom(t)
 			room.actuator = New(Options{VisitTimeout: visitTimeout, Endpoints: endpoints})

@@ -385,7 +385,7 @@ func TestDecide(t *testing.T) {
 		"a new primary of a copy stops receiving from the old one":                {copyCluster(withInstance(0, replicatesFrom(1), notOutside)), decision{"the primary still replicates", StopIO{[]int{0}}, StateIncomplete}},
 		"a new primary of a copy applies before it follows":                       {copyCluster(withInstance(0, replicatesFrom(1), notOutside, ioStopped, withUnappliedRelayLog)), decision{"the primary applies its relay log", nothing, StateIncomplete}},
 		"a new primary of a copy follows":                                         {copyCluster(withInstance(0, replicatesFrom(1), notOutside, ioStopped)), decision{"follow the external server", FollowOutside{0}, StateIncomplete}},
-		"the unapplied relay log of a copy delays nothing":                        {copyCluster(withInstance(0, withUnappliedRelayLog)), settledAs(StateHealthy)},
+		"a copy of an external server is healthy with an unapplied relay log":     {copyCluster(withInstance(0, withUnappliedRelayLog)), settledAs(StateHealthy)},
 		"a copy that stopped receiving starts":                                    {copyCluster(withInstance(0, ioStopped)), decision{"the copy does not receive", StartIO{0}, StateDegraded}},
 		"a copy that its source refused again is left alone":                      {copyCluster(withInstance(0, ioStopped, ioError(1236)), actionFailedBefore(0, refusalBackoff-1)), settledAs(StateDegraded)},
 		"a copy that does not reach its source is unhealthy":                      {copyCluster(withInstance(0, connecting)), settledAs(StateDegraded)},

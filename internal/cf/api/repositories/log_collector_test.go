@@ -49,11 +49,11 @@ func TestLogCollectorSelectsWhatAWindowWants(t *testing.T) {
 		window LogWindow
 		want   []string
 	}{
-		"a limit: the first lines":                               {LogWindow{Until: math.MaxInt64, Limit: 3}, []string{"0", "0", "1"}},
-		"a descending limit: the last lines":                     {LogWindow{Until: math.MaxInt64, Limit: 3, Descending: true}, []string{"9", "9", "8"}},
-		"two times: the lines between them":                      {LogWindow{From: at(2), Until: at(4), Limit: 9}, []string{"2", "2", "3", "3"}},
-		"a descending limit of one before a time: the last line": {LogWindow{Until: at(4), Limit: 1, Descending: true}, []string{"3"}},
-		"a start after the last line: no lines":                  {LogWindow{From: at(10), Until: math.MaxInt64, Limit: 1}, nil},
+		"a limit: the first lines":                                              {LogWindow{Until: math.MaxInt64, Limit: 3}, []string{"0", "0", "1"}},
+		"a limit in descending order: the last lines":                           {LogWindow{Until: math.MaxInt64, Limit: 3, Descending: true}, []string{"9", "9", "8"}},
+		"two times: the lines between them":                                     {LogWindow{From: at(2), Until: at(4), Limit: 9}, []string{"2", "2", "3", "3"}},
+		"a limit of one in descending order: the last line before the end time": {LogWindow{Until: at(4), Limit: 1, Descending: true}, []string{"3"}},
+		"a start after the last line: no lines":                                 {LogWindow{From: at(10), Until: math.MaxInt64, Limit: 1}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &logCollector{window: test.window}

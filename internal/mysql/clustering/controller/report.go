@@ -306,8 +306,8 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
-		without := *p // The controller that writes this part stores it.
-		without.Reconciliation = nil
+		without := *p
+		without.Reconciliation = nil // The provisioning controller writes and stores this field.
 		remembered["pause"] = without
 	}
 	if len(cluster.Status.ClusteringStops) > 0 {
