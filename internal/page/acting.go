@@ -9,18 +9,16 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 )
 
 const (
 	// actingInterval is how often the page reads which manager acts. It may not watch the Lease.
 	actingInterval = 15 * time.Second
-	// leaseTimeout limits each read of the Lease.
-	leaseTimeout = 5 * time.Second
 	// maxGaps is the most reasons for missing controllers that the page lists above the table.
 	maxGaps = 5
 )
@@ -28,24 +26,13 @@ const (
 // followActing reads which manager acts, until ctx ends.
 func (i *inventory) followActing(ctx context.Context, kube client.Reader, now clock.WithTicker) {
 	for {
-		i.setActing(readActing(ctx, kube, now.Now()))
+		i.setActing(leasereader.ReadActing(ctx, kube, now.Now()))
 		select {
 		case <-ctx.Done():
 			return
 		case <-now.After(actingInterval):
 		}
 	}
-}
-
-// readActing returns which manager acts, as far as the page may read that.
-func readActing(ctx context.Context, kube client.Reader, now time.Time) lease.Acting {
-	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
-	defer cancel()
-	held := &coordinationv1.Lease{}
-	if err := kube.Get(ctx, client.ObjectKey{Namespace: lease.Namespace, Name: lease.Name}, held); err != nil {
-		return lease.Acting{}
-	}
-	return lease.Read(held, now)
 }
 
 // setActing stores which manager acts, and announces a change.

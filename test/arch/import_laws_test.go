@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/reconcile/statusannotation", "internal/stop/check", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/switches/stopadapter", "internal/coexist/lease",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/reconcile/statusannotation", "internal/stop/check", "internal/stop/record", "internal/cluster/hibernation", "internal/mysql/users", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/switches", "internal/switches/slumber", "internal/switches/fieldswitch", "internal/switches/stopadapter", "internal/coexist/lease", "internal/coexist/leasereader",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -239,6 +239,10 @@ func programLaws() []importLaw {
 			mayReach: []string{"conditional/...", "api/torpor/...", "internal/coexist/lease"},
 		},
 		pureLaw("internal/coexist/lease"),
+		{
+			packages: "internal/coexist/leasereader", reason: "the plugins and the page read the Lease in the same way",
+			mayReach: []string{"internal/coexist/lease"}, getsTimeAsValue: true,
+		},
 		{
 			packages: "internal/admin/uninstall", reason: "what takes Torpor away knows kinds and no controller",
 			mayReach: append(append(publicNames(), "conditional/...", "config/crd", "internal/admin/bulkchange", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/decision"), stoppableKinds()...),

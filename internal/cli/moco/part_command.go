@@ -22,8 +22,8 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
-	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
@@ -140,7 +140,7 @@ func (p *partCommand) runForClusters(cmd *cobra.Command, args []string) error {
 // warnOfGap warns that the request will have no effect until a manager acts on the part. It also warns where MOCO
 // acts, because Torpor does not hold the Lease there.
 func (p *partCommand) warnOfGap(ctx context.Context, kube *kubeClient) {
-	reason := connection.ReadActing(ctx, kube, p.clock.Now()).DescribeInaction(p.Part.Controllers, kube.namespace)
+	reason := leasereader.ReadActing(ctx, kube, p.clock.Now()).DescribeInaction(p.Part.Controllers, kube.namespace)
 	if reason != "" {
 		fmt.Fprintf(p.Err, "warning: no controller acts on the %s of MySQLClusters in namespace %q: %s\n", p.Part.PartName, kube.namespace, reason)
 	}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
@@ -64,8 +64,12 @@ func (t target) judgeController(acting lease.Acting) []stopcheck.Finding {
 }
 
 // warnOfGaps warns of requests that have no effect until a manager acts on them. Objects with the same reason share a
-// line.
-func (a *commands) warnOfGaps(acting lease.Acting, targets []target, controllers func(target) string) {
+// line. A dry run has written no request.
+func (a *commands) warnOfGaps(acting lease.Acting, targets []target, controllers func(target) string, dryRun string) {
+	problem := "the request was written, but no controller acts on it"
+	if dryRun == dryRunServer {
+		problem = "nothing was written (server dry run), and no controller would act on the request"
+	}
 	var reasons []string
 	names := map[string][]string{}
 	for _, t := range targets {
@@ -84,7 +88,7 @@ func (a *commands) warnOfGaps(acting lease.Acting, targets []target, controllers
 		if more := len(all) - maxWarnedNames; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}
-		fmt.Fprintf(a.Err, "warning: %s: the request was written, but no controller acts on it: %s\n", text, reason)
+		fmt.Fprintf(a.Err, "warning: %s: %s: %s\n", text, problem, reason)
 	}
 }
 
@@ -97,6 +101,6 @@ func (v *verbCommand) warnOfResults(ctx context.Context, kube *kubeClient, resul
 		}
 	}
 	if len(asked) > 0 {
-		v.warnOfGaps(connection.ReadActing(ctx, kube, v.clock.Now()), asked, target.controllers)
+		v.warnOfGaps(leasereader.ReadActing(ctx, kube, v.clock.Now()), asked, target.controllers, v.dryRun)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
@@ -249,7 +250,7 @@ func (f *follower) refreshSlumbers(ctx context.Context) {
 	if !f.slumbersReadAt.IsZero() && now.Sub(f.slumbersReadAt) < slumbersInterval {
 		return
 	}
-	f.slumbersReadAt, f.acting = now, connection.ReadActing(ctx, f.kube, now)
+	f.slumbersReadAt, f.acting = now, leasereader.ReadActing(ctx, f.kube, now)
 	if slumbers, err := f.kube.readSlumbers(ctx, f.kube.namespace); err == nil {
 		f.slumbers = slumbers
 	}

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/torpor-dev/torpor/internal/cli/completion"
-	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
+	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
@@ -166,7 +166,7 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 		}
 	}
 	made := planner.Plan(subject, request)
-	made.Findings = stopcheck.Join(made.Findings, t.judgeController(connection.ReadActing(ctx, kube, request.Now)))
+	made.Findings = stopcheck.Join(made.Findings, t.judgeController(leasereader.ReadActing(ctx, kube, request.Now)))
 	planned := plannedObject{
 		Namespace: t.namespace, Kind: t.kind.GVK().Kind, Name: t.name, DisplayName: row.DisplayName, Part: t.part,
 		Verb: string(p.verb), State: row.State,

@@ -14,6 +14,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
+	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -57,7 +58,7 @@ func (r stopRow) findSlumbers(all []torporv1alpha1.Slumber) (found []*torporv1al
 func (a *commands) previewSchedules(ctx context.Context, kube *kubeClient, rows []stopRow) error {
 	slumbers, err := kube.readSlumbers(ctx, kube.namespace)
 	a.addSchedules(rows, slumbers)
-	addGaps(rows, connection.ReadActing(ctx, kube, a.clock.Now()))
+	addGaps(rows, leasereader.ReadActing(ctx, kube, a.clock.Now()))
 	return err
 }
 

@@ -14,9 +14,9 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/completion"
-	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
+	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 )
 
@@ -112,8 +112,8 @@ func (s *skipCommand) skipAll(ctx context.Context, kube *kubeClient, targets []t
 	if s.output == "json" || s.output == "yaml" {
 		errs = append(errs, s.writeData(s.output, results))
 	}
-	if len(skipped) > 0 && s.dryRun == dryRunNone {
-		s.warnOfGaps(connection.ReadActing(ctx, kube, s.clock.Now()), skipped, func(target) string { return slumberControllers })
+	if len(skipped) > 0 {
+		s.warnOfGaps(leasereader.ReadActing(ctx, kube, s.clock.Now()), skipped, func(target) string { return slumberControllers }, s.dryRun)
 	}
 	return errors.Join(errs...)
 }
