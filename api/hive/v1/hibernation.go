@@ -240,7 +240,7 @@ type HibernationRecord struct {
 	// them.
 	// +optional
 	// +listType=set
-	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	BrokenOperators []string `json:"brokenOperators,omitempty"`
 	// ReadyInPartAt is the time at which the resume counted as finished without some of the machines or nodes. Those that come later do not

@@ -33,8 +33,9 @@ const (
 	// operatorsNamedAfter is the time from the start of the resume until awaited operators are named. Most of
 	// them are awaited earlier.
 	operatorsNamedAfter = 5 * time.Minute
-	// maxBrokenOperators is the limit of the record of a hibernation.
-	maxBrokenOperators = 500
+	// maxBrokenOperators is the limit of the record of a hibernation, twice the number of operators of OpenShift. The
+	// record must fit into one object together with its nodes.
+	maxBrokenOperators = 64
 	// operatorInterval is the interval of polling operators.
 	operatorInterval = 5 * time.Second
 )
@@ -102,7 +103,8 @@ func (o Observed) operatorsToRecord() (names []string) {
 		return names
 	}
 	for _, op := range o.Operators {
-		if op.IsBroken && len(names) < maxBrokenOperators {
+		// A list with a name twice comes from a hostile server, and the API server refuses such a record.
+		if op.IsBroken && len(names) < maxBrokenOperators && !slices.Contains(names, op.Name) {
 			names = append(names, op.Name)
 		}
 	}

@@ -3,6 +3,7 @@
 package hibernation
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -24,6 +25,12 @@ func TestBrokenOperatorsAreRecorded(t *testing.T) {
 	busy := ObservedOperator{Name: "monitoring", Problem: "progressing"}
 	before := resumedRecord(time.Hour)
 	before.BrokenOperators = []string{"dns"}
+	var names []string
+	var many []ObservedOperator
+	for i := range maxBrokenOperators + 1 {
+		names = append(names, fmt.Sprintf("operator-%d", i))
+		many = append(many, ObservedOperator{Name: names[i], Problem: "degraded", IsBroken: true})
+	}
 	cancelled := resumingRecord(time.Minute)
 	cancelled.BrokenOperators = []string{"dns"}
 	for name, row := range map[string]struct {
@@ -42,6 +49,12 @@ func TestBrokenOperatorsAreRecorded(t *testing.T) {
 		},
 		"a cancelled resume keeps the operators of its hibernation": {
 			observedCluster(wantHibernating, cancelled, actuator.Running, apiWithNodes(readyNode("n0")), havingOperators(registry)), []string{"dns"},
+		},
+		"operators beyond the limit of the record are not recorded": {
+			observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0")), havingOperators(many...)), names[:maxBrokenOperators],
+		},
+		"an operator that is listed twice is recorded once": {
+			observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(readyNode("n0")), havingOperators(registry, registry)), []string{"image-registry"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
