@@ -231,8 +231,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	seen.WereOperatorsMissing = wereOperatorsMissing(cd)
 	isBeforeStop := hibernation.NeedsOperatorRecord(seen.Observed) && !seen.HasNoVersion
 	q.WantsOperators = isBeforeStop || seen.WereOperatorsMissing && q.Depth == targetcluster.ReadRequests
-	isDue := c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
-	q.WantsSurvey = hibernation.MayBeSurveyed(seen.Observed) && (isDue || hibernation.MayBeRefused(seen.Observed))
+	q.WantsSurvey = c.wantsSurvey(cd, seen)
 	look, isKnown := c.pool.RequestLook(q)
 	if !isKnown {
 		return reconcile.ErrPending
@@ -268,6 +267,13 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	}
 	seen.judgeRequests(look)
 	return c.observeOperators(q, seen, look)
+}
+
+// wantsSurvey reports whether the cluster is surveyed with this poll: in its turn, and before a hibernation that the
+// findings may refuse.
+func (c Controller) wantsSurvey(cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
+	isDue := c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
+	return hibernation.MayBeSurveyed(seen.Observed) && (isDue || hibernation.MayBeRefused(seen.Observed))
 }
 
 // noteSilence records why a cluster does not answer; false if it does.
