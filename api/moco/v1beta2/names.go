@@ -222,7 +222,8 @@ const (
 	ClusteringActiveCondition = "ClusteringActive"
 	// RestoreCompleteCondition exists after a restore. It is False if parts of the backup were left out. The message names them.
 	RestoreCompleteCondition = "RestoreComplete"
-	// SpecFullySupportedCondition is False while the spec sets fields that Torpor does not act on. The message lists them.
+	// SpecFullySupportedCondition is False while the spec sets fields that Torpor does not act on, or its ConfigMap settings that
+	// clustering overrules. The message lists them.
 	SpecFullySupportedCondition = "SpecFullySupported"
 )
 
