@@ -37,18 +37,20 @@ type settingRule struct {
 	initial string
 }
 
-// listSettingRules returns the table of all settings that are not allowed with every value. The values of overruled
-// settings are those of forcedSettings, of the command line, or of clustering.
+// listSettingRules returns the table of all settings that are not allowed with every value.
 func listSettingRules() []settingRule {
-	const (
-		losesRows = "replicas would lack rows without an error, and a failover would lose them; remove it"
-		movesData = "data outside the volume would be lost with the Pod; remove it"
-		endsEarly = "the server would end instead of serving; remove it"
-		noFilter  = "such a statement may fail, and then ends the sessions of replicas and probes; use SET, or remove it"
-	)
-	forced := append(sortedKeys(forcedSettings()), perPodSettings()...)
+	return slices.Concat(listOverruledSettings(), []settingRule{
+		{class: fixed, names: []string{"lower_case_table_names"}, initial: "0"},
+		{class: fixed, names: []string{"innodb_page_size"}, initial: "16384"},
+		{class: fixed, names: []string{"innodb_data_file_path"}, initial: "ibdata1:12M:autoextend"},
+	}, listSettingsThatLoseData(), listSettingsThatStopServers())
+}
+
+// listOverruledSettings returns the settings whose values are those of forcedSettings, of the command line, or of
+// clustering.
+func listOverruledSettings() []settingRule {
 	return []settingRule{
-		{class: overruled, names: forced},
+		{class: overruled, names: append(sortedKeys(forcedSettings()), perPodSettings()...)},
 		// Other names of these settings, and settings that would override them.
 		{class: overruled, names: []string{
 			"log_slave_updates", "skip_slave_start", "slave_skip_errors", "slave_exec_mode", "rpl_semi_sync_master_wait_no_slave",
@@ -61,41 +63,47 @@ func listSettingRules() []settingRule {
 			"rpl_semi_sync_source_timeout", "rpl_semi_sync_master_timeout", "rpl_semi_sync_source_wait_for_replica_count",
 			"rpl_semi_sync_master_wait_for_slave_count", "clone_valid_donor_list", "clone_ssl_ca",
 		}},
+	}
+}
 
-		{class: fixed, names: []string{"lower_case_table_names"}, initial: "0"},
-		{class: fixed, names: []string{"innodb_page_size"}, initial: "16384"},
-		{class: fixed, names: []string{"innodb_data_file_path"}, initial: "ibdata1:12M:autoextend"},
+// refuse returns the rule of settings that are refused unless their value is accepted.
+func refuse(why string, accepts func(value string) bool, names ...string) settingRule {
+	return settingRule{class: refused, names: names, why: why, accepts: accepts}
+}
 
-		{class: refused, names: []string{"binlog_do_db", "binlog_ignore_db", "replicate_*"}, why: losesRows},
-		{class: refused, names: []string{
-			"innodb_data_home_dir", "innodb_log_group_home_dir", "innodb_undo_directory", "innodb_doublewrite_dir", "log_bin_index", "relay_log_index",
-		}, why: movesData, accepts: isInDataFolder},
-		{class: refused, names: []string{"initialize", "initialize_insecure", "help", "verbose", "validate_config", "daemonize", "chroot", "gdb", "user"}, why: endsEarly},
-		{class: refused, names: []string{"grant_tables"}, why: "every client would be an administrator; remove it", accepts: isOff},
-		{class: refused, names: []string{"networking"}, why: "replicas and clients could not connect; remove it", accepts: isOff},
-		{class: refused, names: []string{"offline_mode"}, why: "replicas and probes could not log in; remove it, and use spec.offline", accepts: isOff},
-		{class: refused, names: []string{"bind_address"}, why: "replicas connect from other Pods; use *, or remove it", accepts: func(v string) bool {
-			return slices.Contains([]string{"*", "0.0.0.0", "::"}, v)
-		}},
+func listSettingsThatLoseData() []settingRule {
+	return []settingRule{
+		refuse("replicas would lack rows without an error, and a failover would lose them; remove it", nil,
+			"binlog_do_db", "binlog_ignore_db", "replicate_*"),
+		refuse("data outside the volume would be lost with the Pod; remove it", isInDataFolder,
+			"innodb_data_home_dir", "innodb_log_group_home_dir", "innodb_undo_directory", "innodb_doublewrite_dir", "log_bin_index",
+			"relay_log_index"),
+		refuse("acknowledged commits would be lost in a crash; use O_DIRECT or fsync", isSafeFlushMethod, "innodb_flush_method"),
+		refuse("InnoDB would refuse writes or drop data on every instance; use it on a copy of one volume", isOff, "innodb_force_recovery"),
+		refuse("every client would be an administrator; remove it", isOff, "grant_tables"),
+	}
+}
+
+func listSettingsThatStopServers() []settingRule {
+	return []settingRule{
+		refuse("the server would end instead of serving; remove it", nil,
+			"initialize", "initialize_insecure", "help", "verbose", "validate_config", "daemonize", "chroot", "gdb", "user"),
+		refuse("replicas and clients could not connect; remove it", isOff, "networking"),
+		refuse("replicas and probes could not log in; remove it, and use spec.offline", isOff, "offline_mode"),
+		refuse("replicas connect from other Pods; use *, or remove it", isEveryAddress, "bind_address"),
 		// A server that starts with it creates no performance_schema.clone_status.
-		{class: refused, names: []string{"transaction_read_only"}, why: "the server would lack tables of its plugins; set it in the clients' sessions", accepts: isOff},
-		{class: refused, names: []string{"innodb_read_only"}, why: "no server could become the primary; remove it", accepts: isOff},
-		{class: refused, names: []string{"innodb_force_recovery"}, why: "InnoDB would refuse writes or drop data on every instance; use it on a copy of one volume",
-			accepts: func(v string) bool { return v == "0" }},
-		{class: refused, names: []string{"innodb_flush_method"}, why: "acknowledged commits would be lost in a crash; use O_DIRECT or fsync", accepts: func(v string) bool {
-			return !slices.Contains([]string{"nosync", "littlesync"}, strings.ToLower(v))
-		}},
-		{class: refused, names: []string{"disabled_storage_engines"}, why: "InnoDB holds the users' data; leave InnoDB out of the list", accepts: func(v string) bool {
-			return !slices.ContainsFunc(strings.Split(v, ","), func(name string) bool { return strings.EqualFold(strings.TrimSpace(name), "InnoDB") })
-		}},
-		{class: refused, names: []string{"group_replication_*", "ndb_*", "ndbcluster"}, why: "clustering uses asynchronous replication; remove it"},
-		{class: refused, names: []string{"init_connect", "init_replica", "init_slave"}, why: noFilter, accepts: hasOnlySets},
-		{class: refused, names: []string{"authentication_policy"}, why: "passwords would not suffice for Torpor's own accounts; use *,, or caching_sha2_password as the only factor",
-			accepts: needsOnlyPassword},
-		{class: refused, names: []string{"max_user_connections"}, why: "the manager, replicas and backups share accounts; use 0, or 20 at least", accepts: func(v string) bool { return v == "0" || hasRoom(v) }},
-		{class: refused, names: []string{"max_connections"}, why: "replicas need connections in addition to clients; use 20 at least", accepts: hasRoom},
-		{class: refused, names: []string{"performance_schema_max_thread_instances", "performance_schema_max_thread_classes"},
-			why: "clustering finds connected replicas by their threads; remove it", accepts: func(v string) bool { return v != "0" }},
+		refuse("the server would lack tables of its plugins; set it in the clients' sessions", isOff, "transaction_read_only"),
+		refuse("no server could become the primary; remove it", isOff, "innodb_read_only"),
+		refuse("InnoDB holds the users' data; leave InnoDB out of the list", keepsInnoDB, "disabled_storage_engines"),
+		refuse("clustering uses asynchronous replication; remove it", nil, "group_replication_*", "ndb_*", "ndbcluster"),
+		refuse("such a statement may fail, and then ends the sessions of replicas and probes; use SET, or remove it", hasOnlySets,
+			"init_connect", "init_replica", "init_slave"),
+		refuse("passwords would not suffice for Torpor's own accounts; use *,, or caching_sha2_password as the only factor", needsOnlyPassword,
+			"authentication_policy"),
+		refuse("the manager, replicas and backups share accounts; use 0, or 20 at least", isUnlimitedOrHasRoom, "max_user_connections"),
+		refuse("replicas need connections in addition to clients; use 20 at least", hasRoom, "max_connections"),
+		refuse("clustering finds connected replicas by their threads; remove it", isNotZero,
+			"performance_schema_max_thread_instances", "performance_schema_max_thread_classes"),
 	}
 }
 
@@ -153,7 +161,8 @@ func describeHarm(r settingRule, s userSetting, seen settingContext) string {
 	case r.class == refused && (r.accepts == nil || !r.accepts(s.value)):
 		return fmt.Sprintf("%s=%.60s: %s", s.key, s.value, r.why)
 	case variableOf(s.name) == "default_time_zone" && seen.IsNew && !seen.LoadsTimeZones && isNamedTimeZone(s.value):
-		return fmt.Sprintf("%s=%.60s: a new server knows no time zones by name; set spec.initializeTimezoneData, or use an offset such as +09:00", s.key, s.value)
+		return fmt.Sprintf("%s=%.60s: a new server knows no time zones by name; set spec.initializeTimezoneData, "+
+			"or use an offset such as +09:00", s.key, s.value)
 	}
 	return ""
 }
@@ -173,8 +182,8 @@ func describeChange(r settingRule, user []userSetting, seen settingContext) stri
 	if normalizeSize(running) == normalizeSize(value) {
 		return ""
 	}
-	return fmt.Sprintf("%s: expected %s, as in the existing data directories, found %.60s; revert it, or restore a backup into a new MySQLCluster",
-		key, running, value)
+	return fmt.Sprintf("%s: expected %s, as in the existing data directories, found %.60s; revert it, "+
+		"or restore a backup into a new MySQLCluster", key, running, value)
 }
 
 // listUserSettings returns the settings of the ConfigMap, those of its text for the server included.
@@ -289,6 +298,25 @@ func hasRoom(value string) bool {
 func isNamedTimeZone(value string) bool {
 	return value != "" && !strings.ContainsAny(value[:1], "+-") && !strings.EqualFold(value, "SYSTEM")
 }
+
+// isSafeFlushMethod reports whether a flush method writes to the disk.
+func isSafeFlushMethod(value string) bool {
+	return !slices.Contains([]string{"nosync", "littlesync"}, strings.ToLower(value))
+}
+
+// isEveryAddress reports whether a server listens at the address of its Pod.
+func isEveryAddress(value string) bool { return slices.Contains([]string{"*", "0.0.0.0", "::"}, value) }
+
+// keepsInnoDB reports whether a list of disabled storage engines lacks InnoDB.
+func keepsInnoDB(value string) bool {
+	return !slices.ContainsFunc(strings.Split(value, ","), func(name string) bool {
+		return strings.EqualFold(strings.TrimSpace(name), "InnoDB")
+	})
+}
+
+func isUnlimitedOrHasRoom(value string) bool { return value == "0" || hasRoom(value) }
+
+func isNotZero(value string) bool { return value != "0" }
 
 // normalizeSize returns a number without the suffix of kibibytes.
 func normalizeSize(value string) string {

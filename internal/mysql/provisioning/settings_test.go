@@ -124,11 +124,11 @@ func TestCharacterSetsMatch(t *testing.T) {
 		user        map[string]string
 		want, avoid string
 	}{
-		"no choice":      {nil, "character_set_server=utf8mb4\ncollation_server=utf8mb4_unicode_ci\n", "latin1"},
-		"character set":  {map[string]string{"character-set-server": "latin1"}, "character-set-server=latin1\n", "collation_server"},
-		"collation":      {map[string]string{"collation_server": "latin1_german1_ci"}, "character_set_server=latin1\ncollation_server=latin1_german1_ci\n", "utf8mb4_"},
-		"set in a text":  {map[string]string{includeKey: "character_set_server=latin1"}, "character_set_server=latin1\n", "collation_server"},
-		"both, matching": {map[string]string{"character_set_server": "latin1", "collation_server": "latin1_bin"}, "character_set_server=latin1\ncollation_server=latin1_bin\n", "utf8mb4_"},
+		"no choice":     {nil, "character_set_server=utf8mb4\ncollation_server=utf8mb4_unicode_ci\n", "latin1"},
+		"character set": {map[string]string{"character-set-server": "latin1"}, "character-set-server=latin1\n", "collation_server"},
+		"collation":     {map[string]string{"collation_server": "latin1_german1_ci"}, "character_set_server=latin1\ncollation_server=latin1_german1_ci\n", "utf8mb4_"},
+		"set in a text": {map[string]string{includeKey: "character_set_server=latin1"}, "character_set_server=latin1\n", "collation_server"},
+		"matching pair": {map[string]string{"character_set_server": "latin1", "collation_server": "latin1_bin"}, "character_set_server=latin1\ncollation_server=latin1_bin\n", "utf8mb4_"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cnf, _ := BuildMyCnf(row.user, ServerSizes{})
