@@ -30,7 +30,7 @@ type BuildInput struct {
 	Passwords map[string][]byte
 	// StatefulSet is the live StatefulSet; nil if it does not exist.
 	StatefulSet *appsv1.StatefulSet
-	// RunningCnf is the my.cnf that the Pods of StatefulSet use; empty if there is none.
+	// RunningCnf is the my.cnf that the Pods of StatefulSet use; empty if it is unknown.
 	RunningCnf string
 	// ExporterImage is the image of mysqld_exporter.
 	ExporterImage string
@@ -82,7 +82,7 @@ func refuseSettings(in BuildInput) error {
 	return fmt.Errorf("spec.mysqlConfigMapName: expected no setting that stops servers or loses data, found %s", strings.Join(found, "; "))
 }
 
-// ConfigMapInUse returns the name of the ConfigMap that the Pods of a StatefulSet use; empty if there is none.
+// ConfigMapInUse returns the name of the ConfigMap that the Pods of a StatefulSet use; empty without such a volume.
 func ConfigMapInUse(set *appsv1.StatefulSet) string {
 	if set == nil {
 		return ""

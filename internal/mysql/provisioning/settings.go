@@ -111,7 +111,7 @@ func listSettingsThatStopServers() []settingRule {
 // a change of leaders; each replica one, a backup three.
 const leastConnections = 20
 
-// settingContext holds the facts, besides the value, that decide whether a setting is harmful.
+// settingContext holds the facts, in addition to the value, that decide whether a setting is harmful.
 type settingContext struct {
 	// LoadsTimeZones is true if new data directories get the tables of time zones.
 	LoadsTimeZones bool

@@ -36,7 +36,7 @@ type ClaimChange struct {
 	Growing []VolumeGrowth
 	// Relabelled are the templates whose labels or annotations change.
 	Relabelled []ClaimLabels
-	// Shrinking describes a volume that cannot shrink; empty if there is none.
+	// Shrinking describes a volume that cannot shrink; empty if none shrinks.
 	Shrinking string
 }
 

@@ -193,7 +193,7 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 	return c.observeConfigMaps(ctx, seen)
 }
 
-// readRunningCnf returns the my.cnf that the Pods use; empty if there is none. The content of such a ConfigMap never
+// readRunningCnf returns the my.cnf that the Pods use; empty without a StatefulSet. The content of its ConfigMap never
 // changes, so the cache suffices.
 func (c Controller) readRunningCnf(ctx context.Context, seen *observation) (string, error) {
 	name := provisioning.ConfigMapInUse(seen.StatefulSet)
