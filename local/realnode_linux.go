@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -140,8 +141,16 @@ func detachPods(cmd *cobra.Command, c podcluster.Config) error {
 	if err := b.Start(cmd.Context(), argv...); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "real pods can be made. Try:\n\n  export KUBECONFIG=%s/admin.kubeconfig PATH=%s:$PATH\n  kubectl get pods -A\n\nStop everything with: local pods down --dir %s\n", b.Dir, c.Programs, b.Dir)
+	fmt.Fprintf(c.Out, "real pods can be made. Try:\n\n  export KUBECONFIG=%s/admin.kubeconfig PATH=%s:$PATH\n  kubectl get pods -A\n\nStop everything with: %s\n", b.Dir, c.Programs, describeStop(b.Dir))
 	return nil
+}
+
+// describeStop returns the command that stops the cluster in a folder. The folder of make pods-up has a target of its own.
+func describeStop(dir string) string {
+	if strings.HasSuffix(filepath.ToSlash(dir), "/.cache/pods") {
+		return "make pods-down"
+	}
+	return "local pods down --dir " + dir
 }
 
 func podsDownCommand() *cobra.Command {

@@ -198,17 +198,20 @@ func bundleCommand() *cobra.Command {
 
 func chartCommand() *cobra.Command {
 	o := chart.Options{Root: os.DirFS(".")}
-	var folder string
+	var folder, path string
 	cmd := &cobra.Command{
 		Use: "chart", Short: "Build the archive of the chart", Args: cobra.NoArgs,
-		Example: `  release chart --dir .cache/release --version v1.0.0`,
+		Example: `  release chart --dir .cache/release --version v1.0.0
+  release chart --archive .cache/torpor.tgz`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := o.Build()
 			if err != nil {
 				return err
 			}
-			path := filepath.Join(folder, p.FileName())
-			if err := errors.Join(os.MkdirAll(folder, 0o750), os.WriteFile(path, p.Archive, 0o600)); err != nil {
+			if path == "" {
+				path = filepath.Join(folder, p.FileName())
+			}
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, p.Archive, 0o600)); err != nil {
 				return fmt.Errorf("write the chart: %w", err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is the chart of version %s\n", path, p.Version)
@@ -217,8 +220,8 @@ func chartCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&folder, "dir", ".cache/release", "output folder")
-	f.StringVar(&o.Version, "version", "", "version such as v1.0.0")
+	f.StringVar(&path, "archive", "", "file of the chart, instead of torpor-VERSION.tgz in the output folder")
+	f.StringVar(&o.Version, "version", "", "version such as v1.0.0; empty keeps that of charts/torpor")
 	f.StringVar(&o.Image, "image", "", "default image of the chart, by tag and digest; empty leaves it to the values")
-	cobra.CheckErr(cmd.MarkFlagRequired("version"))
 	return cmd
 }

@@ -4,7 +4,6 @@ package cf_test
 
 import (
 	"fmt"
-	"os"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,10 +19,7 @@ import (
 // and two revisions never run at once. While no manager runs, no change is half applied, and deleted
 // objects are gone after the next manager has started.
 func TestManagerIsKilled(t *testing.T) {
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; build it with `make torpor`, run with `make test`")
-	}
+	binary := testenv.TorporPath(t)
 	e := newEnvWithoutManager(t)
 	start := func() *testenv.Process {
 		p := testenv.StartProcess(t, binary, []string{

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -27,10 +26,7 @@ import (
 // value that chooses.
 func TestChartChoosesWhatNotesStops(t *testing.T) {
 	t.Parallel()
-	helm := os.Getenv("TORPOR_HELM")
-	if helm == "" {
-		t.Skip("TORPOR_HELM is not set: expected the path of helm; run with `make test`")
-	}
+	helm := testenv.HelmPath(t)
 	const lists, serves = "apps/v1/Deployment", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 	policies := []string{"MutatingAdmissionPolicy torpor-hibernation-record", "MutatingAdmissionPolicy torpor-mysql-record"}
 	ofSlumbers := []string{"--webhook-address", "ClusterRole torpor-record", "MutatingWebhookConfiguration torpor-slumber-record", "Service torpor-webhook"}
@@ -75,11 +71,8 @@ func TestChartChoosesWhatNotesStops(t *testing.T) {
 // requesters. The manager has the rights of its service account and no others.
 func TestChartOnAnOlderHub(t *testing.T) {
 	t.Parallel()
-	r := installedRelease{helm: os.Getenv("TORPOR_HELM")}
-	if r.helm == "" {
-		t.Skip("TORPOR_HELM is not set: expected the path of helm; run with `make test`")
-	}
-	managerBinary(t)
+	r := installedRelease{helm: testenv.HelmPath(t)}
+	testenv.TorporPath(t)
 	r.environment = newEnvironmentOn(t, func(t testing.TB) *testenv.Environment {
 		return testenv.StartOlderAPIServer(t, admincheck.OldestKubernetes)
 	})
@@ -106,7 +99,7 @@ func TestChartOnAnOlderHub(t *testing.T) {
 		return testenv.ErrorIf(len(cd.Status.Stops) != 1 || cd.Status.Stops[0].By != "alice", "expected a stop by alice, found %+v", cd.Status.Stops)
 	})
 	testenv.ExpectEqual(t, "spec.powerState", hivev1.PowerStateHibernating, cd.Spec.PowerState)
-	judged := runForOutput(t, exec.CommandContext(t.Context(), managerBinary(t), "check", "--namespace", releaseNamespace, "--kubeconfig", r.kubeconfig))
+	judged := runForOutput(t, exec.CommandContext(t.Context(), testenv.TorporPath(t), "check", "--namespace", releaseNamespace, "--kubeconfig", r.kubeconfig))
 	if !strings.Contains(judged, "a webhook records the requesters of stops while the manager is available: torpor-hibernation-record") {
 		t.Errorf("expected the check to name the webhook, found\n%s", judged)
 	}

@@ -42,11 +42,8 @@ type installedRelease struct {
 // Torpor.
 func TestChartFromInstallToUninstall(t *testing.T) {
 	t.Parallel()
-	r := installedRelease{helm: os.Getenv("TORPOR_HELM")}
-	if r.helm == "" {
-		t.Skip("TORPOR_HELM is not set: expected the path of helm; run with `make test`")
-	}
-	managerBinary(t)
+	r := installedRelease{helm: testenv.HelmPath(t)}
+	testenv.TorporPath(t)
 	r.environment = newEnvironmentWithoutCRDs(t)
 	r.kubeconfig = r.hub.KubeconfigPath(t)
 	before := r.listTorpors(t)
@@ -96,7 +93,7 @@ func (r installedRelease) runHelm(t *testing.T, args ...string) string {
 
 func (r installedRelease) runTorpor(t *testing.T, args ...string) {
 	t.Helper()
-	runForOutput(t, exec.CommandContext(t.Context(), managerBinary(t), append(args, "--kubeconfig", r.kubeconfig)...))
+	runForOutput(t, exec.CommandContext(t.Context(), testenv.TorporPath(t), append(args, "--kubeconfig", r.kubeconfig)...))
 }
 
 func runForOutput(t *testing.T, cmd *exec.Cmd) string {

@@ -34,10 +34,7 @@ const chart = "../../charts/torpor"
 
 // TestChartTakesPlacementAndPullSecrets renders the values for a private registry and dedicated nodes.
 func TestChartTakesPlacementAndPullSecrets(t *testing.T) {
-	helm := os.Getenv("TORPOR_HELM")
-	if helm == "" {
-		t.Skip("TORPOR_HELM is not set: expected the path of helm; run with `make test`")
-	}
+	helm := testenv.HelmPath(t)
 	render := func(args ...string) (string, error) {
 		args = append([]string{"template", "torpor", chart, "--kube-version", "1.36.0", "--show-only", "templates/deployment.yaml"}, args...)
 		out, err := exec.CommandContext(t.Context(), helm, args...).Output()
@@ -103,10 +100,7 @@ func TestChartTakesPlacementAndPullSecrets(t *testing.T) {
 
 // TestChart renders the chart for each choice of features and has a real API server check every object.
 func TestChart(t *testing.T) {
-	helm := os.Getenv("TORPOR_HELM")
-	if helm == "" {
-		t.Skip("TORPOR_HELM is not set: expected the path of helm; run with `make test`")
-	}
+	helm := testenv.HelmPath(t)
 	if out, err := exec.CommandContext(t.Context(), helm, "lint", "--strict", chart).CombinedOutput(); err != nil {
 		t.Errorf("helm lint: %v\n%s", err, out)
 	}
@@ -191,10 +185,7 @@ func TestChart(t *testing.T) {
 // set.
 func TestChartPassesEveryFlag(t *testing.T) {
 	t.Parallel()
-	helm, binary := os.Getenv("TORPOR_HELM"), managerBinary(t)
-	if helm == "" {
-		t.Skip("TORPOR_HELM is not set: expected the path of helm; run with `make test`")
-	}
+	helm, binary := testenv.HelmPath(t), testenv.TorporPath(t)
 	schema, err := os.ReadFile(filepath.Join(chart, "values.schema.json"))
 	testenv.ExpectNoError(t, err)
 	pattern := regexp.MustCompile(`"\^--\(([a-z|-]+)\)`).FindSubmatch(schema)
@@ -263,10 +254,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 // Torpor's.
 func TestChartLeavesTheDefinitionsOfOthers(t *testing.T) {
 	t.Parallel()
-	helm := os.Getenv("TORPOR_HELM")
-	if helm == "" {
-		t.Skip("TORPOR_HELM is not set: expected the path of helm; run with `make test`")
-	}
+	helm := testenv.HelmPath(t)
 	hub := testenv.StartAPIServer(t)
 	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
 	hub.InstallCRDs(t, filepath.Join("foreign", "testdata", "crds", "clusterdeployments.yaml"), filepath.Join(chart, "files", "crd", "torpor.dev_cfdeployments.yaml"))

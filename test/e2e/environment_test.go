@@ -44,7 +44,7 @@ type environment struct {
 
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
-	managerBinary(t)
+	testenv.TorporPath(t)
 	w := newEnvironmentWithoutCRDs(t)
 	w.hub.InstallCRDs(t)
 	w.cloud = testenv.StartCloud(t, "--allow-commands", "--start-latency", "200ms", "--stop-latency", "200ms")
@@ -88,15 +88,6 @@ func (w *environment) checkProcessesEnded(t *testing.T) {
 	}
 }
 
-func managerBinary(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("TORPOR_BINARY")
-	if path == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
-	}
-	return path
-}
-
 // startManager runs the manager's own binary against the proxies. A kill point that is reached kills this process.
 func (w *environment) startManager(t *testing.T, flags ...string) *testenv.Process {
 	t.Helper()
@@ -110,7 +101,7 @@ func (w *environment) startManagerIn(t *testing.T, env []string, flags ...string
 		"manager", "--verbose", "--kubeconfig", writeKubeconfig(t, w.hubProxy), "--metrics-address", "0", "--probe-address", "0",
 		"--allow-insecure-target-clusters", // The proxies speak plain http.
 	}, flags...)
-	p := testenv.StartProcess(t, managerBinary(t), args, env)
+	p := testenv.StartProcess(t, testenv.TorporPath(t), args, env)
 	w.startedPIDs[fmt.Sprintf("manager %d", len(w.startedPIDs))] = p.PID()
 	w.traffic.setKill(func() { p.KillAtOnce(t) })
 	return p

@@ -24,7 +24,7 @@ import (
 // kind.
 func TestAFeatureThatIsLeftOffAsksForNothing(t *testing.T) {
 	t.Parallel()
-	managerBinary(t)
+	testenv.TorporPath(t)
 	w := newEnvironmentWithoutCRDs(t)
 	w.hub.InstallCRDs(t)
 	w.hub.ExpectCreated(t, testenv.BuildClusterDeployment(types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "foreign"}, "missing", "missing"))
@@ -99,7 +99,7 @@ func TestHibernationAlone(t *testing.T) {
 // TestOtherNamespacesAreLeftAlone has the manager watch one namespace of two.
 func TestOtherNamespacesAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	managerBinary(t)
+	testenv.TorporPath(t)
 	w := newEnvironmentWithoutCRDs(t)
 	w.hub.InstallCRDs(t)
 	watched, other := w.hub.CreateNamespace(t), w.hub.CreateNamespace(t)

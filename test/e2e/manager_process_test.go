@@ -27,7 +27,7 @@ import (
 // reader.
 func TestMetricsAreForReaders(t *testing.T) {
 	t.Parallel()
-	managerBinary(t)
+	testenv.TorporPath(t)
 	w := newEnvironmentWithoutCRDs(t)
 	w.hub.ApplyManagerRoles(t, metav1.NamespaceDefault)
 	address := testenv.FreeAddress(t)
@@ -104,7 +104,7 @@ func expectJSONLines(t *testing.T, m *testenv.Process) {
 }
 
 func TestTheProgramKnowsWhatItIs(t *testing.T) {
-	binary := managerBinary(t)
+	binary := testenv.TorporPath(t)
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		t.Fatal(err)

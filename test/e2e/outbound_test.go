@@ -64,7 +64,7 @@ func buildImage(t *testing.T) image {
 	if id := os.Geteuid(); id != 0 {
 		t.Skipf("expected root, which may start a program in another root directory, found the user %d", id)
 	}
-	built, err := releaseimage.Build(managerBinary(t))
+	built, err := releaseimage.Build(testenv.TorporPath(t))
 	testenv.ExpectNoError(t, err)
 	manifest, err := built.Index.IndexManifest()
 	testenv.ExpectNoError(t, err)

@@ -20,7 +20,7 @@ import (
 // TestManagerWithAnotherScopeIsNotReady has the Pods of two Deployments in the namespace of one installation.
 func TestManagerWithAnotherScopeIsNotReady(t *testing.T) {
 	t.Parallel()
-	binary := managerBinary(t)
+	binary := testenv.TorporPath(t)
 	hub := testenv.StartAPIServer(t)
 	start := func(pod string, args ...string) (*testenv.Process, string) {
 		t.Helper()

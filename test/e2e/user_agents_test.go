@@ -25,7 +25,7 @@ import (
 // TestEveryClientSaysItsVersion has each program and client send a request to a server that does not answer.
 func TestEveryClientSaysItsVersion(t *testing.T) {
 	t.Parallel()
-	binary := managerBinary(t)
+	binary := testenv.TorporPath(t)
 	type server struct{ url, kubeconfig, folder string }
 	program := func(args func(s server) []string) func(*testing.T, server) {
 		return func(t *testing.T, s server) {

@@ -61,6 +61,32 @@ func KubectlPath(t testing.TB) string {
 	return filepath.Join(filepath.Dir(localBinary(t)), "kubectl")
 }
 
+// TorporPath returns the path of the binary torpor. It skips the test if TORPOR_BINARY is not set.
+func TorporPath(t testing.TB) string {
+	t.Helper()
+	return programPath(t, "TORPOR_BINARY", "torpor")
+}
+
+// HelmPath returns the path of helm. It skips the test if TORPOR_HELM is not set.
+func HelmPath(t testing.TB) string {
+	t.Helper()
+	return programPath(t, "TORPOR_HELM", "helm")
+}
+
+// programPath returns the path in a variable. A variable that leads to no file fails the test: the build of the program
+// has failed, or the variable has a typing error.
+func programPath(t testing.TB, variable, target string) string {
+	t.Helper()
+	path := os.Getenv(variable)
+	if path == "" {
+		t.Skipf("%s is not set: expected the path of %s; build it with `make %s`, run with `make test`", variable, target, target)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%s: expected the path of %s, found %v; build it with `make %s`", variable, target, err, target)
+	}
+	return path
+}
+
 // callTimeout bounds each call of a test to one of its own servers.
 const callTimeout = time.Minute
 

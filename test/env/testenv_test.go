@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +28,13 @@ func TestHubServesWhatIsInstalled(t *testing.T) {
 	if err := list(); !meta.IsNoMatchError(err) {
 		t.Errorf("without CRDs: %v, want no match", err)
 	}
+	// The API server warns of formats that it does not know, among others.
+	warnings := &warningList{}
+	hub.Config.WarningHandler = warnings
 	hub.InstallCRDs(t)
+	if found := warnings.list(); len(found) > 0 {
+		t.Errorf("expected CRDs without warnings, found %q", found)
+	}
 	if err := list(); err != nil {
 		t.Errorf("with CRDs: %v", err)
 	}
@@ -34,6 +42,65 @@ func TestHubServesWhatIsInstalled(t *testing.T) {
 	if err := list(); err == nil {
 		t.Error("after the removal: no error")
 	}
+}
+
+// warningList collects the warnings of an API server.
+type warningList struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+func (w *warningList) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+func (w *warningList) list() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.texts)
+}
+
+func TestProgramPathOfAMissingFileFails(t *testing.T) {
+	t.Setenv("TORPOR_HELM", "")
+	if r := runRecorded(t, HelmPath); !r.isSkipped || r.text != "TORPOR_HELM is not set: expected the path of helm; build it with `make helm`, run with `make test`" {
+		t.Errorf("without a path: expected a skip that names the variable, found %+v", r)
+	}
+	t.Setenv("TORPOR_BINARY", filepath.Join(t.TempDir(), "torpor"))
+	if r := runRecorded(t, TorporPath); !r.isFailed || r.isSkipped {
+		t.Errorf("with the path of a missing file: expected a failure, found %+v", r)
+	}
+}
+
+// recordedTest is a test that records how a helper ends it.
+type recordedTest struct {
+	testing.TB
+	isSkipped, isFailed bool
+	text                string
+}
+
+func (r *recordedTest) Helper() {}
+
+func (r *recordedTest) Skipf(format string, args ...any) {
+	r.isSkipped, r.text = true, fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recordedTest) Fatalf(format string, args ...any) {
+	r.isFailed, r.text = true, fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func runRecorded(t *testing.T, find func(testing.TB) string) *recordedTest {
+	t.Helper()
+	r, done := &recordedTest{TB: t}, make(chan struct{})
+	go func() {
+		defer close(done)
+		find(r)
+	}()
+	<-done
+	return r
 }
 
 func TestCloudIsCountedAndDisturbed(t *testing.T) {

@@ -119,7 +119,6 @@ type LRPSpec struct {
 	DiskMB int64 `json:"diskMB"`
 	// CPUWeight is the CPU request, in thousandths of a CPU.
 	// +optional
-	// +kubebuilder:validation:Format=uint8
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=255
 	CPUWeight uint8 `json:"cpuWeight,omitempty"`

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/torpor-dev/torpor/hack/release/krew"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 const registryName = "registry.example/torpor"
@@ -118,10 +119,7 @@ func TestBuildMakesEveryArtifact(t *testing.T) {
 		}
 	})
 	t.Run("install.yaml is the output of torpor install", func(t *testing.T) {
-		torpor := os.Getenv("TORPOR_BINARY")
-		if _, err := os.Stat(torpor); torpor == "" || err != nil {
-			t.Skip("expected the program of TORPOR_BINARY, found none: run with `make test`")
-		}
+		torpor := testenv.TorporPath(t)
 		out, err := exec.CommandContext(t.Context(), torpor, "install", "--image", r.ImageName).Output()
 		if err != nil {
 			t.Fatal(err)

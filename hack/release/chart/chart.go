@@ -26,7 +26,8 @@ const folder = "charts/torpor"
 type Options struct {
 	// Root is the file system of the repository. Its links are followed.
 	Root fs.FS
-	// Version is such as v1.2.3. The version of a chart has no leading v; the version of its image has one.
+	// Version is such as v1.2.3. The version of a chart has no leading v; the version of its image has one. Empty keeps the
+	// versions of the repository.
 	Version string
 	// Image is the default image of the package, by tag and digest; empty keeps the values of the repository.
 	Image string
@@ -47,7 +48,7 @@ func (p Package) FileName() string { return p.Name + "-" + p.Version + ".tgz" }
 
 // Build packages the chart.
 func (o Options) Build() (Package, error) {
-	p := Package{Name: path.Base(folder), Version: strings.TrimPrefix(o.Version, "v")}
+	p := Package{Name: path.Base(folder)}
 	files, err := o.readFolder(folder)
 	if err != nil {
 		return p, err
@@ -55,7 +56,7 @@ func (o Options) Build() (Package, error) {
 	for i := range files {
 		switch files[i].Name {
 		case "torpor/Chart.yaml":
-			files[i].Content, p.Metadata, err = o.completeMetadata(files[i].Content)
+			files[i].Content, err = p.complete(o, files[i].Content)
 		case "torpor/values.yaml":
 			files[i].Content, err = o.completeValues(files[i].Content)
 		}
@@ -104,35 +105,38 @@ func (o Options) readFolder(name string) ([]archive.File, error) {
 	return files, nil
 }
 
-// completeMetadata sets the versions, and the annotations that Artifact Hub reads.
-func (o Options) completeMetadata(text []byte) (asYAML, asJSON []byte, err error) {
+// complete sets the versions, and the annotations that Artifact Hub reads, and returns the new Chart.yaml.
+func (p *Package) complete(o Options, text []byte) ([]byte, error) {
 	metadata := map[string]any{}
 	if err := yaml.Unmarshal(text, &metadata); err != nil {
-		return nil, nil, fmt.Errorf("read Chart.yaml: %w", err)
+		return nil, fmt.Errorf("read Chart.yaml: %w", err)
 	}
-	metadata["version"], metadata["appVersion"] = strings.TrimPrefix(o.Version, "v"), o.Version
+	if o.Version != "" {
+		metadata["version"], metadata["appVersion"] = strings.TrimPrefix(o.Version, "v"), o.Version
+	}
+	p.Version, _ = metadata["version"].(string)
 	annotations, _ := metadata["annotations"].(map[string]any)
 	if annotations == nil {
 		annotations = map[string]any{}
 	}
-	annotations["artifacthub.io/prerelease"] = strconv.FormatBool(strings.Contains(o.Version, "-"))
+	annotations["artifacthub.io/prerelease"] = strconv.FormatBool(strings.Contains(p.Version, "-"))
 	if o.Image != "" {
 		images, err := yaml.Marshal([]map[string]string{{"name": "torpor", "image": o.Image}})
 		if err != nil {
-			return nil, nil, fmt.Errorf("write Chart.yaml: %w", err)
+			return nil, fmt.Errorf("write Chart.yaml: %w", err)
 		}
 		annotations["artifacthub.io/images"] = string(images)
 	}
 	metadata["annotations"] = annotations
-	asYAML, err = yaml.Marshal(metadata)
+	asYAML, err := yaml.Marshal(metadata)
 	if err != nil {
-		return nil, nil, fmt.Errorf("write Chart.yaml: %w", err)
+		return nil, fmt.Errorf("write Chart.yaml: %w", err)
 	}
-	asJSON, err = json.Marshal(metadata)
+	p.Metadata, err = json.Marshal(metadata)
 	if err != nil {
-		return nil, nil, fmt.Errorf("write Chart.yaml: %w", err)
+		return nil, fmt.Errorf("write Chart.yaml: %w", err)
 	}
-	return asYAML, asJSON, nil
+	return asYAML, nil
 }
 
 // completeValues sets the default image, and keeps the comments.

@@ -17,6 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 const image = "registry.example/torpor:v1.2.3@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -68,13 +70,35 @@ func TestLayoutIsValid(t *testing.T) {
 	}
 }
 
+// TestHelmLoadsTheArchiveWithoutWarnings keeps the links of the repository, each of which helm reports, out of the archive.
+func TestHelmLoadsTheArchiveWithoutWarnings(t *testing.T) {
+	t.Parallel()
+	helm, file := testenv.HelmPath(t), filepath.Join(t.TempDir(), "torpor.tgz")
+	if err := os.WriteFile(file, mustBuild(t, fromRepository()).Archive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), helm, "template", file, "--kube-version", "1.36.0", "--set", "image.repository=registry.example/torpor")
+	var warnings bytes.Buffer
+	cmd.Stderr = &warnings
+	if err := cmd.Run(); err != nil || warnings.Len() > 0 {
+		t.Errorf("expected no warning, found %v:\n%s", err, &warnings)
+	}
+}
+
+// TestVersionIsThatOfTheRepository builds the chart without a version, as a tutorial does.
+func TestVersionIsThatOfTheRepository(t *testing.T) {
+	o := fromRepository()
+	o.Version = ""
+	p := mustBuild(t, o)
+	if p.Version == "" || !strings.Contains(string(p.Metadata), `"appVersion":"latest"`) {
+		t.Errorf("expected the versions of the repository, found %q in %s", p.Version, p.Metadata)
+	}
+}
+
 // TestHelmInstallsTheArtifact pushes the chart to a registry, and renders it with helm from there.
 func TestHelmInstallsTheArtifact(t *testing.T) {
 	t.Parallel()
-	helm := os.Getenv("TORPOR_HELM")
-	if _, err := os.Stat(helm); helm == "" || err != nil {
-		t.Skip("expected the program of TORPOR_HELM, found none: run with `make test`")
-	}
+	helm := testenv.HelmPath(t)
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	repository := strings.TrimPrefix(server.URL, "http://") + "/charts/torpor"

@@ -28,6 +28,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/torpor-dev/torpor/hack/release/sbom"
+	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
 // buildPrograms returns a Linux program for amd64, and a copy that names another processor: compiling for that
@@ -218,10 +219,7 @@ func readOnlyLayer(t *testing.T, img v1.Image) []byte {
 
 // TestTheBillNamesEveryModule reads the document as a vulnerability scanner does.
 func TestTheBillNamesEveryModule(t *testing.T) {
-	torpor := os.Getenv("TORPOR_BINARY")
-	if torpor == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
-	}
+	torpor := testenv.TorporPath(t)
 	p, err := readProgram(torpor)
 	if err != nil {
 		t.Fatal(err)

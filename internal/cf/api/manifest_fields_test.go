@@ -49,9 +49,9 @@ func manifestFields() map[string]struct{ yaml, shown, warned, refused string } {
 		"readiness-health-check-interval":           {yaml: `readiness-health-check-interval: 5`, warned: ready},
 		"readiness-health-check-invocation-timeout": {yaml: `readiness-health-check-invocation-timeout: 5`, warned: ready},
 		"readiness-health-check-type":               {yaml: `readiness-health-check-type: port`, warned: ready},
-		"routes[].options":                          {yaml: `routes: [{route: options.example.com, options: {loadbalancing: least-connection}}]`, warned: "requests are distributed in proportion to instances"},
-		"routes[].protocol":                         {yaml: `routes: [{route: protocol.example.com, protocol: http2}]`, refused: "expected the protocol http1"},
-		"routes[].route":                            {yaml: `routes: [{route: fields.example.com}]`, shown: "route: fields.example.com"},
+		"routes[].options":                          {yaml: `routes: [{route: SPACE-options.example.com, options: {loadbalancing: least-connection}}]`, warned: "requests are distributed in proportion to instances"},
+		"routes[].protocol":                         {yaml: `routes: [{route: SPACE-protocol.example.com, protocol: http2}]`, refused: "expected the protocol http1"},
+		"routes[].route":                            {yaml: `routes: [{route: SPACE-fields.example.com}]`, shown: "route: SPACE-fields.example.com"},
 		"services":                                  {yaml: `services: [fields-db]`, shown: "- fields-db"},
 		"services[].binding_name":                   {yaml: `services: [{name: fields-db, binding_name: main}]`, shown: "- fields-db"},
 		"services[].parameters":                     {yaml: `services: [{name: fields-db, parameters: {a: b}}]`, refused: "expected no parameters"},
@@ -70,6 +70,8 @@ func TestEveryFieldOfAManifestIsAppliedOrTold(t *testing.T) {
 	alice.expect(t, http.StatusCreated, "POST /v3/service_instances", `{"type":"user-provided","name":"fields-db","relationships":{"space":{"data":{"guid":"`+space+`"}}}}`)
 	rows, number := manifestFields(), 0
 	for name, row := range rows {
+		// A host is for the space that holds it, also after the test.
+		row.yaml, row.shown = strings.ReplaceAll(row.yaml, "SPACE", space), strings.ReplaceAll(row.shown, "SPACE", space)
 		number++
 		app := "field-" + strconv.Itoa(number)
 		t.Run(name, func(t *testing.T) {

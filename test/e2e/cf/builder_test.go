@@ -139,7 +139,7 @@ func TestBuilderOfOthersBuildsCode(t *testing.T) {
 	w, tokenFile := *base, filepath.Join(t.TempDir(), "token")
 	testenv.ExpectNoError(t, os.WriteFile(tokenFile, []byte(builderToken+"\n"), 0o600))
 	w.apiMetrics = testenv.FreeAddress(t)
-	w.startAPI(t, os.Getenv("TORPOR_BINARY"), "--builder-url", w.startCodeBuilder(t, space), "--builder-token-file", tokenFile)
+	w.startAPI(t, testenv.TorporPath(t), "--builder-url", w.startCodeBuilder(t, space), "--builder-token-file", tokenFile)
 	alice, bob := w.newCaller(t, "alice"), w.newCaller(t, "bob")
 	field := func(body, path string) string { return conversation.JSONField(t, body, path) }
 

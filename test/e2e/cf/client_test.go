@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -415,7 +414,7 @@ func TestAPIIsKilledDuringRestarts(t *testing.T) {
 		}
 		began += after - before
 		w.http.CloseIdleConnections()
-		w.startAPI(w.tb, os.Getenv("TORPOR_BINARY"))
+		w.startAPI(w.tb, testenv.TorporPath(w.tb))
 	}
 	t.Logf("%d of %d restarts began before the API was killed", began, points)
 	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")

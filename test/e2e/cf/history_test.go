@@ -5,7 +5,6 @@ package cf
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +42,7 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 		return w.askEtcd(ctx, "txn", copyApp(objects, guid, manyAppGUID(1+n)), nil)
 	})
 	through.takeCounts()
-	w.runManager(t, os.Getenv("TORPOR_BINARY"))
+	w.runManager(t, testenv.TorporPath(t))
 	testenv.EventuallyWithin(t, startLimit, "the manager has reconciled all apps", func() error {
 		if seen := len(readMetrics(t, w.managerMetrics, "torpor_app_revision{")); seen != apps {
 			return fmt.Errorf("found %d apps", seen)

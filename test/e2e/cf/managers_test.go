@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -32,10 +31,7 @@ type replica struct {
 
 func startReplica(t *testing.T, hub *testenv.Environment, namespace string) *replica {
 	t.Helper()
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
-	}
+	binary := testenv.TorporPath(t)
 	r := &replica{probes: testenv.FreeAddress(t), webhook: testenv.FreeAddress(t)}
 	r.Process = testenv.StartProcess(t, binary, []string{
 		"manager", "--kubeconfig", hub.KubeconfigPath(t), "--leader-elect", "--namespace", namespace,

@@ -53,7 +53,7 @@ func benchRunning(t *testing.T, figures map[string]float64) {
 	}
 	t.Logf("copied after %s", time.Since(begin))
 	w.managerEnvironment = deployedEnvironment(t)
-	w.runManager(t, os.Getenv("TORPOR_BINARY"))
+	w.runManager(t, testenv.TorporPath(t))
 	testenv.Eventually(t, "the manager has reconciled all apps", func() error {
 		if seen := len(readMetrics(t, w.managerMetrics, "torpor_app_revision{")); seen != manyApps {
 			return fmt.Errorf("found %d apps", seen)

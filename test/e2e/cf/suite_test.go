@@ -83,10 +83,7 @@ func newEnv(t testing.TB, through *requestCounter) *env {
 // manager.
 func newEnvOn(t testing.TB, hub *testenv.Environment, through *requestCounter, flags ...string) *env {
 	t.Helper()
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
-	}
+	binary := testenv.TorporPath(t)
 	w := &env{Environment: hub, tb: t, managerMetrics: testenv.FreeAddress(t), apiMetrics: testenv.FreeAddress(t)}
 	w.toHub = clientcmdapi.Cluster{Server: w.Config.Host, CertificateAuthorityData: w.Config.CAData, CertificateAuthority: w.Config.CAFile}
 	if through != nil {

@@ -407,10 +407,7 @@ func createClusterWithRestore(t *testing.T, env *testenv.Environment) {
 // TestInstallLeavesTheDefinitionsOfOthers runs the program on a hub that has Hive's definition.
 func TestInstallLeavesTheDefinitionsOfOthers(t *testing.T) {
 	t.Parallel()
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
-	}
+	binary := testenv.TorporPath(t)
 	env := testenv.StartAPIServer(t)
 	env.InstallCRDs(t, crdFile("clusterdeployments"))
 	theirs := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "clusterdeployments.hive.openshift.io"}}

@@ -3,7 +3,6 @@
 package foreign
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,10 +42,7 @@ func reportReady(t *testing.T, env *testenv.Environment, d *appsv1.Deployment, r
 // TestMOCOThatRunsIsLeftAlone has a cluster without a writer yet, and only the rights of config.
 func TestMOCOThatRunsIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
-	}
+	binary := testenv.TorporPath(t)
 	env := testenv.StartAPIServer(t)
 	env.InstallCRDs(t, crdFile("mysqlclusters"), filepath.Join("..", "..", "..", "config", "crd", "moco.cybozu.com_backuppolicies.yaml"))
 	limited, err := clientcmd.LoadFromFile(env.KubeconfigPath(t))

@@ -258,10 +258,7 @@ func containerNames(containers []corev1.Container) []string {
 // between the two projects.
 func TestKorifisAppIsTakenOver(t *testing.T) {
 	t.Parallel()
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
-	}
+	binary := testenv.TorporPath(t)
 	env := testenv.StartControlPlane(t, 1)
 	env.InstallCRDs(t)
 	env.InstallCRDs(t, crdFile("cfapps"), crdFile("appworkloads"))

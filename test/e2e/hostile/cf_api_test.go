@@ -54,10 +54,7 @@ type cfAPI struct {
 
 func startCFAPI(t *testing.T) *cfAPI {
 	t.Helper()
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test-hostile`")
-	}
+	binary := testenv.TorporPath(t)
 	e := testenv.Start(t)
 	e.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
 	e.ApplyManifest(t, "rbac/cf/api.yaml")

@@ -217,10 +217,7 @@ type clusterHub struct {
 
 func newClusterHub(t *testing.T) *clusterHub {
 	t.Helper()
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test-hostile`")
-	}
+	binary := testenv.TorporPath(t)
 	h := &clusterHub{Environment: testenv.StartAPIServer(t), cloud: testenv.StartCloud(t)}
 	h.InstallCRDs(t)
 	// The hub is also the honest clusters' own API server; its node reports all the time.

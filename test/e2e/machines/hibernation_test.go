@@ -68,7 +68,7 @@ func startMachines(t *testing.T) *machineStory {
 	}
 	libvirt, guest := os.Getenv("TORPOR_LIBVIRT"), os.Getenv("TORPOR_GUEST")
 	for what, file := range map[string]string{
-		"TORPOR_BINARY": os.Getenv("TORPOR_BINARY"), "TORPOR_LOCAL": os.Getenv("TORPOR_LOCAL"),
+		"TORPOR_LOCAL":   os.Getenv("TORPOR_LOCAL"),
 		"TORPOR_LIBVIRT": filepath.Join(libvirt, "usr/bin/virsh"), "TORPOR_GUEST": filepath.Join(guest, "usr/bin/containerd"),
 	} {
 		if _, err := os.Stat(file); err != nil {
@@ -183,7 +183,7 @@ func (s *machineStory) createCluster(t *testing.T) {
 	s.cluster.Spec.ClusterMetadata.InfraID = infraID
 	s.cluster.Spec.PowerState = hivev1.PowerStateRunning
 	s.env.ExpectCreated(t, s.cluster)
-	testenv.StartProcess(t, os.Getenv("TORPOR_BINARY"), []string{
+	testenv.StartProcess(t, testenv.TorporPath(t), []string{
 		"manager", "--kubeconfig", s.env.KubeconfigPath(t), "--libvirt-socket", s.witness.socket, "--metrics-address", "0", "--probe-address", "0", "--controllers", "hibernation",
 	}, nil)
 	s.awaitState(t, hivev1.PowerStateRunning)

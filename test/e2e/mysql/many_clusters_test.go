@@ -43,10 +43,7 @@ const (
 
 // benchManyClusters measures the real manager with clusters whose servers are simulated.
 func (b *benchmark) benchManyClusters(t *testing.T) {
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run make bench-mysql")
-	}
+	binary := testenv.TorporPath(t)
 	env := testenv.Start(t)
 	s := &simulatedServers{hanging: map[int]chan struct{}{}}
 	all := createClusters(t, env, s, clusters)
@@ -86,10 +83,7 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 // TestSimulatedServersAreHealthy verifies for one cluster the simulation that the benchmark uses for 200, in case
 // the controller's query changes.
 func TestSimulatedServersAreHealthy(t *testing.T) {
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run make test")
-	}
+	binary := testenv.TorporPath(t)
 	env := testenv.Start(t)
 	s := &simulatedServers{hanging: map[int]chan struct{}{}}
 	all := createClusters(t, env, s, 1)

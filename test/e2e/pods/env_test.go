@@ -51,9 +51,9 @@ func newPodsEnv(t *testing.T) *podsEnv {
 	if os.Geteuid() != 0 {
 		t.Skip("not root: a real node makes namespaces and mounts")
 	}
-	local, torpor := os.Getenv("TORPOR_LOCAL"), os.Getenv("TORPOR_BINARY")
+	local, torpor := os.Getenv("TORPOR_LOCAL"), testenv.TorporPath(t)
 	for what, file := range map[string]string{
-		"TORPOR_LOCAL": local, "TORPOR_BINARY": torpor, "TORPOR_S3": os.Getenv("TORPOR_S3"),
+		"TORPOR_LOCAL": local, "TORPOR_S3": os.Getenv("TORPOR_S3"),
 		"TORPOR_NODE":  filepath.Join(os.Getenv("TORPOR_NODE"), "names/iptables"),
 		"TORPOR_MYSQL": filepath.Join(os.Getenv("TORPOR_MYSQL"), "usr/sbin/mysqld"),
 	} {

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,14 +163,14 @@ type managedHub struct {
 
 func newManagedHub(t testing.TB) *managedHub {
 	t.Helper()
-	binary := managerBinary(t)
+	binary := testenv.TorporPath(t)
 	return manageHub(t, newHub(t, features()...), binary)
 }
 
 // newOlderManagedHub has webhooks in place of policies, which its API server does not serve.
 func newOlderManagedHub(t testing.TB) *managedHub {
 	t.Helper()
-	binary := managerBinary(t)
+	binary := testenv.TorporPath(t)
 	h := manageHub(t, newOlderHub(t), binary)
 	h.InstallRecordWebhooks(t, "https://"+h.webhooks, nil, features()...)
 	return h
@@ -179,15 +178,6 @@ func newOlderManagedHub(t testing.TB) *managedHub {
 
 // features returns the features for whose kinds requesters are recorded.
 func features() []string { return []string{"hibernation", "mysql", "slumber", "workloads"} }
-
-func managerBinary(t testing.TB) string {
-	t.Helper()
-	binary := os.Getenv("TORPOR_BINARY")
-	if binary == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
-	}
-	return binary
-}
 
 func manageHub(t testing.TB, of *hub, binary string) *managedHub {
 	t.Helper()

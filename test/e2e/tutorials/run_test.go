@@ -162,6 +162,8 @@ func makeCheckout(t *testing.T, dir string) {
 		"  node-parts) [ -e .cache/node/names/iptables ] ;;\n" +
 		"  image) release=$(printf '%s' \"$2\" | sed \"s|^RELEASE=||; s|--archive |&$PWD/|\"); dir=$PWD; cd " + root + "\n" +
 		"    CGO_ENABLED=0 exec go run -trimpath ./hack/release image --dir \"$dir/.cache/release\" $release ;;\n" +
+		"  chart) archive=$PWD/$(printf '%s' \"$2\" | sed 's|^RELEASE=--archive ||'); cd " + root + "\n" +
+		"    CGO_ENABLED=0 go run -trimpath ./hack/release chart --archive \"$archive\" | sed \"s|$OLDPWD/||\" ;;\n" +
 		"  *) echo \"expected a target that the test knows, found $1\"; exit 1 ;;\nesac\n"
 	links := map[string]string{"config": "config", "examples": "examples", "charts": "charts", "local": "local", "conditional": "conditional", "go.mod": "go.mod", "go.sum": "go.sum"}
 	for _, sub := range []string{".cache", "shims"} {
@@ -192,7 +194,7 @@ func TestMakeKnowsWhatTheTestsMakeKnows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range []string{"up", "down", "pods-up", "pods-down", "local", "node-parts", "torpor", "kubectl-torpor", "kubectl-moco", "image"} {
+	for _, target := range []string{"up", "down", "pods-up", "pods-down", "local", "node-parts", "torpor", "kubectl-torpor", "kubectl-moco", "image", "chart"} {
 		if !strings.Contains(string(text), fmt.Sprintf("\n%s", target)) && !strings.Contains(string(text), fmt.Sprintf(" %s ", target)) && !strings.Contains(string(text), fmt.Sprintf(" %s:", target)) {
 			t.Errorf("expected the target %s in the Makefile, found none", target)
 		}

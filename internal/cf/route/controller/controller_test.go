@@ -34,7 +34,8 @@ func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
 
 type env struct {
 	*testenv.Environment
-	domain corev1.ObjectReference
+	domain     corev1.ObjectReference
+	domainName string
 }
 
 // newEnv serves the Gateway API with its own CRDs, whose schema and rules validate what the controller
@@ -44,13 +45,24 @@ func newEnv(t testing.TB) *env {
 	e := &env{Environment: testenv.Start(t)}
 	e.InstallCRDs(t, testenv.FindHTTPRouteCRD(t))
 	testenv.ExpectNoError(t, gatewayv1.Install(e.Client.Scheme()))
-	domain := &korifiv1alpha1.CFDomain{ObjectMeta: metav1.ObjectMeta{Namespace: e.CreateNamespace(t), Name: "apps"}, Spec: korifiv1alpha1.CFDomainSpec{Name: "apps.example.com"}}
-	e.ExpectCreated(t, domain)
-	e.domain = corev1.ObjectReference{Namespace: domain.Namespace, Name: domain.Name}
 	testenv.StartManager(t, e.Environment, func(mgr manager.Manager) error {
 		return routecontroller.Controller{Clock: clock.RealClock{}, Publisher: route.Publisher{GatewayNamespace: "infra", Gateway: "apps"}}.SetupWithManager(mgr)
 	})
 	return e
+}
+
+// getShared returns the shared environment with a domain of the test's own, so that tests may use the same hosts.
+func getShared(t *testing.T) *env {
+	t.Helper()
+	e := *shared.Get(t)
+	namespace := e.CreateNamespace(t)
+	domain := &korifiv1alpha1.CFDomain{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "apps"},
+		Spec:       korifiv1alpha1.CFDomainSpec{Name: namespace + ".example.com"},
+	}
+	e.ExpectCreated(t, domain)
+	e.domain, e.domainName = corev1.ObjectReference{Namespace: domain.Namespace, Name: domain.Name}, domain.Spec.Name
+	return &e
 }
 
 func (e *env) createRoute(t *testing.T, namespace, host string, apps ...string) *korifiv1alpha1.CFRoute {
@@ -89,12 +101,12 @@ func (e *env) expectReason(t *testing.T, obj *korifiv1alpha1.CFRoute, reason str
 }
 
 func TestAddressIsPublishedWithItsDestinations(t *testing.T) {
-	e := shared.Get(t)
+	e := getShared(t)
 	namespace := e.CreateNamespace(t)
 	e.createApp(t, namespace, "blue")
 	obj := e.createRoute(t, namespace, "shop", "blue", "green")
 	e.expectReason(t, obj, korifiv1alpha1.AddressPublishedReason)
-	if obj.Status.URI != "shop.apps.example.com" || obj.Status.CurrentStatus != korifiv1alpha1.ValidRoute || len(obj.Status.Destinations) != 1 {
+	if obj.Status.URI != "shop."+e.domainName || obj.Status.CurrentStatus != korifiv1alpha1.ValidRoute || len(obj.Status.Destinations) != 1 {
 		t.Errorf("expected a valid route to one app, found %+v", obj.Status)
 	}
 	e.createApp(t, namespace, "green")
@@ -140,7 +152,7 @@ func TestAddressIsPublishedWithItsDestinations(t *testing.T) {
 }
 
 func TestOldestRouteHasTheAddress(t *testing.T) {
-	e := shared.Get(t)
+	e := getShared(t)
 	mine, theirs := e.CreateNamespace(t), e.CreateNamespace(t)
 	e.createApp(t, mine, "app")
 	e.createApp(t, theirs, "app")
@@ -177,7 +189,7 @@ func TestOldestRouteHasTheAddress(t *testing.T) {
 // Timestamps have whole seconds. A route that is created later in the same second can come first by name; the
 // other one is then enqueued.
 func TestARouteHearsThatItIsNotTheFirstOfItsSecond(t *testing.T) {
-	e := shared.Get(t)
+	e := getShared(t)
 	namespaces := []string{e.CreateNamespace(t), e.CreateNamespace(t)}
 	slices.Sort(namespaces)
 	for _, n := range namespaces {
@@ -203,12 +215,12 @@ func TestARouteHearsThatItIsNotTheFirstOfItsSecond(t *testing.T) {
 }
 
 func TestTheNextDomainOfANameIsServedWhenTheFirstGoes(t *testing.T) {
-	e := shared.Get(t)
+	e := getShared(t)
 	namespace := e.CreateNamespace(t)
 	e.createApp(t, namespace, "app")
 	var domains []*korifiv1alpha1.CFDomain
 	for _, name := range []string{"first", "second"} {
-		d := &korifiv1alpha1.CFDomain{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: korifiv1alpha1.CFDomainSpec{Name: "same.example.com"}}
+		d := &korifiv1alpha1.CFDomain{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: korifiv1alpha1.CFDomainSpec{Name: "same." + e.domainName}}
 		e.ExpectCreated(t, d)
 		domains = append(domains, d)
 	}

@@ -163,10 +163,7 @@ func fillLargeTable(t *testing.T, s *mysqld.Server) {
 // startProgram runs the torpor program, which can be killed.
 func startProgram(t *testing.T, e *testEnv, password string, args ...string) *testenv.Process {
 	t.Helper()
-	path := os.Getenv("TORPOR_BINARY")
-	if path == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of torpor; build it with `make torpor`, run with `make test`")
-	}
+	path := testenv.TorporPath(t)
 	if e.bucket.Folder != "" {
 		args = append(args, "--folder="+e.bucket.Folder)
 	} else {
