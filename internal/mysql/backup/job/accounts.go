@@ -153,7 +153,31 @@ func isRightOnNothing(err error) bool {
 // a privilege that MySQL refuses is left out. MySQL keeps grants on a dropped table or column, but refuses grants on
 // objects that do not exist. Such grants are left out with a warning, unless only one schema is restored.
 func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []mysqlAccount, left *leftOutParts) (warnings []string, err error) {
-	var made []mysqlAccount
+	made, err := t.createAccounts(ctx, all, left)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range made {
+		missing := 0
+		for _, grant := range a.Grants {
+			n, err := t.addGrant(ctx, a, grant, left)
+			if err != nil {
+				return nil, fmt.Errorf("give account %s its rights: MySQL %s", a.quotedName(), describeError(err))
+			}
+			missing += n
+		}
+		if missing > 0 {
+			o.Log.Info("Left out grants on objects that were not restored", "account", a.quotedName(), "grants", missing)
+		}
+		if missing > 0 && o.Schema == "" {
+			warnings = append(warnings, fmt.Sprintf("account %s lacks %d of its grants, which are for tables, columns or routines that are not in the backup", a.quotedName(), missing))
+		}
+	}
+	return warnings, nil
+}
+
+// createAccounts returns the accounts that MySQL accepts.
+func (t restoreTarget) createAccounts(ctx context.Context, all []mysqlAccount, left *leftOutParts) (made []mysqlAccount, err error) {
 	for _, a := range all {
 		refused, err := t.refusal(ctx, a.Create)
 		if err != nil {
@@ -174,23 +198,7 @@ func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []
 			}
 		}
 	}
-	for _, a := range made {
-		missing := 0
-		for _, grant := range a.Grants {
-			n, err := t.addGrant(ctx, a, grant, left)
-			if err != nil {
-				return nil, fmt.Errorf("give account %s its rights: MySQL %s", a.quotedName(), describeError(err))
-			}
-			missing += n
-		}
-		if missing > 0 {
-			o.Log.Info("Left out grants on objects that were not restored", "account", a.quotedName(), "grants", missing)
-		}
-		if missing > 0 && o.Schema == "" {
-			warnings = append(warnings, fmt.Sprintf("account %s lacks %d of its grants, which are for tables, columns or routines that are not in the backup", a.quotedName(), missing))
-		}
-	}
-	return warnings, nil
+	return made, nil
 }
 
 // refusal runs a statement and returns MySQL's answer if it refuses the statement itself.

@@ -34,24 +34,34 @@ type rowCounter struct {
 	counting sync.WaitGroup
 }
 
-// startRowCounter is called while writers are locked.
-func startRowCounter(ctx context.Context, s *mysqlServer, tables []string) (*rowCounter, error) {
+// openRowCounter connects before writers are locked, because that may take longer than the snapshot.
+func openRowCounter(ctx context.Context, s *mysqlServer) (*rowCounter, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	c, err := s.db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: it %s", s.host, describeError(err))
 	}
+	r := &rowCounter{Conn: c}
 	// A DDL statement that waits for this session would make others wait.
-	for _, statement := range []string{
-		fmt.Sprintf("set session lock_wait_timeout = %d, transaction_isolation = 'REPEATABLE-READ'", int(LockTimeout.Seconds())),
-		"start transaction with consistent snapshot, read only", "savepoint counting",
-	} {
-		if _, err := c.ExecContext(ctx, statement); err != nil {
-			return nil, errors.Join(fmt.Errorf("take the snapshot for counting: the instance %s", describeError(err)), closeSession(c))
+	settings := fmt.Sprintf("set session lock_wait_timeout = %d, transaction_isolation = 'REPEATABLE-READ'", int(LockTimeout.Seconds()))
+	if _, err := c.ExecContext(ctx, settings); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare the session for counting: the instance %s", describeError(err)), r.stop())
+	}
+	return r, nil
+}
+
+// takeSnapshot is called while writers are locked.
+func (r *rowCounter) takeSnapshot(ctx context.Context, tables []string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	r.tables = tables
+	for _, statement := range []string{"start transaction with consistent snapshot, read only", "savepoint counting"} {
+		if _, err := r.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("take the snapshot for counting: the instance %s", describeError(err))
 		}
 	}
-	return &rowCounter{Conn: c, tables: tables}, nil
+	return nil
 }
 
 // rowCounts is the result of counting.
@@ -109,25 +119,41 @@ func countTable(ctx context.Context, c *sql.Conn, table string) (n int64, err er
 	return n, err
 }
 
+// definedKind is a kind of object in a table of information_schema.
+type definedKind struct{ kind, from, object, where, text string }
+
 // definitionsQuery returns a kind with a quoted name, and a hash, for each object of users.
-var definitionsQuery = strings.Join([]string{
-	definitions("table", "columns", "table_schema", "table_name", "table_name in (select t.table_name from information_schema.tables t"+
-		" where t.table_schema = columns.table_schema and t.table_type = 'BASE TABLE')",
-		"group_concat(concat_ws(' ', column_name, column_type, is_nullable, extra, collation_name) order by ordinal_position)") + " group by table_schema, table_name",
-	definitions("view", "views", "table_schema", "table_name", "true", "concat_ws(' ', view_definition, check_option, definer, security_type)"),
-	definitions("trigger", "triggers", "trigger_schema", "trigger_name", "true",
-		"concat_ws(' ', event_manipulation, event_object_table, action_timing, action_statement, sql_mode, definer)"),
-	definitions("event", "events", "event_schema", "event_name", "true",
-		"concat_ws(' ', event_definition, sql_mode, definer, time_zone, event_type, execute_at, interval_value, interval_field, starts, ends, on_completion)"),
-	definitions("procedure", "routines", "routine_schema", "routine_name", "routine_type = 'PROCEDURE'", routineDefinition),
-	definitions("function", "routines", "routine_schema", "routine_name", "routine_type = 'FUNCTION'", routineDefinition),
-}, " union all ")
+func definitionsQuery() string {
+	const routine = "concat_ws(' ', routine_definition, dtd_identifier, is_deterministic, sql_data_access, security_type, sql_mode, definer)"
+	var parts []string
+	for _, k := range []definedKind{
+		{
+			"table", "columns", "table", "table_name in (select t.table_name from information_schema.tables t" +
+				" where t.table_schema = columns.table_schema and t.table_type = 'BASE TABLE')",
+			"group_concat(concat_ws(' ', column_name, column_type, is_nullable, extra, collation_name) order by ordinal_position)",
+		},
+		{"view", "views", "table", "true", "concat_ws(' ', view_definition, check_option, definer, security_type)"},
+		{"trigger", "triggers", "trigger", "true", "concat_ws(' ', event_manipulation, event_object_table, action_timing, action_statement, sql_mode, definer)"},
+		{
+			"event", "events", "event", "true", "concat_ws(' ', event_definition, sql_mode, definer, time_zone, event_type, execute_at," +
+				" interval_value, interval_field, starts, ends, on_completion)",
+		},
+		{"procedure", "routines", "routine", "routine_type = 'PROCEDURE'", routine},
+		{"function", "routines", "routine", "routine_type = 'FUNCTION'", routine},
+	} {
+		parts = append(parts, k.query())
+	}
+	return strings.Join(parts, " union all ")
+}
 
-const routineDefinition = "concat_ws(' ', routine_definition, dtd_identifier, is_deterministic, sql_data_access, security_type, sql_mode, definer)"
-
-func definitions(kind, from, schema, name, where, text string) string {
-	return fmt.Sprintf("select concat('%s `', replace(%s, '`', '``'), '`.`', replace(%s, '`', '``'), '`') as name, left(sha2(%s, 256), 16) as hash"+
-		" from information_schema.%s where %s and %s not in %s", kind, schema, name, text, from, where, schema, ownSchemas)
+func (k definedKind) query() string {
+	schema, name := k.object+"_schema", k.object+"_name"
+	query := fmt.Sprintf("select concat('%s `', replace(%s, '`', '``'), '`.`', replace(%s, '`', '``'), '`') as name, left(sha2(%s, 256), 16) as hash"+
+		" from information_schema.%s where %s and %s not in %s", k.kind, schema, name, k.text, k.from, k.where, schema, ownSchemas)
+	if k.from == "columns" {
+		query += " group by table_schema, table_name"
+	}
+	return query
 }
 
 // definitionsSession shows the same columns on every server, and does not cut long definitions.
@@ -137,7 +163,7 @@ func readDefinitions(ctx context.Context, c *sql.Conn) (map[string]string, error
 	if _, err := c.ExecContext(ctx, definitionsSession); err != nil {
 		return nil, fmt.Errorf("prepare the list of definitions: the instance %s", describeError(err))
 	}
-	rows, err := c.QueryContext(ctx, definitionsQuery)
+	rows, err := c.QueryContext(ctx, definitionsQuery())
 	if err != nil {
 		return nil, fmt.Errorf("list definitions: the instance %s", describeError(err))
 	}

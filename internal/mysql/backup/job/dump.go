@@ -53,13 +53,16 @@ type dumpProcess struct {
 
 // startDump starts mysqldump and returns it with its GTID set as soon as its snapshot is taken.
 func startDump(ctx context.Context, from *mysqlServer, password string, what serverInventory) (*dumpProcess, error) {
-	lock, err := lockWriters(ctx, from)
+	counter, err := openRowCounter(ctx, from)
 	if err != nil {
 		return nil, err
 	}
-	counter, err := startRowCounter(ctx, from, lock.tables)
+	lock, err := lockWriters(ctx, from)
 	if err != nil {
-		return nil, errors.Join(err, lock.unlock())
+		return nil, errors.Join(err, counter.stop())
+	}
+	if err := counter.takeSnapshot(ctx, lock.tables); err != nil {
+		return nil, errors.Join(err, counter.stop(), lock.unlock())
 	}
 	d, err := startMysqldump(ctx, from, password, what)
 	if err != nil {

@@ -21,6 +21,9 @@ import (
 // for.
 const maxFailures = 1000
 
+// failedStatement is the exit code of the client mysql if a statement failed. A client that was killed has another one.
+const failedStatement = 1
+
 // loadDump feeds a dump to the mysql client, which goes on after a statement that MySQL refuses. It returns what was
 // left out because of that. An error that is not about one object ends the load.
 func loadDump(ctx context.Context, host, password string, packed io.Reader, schema string) (left *leftOutParts, err error) {
@@ -50,7 +53,7 @@ func loadDump(ctx context.Context, host, password string, packed io.Reader, sche
 		return nil, fmt.Errorf("read the dump: %w", source.err)
 	case failures.fatal != nil:
 		return nil, failures.fatal
-	case err != nil && len(failures.all) == 0:
+	case err != nil && (cmd.ProcessState.ExitCode() != failedStatement || len(failures.all) == 0):
 		return nil, describeClientError(err, failures.other.String(), "the dump")
 	}
 	return failures.leftOut(), nil
@@ -205,12 +208,12 @@ func (f *statementFailures) leftOut() *leftOutParts {
 			continue
 		}
 		seen[part.String()] = true
-		switch part.kind {
-		case viewPart:
+		if part.kind == viewPart {
 			left.names[part.key()] = true
 			left.views = append(left.views, brokenView{Schema: part.schema, Name: part.name, reason: failure.String()})
 			continue
-		case rowsPart:
+		}
+		if part.kind == rowsPart {
 			failure.sentence = "" // It may hold data.
 			left.add(part.key(), "%s are not restored, at least in part: %s", part, failure)
 			continue

@@ -37,6 +37,8 @@ type RestoreOptions struct {
 	Users []string
 	// FailsOnLeftOut makes the restore fail if a part of the backup cannot be restored. Otherwise the part is left out.
 	FailsOnLeftOut bool
+	// ZoneInfo is the folder of the time zone database; empty means that of the image.
+	ZoneInfo string
 	// Host is the instance to fill, and Password is the password of RestoreUser.
 	Host, Password string
 	// Wait is how long the instance may take to answer.
@@ -211,6 +213,9 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	if warnings, err = o.addAccounts(ctx, t, from.accounts, left); err != nil {
 		return nil, nil, err
 	}
+	if err := o.requireAllParts(left); err != nil { // The binary logs may take long.
+		return nil, nil, err
+	}
 	broken, err := t.makeViews(ctx, slices.Concat(from.broken, left.views))
 	if err != nil {
 		return nil, nil, err
@@ -223,9 +228,8 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	for _, text := range left.texts {
 		o.Log.Warn("Left out", "what", text)
 	}
-	if o.FailsOnLeftOut && len(left.texts) > 0 {
-		return nil, nil, &RefusedError{fmt.Errorf("expected every part of the backup to be restored, as spec.restore.onError Fail requires, found %d that were not: %s; "+
-			"correct the source or the settings of the new MySQLCluster, or set onError to Skip in a new one", len(left.texts), left.summarize())}
+	if err := o.requireAllParts(left); err != nil {
+		return nil, nil, err
 	}
 	disabled, err := queryColumn(ctx, t.Conn, disabledEventsQuery)
 	if err != nil {
@@ -236,6 +240,15 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 			n, strings.Join(disabled[:min(n, maxNamed)], ", ")))
 	}
 	return left.texts, warnings, t.finishLoad(ctx)
+}
+
+// requireAllParts returns an error if a part was left out that may not be.
+func (o RestoreOptions) requireAllParts(left *leftOutParts) error {
+	if !o.FailsOnLeftOut || len(left.texts) == 0 {
+		return nil
+	}
+	return &RefusedError{fmt.Errorf("expected every part of the backup to be restored, as spec.restore.onError Fail requires, found %d that were not: %s; "+
+		"correct the source or the settings of the new MySQLCluster, or set onError to Skip in a new one", len(left.texts), left.summarize())}
 }
 
 func (o RestoreOptions) loadStoredDump(ctx context.Context, t restoreTarget, from storedBackup) (*leftOutParts, error) {

@@ -41,7 +41,7 @@ func (e *testEnv) restoreWithResult(t *testing.T, target *mysqld.Server, change 
 
 func unchanged(*job.RestoreOptions) {}
 
-// tablesQuery describes the tables of the schemas that tests fill, without what a server adds by a setting.
+// tableDefinitions describes the tables of the schemas that tests fill.
 const tableDefinitions = `select concat(table_schema, '.', table_name, '.', column_name, ' ', column_type, ' ', extra) from information_schema.columns
  where table_schema in ('app', 'one', 'two') order by 1`
 
@@ -147,9 +147,8 @@ func TestNamedTimeZones(t *testing.T) {
 	dumped := queryList(t, source, events)
 
 	t.Run("zones that cannot be loaded", func(t *testing.T) {
-		t.Setenv(job.ZoneInfoVariable, t.TempDir())
 		target := e.installation.StartServer(t)
-		result := e.restoreWithResult(t, target, unchanged)
+		result := e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.ZoneInfo = t.TempDir() })
 		expectLeftOut(t, result, "event app.early is not restored: MySQL's error 1298: Unknown or incorrect time zone: 'Europe/Berlin'", "event app.wrong is not restored: MySQL's error 1298")
 		testenv.ExpectEqual(t, "events", []string{"e"}, queryList(t, target, "select event_name from information_schema.events where event_schema = 'app'"))
 	})
@@ -159,9 +158,8 @@ func TestNamedTimeZones(t *testing.T) {
 	want := queryList(t, source, events)
 	execStatements(t, source, "create schema after_the_point")
 	t.Run("zones that are loaded", func(t *testing.T) {
-		t.Setenv(job.ZoneInfoVariable, newZoneInfo(t))
 		target := e.installation.StartServer(t)
-		result := e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point = point })
+		result := e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point, o.ZoneInfo = point, newZoneInfo(t) })
 		expectLeftOut(t, result)
 		testenv.ExpectEqual(t, "events", want, queryList(t, target, events))
 		testenv.ExpectEqual(t, "events of the dump", 3, len(dumped))
@@ -202,6 +200,16 @@ func TestPartsThatTheTargetRefuses(t *testing.T) {
 		testenv.ExpectEqual(t, "the mark", "1", queryOne(t, target, "select count(*) from information_schema.schemata where schema_name = 'torpor_restoring'"))
 		expectLeftOut(t, e.restoreWithResult(t, target, unchanged), "SKIP_QUERY_REWRITE")
 		testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, target))
+	})
+	t.Run("a client that is killed after a refusal", func(t *testing.T) {
+		path, err := exec.LookPath("mysql")
+		testenv.ExpectNoError(t, err)
+		dir := t.TempDir()
+		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(dir, "mysql"), []byte("#!/bin/sh\n'"+path+"' \"$@\"\nkill -9 $$\n"), 0o700))
+		t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+		o := e.restoreOptions(e.installation.StartServer(t).Address)
+		o.Schema = "two"
+		expectError(t, job.RunRestore(t.Context(), o), "signal: killed")
 	})
 	t.Run("a view on another schema", func(t *testing.T) {
 		target := e.installation.StartServer(t)

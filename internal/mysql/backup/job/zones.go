@@ -8,14 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 )
 
 const (
-	// ZoneInfoVariable is the environment variable with the folder of the time zone database.
-	ZoneInfoVariable = "TORPOR_ZONEINFO"
-	zoneInfoFolder   = "/usr/share/zoneinfo"
+	// zoneInfoFolder is the folder of the time zone database.
+	zoneInfoFolder = "/usr/share/zoneinfo"
 	// knowsZonesQuery returns 1 if the server knows time zones by their names.
 	knowsZonesQuery = "select exists (select 1 from mysql.time_zone_name)"
 )
@@ -43,7 +41,7 @@ func (o RestoreOptions) runZoneLoader(ctx context.Context, host string) (err err
 	defer func() { err = errors.Join(err, options.removeFolder()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	read := clientCommand(ctx, "mysql_tzinfo_to_sql", []string{cmp.Or(os.Getenv(ZoneInfoVariable), zoneInfoFolder)})
+	read := clientCommand(ctx, "mysql_tzinfo_to_sql", []string{cmp.Or(o.ZoneInfo, zoneInfoFolder)})
 	load := clientCommand(ctx, "mysql", loadFlags(options, writingSession+outsideBinlogs, "mysql"))
 	var readComplaints, loadComplaints bytes.Buffer
 	read.Stderr, load.Stderr = &limitedBuffer{to: &readComplaints, left: maxComplaint}, &limitedBuffer{to: &loadComplaints, left: maxComplaint}
