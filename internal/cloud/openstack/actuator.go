@@ -66,7 +66,7 @@ func (*Actuator) Platform() string { return "openstack" }
 // Describe implements actuator.Describer.
 func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
-		FoundBy: "the property `" + clusterProperty + "`", Stopped: "stopped, or shelved where that is asked for", Credentials: "`" + cloudsKey + "` with a password or an application credential",
+		FoundBy: "the property `" + clusterProperty + "`", Stopped: "stopped, or shelved with `stopMethod: Shelve`", Credentials: "`" + cloudsKey + "` with a password or an application credential",
 		Calls: "one listing for a project, one order for each server",
 	}
 }
