@@ -106,7 +106,7 @@ type Machine struct {
 // MachineState is the state of a machine.
 type MachineState string
 
-// The states of a machine.
+// These are the states of a machine.
 const (
 	Running  MachineState = "running"
 	Stopping MachineState = "stopping"
@@ -117,7 +117,7 @@ const (
 // ErrorClass classifies a cloud's error by the possible remedies.
 type ErrorClass string
 
-// The classes of errors.
+// These are the classes of errors.
 const (
 	CredentialsMissing ErrorClass = "credentials missing"
 	CredentialsInvalid ErrorClass = "credentials invalid"

@@ -10,7 +10,7 @@ import (
 // MachineRole is the role of a machine in its cluster.
 type MachineRole string
 
-// The roles. A machine of unknown role may have either role.
+// These are the roles. A machine of unknown role may have either role.
 const (
 	UnknownRole      MachineRole = ""
 	ControlPlaneRole MachineRole = "control plane"

@@ -18,16 +18,16 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// The reasons of a False condition that a Dormant group shows as its state in its metric and its log.
+// These are the reasons of a False condition that a Dormant group shows as its state in its metric and its log.
 const (
 	DisabledReason  = "Disabled"
 	ForbiddenReason = "Forbidden"
 )
 
 const (
-	forbiddenInterval = 10 * time.Second // between two reviews of a missing right
-	failedInterval    = 2 * time.Second  // after a review without an answer
-	maxReviewTime     = 30 * time.Second // for all reviews of a round
+	forbiddenInterval = 10 * time.Second // forbiddenInterval is the pause between two reviews of a missing right
+	failedInterval    = 2 * time.Second  // failedInterval is the pause after a review without an answer
+	maxReviewTime     = 30 * time.Second // maxReviewTime limits the reviews of one round
 
 	// notANamespace has no RoleBindings: a right that is granted there is granted in the whole cluster.
 	notANamespace = "-"
@@ -65,7 +65,7 @@ func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) 
 		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
 			c, err := authorizationclient.NewForConfigAndClient(src.Config, src.HTTPClient)
 			if err != nil {
-				return fmt.Errorf("make client: %w", err)
+				return fmt.Errorf("create client: %w", err)
 			}
 			server, release, err := process.AcquireState(src.toServer(), src.Logger)
 			if err != nil {

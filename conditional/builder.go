@@ -30,12 +30,12 @@ type Builder struct {
 	name     string
 	primary  client.Object
 	required []client.Object
-	optional []client.Object // the kinds of IfServed
+	optional []client.Object // optional holds the kinds of IfServed
 	options  []Option
-	holders  []any // values other than the reconciler that may hold a client of the manager
-	skipName *bool // SkipNameValidation of WithOptions
+	holders  []any // holders are values other than the reconciler that may hold a client of the manager
+	skipName *bool // skipName is SkipNameValidation of WithOptions
 
-	forOptions []builder.ForOption // the options of For that belong to controller-runtime
+	forOptions []builder.ForOption // forOptions are the options of For that belong to controller-runtime
 	calls      []func(*builder.Builder)
 	errs       []error
 }

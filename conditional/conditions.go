@@ -40,17 +40,17 @@ type Sources struct {
 	Scheme     *runtime.Scheme
 	Logger     logr.Logger
 
-	interest          detect.Interest             // how to look for kinds, from the group's options
+	interest          detect.Interest             // interest is how to look for kinds, from the group's options
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
 	onTerminating     func(kind string, now bool) // called with every verdict; now is true if the CRD is being deleted; may be nil
-	managerCache      *managercache.Cache         // notified of kinds that come and go; may be nil
-	waitsFor          *namedKinds                 // collects kinds while a condition is validated; nil afterwards
+	managerCache      *managercache.Cache         // managerCache is notified of kinds that come and go; may be nil
+	waitsFor          *namedKinds                 // waitsFor collects kinds while a condition is validated; nil afterwards
 }
 
 // namedKinds are the kinds that a group names.
 type namedKinds struct {
 	kinds     []schema.GroupVersionKind
-	hasOthers bool // a condition of another package may look for further kinds
+	hasOthers bool // hasOthers is true if a condition of another package may look for further kinds
 }
 
 func (n *namedKinds) add(kinds ...schema.GroupVersionKind) {
@@ -128,8 +128,8 @@ func Signal(name string, ch <-chan bool) Condition {
 
 type builtinCondition struct {
 	name         string
-	mistake      error               // wrong use that does not depend on the sources
-	validateFunc func(Sources) error // may be nil
+	mistake      error               // mistake is wrong use that does not depend on the sources
+	validateFunc func(Sources) error // validateFunc may be nil
 	observeFunc  func(context.Context, Sources, func(Status)) error
 }
 
@@ -301,7 +301,7 @@ func observeCombined(ctx context.Context, of []Condition, src Sources, judge jud
 type judgeInput struct {
 	name string
 	now  Status
-	last Status // the last report that was not Unknown
+	last Status // last is the last report that was not Unknown
 }
 
 func (i *judgeInput) noteReport(s Status) {

@@ -27,38 +27,38 @@ type Group struct {
 	condition Condition
 	setup     SetupFunc
 	options   groupOptions
-	optional  detect.Interest // the optional kinds, and how to look for any kind
+	optional  detect.Interest // optional holds the optional kinds, and how to look for any kind
 	host      *groupHost
 	server    *process.SharedState
-	release   func() // frees the name and the server state
+	release   func() // release frees the name and the server state
 
-	loop         groupLoop                     // used only by the goroutine that runs the group's loop
-	currentScope atomic.Pointer[scope.Manager] // nil while the group is dormant
+	loop         groupLoop                     // loop is used only by the goroutine that runs it
+	currentScope atomic.Pointer[scope.Manager] // currentScope is nil while the group is dormant
 
 	watchesMu sync.Mutex
-	watches   map[string]*groupWatch // by id
-	queue     *scope.ControllerQueue // of the last start
+	watches   map[string]*groupWatch // watches holds the watches by their ids
+	queue     *scope.ControllerQueue // queue is the queue of the last start
 
 	mu              sync.Mutex
 	status          GroupStatus
 	orders          groupOrders
-	terminating     map[string]bool     // kinds whose CRD is being deleted, and whether that was logged
-	loggedForbidden string              // the missing right that was logged last
-	changed         chan struct{}       // closed at the next change; nil without waiters
-	controllers     map[string]struct{} // the names of the controllers that have had a queue
-	isAwake         bool                // a goroutine is handling events
-	hasNews         bool                // an event came since that goroutine last checked
-	isEnded         bool                // the group has been removed
+	terminating     map[string]bool     // terminating maps kinds whose CRD is being deleted to whether that was logged
+	loggedForbidden string              // loggedForbidden is the missing right that was logged last
+	changed         chan struct{}       // changed is closed at the next change; nil without waiters
+	controllers     map[string]struct{} // controllers are the names of the controllers that have had a queue
+	isAwake         bool                // isAwake is true if a goroutine is handling events
+	hasNews         bool                // hasNews is true if an event came since that goroutine last checked
+	isEnded         bool                // isEnded is true if the group has been removed
 
 	stopOnTerminating bool
 }
 
 // groupOrders are the inputs of a group.
 type groupOrders struct {
-	lastKnown Status // last report of the condition that was not Unknown
-	isPaused  bool   // by Stop
-	isRemoved bool   // by Remove
-	restarts  int32  // number of requested restarts
+	lastKnown Status // lastKnown is the last report of the condition that was not Unknown
+	isPaused  bool   // isPaused is true after Stop
+	isRemoved bool   // isRemoved is true after Remove
+	restarts  int32  // restarts counts the requested restarts
 }
 
 func (g *Group) currentOrders() groupOrders {
@@ -78,7 +78,7 @@ func (g *Group) changeOrders(change func(*groupOrders)) {
 type GroupStatus struct {
 	Name  string    `json:"name"`
 	Phase Phase     `json:"phase"`
-	Since time.Time `json:"since"` // when the phase began
+	Since time.Time `json:"since"` // Since is the time at which the phase began
 	// Reason is the fact that led to the phase: Wanted, Unwanted, Changed, Up, …; it is empty before the first
 	// change.
 	Reason string `json:"reason,omitempty"`
@@ -142,11 +142,11 @@ func (g *Group) waitUntil(ctx context.Context, what string, holds func() bool) e
 // ReadyPolicy defines when a group counts as ready. It is not a string, so that a misspelt one does not compile.
 type ReadyPolicy int8
 
-// The policies of Group.Checker.
+// These are the policies of Group.Checker.
 const (
-	Ignore          ReadyPolicy = iota // always
-	RequireResolved                    // once the condition was found True or False
-	RequireRunning                     // while the group is Running, or another replica leads
+	Ignore          ReadyPolicy = iota // Ignore means that the group is always ready
+	RequireResolved                    // RequireResolved means ready once the condition was found True or False
+	RequireRunning                     // RequireRunning means ready while the group is Running, or another replica leads
 )
 
 // Checker returns a check for manager.AddReadyzCheck.
@@ -292,12 +292,12 @@ func (g *Group) noteControllers(names []string) {
 
 // The reasons of a group's events. They are stable: no release renames one.
 const (
-	ControllerStarted     = "ControllerStarted"     // the group is Running
-	ControllerStopped     = "ControllerStopped"     // a group that was Running has stopped; a Warning when an error was the cause
+	ControllerStarted     = "ControllerStarted"     // ControllerStarted means that the group is Running
+	ControllerStopped     = "ControllerStopped"     // ControllerStopped is a Warning if an error was the cause
 	ControllerStuck       = "ControllerStuck"       // Warning: something has not returned within the drain timeout
 	ControllerStartFailed = "ControllerStartFailed" // Warning: a start did not come to Running
 	ControllerDropped     = "ControllerDropped"     // Warning: the CRD has gone, and requests were left in a queue after the drain timeout
-	ControllerTerminating = "ControllerTerminating" // the group's CRD is being deleted and waits for its objects
+	ControllerTerminating = "ControllerTerminating" // ControllerTerminating means that a deleted CRD waits for its objects
 )
 
 // maxNote is the API server's limit for an event's note, in bytes.
@@ -314,7 +314,7 @@ func (g *Group) recordEvent(eventType, reason, action, note string) {
 
 type phaseChange struct {
 	from, to Phase
-	err      error // why it failed
+	err      error // err is why the activation failed
 	at       time.Time
 }
 

@@ -24,10 +24,10 @@ import (
 type groupHost struct {
 	registry *process.Registry
 	elected  <-chan struct{}
-	running  sync.WaitGroup // of the groups
+	running  sync.WaitGroup // running waits for the groups
 
 	mu     sync.Mutex
-	ctx    context.Context // of the manager; nil before it starts
+	ctx    context.Context // ctx is the manager's; it is nil before the manager starts
 	isOver bool
 	groups map[*Group]struct{}
 	errs   []error

@@ -90,15 +90,15 @@ func (g *Group) end() {
 type groupLoop struct {
 	ctx          context.Context
 	group        *Group
-	activation   *activation   // nil while the group is dormant or failed
-	identity     string        // of the last activation
-	backoff      *wait.Backoff // between failed starts; nil when it begins again
-	limiter      *startLimiter // nil before the first start
-	timer        *phaseTimer   // nil before the first
-	restarts     int32         // requested before the last activation
+	activation   *activation   // activation is nil while the group is dormant or failed
+	identity     string        // identity is the identity of the last activation
+	backoff      *wait.Backoff // backoff is the pause between failed starts; nil when it begins again
+	limiter      *startLimiter // limiter is nil before the first start
+	timer        *phaseTimer   // timer is nil before the first timer
+	restarts     int32         // restarts counts the restarts that were requested before the last activation
 	isStopping   bool
-	kinds        []*kindObserver // those of the condition, unless it needs a goroutine, and of the optional kinds
-	stopObserver func()          // for a condition that needs a goroutine; nil otherwise
+	kinds        []*kindObserver // kinds are those of the condition, unless it needs a goroutine, and of the optional kinds
+	stopObserver func()          // stopObserver is nil unless the condition needs a goroutine
 }
 
 func (l *groupLoop) step() {
@@ -272,8 +272,8 @@ func (l *groupLoop) recordDurations(t phaseChange) {
 // phaseTimer wakes a group for the drain timeout, the back-off or the restart limit; these never overlap.
 type phaseTimer struct {
 	*time.Timer
-	fact groupFact // the fact to apply
-	due  time.Time // zero when nothing is due
+	fact groupFact // fact is the fact to apply
+	due  time.Time // due is zero when nothing is due
 }
 
 func (l *groupLoop) setTimer(fact groupFact, after time.Duration) {
@@ -305,7 +305,7 @@ func (l *groupLoop) observe() {
 	if c, ok := g.condition.(kindsCondition); ok {
 		if kinds, err := c.resolveKinds(src.Scheme); err == nil {
 			judge := c.judge
-			g.condition = nil // It is not used again.
+			g.condition = nil // The condition is not used again.
 			l.kinds = append(l.kinds, newKindObserver(src, g.server, kinds, func(verdicts []detect.Verdict) { g.reportCondition(judge(kinds, verdicts)) }, g.wake))
 			return
 		}
@@ -336,9 +336,9 @@ const slowStart = 5 * time.Second
 // activation is one run of a group: a scope, and the runnables that setup added to it.
 type activation struct {
 	group      *Group
-	cancel     context.CancelFunc   // asks the runnables to return
-	closeScope func()               // closes the scope, even while runnables have not returned
-	events     chan activationEvent // buffered for all events of an activation, so that sending never blocks
+	cancel     context.CancelFunc   // cancel asks the runnables to return
+	closeScope func()               // closeScope closes the scope, even while runnables have not returned
+	events     chan activationEvent // events is buffered for all events of an activation, so that sending never blocks
 
 	// The times are used by the goroutine of groupLoop only.
 	startingAt, runningAt, drainingAt time.Time // when it became Starting, Running and Draining; zero if it has not
@@ -444,10 +444,10 @@ const forgetStartsAfter = 10 * time.Minute
 type startLimiter struct {
 	burst  int
 	first  wait.Backoff
-	pause  wait.Backoff // the remainder of first
+	pause  wait.Backoff // pause is the remainder of first
 	starts int
-	next   time.Time // when the next start may be
-	logged time.Time // the end of the pause that was logged last
+	next   time.Time // next is when the next start may be
+	logged time.Time // logged is the end of the pause that was logged last
 }
 
 func newStartLimiter(burst int, pause wait.Backoff) *startLimiter {

@@ -66,12 +66,12 @@ func (o observedObject) observe(ctx context.Context, src Sources, report func(St
 	})
 	if err != nil {
 		fail(nil)
-		return fmt.Errorf("make a cache: %w", err)
+		return fmt.Errorf("create a cache: %w", err)
 	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer fail(nil)
-	running.Go(func() { _ = objects.Start(ctx) }) // It fails only if it is called twice.
+	running.Go(func() { _ = objects.Start(ctx) }) // Start fails only if it is called twice.
 	informer, err := objects.GetInformer(ctx, o.like, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("start an informer: %w", err)

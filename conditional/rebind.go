@@ -62,7 +62,7 @@ type clientFinder struct {
 	mgr   manager.Manager
 	seen  map[visitedPointer]bool
 	found clientFields
-	stuck []string // places that cannot be replaced
+	stuck []string // stuck holds places that cannot be replaced
 }
 
 type visitedPointer struct {

@@ -60,7 +60,7 @@ func firstServedStatus(kinds []schema.GroupVersionKind, verdicts []detect.Verdic
 // kindsCondition depends only on which kinds are served.
 type kindsCondition struct {
 	name  string
-	text  string // its name, if not derived from its kinds
+	text  string // text is its name, if not derived from its kinds
 	gvks  []schema.GroupVersionKind
 	objs  []client.Object
 	judge judgeVerdictsFunc

@@ -142,8 +142,8 @@ func (Option) ApplyToFor(*builder.ForInput) { panic(onlyHere) }
 type options struct {
 	groupOptions
 
-	sharesName        bool      // with other groups
-	places            []uintptr // that the builder binds clients to
+	sharesName        bool      // sharesName means that other groups have the same name
+	places            []uintptr // places are where the builder binds clients
 	interest          detect.Interest
 	stopOnTerminating bool
 	optional          []client.Object
@@ -157,7 +157,7 @@ type groupOptions struct {
 	startBackoff wait.Backoff
 	restartBurst int
 	restartPause wait.Backoff
-	events       *eventTarget // nil: no events
+	events       *eventTarget // events is nil if no events are recorded
 	cacheOptions func(*cache.Options)
 }
 

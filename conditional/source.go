@@ -96,7 +96,7 @@ func (s *kindSource[object, request]) String() string {
 type groupWatch struct {
 	source *kindSource[client.Object, reconcile.Request]
 	users  int
-	stop   context.CancelFunc // nil while the group does not run
+	stop   context.CancelFunc // stop is nil while the group does not run
 }
 
 // Watch adds a watch to the group's controller while the controller keeps running. It watches the kind of object

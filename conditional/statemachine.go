@@ -5,14 +5,14 @@ package conditional
 // Phase is the phase of a group.
 type Phase string
 
-// The phases of a group.
+// These are the phases of a group.
 const (
-	Dormant  Phase = "Dormant"  // no part of the group exists
-	Starting Phase = "Starting" // setup runs, and its informers sync
-	Running  Phase = "Running"  // setup is done and every runnable has been started; controllers sync their own watches
-	Draining Phase = "Draining" // stop requested; runnables are returning
-	Stuck    Phase = "Stuck"    // a runnable has not returned within the drain timeout; nothing starts before it does
-	Failed   Phase = "Failed"   // setup or a runnable failed; the next try waits for the back-off
+	Dormant  Phase = "Dormant"  // Dormant means that no part of the group exists
+	Starting Phase = "Starting" // Starting means that setup runs, and its informers sync
+	Running  Phase = "Running"  // Running means that setup is done and every runnable has been started
+	Draining Phase = "Draining" // Draining means that a stop is requested and runnables are returning
+	Stuck    Phase = "Stuck"    // Stuck means that a runnable outlasts the drain timeout; nothing starts before it returns
+	Failed   Phase = "Failed"   // Failed means that setup or a runnable failed; the next try waits for the back-off
 )
 
 func allPhases() []Phase { return []Phase{Dormant, Starting, Running, Draining, Stuck, Failed} }
@@ -21,30 +21,30 @@ func allPhases() []Phase { return []Phase{Dormant, Starting, Running, Draining, 
 // after every transition.
 type groupFact string
 
-// The facts.
+// These are the facts that the state machine reacts to.
 const (
-	factWanted   groupFact = "Wanted"   // the condition holds and this replica may act
-	factUnwanted groupFact = "Unwanted" // it does not hold, or the manager stops
-	factChanged  groupFact = "Changed"  // it holds for another identity than that of the current, or the failed, activation
-	factUp       groupFact = "Up"       // the runnables were started
-	factBroke    groupFact = "Broke"    // a runnable failed while others may still run
-	factEnded    groupFact = "Ended"    // every runnable has returned
-	factErred    groupFact = "Erred"    // every runnable has returned, because of an error
-	factOverdue  groupFact = "Overdue"  // the drain timeout has passed
-	factRetry    groupFact = "Retry"    // the back-off, or the pause of the restart limit, has passed
+	factWanted   groupFact = "Wanted"   // factWanted means that the condition holds and this replica may act
+	factUnwanted groupFact = "Unwanted" // factUnwanted means that the condition does not hold, or the manager stops
+	factChanged  groupFact = "Changed"  // the condition holds for another identity than that of the current or failed activation
+	factUp       groupFact = "Up"       // factUp means that the runnables were started
+	factBroke    groupFact = "Broke"    // factBroke means that a runnable failed while others may still run
+	factEnded    groupFact = "Ended"    // factEnded means that every runnable has returned
+	factErred    groupFact = "Erred"    // factErred means that every runnable has returned, because of an error
+	factOverdue  groupFact = "Overdue"  // factOverdue means that the drain timeout has passed
+	factRetry    groupFact = "Retry"    // factRetry means that the back-off, or the pause of the restart limit, has passed
 )
 
 // groupAction is the effect of a transition on the one activation of a group.
 type groupAction string
 
-// The actions.
+// These are the actions of the state machine.
 const (
 	actionStay     groupAction = ""
-	actionActivate groupAction = "Activate" // start a new activation
-	actionCancel   groupAction = "Cancel"   // ask the activation to end
-	actionSeal     groupAction = "Seal"     // close its scope, even while runnables still run
-	actionBackOff  groupAction = "BackOff"  // wait for the next try
-	actionForgive  groupAction = "Forgive"  // forget the failure and its back-off
+	actionActivate groupAction = "Activate" // actionActivate starts a new activation
+	actionCancel   groupAction = "Cancel"   // actionCancel asks the activation to end
+	actionSeal     groupAction = "Seal"     // actionSeal closes its scope, even while runnables still run
+	actionBackOff  groupAction = "BackOff"  // actionBackOff waits for the next try
+	actionForgive  groupAction = "Forgive"  // actionForgive forgets the failure and its back-off
 )
 
 type transition struct {

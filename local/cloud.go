@@ -108,7 +108,7 @@ func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("make cloud folder: %w", err)
+		return "", nil, fmt.Errorf("create cloud folder: %w", err)
 	}
 	file := filepath.Join(dir, networkFile)
 	if kept, err := os.ReadFile(file); err == nil {

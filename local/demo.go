@@ -193,7 +193,7 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 func findGatewayAPI(ctx context.Context) (string, error) {
 	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
 	if err != nil {
-		return "", fmt.Errorf("find the kinds of the Gateway API, which torpor was built with: %w", err)
+		return "", fmt.Errorf("find the CustomResourceDefinitions of the Gateway API among torpor's modules: %w", err)
 	}
 	return strings.TrimSpace(string(module)), nil
 }

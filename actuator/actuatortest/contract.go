@@ -66,7 +66,7 @@ type GroupCloud interface {
 // Operation is a method of an actuator.
 type Operation string
 
-// The operations.
+// These are the operations of the contract.
 const (
 	Observe Operation = "observe"
 	Stop    Operation = "stop"

@@ -59,7 +59,7 @@ Exit codes: 0 if every definition is Torpor's, 4 if some are another project's, 
 			}
 			clients, err := clientset.NewForConfig(cfg)
 			if err != nil {
-				return fmt.Errorf("make a client of the hub: %w", err)
+				return fmt.Errorf("create a client of the hub: %w", err)
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), installTimeout)
 			defer cancel()

@@ -71,7 +71,7 @@ func (f allFigures) save(file string) error {
 		return fmt.Errorf("encode figures: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
-		return fmt.Errorf("make the folder of the figures: %w", err)
+		return fmt.Errorf("create the folder of the figures: %w", err)
 	}
 	if err := os.WriteFile(file, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write the figures: %w", err)

@@ -54,7 +54,7 @@ type soakRun struct {
 func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 	certs, err := os.MkdirTemp("", "soak")
 	if err != nil {
-		return fmt.Errorf("make a folder for certificates: %w", err)
+		return fmt.Errorf("create a folder for certificates: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(certs)) }()
 	server, err := testenv.NewEnvironment(ctx)
@@ -327,5 +327,5 @@ func (p *soakPair) expectSeen(ctx context.Context, names []string) {
 		missing = p.findMissing(p.seen, names)
 		return missing == "", nil
 	})
-	check(err, fmt.Sprintf("wait until %s of %s is reconciled, with groups that are %+v and %+v", missing, p.kind.Kind, p.group.Status(), p.neighbour.Status()))
+	check(err, fmt.Sprintf("wait until %s of %s is reconciled; the groups are %+v and %+v", missing, p.kind.Kind, p.group.Status(), p.neighbour.Status()))
 }

@@ -154,7 +154,7 @@ func withManager(ctx context.Context, mgr manager.Manager, do func(context.Conte
 // setUpGroup adds a group without a restart limit.
 func setUpGroup(mgr manager.Manager, name string, when conditional.Condition, setup conditional.SetupFunc) *conditional.Group {
 	g, err := conditional.Setup(mgr, when, setup, conditional.Name(name), conditional.RestartLimit(1<<30, wait.Backoff{Duration: time.Second}))
-	check(err, "set a group up")
+	check(err, "set up a group")
 	return g
 }
 

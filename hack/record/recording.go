@@ -18,7 +18,7 @@ import (
 // columns is the width of the terminal, in which long lines are continued on the next one.
 const (
 	columns   = 100
-	idleLimit = 2 // Seconds: a player makes longer pauses shorter.
+	idleLimit = 2 // The unit is a second; a player shortens longer pauses.
 )
 
 // recording is the output of a command. It is written to by one goroutine.

@@ -77,7 +77,7 @@ func printArtifacts(out io.Writer, r artifacts.Release) {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", a.Name, a.Size, a.Digest)
 		all += a.Size
 	}
-	_ = w.Flush() // It fails only if the output does, as fmt.Fprintln.
+	_ = w.Flush() // Flush fails only if the output does.
 	fmt.Fprintf(out, "%d artifacts of %s with %d bytes in %s\n", len(r.Artifacts), r.Version, all, r.Folder)
 }
 

@@ -45,7 +45,7 @@ func imageCommand() *cobra.Command {
 	var to imageTarget
 	architectures := []string{"amd64", "arm64"}
 	cmd := &cobra.Command{
-		Use: "image", Short: "Build Torpor's image for Linux on two processors, with a bill of materials for each", Args: cobra.NoArgs,
+		Use: "image", Short: "Build Torpor's image for Linux on amd64 and arm64, with a bill of materials for each", Args: cobra.NoArgs,
 		Example: `  release image --dir .cache/release
   release image --dir .cache/release --arch amd64 --push registry.example/torpor:v1
   release image --dir .cache/release --archive torpor.tar --name torpor:dev`,
@@ -102,7 +102,7 @@ func writeImage(ctx context.Context, out io.Writer, programs []string, to imageT
 		if err := releaseimage.WriteArchive(layout, to.archive); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s is the archive of %s; load it into a node with ctr -n k8s.io images import\n", to.archive, to.name)
+		fmt.Fprintf(out, "the archive %s holds the image %s; ctr -n k8s.io images import loads it into a node\n", to.archive, to.name)
 	}
 	if to.push == "" {
 		return nil

@@ -235,7 +235,7 @@ func (s *Service[K, V]) make(ctx context.Context, called *entry[K, V], call Call
 	}
 	delete(s.calling, called.key)
 	if e := s.entries[called.key]; e != nil && !e.due.IsZero() {
-		s.insert(e) // It was asked for during the call.
+		s.insert(e) // The entry was requested during the call.
 	}
 	s.wakeUp()
 }

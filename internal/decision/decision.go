@@ -12,7 +12,7 @@ type Rule[O, P any] struct {
 	Name string
 	// When reports whether the rule matches.
 	When func(O) bool
-	// Then returns what follows.
+	// Then returns the plan of an observation for which When is true.
 	Then func(O) P
 }
 

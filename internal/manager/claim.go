@@ -55,7 +55,7 @@ func NewClient(cfg *rest.Config) (client.Client, error) {
 	cfg.QPS = noLimit
 	c, err := client.New(cfg, client.Options{Scheme: s})
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	return c, nil
 }

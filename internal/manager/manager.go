@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	}, conditional.MetricsPrefix("torpor_gate")))
 	if err != nil {
-		return fmt.Errorf("make manager: %w", err)
+		return fmt.Errorf("create manager: %w", err)
 	}
 	ctx, admissionErr := addAdmission(ctx, mgr, c.webhook)
 	if err := errors.Join(addFeatures(mgr, o, c), admissionErr, addPage(mgr, o)); err != nil {

@@ -45,7 +45,7 @@ func metricsOptions(o Options) server.Options {
 		options.FilterProvider = func(cfg *rest.Config, web *http.Client) (server.Filter, error) {
 			c, err := kubernetes.NewForConfigAndClient(cfg, web)
 			if err != nil {
-				return nil, fmt.Errorf("make client: %w", err)
+				return nil, fmt.Errorf("create client: %w", err)
 			}
 			guard := &metricsGuard{review: reviewWith(c), clock: clock.RealClock{}, known: map[reviewKey]reviewAnswer{}}
 			return guard.filter, nil

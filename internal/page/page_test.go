@@ -418,7 +418,7 @@ func TestRowsSayWhatIsOverdue(t *testing.T) {
 	for passed, want := range map[time.Duration]string{
 		-time.Hour:    "<td class=\"text\">starts by itself</td>",
 		time.Minute:   "<td class=\"text\">starts by itself</td>",
-		2 * time.Hour: `<span class="next">should have started by itself: see whether the manager runs</span>`,
+		2 * time.Hour: `<span class="next">should have started by itself: check whether the manager runs</span>`,
 	} {
 		app := buildApp("ns", "shop")
 		app.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: korifiv1alpha1.StoppedReason}}

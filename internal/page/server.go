@@ -115,7 +115,7 @@ func (s *Server) connect() error {
 	if s.authenticator, err = authorization.NewAuthenticator(authorization.Options{
 		Config: s.Config, Scheme: known, Mapper: func() meta.RESTMapper { return s.inventory.newMapper() }, Clock: s.Clock, RequestsPerSecond: callerRate, FailuresPerSecond: failureRate, Metrics: authorization.NewCallerMetrics(),
 	}); err != nil {
-		return fmt.Errorf("make authenticator: %w", err)
+		return fmt.Errorf("create authenticator: %w", err)
 	}
 	connections, err := rest.HTTPClientFor(s.Config)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Server) connect() error {
 	mapper := s.inventory.newMapper()
 	mapper.Add(torporv1alpha1.StopAdapterKind(), meta.RESTScopeRoot)
 	if s.kube, err = client.NewWithWatch(s.Config, client.Options{HTTPClient: connections, Scheme: known, Mapper: mapper}); err != nil {
-		return fmt.Errorf("make client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	s.foreign = &foreignKinds{config: s.Config, http: connections, scheme: known, namespaces: s.watchedNamespaces(), inventory: s.inventory, log: s.Log}
 	return nil
@@ -172,7 +172,7 @@ func (s *Server) Start(ctx context.Context) error {
 		BaseContext: func(net.Listener) context.Context { return ctx }, // Streams end with the server.
 	}
 	if s.certificate != nil {
-		watches.Go(func() { _ = s.certificate.Start(ctx) }) // It ends with ctx and logs its errors.
+		watches.Go(func() { _ = s.certificate.Start(ctx) }) // Start ends with ctx and logs its errors.
 		listener = tls.NewListener(listener, &tls.Config{GetCertificate: s.certificate.GetCertificate, MinVersion: tls.VersionTLS13})
 	}
 	ended := make(chan error, 1)

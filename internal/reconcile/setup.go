@@ -76,7 +76,7 @@ func BuildTrimmedCache(mgr manager.Manager, namespaces []string, selector labels
 		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), ByObject: byObject, DefaultNamespaces: watched,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make a cache of %s: %w", selector, err)
+		return nil, fmt.Errorf("create a cache of %s: %w", selector, err)
 	}
 	return labelled, nil
 }

@@ -57,11 +57,11 @@ func (b Program) Start(ctx context.Context, argv ...string) error {
 		return errStands
 	}
 	if err := os.MkdirAll(filepath.Dir(b.Dir), 0o700); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	log, err := os.Create(b.logFile())
 	if err != nil {
-		return fmt.Errorf("make log: %w", err)
+		return fmt.Errorf("create log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
 	_ = os.Remove(filepath.Join(b.Dir, b.readyFile))

@@ -178,7 +178,7 @@ func (c *Cloud) privateDNS(address string) string {
 // newID returns the prefix and 17 hexadecimal digits.
 func newID(prefix string) string {
 	var b [9]byte
-	// It never returns an error.
+	// Read never returns an error.
 	_, _ = rand.Read(b[:])
 	return prefix + hex.EncodeToString(b[:])[:17]
 }

@@ -191,7 +191,7 @@ func writeJSON(w http.ResponseWriter, status int, answer any) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// The kinds of faults that affect an instance rather than the answer of a call.
+// These are the kinds of faults that affect an instance rather than the answer of a call.
 const (
 	stuckPending  = "stuckPending"
 	stuckStopping = "stuckStopping"

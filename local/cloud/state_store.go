@@ -131,7 +131,7 @@ func (s *stateStore) saveState(state *cloudState) error {
 		return errors.Join(fmt.Errorf("replace the cloud's state: %w", err), next.Close())
 	}
 	if s.file != nil {
-		_ = s.file.Close() // It is not used any more.
+		_ = s.file.Close() // The file is not used any more.
 	}
 	s.file, s.baseBytes, s.addedBytes, s.mustRewrite = next, len(text), 0, false
 	return nil

@@ -86,7 +86,7 @@ func runAPIServer(ctx context.Context, args []string) error {
 func runControllerManager(ctx context.Context, args []string) error {
 	o, err := controlleroptions.NewKubeControllerManagerOptions()
 	if err != nil {
-		return fmt.Errorf("make kube-controller-manager options: %w", err)
+		return fmt.Errorf("create kube-controller-manager options: %w", err)
 	}
 	known, disabled, aliases := controllers.KnownControllers(), controllers.ControllersDisabledByDefault(), controllers.ControllerAliases()
 	sets := o.Flags(known, disabled, aliases)

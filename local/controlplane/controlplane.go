@@ -118,7 +118,7 @@ func (c Config) issueCertificates(p servingPorts) error {
 	if err != nil {
 		return err
 	}
-	if _, err := a.LoadOrMakeKey("sa"); err != nil { // It signs the tokens of ServiceAccounts.
+	if _, err := a.LoadOrMakeKey("sa"); err != nil { // This key signs the tokens of ServiceAccounts.
 		return err
 	}
 	for name, s := range map[string]pki.CertificateSubject{
@@ -154,7 +154,7 @@ const (
 // globally.
 func Run(ctx context.Context, c Config, ready func(server string)) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return fmt.Errorf("make data folder: %w", err)
+		return fmt.Errorf("create data folder: %w", err)
 	}
 	p, err := c.loadPorts(ctx)
 	if err != nil {

@@ -43,7 +43,7 @@ func FetchPackages(ctx context.Context, r PackageRequest, dir string) error {
 	}
 	state, err := os.MkdirTemp("", "torpor-apt-")
 	if err != nil {
-		return fmt.Errorf("make a folder for apt's private state: %w", err)
+		return fmt.Errorf("create a folder for apt's private state: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(state) }() // Files left in the temporary folder do no harm.
 	if err := r.prepareState(ctx, state); err != nil {

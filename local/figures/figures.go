@@ -54,7 +54,7 @@ func (f Figures) SaveMedians(file string) error {
 		return fmt.Errorf("encode figures: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o750); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	if err := os.WriteFile(file, append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("write figures: %w", err)

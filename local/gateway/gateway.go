@@ -82,11 +82,11 @@ func RunGateway(ctx context.Context, c Config, ready func(address string)) error
 	}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
-		return fmt.Errorf("make client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	typed, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return fmt.Errorf("make client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	resource := schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
 	routes, endpoints := dynamicinformer.NewDynamicSharedInformerFactory(client, 0), informers.NewSharedInformerFactory(typed, 0)

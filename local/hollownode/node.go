@@ -96,7 +96,7 @@ func RunNode(ctx context.Context, c Config) error {
 		return err
 	}
 	if err := os.MkdirAll(c.certificatesDir(), 0o700); err != nil {
-		return fmt.Errorf("make node folder: %w", err)
+		return fmt.Errorf("create node folder: %w", err)
 	}
 	if !waitFor(ctx, c.Hold) || !waitWhileFileExists(ctx, c.HoldFile) {
 		return nil
@@ -310,11 +310,11 @@ func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface
 			return kubernetes.NewForConfig(certConfig)
 		})
 	if err != nil {
-		return nil, fmt.Errorf("make client certificate manager: %w", err)
+		return nil, fmt.Errorf("create client certificate manager: %w", err)
 	}
 	rotating := rest.AnonymousClientConfig(clientConfig)
 	if _, err := kubeletcertificate.UpdateTransport(log, ctx.Done(), rotating, manager, exitAfter); err != nil {
-		return nil, fmt.Errorf("make rotating transport: %w", err)
+		return nil, fmt.Errorf("create rotating transport: %w", err)
 	}
 	manager.Start()
 	context.AfterFunc(ctx, manager.Stop)
@@ -330,7 +330,7 @@ func (c Config) keepServingCertificate(ctx context.Context, client kubernetes.In
 	manager, err := kubeletcertificate.NewKubeletServerCertificateManager(client, &kubeletconfig.KubeletConfiguration{},
 		types.NodeName(c.Name), func() []corev1.NodeAddress { return c.nodeAddresses() }, c.certificatesDir())
 	if err != nil {
-		return nil, fmt.Errorf("make serving certificate manager: %w", err)
+		return nil, fmt.Errorf("create serving certificate manager: %w", err)
 	}
 	manager.Start()
 	context.AfterFunc(ctx, manager.Stop)
@@ -344,7 +344,7 @@ func awaitServer(ctx context.Context, cfg *rest.Config) error {
 	probe.Timeout = requestLimit
 	client, err := kubernetes.NewForConfig(probe)
 	if err != nil {
-		return fmt.Errorf("make client: %w", err)
+		return fmt.Errorf("create client: %w", err)
 	}
 	err = wait.PollUntilContextCancel(ctx, awaitInterval, true, func(ctx context.Context) (bool, error) {
 		_, err := client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)

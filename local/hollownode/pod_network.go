@@ -58,7 +58,7 @@ func (n *podNetwork) addressPod(uid types.UID) (string, error) {
 		return pod.address, nil
 	}
 	if err := os.MkdirAll(n.folder, 0o700); err != nil {
-		return "", fmt.Errorf("make pod network: %w", err)
+		return "", fmt.Errorf("create pod network: %w", err)
 	}
 	for n.last < maxPodAddresses {
 		n.last++

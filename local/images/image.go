@@ -141,7 +141,7 @@ type Image struct {
 // WriteFile writes the image as an archive that containerd imports, in one step.
 func (i Image) WriteFile(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("make folder of images: %w", err)
+		return fmt.Errorf("create folder of images: %w", err)
 	}
 	tag, err := name.NewTag(i.Name)
 	if err != nil {
@@ -149,11 +149,11 @@ func (i Image) WriteFile(file string) error {
 	}
 	image, err := i.buildImage()
 	if err != nil {
-		return fmt.Errorf("make image %s: %w", i.Name, err)
+		return fmt.Errorf("create image %s: %w", i.Name, err)
 	}
 	partial := file + ".partial"
 	if err := tarball.WriteToFile(partial, tag, image); err != nil {
-		return fmt.Errorf("make image %s: %w", i.Name, err)
+		return fmt.Errorf("create image %s: %w", i.Name, err)
 	}
 	return os.Rename(partial, file)
 }
@@ -301,7 +301,7 @@ func (t FileTree) CopyPrograms(root string, names ...string) error {
 			name := filepath.Join("usr/lib", filepath.Base(folders[0]), library)
 			source := filepath.Join(folders[0], library)
 			if _, err := os.Stat(source); t[name].source != "" || err != nil && strings.HasPrefix(library, "ld-") {
-				continue // It exists already, or it is the dynamic linker, which has its own folder.
+				continue // The library exists already, or it is the dynamic linker, which has its own folder.
 			} else if err != nil {
 				return fmt.Errorf("find a library that an image needs: %w", err)
 			}

@@ -23,7 +23,7 @@ func NewClient(kubeconfig string) (kubernetes.Interface, error) {
 	cfg.QPS = -1 // The default of 5 requests a second would take most of the time of a start.
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	return client, nil
 }

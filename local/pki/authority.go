@@ -48,7 +48,7 @@ type CertificateSubject struct {
 // OpenAuthority loads the authority in dir, or creates a new one.
 func OpenAuthority(dir string) (*CertificateAuthority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make pki folder: %w", err)
+		return nil, fmt.Errorf("create pki folder: %w", err)
 	}
 	a := &CertificateAuthority{Dir: dir}
 	var err error

@@ -105,7 +105,7 @@ func (v volumeProvisioner) provisionVolume(ctx context.Context, claim *corev1.Pe
 	name := "pvc-" + string(claim.UID)
 	folder := filepath.Join(v.dir, name)
 	if err := os.MkdirAll(folder, 0o777); err != nil {
-		return fmt.Errorf("make volume: %w", err)
+		return fmt.Errorf("create volume: %w", err)
 	}
 	if err := os.Chmod(folder, 0o777); err != nil { // The pod may run as any user.
 		return fmt.Errorf("open volume: %w", err)

@@ -186,7 +186,7 @@ func newInit(environment []string) *initProcess {
 func (i *initProcess) setPath() {
 	for _, variable := range i.environment {
 		if len(variable) > 5 && variable[:5] == "PATH=" {
-			_ = os.Setenv("PATH", variable[5:]) // It only fails for an invalid name.
+			_ = os.Setenv("PATH", variable[5:]) // Setenv only fails for an invalid name.
 		}
 	}
 }
@@ -370,7 +370,7 @@ func makeBridge() error {
 	}
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: Bridge}}
 	if err := netlink.LinkAdd(bridge); err != nil {
-		return fmt.Errorf("make bridge %s: %w", Bridge, err)
+		return fmt.Errorf("create bridge %s: %w", Bridge, err)
 	}
 	return setAddress(bridge, HostAddress)
 }
@@ -429,7 +429,7 @@ func plugCable(pid int) error {
 		return fmt.Errorf("connect the node to bridge %s: %w", Bridge, err)
 	}
 	if err := netlink.LinkSetUp(veth); err != nil {
-		return fmt.Errorf("start link %s: %w", hostLink, err)
+		return fmt.Errorf("bring up the link %s: %w", hostLink, err)
 	}
 	for _, network := range []string{podNetwork, serviceRange} {
 		if err := addRoute(bridge, network, Address); err != nil {
@@ -448,7 +448,7 @@ func setAddress(link netlink.Link, ip string) error {
 		return fmt.Errorf("give %s the address %s: %w", link.Attrs().Name, ip, err)
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("start link %s: %w", link.Attrs().Name, err)
+		return fmt.Errorf("bring up the link %s: %w", link.Attrs().Name, err)
 	}
 	return nil
 }
@@ -507,12 +507,12 @@ func (c Config) makeCgroups(ctx context.Context) error {
 	for _, hierarchy := range all {
 		group := filepath.Join(hierarchy, c.cgroupRoot())
 		if err := os.MkdirAll(group, 0o755); err != nil {
-			return fmt.Errorf("make cgroup: %w", err)
+			return fmt.Errorf("create cgroup: %w", err)
 		}
 		if filepath.Base(hierarchy) != "cpuset" {
 			continue
 		}
-		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // They start empty, and an empty set runs nothing.
+		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // The files start empty, and an empty set runs nothing.
 			data, err := os.ReadFile(filepath.Join(hierarchy, file))
 			if err == nil {
 				err = os.WriteFile(filepath.Join(group, file), data, 0o644)

@@ -135,7 +135,7 @@ func RunNode(ctx context.Context, c Config, out io.Writer, ready func()) error {
 	}
 	defer release()
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return fmt.Errorf("make node folder: %w", err)
+		return fmt.Errorf("create node folder: %w", err)
 	}
 	if err := c.writeSettings(); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (c Config) runInNamespaces(ctx context.Context, out io.Writer) error {
 	}
 	log, err := os.Create(c.path("node.log"))
 	if err != nil {
-		return fmt.Errorf("make log: %w", err)
+		return fmt.Errorf("create log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
 	cmd := exec.CommandContext(ctx, program, BootCommand, string(settings))
@@ -186,7 +186,7 @@ func (c Config) runInNamespaces(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("read the node's steps: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("make the node's namespaces: %w", err)
+		return fmt.Errorf("create the node's namespaces: %w", err)
 	}
 	if err := plugCable(cmd.Process.Pid); err != nil {
 		return errors.Join(err, cmd.Process.Kill(), cmd.Wait())

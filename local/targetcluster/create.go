@@ -126,7 +126,7 @@ func CreateCluster(ctx context.Context, c Config) (CreatedCluster, error) {
 		return CreatedCluster{}, fmt.Errorf("resolve folder: %w", err)
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
-		return CreatedCluster{}, fmt.Errorf("make cluster folder: %w", err)
+		return CreatedCluster{}, fmt.Errorf("create cluster folder: %w", err)
 	}
 	cloud := newCloudClient(c.Cloud, c.Region, c.AccessKey)
 	address, err := c.startControlPlane(ctx, cloud)
@@ -225,7 +225,7 @@ func CreateBare(ctx context.Context, c Config, machines int) error {
 		return fmt.Errorf("resolve folder: %w", err)
 	}
 	if err := os.MkdirAll(c.controlPlaneDir(), 0o700); err != nil {
-		return fmt.Errorf("make cluster folder: %w", err)
+		return fmt.Errorf("create cluster folder: %w", err)
 	}
 	hub, err := os.ReadFile(c.HubKubeconfig)
 	if err != nil {
@@ -261,7 +261,7 @@ func ensureBootstrapToken(ctx context.Context, client kubernetes.Interface) (str
 	}
 	random := make([]byte, 8)
 	if _, err := rand.Read(random); err != nil {
-		return "", fmt.Errorf("make bootstrap token: %w", err)
+		return "", fmt.Errorf("create bootstrap token: %w", err)
 	}
 	secret := hex.EncodeToString(random)
 	_, err = secrets.Create(ctx, &corev1.Secret{
@@ -361,7 +361,7 @@ func (c Config) applyToHub(ctx context.Context) (bool, error) {
 	}
 	hub, err := dynamic.NewForConfig(cfg)
 	if err != nil {
-		return false, fmt.Errorf("make hub client: %w", err)
+		return false, fmt.Errorf("create hub client: %w", err)
 	}
 	kubeconfig, err := os.ReadFile(c.adminKubeconfig())
 	if err != nil {

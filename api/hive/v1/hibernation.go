@@ -8,7 +8,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// Condition types of a ClusterDeployment that Torpor owns.
+// These are the condition types of a ClusterDeployment that Torpor owns.
 const (
 	// ClusterHibernatingCondition is True from the first stop order to the end of the resume. It is False while the cluster runs, and where
 	// hibernation is not supported.
@@ -29,7 +29,7 @@ const (
 	ClusterHibernationPossibleCondition = "HibernationPossible"
 )
 
-// Reasons of the Hibernating condition when it is True or False.
+// These are the reasons of the Hibernating condition when it is True or False.
 const (
 	// ResumingHibernationReason means that the machines are being started, or the cluster is not yet ready after that.
 	ResumingHibernationReason = "Resuming"
@@ -57,7 +57,7 @@ const (
 	StoppingOrHibernatingReason = "StoppingOrHibernating"
 )
 
-// Reasons of Hibernating and Ready when they are Unknown: why the state could not be observed.
+// These are the reasons of Hibernating and Ready when they are Unknown: why the state could not be observed.
 const (
 	// DeletedReason means that the ClusterDeployment is being deleted.
 	DeletedReason = "ClusterDeploymentDeleted"
@@ -83,7 +83,7 @@ const (
 	CloudErrorReason = "CloudError"
 )
 
-// Reasons of the Ready condition when it is False, in addition to those of the Hibernating condition.
+// These are the reasons of the Ready condition when it is False, in addition to those of the Hibernating condition.
 const (
 	// RecordingNodesReason means that the nodes have not been recorded yet. Machines are not stopped before that.
 	RecordingNodesReason = "RecordingNodes"
@@ -117,7 +117,7 @@ const (
 	APIUnreachableReason = "APIUnreachable"
 )
 
-// Reasons of the Unreachable condition.
+// These are the reasons of the Unreachable condition.
 const (
 	// ClusterReachableReason means that the API server answers.
 	ClusterReachableReason = "ClusterReachable"
@@ -129,7 +129,7 @@ const (
 	NotProbedReason = "NotProbed"
 )
 
-// Reasons of the Degraded condition. Stalled has the reasons of Ready.
+// These are the reasons of the Degraded condition. Stalled has the reasons of Ready.
 const (
 	// MachinesMissingReason means that the cluster runs without the machines that the message names.
 	MachinesMissingReason = "MachinesMissing"
@@ -142,7 +142,7 @@ const (
 	AsExpectedReason = "AsExpected"
 )
 
-// Reasons of the HibernationPossible condition, in addition to the codes of findings.
+// These are the reasons of the HibernationPossible condition, in addition to the codes of findings.
 const (
 	// NothingFoundReason means that the checks found no problem.
 	NothingFoundReason = "NothingFound"
@@ -150,7 +150,7 @@ const (
 	NotCheckedReason = "NotChecked"
 )
 
-// Annotations and labels.
+// These are the annotations and labels of a ClusterDeployment.
 const (
 	// AwaitAllMachinesAnnotation, if it parses as true, makes a resume wait for every machine, instead of continuing without machines that
 	// do not start.

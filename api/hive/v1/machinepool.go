@@ -142,7 +142,7 @@ type MachineSetStatus struct {
 // MachinePoolNameLabel holds, on MachineSets and MachineAutoscalers of a cluster, the name of their pool.
 const MachinePoolNameLabel = "hive.openshift.io/machine-pool"
 
-// Condition types of a MachinePool.
+// These are the condition types of a MachinePool.
 const (
 	// MachinePoolSyncedCondition is True if the MachineSets of the cluster matched the pool at the last check.
 	MachinePoolSyncedCondition = "Synced"
@@ -153,7 +153,7 @@ const (
 	UnsupportedConfigurationCondition = "UnsupportedConfiguration"
 )
 
-// Reasons of Synced, NotEnoughReplicas and UnsupportedConfiguration.
+// These are the reasons of Synced, NotEnoughReplicas and UnsupportedConfiguration.
 const (
 	// MachineSetsAsWishedReason means that the MachineSets match the pool.
 	MachineSetsAsWishedReason = "MachineSetsAsWished"

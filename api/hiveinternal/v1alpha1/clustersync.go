@@ -116,7 +116,7 @@ type SyncResourceReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// Condition types of a ClusterSync.
+// These are the condition types of a ClusterSync.
 const (
 	// ClusterSyncFailedCondition is True while the cluster rejects an object of a set.
 	ClusterSyncFailedCondition = "Failed"
@@ -124,7 +124,7 @@ const (
 	ClusterSyncedCondition = "Synced"
 )
 
-// Reasons of Failed and Synced.
+// These are the reasons of Failed and Synced.
 const (
 	// SyncFailureReason means that the cluster rejects the object that the message names.
 	SyncFailureReason = "Failure"

@@ -222,7 +222,7 @@ type InstanceCounts struct {
 // +kubebuilder:validation:Enum=Creation;Stop;Restart;Deployment;Repair
 type RestartCause string
 
-// The causes.
+// These are the causes of a restart.
 const (
 	// CausedByCreation means that the app was created, and has not been restarted since.
 	CausedByCreation RestartCause = "Creation"

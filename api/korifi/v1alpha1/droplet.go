@@ -144,7 +144,7 @@ type CFBuildSpec struct {
 // +kubebuilder:validation:Enum=STAGING;STAGED;FAILED
 type BuildState string
 
-// The states.
+// These are the states of a build.
 const (
 	StagingBuild BuildState = "STAGING"
 	StagedBuild  BuildState = "STAGED"

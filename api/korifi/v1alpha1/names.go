@@ -14,7 +14,7 @@ const (
 // FirstRevision is the revision of an app that was never stopped.
 const FirstRevision = "0"
 
-// Labels of the objects of an app.
+// These are the labels of the objects of an app.
 const (
 	// GUIDLabel is the GUID of the object, which is its name. On Pods it is the GUID of the process.
 	GUIDLabel = "korifi.cloudfoundry.org/guid"
@@ -56,7 +56,7 @@ const OrgFinalizer = "korifi.cloudfoundry.org/cfOrg"
 // SpaceFinalizer delays the deletion of a CFSpace until its namespace is gone.
 const SpaceFinalizer = "korifi.cloudfoundry.org/cfSpace"
 
-// Conditions of a CFApp, a CFProcess and an LRP.
+// These are the conditions of a CFApp, a CFProcess and an LRP.
 const (
 	// ReadyCondition is True while the current revision runs with the desired instances, or while a stopped app has no Pods.
 	ReadyCondition = "Ready"
@@ -64,7 +64,7 @@ const (
 	DrainingCondition = "Draining"
 )
 
-// Reasons of Ready.
+// These are the reasons of Ready.
 const (
 	// RunningReason means that all desired instances of the current revision are ready.
 	RunningReason = "Running"
@@ -95,7 +95,7 @@ const (
 	DeletedReason = "Deleted"
 )
 
-// Reasons of Draining.
+// These are the reasons of Draining.
 const (
 	// DrainingReason means that a revision that should end has Pods.
 	DrainingReason = "Draining"
@@ -105,7 +105,7 @@ const (
 	DrainedReason = "Drained"
 )
 
-// Condition types of a CFBuild, as in upstream.
+// These are the condition types of a CFBuild, as in upstream.
 const (
 	// StagingCondition is True while the droplet is being built.
 	StagingCondition = "Staging"
@@ -116,7 +116,7 @@ const (
 	PinnedCondition = "Pinned"
 )
 
-// Reasons of Pinned.
+// These are the reasons of Pinned.
 const (
 	// ImagePinnedReason means that the droplet references the image by the digest that its name had when the droplet was built.
 	ImagePinnedReason = "ImagePinned"
@@ -136,7 +136,7 @@ const (
 	PullSecretUnreadableReason = "PullSecretUnreadable"
 )
 
-// Reasons of Staging and Succeeded, and of Ready of a CFPackage, a CFOrg and a CFSpace.
+// These are the reasons of Staging and Succeeded, and of Ready of a CFPackage, a CFOrg and a CFSpace.
 const (
 	// SourceReadyReason means that the package names an image.
 	SourceReadyReason = "SourceReady"
@@ -156,7 +156,7 @@ const (
 	NamespaceReadyReason = "NamespaceReady"
 )
 
-// Reasons of Ready of a CFRoute.
+// These are the reasons of Ready of a CFRoute.
 const (
 	// AddressServedReason means that the gateway has accepted the address.
 	AddressServedReason = "AddressServed"

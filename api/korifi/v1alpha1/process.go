@@ -92,7 +92,7 @@ type CFProcessSpec struct {
 // +kubebuilder:validation:Enum=http;port;process;""
 type HealthCheckType string
 
-// The types.
+// These are the types of health checks.
 const (
 	HTTPHealthCheck    HealthCheckType = "http"
 	PortHealthCheck    HealthCheckType = "port"
@@ -177,7 +177,7 @@ type RevisionStatus struct {
 // +kubebuilder:validation:Enum=DOWN;CRASHED;STARTING;RUNNING
 type InstanceState string
 
-// The states.
+// These are the states of an instance.
 const (
 	// DownInstance means that the instance does not run.
 	DownInstance InstanceState = "DOWN"

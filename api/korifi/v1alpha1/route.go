@@ -135,7 +135,7 @@ type RouteDestination struct {
 // +kubebuilder:validation:Enum=valid;invalid
 type RouteState string
 
-// States of a CFRoute.
+// These are the states of a CFRoute.
 const (
 	ValidRoute   RouteState = "valid"
 	InvalidRoute RouteState = "invalid"

@@ -10,7 +10,7 @@ import (
 // TaskGUIDLabel holds the name of the CFTask, on its Job and its Pod.
 const TaskGUIDLabel = "korifi.cloudfoundry.org/task-guid"
 
-// Condition types of a CFTask, as in upstream. Each is True once it has happened.
+// These are the condition types of a CFTask, as in upstream. Each is True once it has happened.
 const (
 	// TaskInitializedCondition means that the task has a sequence id, resource limits and a droplet.
 	TaskInitializedCondition = "Initialized"
@@ -24,7 +24,7 @@ const (
 	TaskCanceledCondition = "Canceled"
 )
 
-// Reasons of the conditions of a CFTask.
+// These are the reasons of the conditions of a CFTask.
 const (
 	// TaskPendingReason means that the task has not reached this condition yet.
 	TaskPendingReason = "Pending"

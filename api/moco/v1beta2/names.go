@@ -70,7 +70,7 @@ const (
 	SecretVersion = "1"
 )
 
-// The values of RotationAnnotation.
+// These are the values of RotationAnnotation.
 const (
 	// RotateRequest requests new passwords in addition to the old ones.
 	RotateRequest = "rotate"
@@ -82,7 +82,7 @@ const (
 // passwords.
 const RotationIDAnnotation = "torpor.dev/rotation-id"
 
-// Annotations of the Pods of a MySQLCluster.
+// These are the annotations of the Pods of a MySQLCluster.
 const (
 	// RecloneAnnotation, set to "true" on a Pod, requests that its instance is cloned again from the primary. It is removed when the
 	// instance is empty. Set to "errant" on a MySQLCluster, it allows Torpor to clone every errant replica again.
@@ -97,7 +97,7 @@ const (
 // Finalizer delays the deletion of a MySQLCluster, and of the objects that its servers need, until the servers have ended.
 const Finalizer = "moco.cybozu.com/mysqlcluster"
 
-// Labels of the objects of a MySQLCluster.
+// These are the labels of the objects of a MySQLCluster.
 const (
 	// RoleLabel is primary or replica. It is absent on a Pod without a role.
 	RoleLabel = "moco.cybozu.com/role"
@@ -204,7 +204,7 @@ func (c *MySQLCluster) InstanceHost(ordinal int) string {
 	return fmt.Sprintf("%s.%s.%s.svc", c.PodName(ordinal), c.ChildName(), c.Namespace)
 }
 
-// Condition types of a MySQLCluster. All of them are True in a healthy cluster.
+// These are the condition types of a MySQLCluster. All of them are True in a healthy cluster.
 const (
 	// InitializedCondition is True once the data exists. It is False while the data is being cloned from an external server or restored.
 	InitializedCondition = "Initialized"
@@ -227,7 +227,8 @@ const (
 	SpecFullySupportedCondition = "SpecFullySupported"
 )
 
-// Reasons of Initialized, Available and Healthy: the state of the whole cluster. The first one in this order that applies is used.
+// These are the reasons of Initialized, Available and Healthy: the state of the whole cluster. The first one in this
+// order that applies is used.
 const (
 	// OfflineReason means that the spec sets offline, so that no instance runs.
 	OfflineReason = "Offline"
@@ -247,7 +248,7 @@ const (
 	IncompleteReason = "Incomplete"
 )
 
-// Reasons of Initialized, Available and Healthy when they are Unknown.
+// These are the reasons of Initialized, Available and Healthy when they are Unknown.
 const (
 	// ClusteringStoppedReason means that clustering is stopped, so that the state is not guaranteed.
 	ClusteringStoppedReason = "ClusteringStopped"
@@ -255,7 +256,7 @@ const (
 	NotObservedReason = "NotObserved"
 )
 
-// Reasons of ClusteringActive.
+// These are the reasons of ClusteringActive.
 const (
 	// ClusteringActiveReason means that clustering is active.
 	ClusteringActiveReason = "ClusteringActive"
@@ -269,7 +270,7 @@ const (
 	QuiescingReason = "Quiescing"
 )
 
-// Reasons of ReconciliationActive.
+// These are the reasons of ReconciliationActive.
 const (
 	// ReconciliationActiveReason means that reconciliation is active.
 	ReconciliationActiveReason = "ReconciliationActive"
@@ -277,7 +278,7 @@ const (
 	ReconciliationInactiveReason = "ReconciliationInactive"
 )
 
-// Reasons of ReconcileSuccess.
+// These are the reasons of ReconcileSuccess.
 const (
 	// ReconcileSuccessReason means that every object matches the spec.
 	ReconcileSuccessReason = "ReconcileSuccess"
@@ -285,7 +286,7 @@ const (
 	ReconcileFailedReason = "ReconcileFailed"
 )
 
-// Reasons of StatefulSetReady.
+// These are the reasons of StatefulSetReady.
 const (
 	// StatefulSetReadyReason means that every Pod is available and has the newest revision.
 	StatefulSetReadyReason = "StatefulSetReady"
@@ -295,7 +296,7 @@ const (
 	StatefulSetNotFoundReason = "StatefulSetNotFound"
 )
 
-// Reasons of SpecFullySupported.
+// These are the reasons of SpecFullySupported.
 const (
 	// FullySupportedReason means that Torpor acts on every field of the spec.
 	FullySupportedReason = "FullySupported"

@@ -118,7 +118,7 @@ const (
 // +kubebuilder:validation:Enum=DEPLOYING;PAUSED;CANCELING;DEPLOYED;CANCELED;SUPERSEDED
 type DeploymentState string
 
-// The states.
+// These are the states of a deployment.
 const (
 	DeployingState  DeploymentState = "DEPLOYING"
 	PausedState     DeploymentState = "PAUSED"

@@ -4,8 +4,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Codes of findings: problems that a stop, or the start after it, may meet. They are reasons of the condition HibernationPossible, and
-// kubectl torpor plan prints them. Blocking findings come first, then warnings.
+// These are the codes of findings: problems that a stop, or the start after it, may meet. They are reasons of the
+// condition HibernationPossible, and kubectl torpor plan prints them. Blocking findings come first, then warnings.
 const (
 	// BeingDeletedFinding means that the object is being deleted, so that it is neither stopped nor started.
 	BeingDeletedFinding = "BeingDeleted"

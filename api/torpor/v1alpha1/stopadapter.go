@@ -119,7 +119,7 @@ type StopAdapterStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Condition type and reasons of a StopAdapter.
+// These are the condition type and reasons of a StopAdapter.
 const (
 	// StopAdapterReadyCondition is True while Torpor stops and starts objects by this StopAdapter.
 	StopAdapterReadyCondition = "Ready"

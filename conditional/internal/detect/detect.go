@@ -65,10 +65,10 @@ type Detector struct {
 	outcomes outcomeCounts
 
 	mu      sync.Mutex
-	session *detectionSession // nil without subscribers
+	session *detectionSession // session is nil without subscribers
 
 	refusalsMu     sync.Mutex
-	loggedRefusals map[watchTarget]bool // the forbidden watches that were logged
+	loggedRefusals map[watchTarget]bool // loggedRefusals are the forbidden watches that were logged
 }
 
 // New returns a detector that has not made a request yet. It uses hc for all its requests, and never closes it.
@@ -196,21 +196,21 @@ type apiServer interface {
 // publishes the changes before it releases the lock.
 type detectionSession struct {
 	detector *Detector
-	stop     chan struct{} // closed by the last subscriber
+	stop     chan struct{} // stop is closed by the last subscriber
 	workers  sync.WaitGroup
 
-	mu          sync.Mutex // guards the fields below and the objects to which they point
+	mu          sync.Mutex // mu guards the fields below and the objects to which they point
 	subscribers int
 	versions    map[schema.GroupVersion]*versionState
 	watches     map[watchTarget]*resourceWatch
 	jobs        []func()
 	runningJobs int
-	discovered  *string // the version of discovery at the last check; nil before the first
+	discovered  *string // discovered is the version of discovery at the last check; nil before the first
 
-	// Changes to publish.
+	// These changes are to be published.
 	unopened    []*resourceWatch
 	rescheduled []*versionState
-	outdated    map[*presenceSubscriber]struct{} // subscribers that have not received the current verdicts
+	outdated    map[*presenceSubscriber]struct{} // outdated holds subscribers that have not received the current verdicts
 }
 
 func newDetectionSession(d *Detector) *detectionSession {
@@ -357,16 +357,16 @@ type kindState struct {
 	subscribers []*presenceSubscriber
 	history     kindHistory
 	verdict     Verdict
-	known       Verdict // the last one that was not Unclear
-	judgements  uint64  // counts verdicts; a verdict during a probe makes the probe's result outdated
-	isProbing   bool    // a watch probe is in progress
+	known       Verdict // known is the last verdict that was not Unclear
+	judgements  uint64  // judgements counts verdicts; a verdict during a probe makes the probe's result outdated
+	isProbing   bool    // isProbing is true if a watch probe is in progress
 }
 
 type presenceSubscriber struct {
 	poll      time.Duration
-	verdicts  chan []Verdict // has room for the latest verdicts
-	changed   func()         // may be nil
-	kinds     []*kindState   // in the order of the interest
+	verdicts  chan []Verdict // verdicts has room for the latest verdicts
+	changed   func()         // changed may be nil
+	kinds     []*kindState   // kinds have the order of the interest
 	watches   []*resourceWatch
 	isRemoved bool
 }
@@ -381,7 +381,7 @@ func (s *presenceSubscriber) leaveVerdicts() {
 	case <-s.verdicts:
 	default:
 	}
-	s.verdicts <- verdicts // There is room: nothing else sends, and the lock is held.
+	s.verdicts <- verdicts // The channel has room: nothing else sends, and the lock is held.
 	if s.changed != nil {
 		s.changed()
 	}

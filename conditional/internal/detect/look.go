@@ -205,41 +205,41 @@ const (
 	eagerPause = 32 * time.Millisecond
 	eagerSpan  = 2 * time.Second
 	settleSpan = 10 * time.Second
-	doubtPause = 100 * time.Millisecond // doubled up to longPause while a verdict is open
+	doubtPause = 100 * time.Millisecond // doubtPause is doubled up to longPause while a verdict is open
 	longPause  = 30 * time.Second
-	pollMin    = 10 * time.Second // doubled up to pollMax while nothing changes
+	pollMin    = 10 * time.Second // pollMin is doubled up to pollMax while nothing changes
 	pollMax    = time.Minute
 
-	discoveryInterval = 5 * time.Minute // between two checks for other served kinds; a check causes no query if nothing has changed
+	discoveryInterval = 5 * time.Minute // discoveryInterval is the pause between two checks for other served kinds
 )
 
 // versionState is the state of one group version: one query covers all its kinds.
 type versionState struct {
 	gv        schema.GroupVersion
 	kinds     []*kindState
-	isLooking bool        // a query is in progress or about to start
-	next      time.Time   // time of the next query; zero if none is due
-	timer     *time.Timer // for the next query
-	look      func()      // performs the query
+	isLooking bool        // isLooking is true if a query is in progress or about to start
+	next      time.Time   // next is the time of the next query; zero if none is due
+	timer     *time.Timer // timer triggers the next query
+	look      func()      // look performs the query
 
-	mayHaveMissedEvents bool      // events of CRDs may have come before the first query
-	settlesAt           time.Time // end of the queries after an event
-	crdCreatedAt        time.Time // when a CRD of the group was created
-	eagerUntil          time.Time // end of the short pauses
+	mayHaveMissedEvents bool      // mayHaveMissedEvents is true if events of CRDs may have come before the first query
+	settlesAt           time.Time // settlesAt is the end of the queries after an event
+	crdCreatedAt        time.Time // crdCreatedAt is when a CRD of the group was created
+	eagerUntil          time.Time // eagerUntil is the end of the short pauses
 	pause               time.Duration
 
-	pollInterval  time.Duration // the shortest Poll of its subscribers, 0 without one
-	hasWatchers   bool          // some subscriber watches
-	needsFallback bool          // some subscriber would watch, but must not
-	fallbackPause time.Duration // pause of the fallback
+	pollInterval  time.Duration // pollInterval is the shortest Poll of its subscribers, 0 without one
+	hasWatchers   bool          // hasWatchers is true if some subscriber watches
+	needsFallback bool          // needsFallback is true if some subscriber would watch, but must not
+	fallbackPause time.Duration // fallbackPause is the pause of the fallback
 }
 
 // lookSummary is the input for the time of the next query.
 type lookSummary struct {
-	isOpen     bool // a verdict is open
-	isMissing  bool // a kind is not served
-	isProbing  bool // a probe is in progress
-	hasChanged bool // a verdict has changed
+	isOpen     bool // isOpen is true if a verdict is open
+	isMissing  bool // isMissing is true if a kind is not served
+	isProbing  bool // isProbing is true if a probe is in progress
+	hasChanged bool // hasChanged is true if a verdict has changed
 }
 
 func (f lookSummary) mergeWith(other lookSummary) lookSummary {

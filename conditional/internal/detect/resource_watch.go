@@ -22,8 +22,8 @@ import (
 
 // The resources whose changes trigger the detector.
 const (
-	crdResource        = "customresourcedefinitions" // of apiextensions.k8s.io/v1, named <plural>.<group>
-	apiServiceResource = "apiservices"               // of apiregistration.k8s.io/v1, named <version>.<group>
+	crdResource        = "customresourcedefinitions" // belongs to apiextensions.k8s.io/v1; names are <plural>.<group>
+	apiServiceResource = "apiservices"               // belongs to apiregistration.k8s.io/v1; names are <version>.<group>
 )
 
 // automanaged marks the APIServices that the API server creates itself, as for every group version of a CRD.
@@ -37,13 +37,13 @@ type resourceWatch struct {
 	session     *detectionSession
 	target      watchTarget
 	subscribers map[*presenceSubscriber]struct{}
-	stop        context.CancelFunc // nil until the watch is opened
+	stop        context.CancelFunc // stop is nil until the watch is opened
 	isClosed    bool
 	objects     map[string]objectFacts
-	isSynced    bool          // the objects were listed
-	isAway      bool          // the watch broke, and nothing has come since: events may be missing
-	isRefused   bool          // the watch is forbidden; its objects are outdated
-	retryPause  time.Duration // pause after the last refusal
+	isSynced    bool          // isSynced is true if the objects were listed
+	isAway      bool          // isAway is true if the watch broke, and nothing has come since: events may be missing
+	isRefused   bool          // isRefused is true if the watch is forbidden; its objects are outdated
+	retryPause  time.Duration // retryPause is the pause after the last refusal
 }
 
 var (
@@ -53,7 +53,7 @@ var (
 
 type objectFacts struct {
 	uid         string
-	version     string // of the resource; after a gap, only this shows that the spec has changed
+	version     string // version is that of the resource; after a gap, only this shows that the spec has changed
 	terminating bool
 	automanaged bool
 }
@@ -62,7 +62,7 @@ type objectFacts struct {
 type objectChange struct {
 	resource, name       string
 	isDeleted, isCreated bool
-	old                  objectFacts // facts of the deleted object
+	old                  objectFacts // old holds the facts of the deleted object
 }
 
 // stripMetadata removes fields that the detector does not need: some CRDs carry a hundred kilobytes of annotations.
@@ -369,7 +369,7 @@ type boundedWatch struct {
 
 	cancel context.CancelFunc
 	watch  *resourceWatch
-	endsAt time.Time // when the watch ends at the latest
+	endsAt time.Time // endsAt is when the watch ends at the latest
 }
 
 func (s *boundedWatch) Stop() {

@@ -49,22 +49,22 @@ type lookResult struct {
 	plural    string
 	watchable bool
 
-	crdKnown    bool   // a watch has listed the kind's CRD, or shown that it does not exist
-	uid         string // of that CRD
+	crdKnown    bool   // crdKnown is true if a watch has listed the kind's CRD, or shown that it does not exist
+	uid         string // uid is the UID of that CRD
 	terminating bool
 
-	mayBeDeleted bool // with outcomeMissing: its CRD may have been deleted while its watch was down
+	mayBeDeleted bool // mayBeDeleted is true if the CRD may have been deleted while its watch was down
 
-	err error // with outcomeUnreadable
+	err error // err is set with outcomeUnreadable
 }
 
 // lookOutcome is the label "result" of conditional_probes_total.
 type lookOutcome string
 
 const (
-	outcomeUnreadable   lookOutcome = "unreadable"   // the server did not answer the query: 5xx, 429, time-out, 401, 403
-	outcomeMissing      lookOutcome = "absent"       // the group version or the kind is not served
-	outcomeInitializing lookOutcome = "initializing" // the kind is served, but its storage does not answer watches yet
+	outcomeUnreadable   lookOutcome = "unreadable"   // outcomeUnreadable means no answer: 5xx, 429, time-out, 401, 403
+	outcomeMissing      lookOutcome = "absent"       // outcomeMissing means that the group version or the kind is not served
+	outcomeInitializing lookOutcome = "initializing" // outcomeInitializing means that the storage does not answer watches yet
 	outcomePresent      lookOutcome = "served"
 )
 
@@ -90,10 +90,10 @@ const (
 
 // kindHistory is the input of verdicts on one kind in addition to the last query.
 type kindHistory struct {
-	identity          string      // of the last Served verdict; empty if the kind was absent, or never served
-	lastSeen          *lookResult // nil while the identity is empty
+	identity          string      // identity is that of the last Served verdict; empty if the kind was absent, or never served
+	lastSeen          *lookResult // lastSeen is nil while the identity is empty
 	deletedAt         time.Time
-	wasDeleted        bool // the last verdict is Absent because of a deletion
+	wasDeleted        bool // wasDeleted is true if the last verdict is Absent because of a deletion
 	misses            int
 	firstMiss         time.Time
 	initializingSince time.Time

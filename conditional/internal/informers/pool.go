@@ -153,7 +153,7 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 	p.counts.informers.Add(1)
 	go func() {
 		defer p.counts.informers.Add(-1)
-		_ = e.cache.Start(ctx) // It fails only if it is called twice.
+		_ = e.cache.Start(ctx) // Start fails only if it is called twice.
 	}()
 	return e, nil
 }

@@ -27,7 +27,7 @@ type Cache struct {
 	cache.Cache
 	scheme   *runtime.Scheme
 	settings ScopeSettings
-	mapper   *RefreshableMapper // nil if the cache has its own mapper
+	mapper   *RefreshableMapper // mapper is nil if the cache has its own mapper
 	client   *RefreshableClient
 	leftOut  map[schema.GroupVersionKind]struct{} // kinds of ByObject that were not served when the cache was made
 
@@ -35,9 +35,9 @@ type Cache struct {
 	gates map[schema.GroupVersionKind]*kindGate
 	// readOnly has a key for each informer that may exist; the value is true if only reads have used the informer.
 	readOnly map[informers.InformerKind]bool
-	indexes  map[informers.InformerKind][]informers.FieldIndex // requested with IndexField
+	indexes  map[informers.InformerKind][]informers.FieldIndex // indexes are requested with IndexField
 	indexed  map[informers.InformerKind]int                    // number of indexes that the informer of this cache has
-	indexing sync.Mutex                                        // held while indexes are added to an informer
+	indexing sync.Mutex                                        // indexing is held while indexes are added to an informer
 }
 
 func newCache(scheme *runtime.Scheme) *Cache {
@@ -170,7 +170,7 @@ func (r clientReader) GetInformer(ctx context.Context, obj client.Object, opts .
 // kindGate is the last state of a kind that groups wait for.
 type kindGate struct {
 	absent     bool
-	lastServed detect.Verdict // the last verdict of Served
+	lastServed detect.Verdict // lastServed is the last verdict of Served
 }
 
 // NoteVerdicts receives the detector's verdicts on kinds that a group waits for. If a kind is gone or has been
@@ -208,7 +208,7 @@ func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKin
 	if len(left) > 0 {
 		go func() { // RemoveInformer may wait for a request of discovery, and a group must not.
 			for _, obj := range left {
-				_ = c.RemoveInformer(context.WithoutCancel(ctx), obj) // It fails only for a type without a kind, and this kind has been read.
+				_ = c.RemoveInformer(context.WithoutCancel(ctx), obj) // The call fails only for a type without a kind, and this kind has been read.
 			}
 		}()
 	}

@@ -39,8 +39,8 @@ type Registry struct {
 	hostsMu sync.Mutex
 	hosts   map[<-chan struct{}]any
 
-	vectors map[string]seriesDeleter // controller-runtime's, by name
-	names   map[string]struct{}      // of controllers
+	vectors map[string]seriesDeleter // vectors holds the metrics of controller-runtime by name
+	names   map[string]struct{}      // names holds the names of controllers
 }
 
 // RegistryOf returns the registry for the managers with this cache, which is nil for managers without ManagerOptions.

@@ -34,18 +34,18 @@ const lastEventsTimeout = 5 * time.Second
 // controller-runtime's queue drops waiting requests as soon as its context ends.
 type trackedQueue struct {
 	requestQueue
-	limiter      requestLimiter // of the queue
-	name         string         // of the controller
+	limiter      requestLimiter // limiter is the limiter of the queue
+	name         string         // name is the name of the controller
 	shutDownOnce sync.Once
-	adding       sync.RWMutex // held for reading while a request is added
+	adding       sync.RWMutex // adding is held for reading while a request is added
 
 	mu       sync.Mutex
-	isEnding bool // nothing is taken or added any more; adding guards it, too
-	waiting  int  // workers that wait for a request
+	isEnding bool // isEnding is true if nothing is taken or added any more; adding guards it, too
+	waiting  int  // waiting counts the workers that wait for a request
 	// working counts the workers of each request. The count is briefly 2 if another worker takes a request before Done
 	// has subtracted the first one.
 	working map[reconcile.Request]int
-	failed  map[reconcile.Request]struct{} // requests that the limiter counts
+	failed  map[reconcile.Request]struct{} // failed holds the requests that the limiter counts
 }
 
 // trackedPriorityQueue is a trackedQueue with priorities, which is the default.
@@ -282,7 +282,7 @@ func (m *Manager) drain(ctx context.Context) (dropped int) {
 // counting dropped requests.
 func (m *Manager) endQueues() {
 	for _, q := range m.trackedQueues() {
-		_ = q.Len() // It waits for the queue's goroutines, which may still count.
+		_ = q.Len() // Len waits for the queue's goroutines, which may still count.
 		q.forgetFailures()
 		m.registry.DeleteQueueGauges(q.name)
 	}

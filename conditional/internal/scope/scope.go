@@ -45,21 +45,21 @@ type Options struct {
 
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
-	manager.Manager                                   // the outer one
-	inner             cluster.Cluster                 // never started as a whole: only its cache is used
-	cache             *scopedCache                    // its cache
-	client, apiReader *managercache.RefreshableClient // its client, and its client without a cache
-	lifetime          context.Context                 // of the cache; its end closes the scope
-	over              context.Context                 // ends when the runnables must end
-	endWith           context.CancelCauseFunc         // ends it; the first cause counts
+	manager.Manager                                   // is the outer manager
+	inner             cluster.Cluster                 // inner is never started as a whole: only its cache is used
+	cache             *scopedCache                    // cache is the cache of the scope
+	client, apiReader *managercache.RefreshableClient // are the client of the scope, and its client without a cache
+	lifetime          context.Context                 // lifetime is that of the cache; its end closes the scope
+	over              context.Context                 // over ends when the runnables must end
+	endWith           context.CancelCauseFunc         // endWith ends the scope; the first cause counts
 	Close             func()                          // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
 
 	mu         sync.Mutex
 	queued     []manager.Runnable
-	queues     []*trackedQueue // of its controllers
+	queues     []*trackedQueue // queues are those of the scope's controllers
 	useQueue   func(ControllerQueue) error
 	registry   *process.Registry
-	runContext context.Context // of the runnables, nil before Run
+	runContext context.Context // runContext is the context of the runnables; nil before Run
 	isDraining bool
 	running    sync.WaitGroup
 	healthz    map[string]healthz.Checker
@@ -231,7 +231,7 @@ func (m *Manager) Start(context.Context) error {
 
 // Progress contains the callbacks of Run.
 type Progress struct {
-	Up, Broke func() // the runnables have been started; one of them has failed
+	Up, Broke func() // Up and Broke report that all runnables have been started, and that one has failed
 	// Dropped is called with the number of requests that were left when Drain reached DrainTimeout.
 	Dropped      func(int)
 	DrainTimeout time.Duration
@@ -310,7 +310,7 @@ func (m *Manager) End() {
 // waitForEarlySync waits for the informers that setup has requested, as the outer manager would.
 func (m *Manager) waitForEarlySync(ctx context.Context) error {
 	limit := m.GetControllerOptions().CacheSyncTimeout
-	// This is controller-runtime's default.
+	// controller-runtime has the same default.
 	if limit <= 0 {
 		limit = 2 * time.Minute
 	}

@@ -33,23 +33,23 @@ type scopedCache struct {
 	lifetime          context.Context
 	scheme            *runtime.Scheme
 	state             *process.SharedState
-	pool              *informers.Pool     // that of the state, or a separate one
-	outer             cache.Cache         // of the manager or cluster
-	managerCache      *managercache.Cache // the same; nil if the manager was made without ManagerOptions
-	readsNeedInformer bool                // reads create no informer
+	pool              *informers.Pool     // pool is the pool of the state, or a separate one
+	outer             cache.Cache         // outer is the cache of the manager or cluster
+	managerCache      *managercache.Cache // managerCache is the same; nil if the manager was made without ManagerOptions
+	readsNeedInformer bool                // readsNeedInformer is true if reads create no informer
 	mapper            *scopedMapper
-	reportError       func(error) // ends the scope
-	refreshClients    func()      // makes the scope's clients forget the places of kinds
+	reportError       func(error) // reportError ends the scope
+	refreshClients    func()      // refreshClients makes the scope's clients forget the places of kinds
 	started           chan struct{}
-	running           sync.WaitGroup // the goroutine that follows the optional kinds
+	running           sync.WaitGroup // running waits for the goroutine that follows the optional kinds
 
 	mu           sync.Mutex
 	informers    map[informers.InformerKind]*scopedInformer
-	indexes      map[informers.InformerKind][]informers.FieldIndex // requested by the scope
-	optional     map[schema.GroupVersionKind]*optionalKind         // the map itself never changes
-	gates        []*eventGate                                      // of all handlers that may still run
+	indexes      map[informers.InformerKind][]informers.FieldIndex // indexes are requested by the scope
+	optional     map[schema.GroupVersionKind]*optionalKind         // optional is a map that never changes
+	gates        []*eventGate                                      // gates are those of all handlers that may still run
 	stopWatching func()
-	isMuted      bool // no handlers may be added any more
+	isMuted      bool // isMuted is true if no handlers may be added any more
 	isClosed     bool
 }
 
@@ -495,8 +495,8 @@ func NewCache(cl cluster.Cluster, h *process.SharedState, o Options) (_ cache.Ca
 
 // optionalKind is the last state of an optional kind. The cache's lock guards it.
 type optionalKind struct {
-	settled  *closedOnceLatch        // opens with the first verdict
-	kind     *informers.InformerKind // while it is served, without a form; an unclear verdict does not change it
+	settled  *closedOnceLatch        // settled opens with the first verdict
+	kind     *informers.InformerKind // kind is set while it is served; an unclear verdict does not change it
 	isAbsent bool
 	doubt    string
 }

@@ -25,16 +25,16 @@ var errInformerRemoved = errors.New("the informer was removed")
 // kind, only while the kind is served. The cache's lock guards its state.
 type scopedInformer struct {
 	cache    *scopedCache
-	key      informers.InformerKind // of one kind in one form, regardless of where it is served
-	optional *optionalKind          // nil for a kind that is not optional
-	indexes  []informers.FieldIndex // if not empty, its informer is not shared
+	key      informers.InformerKind // key identifies one kind in one form, regardless of where it is served
+	optional *optionalKind          // optional is nil for a kind that is not optional
+	indexes  []informers.FieldIndex // indexes, if any, keep the informer from being shared
 
-	lease      *informers.Lease // nil without a lease
-	leaseEnded chan struct{}    // closed when the lease ends
+	lease      *informers.Lease // lease may be nil
+	leaseEnded chan struct{}    // leaseEnded is closed when the lease ends
 	handlers   []*handlerRegistration
 	synced     *closedOnceLatch
-	removed    chan struct{} // closed when the scope removes the informer
-	isEmptied  bool          // its CRD was deleted with all objects
+	removed    chan struct{} // removed is closed when the scope removes the informer
+	isEmptied  bool          // isEmptied is true if its CRD was deleted with all objects
 }
 
 func (v *scopedCache) existingInformer(s informers.InformerKind) (*scopedInformer, error) {
@@ -372,12 +372,12 @@ type handlerRegistration struct {
 	informer *scopedInformer
 	handler  toolscache.ResourceEventHandler
 	opts     toolscache.HandlerOptions
-	ofClient bool // the client added it, so that it stays until the scope is closed
+	ofClient bool // ofClient is true if the client added it, so that it stays until the scope is closed
 	synced   *closedOnceLatch
 
 	// The cache's lock guards these fields.
-	inner toolscache.ResourceEventHandlerRegistration // nil while it is not connected
-	gate  *eventGate                                  // of the last connection
+	inner toolscache.ResourceEventHandlerRegistration // inner is nil while it is not connected
+	gate  *eventGate                                  // gate is the gate of the last connection
 }
 
 // knowsObjects is called with the cache's lock held.
@@ -429,11 +429,11 @@ func (u *scopedInformer) removeHandler(r *handlerRegistration) {
 // eventGate passes events to a handler until it is closed.
 type eventGate struct {
 	previous <-chan struct{} // closed when the gate of the previous connection is drained: events come one after the other
-	drained  chan struct{}   // closed when the gate is closed and no event is being handled
+	drained  chan struct{}   // drained is closed when the gate is closed and no event is being handled
 
 	mu       sync.Mutex
 	inFlight int
-	objects  int // number of objects that the handler has: those added less those deleted
+	objects  int // objects is the number of objects that the handler has: those added less those deleted
 	closed   bool
 }
 

@@ -108,7 +108,7 @@ func (b *builder) begin(context.Context) error {
 	}
 	b.Release.Folder = filepath.Join(b.Options.Folder, b.Release.Version)
 	if err := errors.Join(os.RemoveAll(b.Release.Folder), os.MkdirAll(b.Release.Folder, 0o750)); err != nil {
-		return fmt.Errorf("make the folder of the version: %w", err)
+		return fmt.Errorf("create the folder of the version: %w", err)
 	}
 	return b.write("release-notes.md", notes)
 }

@@ -149,7 +149,7 @@ func checkBlobs(folder string) (int64, error) {
 func checkSums(folder string, found []Artifact) error {
 	text, err := os.ReadFile(filepath.Join(folder, checksums))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // It is among the artifacts that are missing.
+		return nil // The index is among the artifacts that are missing.
 	}
 	if err != nil {
 		return fmt.Errorf("read the checksums: %w", err)

@@ -28,7 +28,7 @@ const (
 func signWithTemporaryKey(folder string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("make a temporary key: %w", err)
+		return fmt.Errorf("create a temporary key: %w", err)
 	}
 	text, readErr := os.ReadFile(filepath.Join(folder, checksums))
 	public, err := x509.MarshalPKIXPublicKey(key.Public())

@@ -52,7 +52,7 @@ func listFeatures() []string { return []string{"hibernation", "mysql", "slumber"
 func (o Options) Write(folder string) error {
 	manifests, metadata := filepath.Join(folder, "manifests"), filepath.Join(folder, "metadata")
 	if err := errors.Join(os.RemoveAll(folder), os.MkdirAll(manifests, 0o750), os.MkdirAll(metadata, 0o750)); err != nil {
-		return fmt.Errorf("make the folders of the bundle: %w", err)
+		return fmt.Errorf("create the folders of the bundle: %w", err)
 	}
 	definitions, err := o.readDefinitions()
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	releaseimage "github.com/torpor-dev/torpor/hack/release/image"
 )
 
-// The media types of https://helm.sh/docs/topics/registries.
+// These are the media types of https://helm.sh/docs/topics/registries.
 const (
 	configType = "application/vnd.cncf.helm.config.v1+json"
 	layerType  = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
@@ -87,7 +87,7 @@ func (p Package) WriteLayout(folder string) error {
 	}
 	at, err := layout.Write(folder, mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	if err != nil {
-		return fmt.Errorf("begin the layout: %w", err)
+		return fmt.Errorf("create the layout: %w", err)
 	}
 	tag := layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": p.Version})
 	if err := at.AppendImage(img, tag); err != nil {

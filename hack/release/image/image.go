@@ -211,7 +211,7 @@ func (r Release) WriteLayout(folder, imageName string) error {
 	}
 	at, err := layout.Write(folder, mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	if err != nil {
-		return fmt.Errorf("begin the layout: %w", err)
+		return fmt.Errorf("create the layout: %w", err)
 	}
 	if err := at.AppendIndex(r.Index, options...); err != nil {
 		return fmt.Errorf("write the index: %w", err)
@@ -248,7 +248,7 @@ func nameAnnotations(imageName string) (map[string]string, error) {
 func WriteArchive(folder, file string) (err error) {
 	out, err := os.Create(file)
 	if err != nil {
-		return fmt.Errorf("make the archive: %w", err)
+		return fmt.Errorf("create the archive: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	w := tar.NewWriter(out)

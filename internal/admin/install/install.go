@@ -27,7 +27,7 @@ const (
 // State is the state of one of Torpor's CustomResourceDefinitions on a hub.
 type State string
 
-// These are the states.
+// These are the states of a definition on a hub.
 const (
 	// Absent means that the hub does not have the definition.
 	Absent State = "absent"

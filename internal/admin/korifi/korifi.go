@@ -127,7 +127,8 @@ func takeObject(ctx context.Context, e bulkchange.Editor, obj *metav1.PartialObj
 
 func isUpstreamFinalizer(name string) bool {
 	group := korifiv1alpha1.CFAppKind().Group
-	return strings.HasSuffix(name, "."+group) || name == group+"/cfPackageController" // The only other form.
+	// Only the finalizer of packages has another form.
+	return strings.HasSuffix(name, "."+group) || name == group+"/cfPackageController"
 }
 
 // deleteWorkloads ends Korifi's Pods. Torpor waits for their end app by app, so that no worker runs twice.

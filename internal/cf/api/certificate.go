@@ -25,7 +25,7 @@ func selfSignedCertificate(folder string) (certificate, key string, err error) {
 	}
 	certificatePEM, keyPEM, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, nil)
 	if err != nil {
-		return "", "", fmt.Errorf("make a certificate: %w", err)
+		return "", "", fmt.Errorf("create a certificate: %w", err)
 	}
 	for file, content := range map[string][]byte{certificate: certificatePEM, key: keyPEM} {
 		if err := os.WriteFile(file, content, privateMode); err != nil {

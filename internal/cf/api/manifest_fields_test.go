@@ -25,7 +25,7 @@ func manifestFields() map[string]struct{ yaml, shown, warned, refused string } {
 		"docker":                                {yaml: ``, shown: "name: "}, // Each row has this field; the client creates the package.
 		"env":                                   {yaml: `env: {A: b}`, shown: "A: b"},
 		"env with a variable of the platform":   {yaml: `env: {PORT: "1"}`, refused: "expected names of your own under env"},
-		"features":                              {yaml: `features: {ssh: true}`, warned: "features cannot be switched"},
+		"features":                              {yaml: `features: {ssh: true}`, warned: "the features of an app cannot be changed"},
 		"health-check-http-endpoint":            {yaml: `{health-check-type: http, health-check-http-endpoint: /up}`, shown: "health-check-http-endpoint: /up"},
 		"health-check-interval":                 {yaml: `health-check-interval: 5`, warned: "checked every second"},
 		"health-check-invocation-timeout":       {yaml: `{health-check-type: port, health-check-invocation-timeout: 7}`, shown: "health-check-invocation-timeout: 7"},

@@ -16,7 +16,7 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Defaults of a process that is created because the app has no process of that type.
+// These are the defaults of a process that is created because the app has no process of that type.
 const (
 	memoryMB = 1024
 	diskMB   = 1024

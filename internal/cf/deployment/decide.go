@@ -37,7 +37,7 @@ type Observed struct {
 // Action is what a pass does to the app or to older deployments.
 type Action int
 
-// The actions.
+// These are the actions on a deployment.
 const (
 	DoNothing Action = iota
 	// BeginRevision asks admission for a new revision.

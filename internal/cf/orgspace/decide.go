@@ -48,7 +48,7 @@ func Decide(o Observed) Plan {
 	name := o.Owner.GetName()
 	switch {
 	case o.Namespace == nil:
-		return Plan{CreateNamespace: true, Why: "make the namespace"}
+		return Plan{CreateNamespace: true, Why: "create the namespace"}
 	case !OwnsNamespace(o) || !o.Namespace.DeletionTimestamp.IsZero():
 		return Plan{LookAgain: true, Why: "name taken", Ready: new(decision.False(korifiv1alpha1.NameTakenReason,
 			"expected the namespace "+name+" to be free, found one that has another owner or is being deleted; delete it, or choose another name"))}

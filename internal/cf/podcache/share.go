@@ -125,7 +125,7 @@ type sharedSource struct {
 	handler    handler.EventHandler
 	predicates []predicate.Predicate
 
-	source.SyncingSource // from controller-runtime, once started
+	source.SyncingSource // is made by controller-runtime, and set once started
 }
 
 // Start implements source.Source.

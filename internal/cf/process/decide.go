@@ -45,7 +45,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "canary paused", When: Observed.isCanaryComplete, Then: planCanaryWaits},
 		{Name: "deploying", When: Observed.isDeploying, Then: planDeploying},
 		{Name: "starting", When: Observed.isStarting, Then: planStarting},
-		{Name: "replaced instances end", When: Observed.waitsForReplaced, Then: planWaitForReplaced},
+		{Name: "replaced instances are ending", When: Observed.waitsForReplaced, Then: planWaitForReplaced},
 		{Name: "running", When: decision.Always[Observed], Then: planRunning},
 	}
 }

@@ -235,13 +235,13 @@ func TestDecide(t *testing.T) {
 			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
 		},
 		"a deployment is not complete while old instances end": {
-			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances end", Nothing{}, deploying, draining, left},
+			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, draining, left},
 		},
 		"a deployment is not complete while an old LRP without Pods is left": {
-			observedApp(duringDeployment, withDyingLRP(4), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances end", Nothing{}, deploying, drained, 0},
+			observedApp(duringDeployment, withDyingLRP(4), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, drained, 0},
 		},
 		"a deployment is not complete while old Pods without an LRP are left": {
-			observedApp(duringDeployment, withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances end", Nothing{}, deploying, drained, 0},
+			observedApp(duringDeployment, withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, drained, 0},
 		},
 		"a deployment completes next to old Pods if revisions may overlap": {
 			observedApp(duringDeployment, whenOverlapping, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, left},
@@ -277,7 +277,7 @@ func TestDecide(t *testing.T) {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n5}}, deploying, draining, 0},
 		},
 		"a cancelled deployment waits for the new revision's Pods": {
-			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withDyingLRP(5), withPods(5, 0, 2)), decisionSummary{"replaced instances end", Nothing{}, deploying, draining, left},
+			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withDyingLRP(5), withPods(5, 0, 2)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, draining, left},
 		},
 		"a cancelled deployment deletes a new revision that is not ready at once": {
 			observedApp(whenCancelled, withLRP(4, 2), withPods(4, 2, 0), withLRP(5, 2)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n5}}, starting, draining, 0},

@@ -19,7 +19,7 @@ import (
 // the desired state.
 func TestEveryStateIsHarmlessAndComesToRest(t *testing.T) {
 	outside := map[string]bool{"deleted": true, "revision unreadable": true, "newer revision": true, "no droplet": true, "canary paused": true, "Korifi's Pods left": true}
-	strict := map[string]bool{"held until drained": true, "replaced instances end": true}
+	strict := map[string]bool{"held until drained": true, "replaced instances are ending": true}
 	for name, row := range map[string]struct {
 		overlap bool
 		budget  int8

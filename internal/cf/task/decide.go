@@ -47,7 +47,7 @@ type Observed struct {
 // Action is the action of a pass; there is at most one.
 type Action int
 
-// The actions.
+// These are the actions on a task.
 const (
 	DoNothing Action = iota
 	CreateJob

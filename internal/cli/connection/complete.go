@@ -62,7 +62,7 @@ func listNamespaces(ctx context.Context, load Loader) ([]string, error) {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	kube, err := client.New(cfg, client.Options{Scheme: runtime.NewScheme(), Mapper: mapper})
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

@@ -12,7 +12,7 @@ import (
 // Code is the exit code of a program.
 type Code int
 
-// The exit codes of every plugin.
+// These are the exit codes of every plugin.
 const (
 	Done Code = iota
 	Failed

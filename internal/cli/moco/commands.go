@@ -142,7 +142,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	if err := errors.Join(corev1.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
-	// These kinds are mapped without discovery, which would cost a dozen calls.
+	// The kinds below are mapped without discovery, which would cost a dozen calls.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(mocov1beta2.MySQLClusterKind(), meta.RESTScopeNamespace)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
@@ -152,7 +152,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	}
 	c, err := client.New(cfg, client.Options{Scheme: known, Mapper: mapper})
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	return &kubeClient{Client: client.WithFieldOwner(c, fieldManager), config: cfg, namespace: namespace}, nil
 }

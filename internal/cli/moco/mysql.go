@@ -157,7 +157,7 @@ func (kube *kubeClient) newExecutor(pod string, o *corev1.PodExecOptions) (remot
 	cfg.APIPath, cfg.GroupVersion, cfg.NegotiatedSerializer = "/api", &corev1.SchemeGroupVersion, scheme.Codecs.WithoutConversion()
 	c, err := rest.RESTClientFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	url := c.Post().Namespace(kube.namespace).Resource("pods").Name(pod).SubResource("exec").VersionedParams(o, scheme.ParameterCodec).URL()
 	socket, err := remotecommand.NewWebSocketExecutor(cfg, "GET", url.String())

@@ -237,7 +237,7 @@ func (p *partCommand) awaitLook(ctx context.Context, kube *kubeClient, name stri
 		case err != nil || !p.needsLook(c) || c.Status.Pause.LookRequest >= p.lookRequest: // Times in this format sort as texts.
 			return c, err
 		case p.clock.Now().After(p.lookDeadline):
-			return nil, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected the manager to check the instances within %s, found its last check %s ago; see whether the manager runs; --force starts clustering without a check",
+			return nil, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected the manager to check the instances within %s, found its last check %s ago; check whether the manager runs; --force starts clustering without a check",
 				describeCluster(c), lookTimeout, duration.HumanDuration(p.clock.Since(c.Status.Pause.ObservedAt.Time)))}
 		}
 		select {
@@ -291,7 +291,7 @@ func (p *partCommand) printResult(r *partResult, many bool) {
 	switch {
 	case !r.change.AlreadyDone || !r.Changed:
 	case p.IsStop:
-		fmt.Fprintf(p.Out, "changed reason and until of %s\n", describeCluster(r.before))
+		fmt.Fprintf(p.Out, "changed the reason and the end of %s\n", describeCluster(r.before))
 	default:
 		fmt.Fprintf(p.Out, "removed %s=%q from %s; it did not stop anything\n", p.Part.Name, r.change.RemovedValue, describeCluster(r.before))
 	}

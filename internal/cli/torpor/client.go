@@ -44,7 +44,7 @@ type kubeClient struct {
 
 func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	known := runtime.NewScheme()
-	// These kinds need no discovery, which would cost a dozen calls.
+	// The kinds below need no discovery, which would cost a dozen calls.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, k := range kinds.ListBuiltIn() {
 		if err := k.AddToScheme(known); err != nil {
@@ -63,11 +63,11 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	}
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: known, Mapper: mapper})
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	d, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make discovery client: %w", err)
+		return nil, fmt.Errorf("create discovery client: %w", err)
 	}
 	return &kubeClient{WithWatch: c, discovery: d, namespace: namespace, mapper: mapper}, nil
 }

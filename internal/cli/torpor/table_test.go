@@ -21,7 +21,7 @@ func statusRows() [][]string {
 	return [][]string{
 		{
 			"clusterdeployment/fleet", "machines", "Hibernating", "26h", "alice@example.com", "no budget until Monday",
-			"2026-11-27T06:00:00Z (2h overdue)", "should have started by itself: see whether the manager runs",
+			"2026-11-27T06:00:00Z (2h overdue)", "should have started by itself: check whether the manager runs",
 		},
 		{"cfapp/shop", "app", "stopped", "3h", "carol@example.com", "-", "-", "kubectl torpor start -n default cfapp/5a3c"},
 		{"cfapp/cart", "app", "running", "-", "-", "-", "-", "-"},
@@ -51,7 +51,7 @@ func TestTablesFitIntoTheTerminal(t *testing.T) {
 NAME                      PART       STATE         SINCE   BY
 clusterdeployment/fleet   machines   Hibernating   26h     alice@example.com
   reason no budget until Monday; until 2026-11-27T06:00:00Z (2h overdue)
-  next should have started by itself: see whether the manager runs
+  next should have started by itself: check whether the manager runs
 cfapp/shop                app        stopped       3h      carol@example.com
   next kubectl torpor start -n default cfapp/5a3c
 cfapp/cart                app        running       -       -
@@ -65,7 +65,7 @@ clusterdeployment/fleet   machines
   until 2026-11-27T06:00:00Z (2h
   overdue)
   next should have started by itself:
-  see whether the manager runs
+  check whether the manager runs
 cfapp/shop                app
   state stopped; since 3h
   by carol@example.com

@@ -579,7 +579,7 @@ func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, i
 		// A machine that can never be stopped keeps its cluster running: a partly stopped cluster is of no use.
 		return actuator.Errorf(machine.class, "%s: %s for one of %s: %s", p.operation, machine.code, joinIDs(ids), machine.message)
 	case p.operation == terminateInstances && machine.class == actuator.NotFound && len(ids) == 1:
-		return nil // It is terminated already.
+		return nil // The machine is terminated already.
 	case len(ids) == 1:
 		refused[machine.code] = append(refused[machine.code], refusedMachine{id: ids[0], why: machine})
 		return nil

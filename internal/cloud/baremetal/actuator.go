@@ -91,7 +91,7 @@ func (*Actuator) Platform() string { return "baremetal" }
 func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
 		FoundBy: "the list in `spec.platform.baremetal.machines`", Stopped: "shut down, and off",
-		Credentials: "names and passwords of the management controllers", Calls: "one or two for each machine, over Redfish; one session over IPMI",
+		Credentials: "names and passwords of the management controllers", Calls: "one or two calls for each machine over Redfish, or one session over IPMI",
 	}
 }
 

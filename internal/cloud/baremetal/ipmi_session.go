@@ -119,7 +119,7 @@ func openSession(ctx context.Context, conn net.Conn, l login, suites []cipherSui
 			tag++ // A duplicate refusal must not apply to the next suite.
 			s := &ipmiSession{conn: conn, suite: suite, resend: resend, tag: tag}
 			if _, err := rand.Read(s.own[:]); err != nil {
-				return nil, fmt.Errorf("make an id: %w", err)
+				return nil, fmt.Errorf("create an id: %w", err)
 			}
 			limited, cancel := context.WithTimeout(ctx, share)
 			err := s.login(limited, l.user, l.password)
@@ -152,7 +152,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	copy(s.remote[:], opened[8:12])
 	var ownRandom [randomBytes]byte
 	if _, err := rand.Read(ownRandom[:]); err != nil {
-		return fmt.Errorf("make a random number: %w", err)
+		return fmt.Errorf("create a random number: %w", err)
 	}
 	length := byte(len(user) & math.MaxUint8) // The length was checked.
 	name := append([]byte{roleOperator, length}, user...)
@@ -257,7 +257,7 @@ func (s *ipmiSession) exchangeMatching(ctx context.Context, kind, answerKind byt
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case isTimeout(err):
-			continue // This process was delayed, not the controller.
+			continue // The manager was delayed, not the controller.
 		case err != nil:
 			return nil, err
 		}
@@ -351,7 +351,7 @@ func (s *ipmiSession) unwrap(kind byte, packet []byte) ([]byte, bool) {
 func encrypt(key, text []byte) ([]byte, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, fmt.Errorf("make the cipher: %w", err)
+		return nil, fmt.Errorf("create the cipher: %w", err)
 	}
 	padding := (aes.BlockSize - (len(text)+1)%aes.BlockSize) % aes.BlockSize
 	padded := bytes.Clone(text)
@@ -361,7 +361,7 @@ func encrypt(key, text []byte) ([]byte, error) {
 	padded = append(padded, byte(padding))
 	var start [aes.BlockSize]byte
 	if _, err := rand.Read(start[:]); err != nil {
-		return nil, fmt.Errorf("make a random start: %w", err)
+		return nil, fmt.Errorf("create a random start: %w", err)
 	}
 	cipher.NewCBCEncrypter(block, start[:]).CryptBlocks(padded, padded)
 	return append(start[:], padded...), nil

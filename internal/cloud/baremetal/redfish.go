@@ -124,7 +124,7 @@ func (c *redfishController) send(ctx context.Context, method, path string, body,
 	}
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, content)
 	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
+		return fmt.Errorf("create the request: %w", err)
 	}
 	request.SetBasicAuth(c.login.user, c.login.password)
 	request.Header.Set("Accept", "application/json")
@@ -136,7 +136,7 @@ func (c *redfishController) send(ctx context.Context, method, path string, body,
 		return fmt.Errorf("send the request: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }() // The answer is complete.
-	text, err := io.ReadAll(answer.Body)       // The transport limits its size.
+	text, err := io.ReadAll(answer.Body)       // The transport limits the size of the answer.
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the answer: %w", err)

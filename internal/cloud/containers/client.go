@@ -98,7 +98,7 @@ func (c *engineClient) send(ctx context.Context, method, path string, query url.
 	u.Path, u.RawQuery = path, query.Encode()
 	r, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
 	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
+		return fmt.Errorf("create the request: %w", err)
 	}
 	r.Header.Set("User-Agent", buildinfo.UserAgent("torpor"))
 	answer, err := c.http.Do(r)
@@ -110,7 +110,7 @@ func (c *engineClient) send(ctx context.Context, method, path string, query url.
 	case answer.StatusCode == http.StatusNotModified: // The container is in that state already.
 		return nil
 	case answer.StatusCode >= http.StatusMultipleChoices:
-		content, err := io.ReadAll(answer.Body) // The transport limits its size.
+		content, err := io.ReadAll(answer.Body) // The transport limits the size of the answer.
 		if err != nil {
 			return fmt.Errorf("read the answer: %w", err)
 		}

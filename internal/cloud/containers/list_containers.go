@@ -85,7 +85,7 @@ func readContainers(body io.Reader, use func(*engineContainer)) error {
 			return errListTooLong
 		case !isContainerID(e.ID):
 			return errNotAnEngine
-		case e.State == "removing", e.State == "dead": // It is being removed, or its removal is stuck.
+		case e.State == "removing", e.State == "dead": // The container is being removed, or its removal is stuck.
 		default:
 			use(&e)
 		}

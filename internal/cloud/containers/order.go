@@ -33,7 +33,7 @@ const (
 )
 
 // errStopGoesOn means that the engine accepted the order, and that the wait for its end is over.
-var errStopGoesOn = errors.New("the engine goes on stopping the container")
+var errStopGoesOn = errors.New("the engine is still stopping the container")
 
 // StopMachine implements rest.OneByOneAccount.
 func (c *engineClient) StopMachine(ctx context.Context, id string) error {

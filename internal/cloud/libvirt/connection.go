@@ -130,7 +130,7 @@ func (a *Actuator) dialTransport(ctx context.Context, d daemon) (net.Conn, error
 // handshake ends with the byte that reports whether the daemon accepts the client's certificate.
 func handshake(ctx context.Context, conn *tls.Conn) error {
 	if err := conn.HandshakeContext(ctx); err != nil {
-		if said, ok := errors.AsType[*net.OpError](err); ok && said.Op == "remote error" { // An alert of TLS.
+		if said, ok := errors.AsType[*net.OpError](err); ok && said.Op == "remote error" { // The error is an alert of TLS.
 			return errCertificateRefused
 		}
 		return fmt.Errorf("TLS: %w", err)
@@ -172,7 +172,7 @@ func (c *connection) call(ctx context.Context, procedure uint32, arguments xdrWr
 	case <-c.ended:
 	}
 	select {
-	case found := <-answered: // The answer came before the end.
+	case found := <-answered: // The answer arrived before the connection ended.
 		return found.read()
 	default:
 		return nil, c.failure

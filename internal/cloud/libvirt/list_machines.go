@@ -42,7 +42,7 @@ func (c *connection) listMachines(ctx context.Context, infraIDs []string, pendin
 		work.Go(func() error {
 			infraID, machine, err := c.readMachine(ctx, d, infraIDs, pending)
 			if hasCode(err, codeNoDomain) {
-				return nil // It was removed after it was listed.
+				return nil // The domain was removed after it was listed.
 			}
 			if err != nil || infraID == "" {
 				return err

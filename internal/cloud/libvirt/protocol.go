@@ -16,7 +16,7 @@ const (
 	procConnectOpen     = 1
 	procDomainCreate    = 9
 	procDomainDestroy   = 12
-	procDomainLookup    = 24 // By UUID.
+	procDomainLookup    = 24 // The lookup is by UUID.
 	procDomainShutdown  = 33
 	procGetHostname     = 59
 	procAuthList        = 66
@@ -34,7 +34,7 @@ const (
 	maxNameBytes        = 4 << 10
 	maxMetadataBytes    = 64 << 10
 	metadataNamespace   = "urn:torpor:cluster"
-	inactiveDomainID    = 0xffff_ffff // -1
+	inactiveDomainID    = 0xffff_ffff // This is -1 as an unsigned number.
 	uuidBytes           = 16
 	uuidTextBytes       = 36
 	lengthOfHostnames   = 255

@@ -84,7 +84,7 @@ func (c *APIClient) callOnce(ctx context.Context, method, url string, body, resu
 	}
 	request, err := http.NewRequestWithContext(ctx, method, url, content)
 	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
+		return fmt.Errorf("create the request: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
@@ -110,7 +110,7 @@ func Send(client RequestSender, request *http.Request, result any) error {
 		return fmt.Errorf("send the request: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	content, err := io.ReadAll(answer.Body) // The transport limits its size.
+	content, err := io.ReadAll(answer.Body) // The transport limits the size of the answer.
 	if err != nil {
 		return fmt.Errorf("read the answer: %w", err)
 	}

@@ -69,7 +69,7 @@ func ApprovalEvent(note string) decision.Event {
 
 // ReplacementEvent returns the event of Machines that were deleted.
 func ReplacementEvent(names []string) decision.Event {
-	return decision.Event{Reason: SpotMachinesReplaced, Action: powerAction, Note: "Deleted the OpenShift Machines of terminated spot machines, so that new ones are made: " + joinNames(names)}
+	return decision.Event{Reason: SpotMachinesReplaced, Action: powerAction, Note: "Deleted the OpenShift Machines of terminated spot machines, so that new ones are created: " + joinNames(names)}
 }
 
 // RefusalEvent returns the event of certificate requests that were not approved.

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// The plans of a cluster that should hibernate.
+// These are the plans of a cluster that should hibernate.
 
 func clusterHibernates(o Observed) Plan {
 	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped"+o.timeoutNote())

@@ -135,7 +135,7 @@ type OrderRefusal struct {
 // APIState is the reachability of a cluster's API server.
 type APIState string
 
-// The states of an API server.
+// These are the states of an API server.
 const (
 	NotProbed   APIState = ""
 	Reachable   APIState = "reachable"

@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// The plans of a cluster that should run.
+// These are the plans of a cluster that should run.
 
 // recordResume only writes status.
 // Invariant: machines of a hibernated cluster are started only in a pass that has read the saved start of the

@@ -201,7 +201,7 @@ func (o Observed) replacementNote() string {
 	for _, m := range machines {
 		names = append(names, m.Name)
 	}
-	note := "OpenShift Machines of terminated spot machines, which are to be deleted so that new ones are made: " + joinNames(names)
+	note := "OpenShift Machines of terminated spot machines, which are to be deleted so that new ones are created: " + joinNames(names)
 	if o.ReplacementError != "" {
 		note += "; " + o.ReplacementError
 	}

@@ -193,12 +193,12 @@ func TestWhatIsTerminatedAndReplacedIsTold(t *testing.T) {
 	left := observedCluster("", withSpot(resumingRecord(partialResumeAfter+time.Second)), on, withoutSecondMachine, apiWithNodes(readyNode("n0")), apiWithMachines(secondOpenShiftMachine()),
 		func(o *Observed) { o.ReplacementError = "they cannot be deleted: no" })
 	want := decision.True(hivev1.MachinesMissingReason, "Parts of the cluster are missing; OpenShift Machines of terminated spot machines, "+
-		"which are to be deleted so that new ones are made: worker; they cannot be deleted: no")
+		"which are to be deleted so that new ones are created: worker; they cannot be deleted: no")
 	if diff := cmp.Diff(want, Decide(left).Degraded); diff != "" {
 		t.Errorf("degraded (-want +got):\n%s", diff)
 	}
 	left.Record = withSpot(resumingRecord(time.Minute))
-	ready := decision.False(hivev1.WaitingForNodesReason, "Waiting for OpenShift Machines of terminated spot machines, which are to be deleted so that new ones are made: worker; they cannot be deleted: no")
+	ready := decision.False(hivev1.WaitingForNodesReason, "Waiting for OpenShift Machines of terminated spot machines, which are to be deleted so that new ones are created: worker; they cannot be deleted: no")
 	if diff := cmp.Diff(ready, Decide(left).Ready); diff != "" {
 		t.Errorf("ready (-want +got):\n%s", diff)
 	}

@@ -55,7 +55,7 @@ func (a Acting) DescribeEnd() string {
 	if a.EndedAt.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("no manager has renewed the Lease %s/%s, which ended at %s; see whether the manager runs", Namespace, Name, a.EndedAt.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("no manager has renewed the Lease %s/%s, which ended at %s; check whether the manager runs", Namespace, Name, a.EndedAt.UTC().Format(time.RFC3339))
 }
 
 // Take makes the installation the holder of the Lease for a duration.

@@ -60,7 +60,7 @@ type RestorePlan struct {
 	Err    error
 }
 
-// Rules of Decide that change nothing.
+// These are the rules of Decide that change nothing.
 const (
 	DeletedRule = "the cluster is being deleted"
 	StoppedRule = "reconciliation is stopped"
@@ -84,7 +84,7 @@ func decideCronJob(seen Observed) CronJobPlan {
 	case name == "":
 		return CronJobPlan{Delete: seen.CronJob}
 	case seen.Policy == nil:
-		return CronJobPlan{Err: fmt.Errorf("spec.backupPolicyName: expected a BackupPolicy %s in namespace %s, found none; make it, or remove the name",
+		return CronJobPlan{Err: fmt.Errorf("spec.backupPolicyName: expected a BackupPolicy %s in namespace %s, found none; create it, or remove the name",
 			name, seen.Cluster.Namespace)}
 	}
 	cron, err := BuildCronJob(seen.Cluster, seen.Policy, seen.Image)

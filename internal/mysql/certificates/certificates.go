@@ -76,7 +76,7 @@ func BuildClientConfig(authorities []byte, host string) (*tls.Config, error) {
 func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []string, now time.Time) (map[string][]byte, bool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, false, fmt.Errorf("make a key: %w", err)
+		return nil, false, fmt.Errorf("create a key: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: randomSerial(), Subject: pkix.Name{CommonName: "Torpor MySQL " + randomSerial().Text(36)[:8]}, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(authorityLife),
@@ -84,7 +84,7 @@ func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []s
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, false, fmt.Errorf("make an authority: %w", err)
+		return nil, false, fmt.Errorf("create an authority: %w", err)
 	}
 	authority, err := x509.ParseCertificate(signed)
 	if err != nil {
@@ -111,7 +111,7 @@ func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []s
 func newServer(files map[string][]byte, authority *x509.Certificate, authorityKey *ecdsa.PrivateKey, hosts []string, now time.Time) (map[string][]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("create a key: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: randomSerial(), Subject: pkix.Name{CommonName: "mysqld"}, NotBefore: now.Add(-clockSkew), NotAfter: now.Add(serverLife),
@@ -126,7 +126,7 @@ func newServer(files map[string][]byte, authority *x509.Certificate, authorityKe
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, authority, key.Public(), authorityKey)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate: %w", err)
+		return nil, fmt.Errorf("create a certificate: %w", err)
 	}
 	encoded, err := encodeKey(key)
 	if err != nil {

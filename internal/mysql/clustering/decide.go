@@ -270,7 +270,7 @@ type Plan struct {
 // ClusterState is the cluster's state in one word, as MOCO calls it.
 type ClusterState string
 
-// The states.
+// These are the states of a cluster.
 const (
 	StateCloning    ClusterState = "Cloning"
 	StateRestoring  ClusterState = "Restoring"
@@ -282,7 +282,7 @@ const (
 	StateOffline    ClusterState = "Offline"
 )
 
-// Reasons of conditions, in addition to the names of the states.
+// These are the reasons of conditions, in addition to the names of the states.
 const (
 	ReasonInitialized       = "Initialized"
 	ReasonActive            = "ClusteringActive"

@@ -2,7 +2,7 @@
 
 package clustering
 
-// Reasons of events.
+// These are the reasons of events.
 const (
 	// EventPrimaryChosen reports that an instance became the first primary.
 	EventPrimaryChosen = "PrimaryChosen"

@@ -511,7 +511,7 @@ func UpdateHistory(before History, o Observed) History {
 	after := History{
 		StopAskedSince: startOfStreak(before.StopAskedSince, o.StopAsked, o.Now),
 		ReadOnlySince:  startOfStreak(before.ReadOnlySince, d.switchoverRequested && p.IsReadOnly, o.Now),
-		// It stays set after the primary is writable again, so that the next attempt does not follow at once.
+		// GaveUpAt stays set after the primary is writable again, so that the next attempt does not follow at once.
 		GaveUpAt:  before.GaveUpAt,
 		Acks:      before.Acks,
 		Instances: make([]InstanceHistory, len(d.instances)),
@@ -564,7 +564,7 @@ func (m History) WithResult(do Action, at time.Time, failure string) History {
 		switch {
 		case failure != "":
 			past.FailedAt, past.Failure = at, failure
-		case past.LastAction == this: // It succeeded before, but its rule matched again.
+		case past.LastAction == this: // The action succeeded before, but its rule matched again.
 			past.FailedAt, past.Failure = at, ""
 		default:
 			past.FailedAt, past.Failure = time.Time{}, ""

@@ -171,7 +171,7 @@ type PodFacts struct {
 // PodRole is the label by which Services find an instance.
 type PodRole string
 
-// The roles.
+// These are the roles in the label of a Pod.
 const (
 	RoleNone    PodRole = ""
 	RolePrimary PodRole = "primary"
@@ -234,7 +234,7 @@ type ReplicationChannel struct {
 // ThreadState is the state of a replication thread.
 type ThreadState string
 
-// The states of a thread.
+// These are the states of a thread.
 const (
 	Stopped    ThreadState = ""
 	Connecting ThreadState = "connecting"
@@ -244,7 +244,7 @@ const (
 // CloneState is the state of the last CLONE INSTANCE that the server received.
 type CloneState string
 
-// The states of a clone.
+// These are the states of a clone.
 const (
 	NotCloned   CloneState = ""
 	Cloning     CloneState = "in progress"
@@ -287,7 +287,7 @@ const (
 	endlessTimeout = 24 * time.Hour
 )
 
-// Times until the next pass.
+// These are the times until the next pass.
 const (
 	// immediately goes through the queue, so that other clusters have their turn.
 	immediately = time.Millisecond

@@ -253,7 +253,7 @@ const maxShownSet = 200
 // abbreviateSet formats a set for a message. Of a long set it gives only the number of transactions.
 func abbreviateSet(s gtid.Set) string {
 	if s.IsEmpty() {
-		return "transactions of its own" // They were compared in an earlier pass, and the primary does not answer now.
+		return "transactions of its own" // The instances were compared in an earlier pass, and the primary does not answer now.
 	}
 	if text := s.String(); len(text) <= maxShownSet {
 		return text

@@ -181,7 +181,7 @@ func toJSONFields(value any) (map[string]any, error) {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// The ports of an instance.
+// These are the ports of an instance.
 const (
 	mysqlPort  = 3306
 	mysqlxPort = 33060

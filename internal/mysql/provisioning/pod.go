@@ -4,7 +4,7 @@ package provisioning
 
 import (
 	"cmp"
-	_ "embed" // for the scripts
+	_ "embed" // The scripts are embedded.
 	"fmt"
 	"maps"
 	"slices"

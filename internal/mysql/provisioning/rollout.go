@@ -128,10 +128,10 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 		return waitingPlan("nothing to replace", "waiting for "+o.podNames(unionSorted(absent, down)))
 	case o.ClusteringStopped:
 		return waitingPlan("clustering is stopped", fmt.Sprintf("the rollout waits while clustering is stopped; of an older revision: %s; "+
-			"to go on, run: kubectl moco start clustering %s", o.podNames(outdated), o.Name)).endTurn()
+			"to continue, run: kubectl moco start clustering %s", o.podNames(outdated), o.Name)).endTurn()
 	case o.StoppedInstances:
 		return waitingPlan("instances are stopped", fmt.Sprintf("the rollout waits while clustering leaves single instances alone; of an older "+
-			"revision: %s; to go on, remove the annotation clustering-stopped-instances", o.podNames(outdated))).endTurn()
+			"revision: %s; to continue, remove the annotation clustering-stopped-instances", o.podNames(outdated))).endTurn()
 	// The rollout also waits while a new Pod is not ready, because a broken template must not reach a second Pod that
 	// serves. If the new Pod can become ready only after the Pod of a broken primary is replaced, force is needed.
 	case len(absent) > 0 || len(down) > 0 && (!o.Forced || broken == None):
@@ -143,14 +143,14 @@ func DecideRollout(o ObservedRollout) RolloutPlan {
 	case !o.Healthy && o.Forced && young >= SettleTime:
 		return RolloutPlan{Rule: "forced", Action: ReplacePod{replica}, Message: "replacing " + o.podNames([]int{replica}) + forcedBy, RequeueAfter: rolloutRetry, Forced: true}
 	case (!o.Healthy || o.Primary == None) && !o.Forced:
-		return waitingPlan("not healthy", fmt.Sprintf("the rollout waits until the cluster is healthy; of an older revision: %s; to go on now, with a loss of "+
+		return waitingPlan("not healthy", fmt.Sprintf("the rollout waits until the cluster is healthy; of an older revision: %s; to continue now, with a loss of "+
 			"availability, set the annotation %s: \"true\"", o.podNames(outdated), mocov1beta2.ForceRolloutAnnotation)).requeueAfter(rolloutRetry)
 	// Healthy may date from before the last Pod was replaced, because clustering may be slow or hang.
 	case len(unserved) > 0 && o.Healthy:
 		return waitingPlan("not observed yet", "the rollout waits until clustering lets clients find "+o.podNames(unserved))
 	// Clustering may have observed the cluster as healthy before it observed a Pod that has just become ready.
 	case young < SettleTime:
-		return waitingPlan("settle", "the rollout goes on soon; of an older revision: "+o.podNames(outdated)).requeueAfter(SettleTime - young)
+		return waitingPlan("settle", "the rollout continues soon; of an older revision: "+o.podNames(outdated)).requeueAfter(SettleTime - young)
 	case !o.HasTurn && !o.Forced:
 		return waitingPlan("no turn", "the rollout waits for the rollouts of other clusters, see torpor manager --rollouts-at-once; of an older revision: "+o.podNames(outdated)).requeueAfter(turnRetry)
 	case replica != o.Primary:

@@ -342,7 +342,7 @@ func (s *Server) execAll(ctx context.Context, what string, statements []string) 
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	defer func() { _ = conn.Close() }() // It returns to the pool, or is already known to be broken.
+	defer func() { _ = conn.Close() }() // The connection returns to the pool, or is already known to be broken.
 	for _, statement := range statements {
 		if err := execMarked(ctx, conn, statement); err != nil {
 			return fmt.Errorf("%s: %s: %w", what, statement, err)
@@ -358,7 +358,7 @@ func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // It returns to the pool, or is already known to be broken.
+	defer func() { _ = conn.Close() }() // The connection returns to the pool, or is already known to be broken.
 	var id int64
 	if err := conn.QueryRowContext(ctx, "select connection_id()").Scan(&id); err != nil {
 		return err
@@ -612,7 +612,7 @@ func (s *Server) ChangeAccounts(ctx context.Context, like SemiSync, statements [
 	if err != nil {
 		return fmt.Errorf("change accounts: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // It returns to the pool, or is already known to be broken.
+	defer func() { _ = conn.Close() }() // The connection returns to the pool, or is already known to be broken.
 	source, replica := like.variablePrefixes()
 	hasReplicas := "select not @@global." + source + "_enabled or variable_value >= @@global." + source + "_wait_for_" + strings.TrimPrefix(replica, "rpl_semi_sync_") +
 		"_count from performance_schema.global_status where variable_name = '" + source + "_clients'"

@@ -136,7 +136,7 @@ func (s *Server) openSpares(ctx context.Context) {
 		}
 	}
 	for _, conn := range spares {
-		_ = conn.Close() // It returns to the pool.
+		_ = conn.Close() // The connection returns to the pool.
 	}
 }
 
@@ -146,7 +146,7 @@ func (s *Server) pingUntilSilent(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the connection for pings: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // It returns to the pool, or is already known to be broken.
+	defer func() { _ = conn.Close() }() // The connection returns to the pool, or is already known to be broken.
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {

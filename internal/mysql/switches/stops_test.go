@@ -247,11 +247,11 @@ func TestParseStoppedInstances(t *testing.T) {
 		want        []int
 		understood  bool
 	}{
-		"no instance is stopped":                   {nil, nil, true},
-		"a list of two stops both":                 {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
-		"an empty list stops nothing":              {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[]"}, []int{}, true},
-		"a value that is not a list stops nothing": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
-		"a partly wrong list stops nothing":        {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
+		"no annotation: no instance is stopped":       {nil, nil, true},
+		"a list of two ordinals stops both instances": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
+		"an empty list stops nothing":                 {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[]"}, []int{}, true},
+		"a value that is not a list stops nothing":    {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
+		"a partly wrong list stops nothing":           {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}

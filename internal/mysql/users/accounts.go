@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// The names of the accounts.
+// These are the names of the accounts.
 const (
 	AdminUser       = "moco-admin"
 	AgentUser       = "moco-agent"

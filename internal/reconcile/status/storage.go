@@ -260,7 +260,7 @@ func (s *Storage[T]) remember(ctx context.Context, w Writer[T], obj T, mayBeLate
 	if len(remembered) > 0 {
 		data, err := json.Marshal(remembered)
 		if err != nil {
-			return false, nil, fmt.Errorf("encode what is remembered of the status: %w", err)
+			return false, nil, fmt.Errorf("encode the fields that the schema drops: %w", err)
 		}
 		if wanted = string(data); len(wanted) > statusannotation.MaxSize {
 			wanted, remembered = "", nil
@@ -279,7 +279,7 @@ func (s *Storage[T]) remember(ctx context.Context, w Writer[T], obj T, mayBeLate
 	}
 	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": obj.GetResourceVersion(), "annotations": map[string]any{key: annotation}}})
 	if err != nil {
-		return false, nil, fmt.Errorf("encode what is remembered of the status: %w", err)
+		return false, nil, fmt.Errorf("encode the fields that the schema drops: %w", err)
 	}
 	answer := w.newLike(obj)
 	if err := w.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, data), client.FieldOwner(w.Owner)); err != nil {

@@ -17,5 +17,5 @@ func JudgeController(gap string) []Finding {
 // Lease any more. A manager without leader election may run.
 func JudgeMissingManager(lease string) []Finding {
 	return []Finding{NewRemark(torporv1alpha1.NotCheckedFinding, fmt.Sprintf(
-		"Expected an active manager, found that no manager has renewed the Lease %s: whether a controller acts is not known; see whether the manager runs", lease))}
+		"Expected an active manager, found that no manager has renewed the Lease %s: whether a controller acts is not known; check whether the manager runs", lease))}
 }

@@ -14,7 +14,7 @@ import (
 // Severity is how serious a finding is.
 type Severity string
 
-// The severities.
+// These are the severities of a finding.
 const (
 	// Blocking findings keep the stop or the start from succeeding, or from having any effect.
 	Blocking Severity = "blocking"
@@ -63,9 +63,9 @@ func catalogue() []catalogueEntry {
 		{torporv1alpha1.HealthCheckReplacesMachinesFinding, Warning, "Expected MachineHealthChecks that are paused, found %s; nodes are not ready when a resume begins, so their machines are replaced: set the annotation " + pausedAnnotation + " on the health checks before the stop, and remove it after the resume"},
 		{torporv1alpha1.AutoscalerAddsMachinesFinding, Warning, "Expected no autoscaler that adds machines, found %s; Pods that are evicted by a drain, or wait for nodes at the resume, get new machines: limit the autoscaler to the present machines"},
 		{torporv1alpha1.VolumesNotDetachableFinding, Warning, "Expected volumes that can be detached, found %s; look at their VolumeAttachments"},
-		{torporv1alpha1.VolumesLocalFinding, Warning, "Expected volumes that outlive a machine, found on local disks %s; they are lost if their machine is replaced while the cluster hibernates"},
+		{torporv1alpha1.VolumesLocalFinding, Warning, "Expected volumes that outlive their machine, found volumes on local disks %s; they are lost if their machine is replaced while the cluster hibernates"},
 		{torporv1alpha1.EvictionForbiddenFinding, Warning, "Expected PodDisruptionBudgets that allow a disruption, found some that allow none: %s; a stop of the machines ignores them"},
-		{torporv1alpha1.FinalizersPendingFinding, Warning, "Expected no deletion under way, found the namespaces %s, whose finalizers wait for controllers of the cluster; they go on after the stop"},
+		{torporv1alpha1.FinalizersPendingFinding, Warning, "Expected no deletion under way, found the namespaces %s, whose finalizers wait for controllers of the cluster; they continue after the stop"},
 		{torporv1alpha1.CronJobsMissStartsFinding, Warning, "Expected a hundred missed starts at most, found CronJobs that miss more: %s; they report TooManyMissedTimes and start once, and before Kubernetes 1.21 never again: set startingDeadlineSeconds"},
 		{torporv1alpha1.BackupDueFinding, Warning, "Expected no backup during the stop, found %s"},
 		{torporv1alpha1.NotHealthyFinding, Warning, "Expected a healthy object before a stop, found: %s"},

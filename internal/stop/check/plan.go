@@ -69,7 +69,7 @@ func JudgeShared(object metav1.Object, r PlanRequest) []Finding {
 	case err != nil:
 		findings = append(findings, NewRemark(torporv1alpha1.UntilInvalidFinding, fmt.Sprintf("%s would be ignored: %s; correct or remove it", r.UntilAnnotation, err)))
 	case !until.After(r.Now):
-		findings = append(findings, NewRemark(torporv1alpha1.UntilInvalidFinding, fmt.Sprintf("%s would be ignored: expected a time to come, found %.40q; correct or remove it", r.UntilAnnotation, text)))
+		findings = append(findings, NewRemark(torporv1alpha1.UntilInvalidFinding, fmt.Sprintf("%s would be ignored: expected a time in the future, found %.40q; correct or remove it", r.UntilAnnotation, text)))
 	}
 	return findings
 }
@@ -95,7 +95,7 @@ func JudgeSlumbers(stops []torporv1alpha1.ScheduledStop, annotations map[string]
 func (r PlanRequest) DescribeEnd(startCommand string) string {
 	if until := r.Stop().Until; !until.IsZero() {
 		if stoprecord.IsOverdue(new(metav1.NewTime(until)), r.Now) {
-			return "It should have started by itself at " + until.UTC().Format(time.RFC3339) + ": see whether the manager runs"
+			return "It should have started by itself at " + until.UTC().Format(time.RFC3339) + ": check whether the manager runs"
 		}
 		return "It starts by itself at " + until.UTC().Format(time.RFC3339)
 	}

@@ -15,7 +15,7 @@ const overdueGrace = 5 * time.Minute
 // Next steps that tables show for a stop with an end.
 const (
 	StartsByItself          = "starts by itself"
-	ShouldHaveStartedItself = "should have started by itself: see whether the manager runs"
+	ShouldHaveStartedItself = "should have started by itself: check whether the manager runs"
 )
 
 // IsOverdue reports whether a stop in effect should have ended. A stop without an end is never overdue.

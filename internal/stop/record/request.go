@@ -83,7 +83,7 @@ func ParseNewUntil(text string, now time.Time) (time.Time, error) {
 		until = now.Add(after)
 	}
 	if !until.After(now) {
-		return time.Time{}, fmt.Errorf("expected a time to come, found %s, which has passed", until.UTC().Format(time.RFC3339))
+		return time.Time{}, fmt.Errorf("expected a time in the future, found %s, which has passed", until.UTC().Format(time.RFC3339))
 	}
 	return until, nil
 }

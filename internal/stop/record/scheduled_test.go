@@ -53,8 +53,8 @@ func TestListScheduled(t *testing.T) {
 		"an annotation that is not JSON: no stop":                      {nil, map[string]string{nights: "{"}, ""},
 		"an annotation that is too large: no stop":                     {nil, map[string]string{nights: encode(stopOf("nights", strings.Repeat("x", 32<<10)))}, ""},
 		"an annotation of another kind: no stop":                       {nil, map[string]string{"example.com/nights": encode(stopOf("nights", "annotation"))}, ""},
-		"more Slumbers than the maximum":                               {nil, many, strings.TrimSpace(strings.Repeat("%:annotation ", 20))},
-		"an annotation without any stops":                              {nil, map[string]string{nights: `{"slumber": "nights"}`}, "nights:"},
+		"more Slumbers than the maximum: the first ones by name":       {nil, many, strings.TrimSpace(strings.Repeat("%:annotation ", 20))},
+		"an annotation without any stops: a stop without content":      {nil, map[string]string{nights: `{"slumber": "nights"}`}, "nights:"},
 		"an annotation with unknown content: a stop without content":   {nil, map[string]string{nights: `{"slumber": "nights", "later": 1}`}, "nights:"},
 	} {
 		var found []string

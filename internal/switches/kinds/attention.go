@@ -65,7 +65,7 @@ func (r Row) NextAt(now time.Time) string {
 	case r.Next == stoprecord.StartsByItself:
 		return stoprecord.ShouldHaveStartedItself
 	case r.Next == r.wakesItself():
-		return "should have started by itself: see whether the manager runs, or run " + r.SkipCommand()
+		return "should have started by itself: check whether the manager runs, or run " + r.SkipCommand()
 	default:
 		return r.Next
 	}

@@ -20,8 +20,8 @@ func TestOverdueStopsPromiseNothing(t *testing.T) {
 	bySlumber, byUser = bySlumber.withNext(""), byUser.withNext("")
 	stuck.Next = StuckPrefix + "said"
 	for want, r := range map[string]Row{
-		"should have started by itself: see whether the manager runs":                                           byUser,
-		"should have started by itself: see whether the manager runs, or run kubectl torpor skip -n ns cfapp/x": bySlumber,
+		"should have started by itself: check whether the manager runs":                                           byUser,
+		"should have started by itself: check whether the manager runs, or run kubectl torpor skip -n ns cfapp/x": bySlumber,
 		"it is stuck: said": stuck,
 	} {
 		if next, isOverdue := r.NextAt(now), r.IsOverdue(now); next != want || !isOverdue {

@@ -224,7 +224,7 @@ func (c plannedCluster) effects(r stopcheck.PlanRequest) []string {
 	case c.isClustering:
 		return []string{"Operations in progress are brought to a safe point, within 15 seconds", "The servers keep serving; the manager does not fail over, repair or switch over", r.DescribeEnd(c.startCommand)}
 	default:
-		return []string{"The objects of the cluster stay as they are, whatever the spec; servers keep serving, and failover goes on", r.DescribeEnd(c.startCommand)}
+		return []string{"The objects of the cluster stay as they are, whatever the spec; servers keep serving, and failover continues", r.DescribeEnd(c.startCommand)}
 	}
 }
 

@@ -36,32 +36,32 @@ func TestStates(t *testing.T) {
 		object kinds.Object
 		want   string
 	}{
-		"a cluster that cannot hibernate":    {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
-		"a cluster whose stop is refused":    {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
-		"an unreachable unsupported cluster": {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
-		"a cluster that runs":                {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
-		"a cluster that hibernates":          {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
-		"a cluster that a user hibernates":   {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
-		"serving MySQL":                      {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
-		"MySQL that is about to go offline":  {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
-		"MySQL whose Pods go":                {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
-		"MySQL without Pods":                 {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
-		"MySQL that a user took offline":     {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
-		"new MySQL":                          {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
-		"MySQL with manual work on its servers": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
+		"a cluster that cannot hibernate: awake":                       {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
+		"a cluster whose stop is refused: awake":                      {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
+		"an unreachable unsupported cluster: neither asleep nor awake": {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
+		"a cluster that runs: awake":                                   {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
+		"a cluster that hibernates: asleep":                            {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
+		"a cluster that a user hibernates: asleep":                     {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
+		"serving MySQL: awake":                                         {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
+		"MySQL that is about to go offline: neither asleep nor awake":  {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
+		"MySQL whose Pods go: neither asleep nor awake":                {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
+		"MySQL without Pods: asleep":                                   {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
+		"MySQL that a user took offline: neither asleep nor awake":     {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
+		"new MySQL: neither asleep nor awake":                          {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
+		"MySQL with manual work on its servers: awake": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
 			c.Annotations = map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"}
 		}), "awake"},
-		"MySQL that a user stopped at night": {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) {
+		"MySQL that a user stopped at night: neither asleep nor awake": {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) {
 			c.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}
 			c.Status.ScheduledStops = night()
 		}), "(ReconciliationInactive) stoppable others"},
-		"an app that runs":            {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", nil), "awake stoppable"},
-		"an app that starts":          {newApp(korifiv1alpha1.StartedState, metav1.ConditionFalse, "Starting", nil), "(Starting) stoppable"},
-		"an app without instances":    {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable"},
-		"an app that a user stopped":  {newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable others"},
-		"an app that a user started":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
-		"an app that a user restarts": {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
-		"an app that a user deploys":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
+		"an app that runs: awake":                      {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", nil), "awake stoppable"},
+		"an app that starts: neither asleep nor awake": {newApp(korifiv1alpha1.StartedState, metav1.ConditionFalse, "Starting", nil), "(Starting) stoppable"},
+		"an app without instances: asleep":             {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable"},
+		"an app that a user stopped: asleep":           {newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable others"},
+		"an app that a user started: asleep":           {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
+		"an app that a user restarts: asleep":          {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
+		"an app that a user deploys: asleep":           {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
 		"a cluster whose schema drops its record": {
 			remember(t, newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "hibernation", `{"hibernation": {"sleepStartedAt": "2026-11-24T20:00:00Z"}, "stops": [{"since": "2026-11-24T20:00:00Z", "endedAt": "2026-11-24T21:00:00Z", "startedBy": "erin"}]}`),
 			"(Running) stoppable resumed by erin at 21:00",

@@ -66,7 +66,7 @@ func (h holidayRange) in(year int) (first, last time.Time, isThere bool) {
 		year++
 	}
 	last = time.Date(year, h.last.Month(), h.last.Day(), 0, 0, 0, 0, time.UTC)
-	if last.Month() != h.last.Month() { // February 29, in a year without one.
+	if last.Month() != h.last.Month() { // The holiday ends on February 29, and the year has none.
 		last = last.AddDate(0, 0, -1)
 	}
 	return first, last, first.Month() == h.first.Month()

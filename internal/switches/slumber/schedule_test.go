@@ -223,7 +223,7 @@ func TestScheduleErrors(t *testing.T) {
 		"a step without a size: refused":      {specOf("UTC", "0 20 * * FRI-MON/0", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * FRI-MON/0\": expected five fields of cron"},
 		"a name: refused":                     {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a name"},
 		"a zone in the expression: refused":   {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
-		"a day that never comes: refused":     {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day that comes"},
+		"a day that never occurs: refused":    {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day that occurs"},
 		"a window without a length: refused":  {specOf("UTC", "0 20 * * *", "0  20 * * *"), "expected another time than that of sleep"},
 		"no window and no holiday: refused":   {torporv1alpha1.SlumberSpec{TimeZone: "UTC"}, "expected a window or a holiday"},
 		"a holiday without a day: refused":    {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-29"}), "spec.holidays[0]: expected a day such as"},

@@ -95,7 +95,7 @@ func newVisitor(gateway string) *http.Client {
 func (d *appDemo) askApp(ctx context.Context) (revision string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", http.NoBody)
 	if err != nil {
-		return "", fmt.Errorf("make request: %w", err)
+		return "", fmt.Errorf("create request: %w", err)
 	}
 	response, err := d.visitor.Do(r)
 	if err != nil {

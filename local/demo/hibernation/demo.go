@@ -136,7 +136,7 @@ func (d *clusterDemo) clusterConfig(name string) targetcluster.Config {
 }
 
 func (d *clusterDemo) createCluster() {
-	d.BeginStep("Cluster " + clusterName + ": a control-plane machine and two nodes at that cloud")
+	d.BeginStep(fmt.Sprintf("Cluster %s: a control-plane machine and two nodes at that cloud", clusterName))
 	c := d.clusterConfig(clusterName)
 	c.Nodes, c.Certificates, c.Heartbeat, c.Progress = 2, d.config.Certificates, 3*time.Second, d.PrintObserved
 	result, err := targetcluster.CreateCluster(d.Context, c)
@@ -161,7 +161,7 @@ func (d *clusterDemo) startDormantManager() {
 	d.AwaitReady(manager, d.probes)
 	d.PrintObserved("the manager is ready, with no CRD in the hub")
 	d.verifyControllerRuns(false)
-	d.PrintObserved("its hibernation controller is dormant")
+	d.PrintObserved("the hibernation controller is dormant")
 }
 
 func (d *clusterDemo) installCRD() {

@@ -217,7 +217,7 @@ func (f *fleet) createCluster(ctx context.Context, n int) error {
 func (f *fleet) callCloud(ctx context.Context, n int, key string, form url.Values) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.clouds[f.account(n)], strings.NewReader(form.Encode()))
 	if err != nil {
-		return fmt.Errorf("make request: %w", err)
+		return fmt.Errorf("create request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/20260101/%s/ec2/aws4_request, SignedHeaders=host, Signature=0", key, region))

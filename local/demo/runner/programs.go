@@ -128,7 +128,7 @@ func (r *Runner) RunCommand(c CommandLine) string {
 func FetchURL(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return "", fmt.Errorf("make request: %w", err)
+		return "", fmt.Errorf("create request: %w", err)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -35,7 +35,7 @@ func main() {
 
 func runApp() error {
 	if status := os.Getenv("EXIT"); status != "" {
-		fmt.Printf("ends at once with status %s\n", status)
+		fmt.Printf("the app ends at once with status %s\n", status)
 		return exitWithStatus(status)
 	}
 	if err := takeMemory(cmp.Or(os.Getenv("EAT"), "0")); err != nil {

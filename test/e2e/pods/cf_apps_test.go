@@ -791,7 +791,7 @@ func (s *appSuite) testBrokenApps(t *testing.T) {
 			})
 		})
 	}
-	if lines := apps["exits"].recentLogs(t); !slices.Contains(lines, "0 ends at once with status 3") {
+	if lines := apps["exits"].recentLogs(t); !slices.Contains(lines, "0 the app ends at once with status 3") {
 		t.Errorf("expected the output of an app that never ran in the logs, found %q", lines)
 	}
 	for _, a := range apps {

@@ -121,12 +121,12 @@ func verbs() []verb {
 	return []verb{
 		{name: "stop", change: stop, stoppedBy: you},
 		{name: "start", before: steps{stop}, change: start, stoppedBy: earlier, startedBy: you},
-		{name: "stop as another user", change: with(stop, notes, forged), stoppedBy: you},
-		{name: "edit the note", before: steps{stop}, change: with(nothing, notes, forged), editsOnlyNote: true, stoppedBy: earlier},
+		{name: "stop in the name of another user", change: with(stop, notes, forged), stoppedBy: you},
+		{name: "edit the requester's annotation", before: steps{stop}, change: with(nothing, notes, forged), editsOnlyNote: true, stoppedBy: earlier},
 		{name: "prolong", before: steps{with(stop, until, "8h")}, change: with(with(nothing, until, "9h"), untilNotes, "9h by "+forged), stoppedBy: earlier},
 		{name: "skip", before: steps{stop}, change: skip, skips: true, stoppedBy: earlier},
-		{name: "stop again", before: steps{stop, start}, change: stop, stoppedBy: you},
-		{name: "make stopped", change: stop, creates: true, stoppedBy: you},
+		{name: "stop after a start", before: steps{stop, start}, change: stop, stoppedBy: you},
+		{name: "create a stopped object", change: stop, creates: true, stoppedBy: you},
 	}
 }
 

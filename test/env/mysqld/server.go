@@ -379,7 +379,7 @@ func (b *Installation) ClientsOnPath(t testing.TB) {
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
-// The ports of every server.
+// These are the ports of every server.
 const (
 	Port      = 3306
 	AdminPort = 33062

@@ -266,7 +266,7 @@ func (c *PodCluster) ReplacePod(ctx context.Context, i int) error {
 		pod.Spec.Volumes = []corev1.Volume{{Name: mocov1beta2.TLSVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: cmp.Or(c.TLSSecret, c.tlsSecretName())}}}}
 	}
 	if err := c.Env.Client.Create(ctx, pod); err != nil {
-		return fmt.Errorf("make the Pod %s: %w", pod.Name, err)
+		return fmt.Errorf("create the Pod %s: %w", pod.Name, err)
 	}
 	c.pods[i] = pod
 	return ReportPod(ctx, c.Env.Client, pod, c.PodAddresses()[i], acceptsConnections(ctx, c.Servers[i].Address))
@@ -400,7 +400,7 @@ func (p *readinessProbe) isReady(ctx context.Context) bool {
 // CutMode defines how a node is cut off from all others, in both directions.
 type CutMode int
 
-// The modes of a cut.
+// These are the modes of a cut.
 const (
 	// DropPackets drops all packets and ends no connection. Data sent during the cut arrive when it heals.
 	DropPackets CutMode = iota + 1

@@ -75,7 +75,7 @@ func prepare(ctx context.Context, server *testenv.Environment, env *testscript.E
 	// The folder of a script is named after it.
 	namespace := strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")
 	if err := server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-		return fmt.Errorf("make namespace: %w", err)
+		return fmt.Errorf("create namespace: %w", err)
 	}
 	env.Values[namespaceKey{}], env.Values[clientKey{}] = namespace, client.NewNamespacedClient(server.Client, namespace)
 	file, err := clientcmd.LoadFromFile(server.KubeconfigPath(nil))

@@ -59,11 +59,11 @@ func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
 	o.Config.QPS = -1
 	kube, err := kubernetes.NewForConfig(o.Config)
 	if err != nil {
-		return seen, fmt.Errorf("make a client of the hub: %w", err)
+		return seen, fmt.Errorf("create a client of the hub: %w", err)
 	}
 	definitions, err := clientset.NewForConfig(o.Config)
 	if err != nil {
-		return seen, fmt.Errorf("make a client of the hub: %w", err)
+		return seen, fmt.Errorf("create a client of the hub: %w", err)
 	}
 	if err := o.observeClock(ctx, &seen); err != nil {
 		return seen, err
@@ -106,7 +106,7 @@ func (o Observer) Observe(ctx context.Context) (admincheck.Observed, error) {
 func (o Observer) observeClock(ctx context.Context, seen *admincheck.Observed) error {
 	client, err := rest.HTTPClientFor(o.Config)
 	if err != nil {
-		return fmt.Errorf("make a client of the hub: %w", err)
+		return fmt.Errorf("create a client of the hub: %w", err)
 	}
 	address, _, err := rest.DefaultServerUrlFor(o.Config)
 	if err != nil {
@@ -114,7 +114,7 @@ func (o Observer) observeClock(ctx context.Context, seen *admincheck.Observed) e
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.JoinPath("version").String(), http.NoBody)
 	if err != nil {
-		return fmt.Errorf("make a request: %w", err)
+		return fmt.Errorf("create a request: %w", err)
 	}
 	asked := o.Clock.Now()
 	answer, err := client.Do(request)

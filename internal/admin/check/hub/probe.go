@@ -132,7 +132,7 @@ func newProbeClient(cfg *rest.Config, probes []probe) (client.Client, error) {
 	cfg.WarningHandler = rest.NoWarnings{} // Warnings about a probe do not concern the user.
 	c, err := client.New(cfg, client.Options{Scheme: runtime.NewScheme(), Mapper: mapper})
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the hub: %w", err)
+		return nil, fmt.Errorf("create a client of the hub: %w", err)
 	}
 	return c, nil
 }

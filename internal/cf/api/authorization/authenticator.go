@@ -120,7 +120,7 @@ func NewAuthenticator(o Options) (*Authenticator, error) {
 		c.mapper = func() meta.RESTMapper { return ofApps }
 	}
 	if _, err := rand.Read(c.key[:]); err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
+		return nil, fmt.Errorf("create a key: %w", err)
 	}
 	return c, nil
 }

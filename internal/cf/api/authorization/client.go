@@ -54,11 +54,11 @@ func (a *Authenticator) newClients(tripper http.RoundTripper) (client.Client, co
 	// A static mapper of the kinds avoids discovery requests.
 	kubernetes, err := client.New(cfg, client.Options{HTTPClient: h, Scheme: a.scheme, Mapper: a.mapper()})
 	if err != nil {
-		return nil, nil, fmt.Errorf("make client: %w", err)
+		return nil, nil, fmt.Errorf("create client: %w", err)
 	}
 	core, err := corev1client.NewForConfigAndClient(cfg, h)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make client: %w", err)
+		return nil, nil, fmt.Errorf("create client: %w", err)
 	}
 	return kubernetes, core, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// Limits of a client certificate. The time to check an RSA key grows with the cube of its size.
+// These are the limits of a client certificate. The time to check an RSA key grows with the cube of its size.
 const (
 	maxPEMBytes = 16 << 10
 	// maxKeyBytes is enough for an RSA key of 8192 bits.

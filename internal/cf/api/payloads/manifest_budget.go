@@ -10,8 +10,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
 
-// Limits of a manifest. An alias counts with its expanded size, because the manifest is expanded before it is decoded,
-// and a few kilobytes of aliases can expand to gigabytes.
+// These are the limits of a manifest. An alias counts with its expanded size, because the manifest is expanded before
+// it is decoded, and a few kilobytes of aliases can expand to gigabytes.
 const (
 	maxManifestBytes = 256 << 10
 	maxExpandedBytes = 1 << 20

@@ -20,7 +20,7 @@ func manifestParts() map[string]string {
 	const ready = "an instance is ready when its health check has succeeded once"
 	parts := map[string]string{
 		"buildpack": "name buildpacks", "buildpacks": "no code is built", "cnb-credentials": "the builder has its own credentials",
-		"features": "features cannot be switched", "health-check-interval": "an instance is checked every second until it is ready, and then every 30",
+		"features": "the features of an app cannot be changed", "health-check-interval": "an instance is checked every second until it is ready, and then every 30",
 		"lifecycle":                 "an app with docker.image is for images, and any other for buildpacks",
 		"log-rate-limit-per-second": "no limit is enforced", "readiness-health-check-http-endpoint": ready, "readiness-health-check-interval": ready,
 		"readiness-health-check-invocation-timeout": ready, "readiness-health-check-type": ready,

@@ -11,7 +11,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 )
 
-// States of a task in CF v3.
+// These are the states of a task in CF v3.
 const (
 	PendingTask   = "PENDING"
 	RunningTask   = "RUNNING"

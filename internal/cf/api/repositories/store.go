@@ -70,7 +70,7 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string, ma
 		ByObject: map[client.Object]cache.ByObject{&corev1.Namespace{}: {Label: labels.NewSelector().Add(*inOrg)}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the cache: %w", err)
+		return nil, fmt.Errorf("create the cache: %w", err)
 	}
 	return &Store{cache: c, changes: newChangeNotifier(), watches: watches, usage: &usageAvailability{clock: clock.RealClock{}}, followers: newLogFollowers(clock.RealClock{}), rootNamespace: rootNamespace, stopped: make(chan struct{})}, nil
 }

@@ -70,7 +70,7 @@ func (c Controller) createProcesses(ctx context.Context, seen *observation, plan
 			return nil // The app is about to be deleted with its space.
 		}
 		if client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("make the process %s: %w", process.Name, err)
+			return fmt.Errorf("create the process %s: %w", process.Name, err)
 		}
 		if err == nil {
 			seen.created = append(seen.created, process)
@@ -94,7 +94,7 @@ func (c Controller) finalize(ctx context.Context, obj *korifiv1alpha1.CFApp) (lo
 		errs = append(errs, reconcile.DeleteObserved(ctx, c.client, &seen.LRPs[i]))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return 0, fmt.Errorf("delete what belongs to the app: %w", err)
+		return 0, fmt.Errorf("delete the objects of the app: %w", err)
 	}
 	// An LRP keeps its finalizer until its Pods are gone, but Pods of an LRP whose finalizer was taken away may be left.
 	remaining, err := c.countRemaining(ctx, obj)

@@ -2,7 +2,7 @@
 
 package controller
 
-// Reasons of events.
+// These are the reasons of events.
 const (
 	// revisionBegan names on the app the revision that began, its cause and the requester.
 	revisionBegan = "RevisionBegan"

@@ -34,7 +34,7 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (*ob
 	in, of := client.InNamespace(obj.Namespace), client.MatchingFields{byApp: obj.Name}
 	for _, list := range []client.ObjectList{&processes, &lrps, &builds, &packages} {
 		if err := c.client.List(ctx, list, in, of); err != nil {
-			return nil, fmt.Errorf("list what belongs to the app: %w", err)
+			return nil, fmt.Errorf("list the objects of the app: %w", err)
 		}
 	}
 	for i := range processes.Items {
@@ -66,7 +66,7 @@ func (c Controller) countRemaining(ctx context.Context, obj *korifiv1alpha1.CFAp
 	var pods corev1.PodList
 	in, of := client.InNamespace(obj.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: obj.Name}
 	if err := errors.Join(c.live.List(ctx, &lrps, in, of), c.live.List(ctx, &pods, in, of)); err != nil {
-		return 0, fmt.Errorf("list what is left of the app: %w", err)
+		return 0, fmt.Errorf("list the remaining objects of the app: %w", err)
 	}
 	return len(lrps.Items) + len(pods.Items), nil
 }

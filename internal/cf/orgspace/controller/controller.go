@@ -166,7 +166,7 @@ func (c Controller) act(ctx context.Context, seen orgspace.Observed, plan orgspa
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: seen.Owner.GetName(), Labels: orgspace.PodSecurityLabels()}}
 		maps.Copy(namespace.Labels, seen.Labels)
 		if err := c.create(ctx, namespace); err != nil {
-			return fmt.Errorf("make the namespace: %w", err)
+			return fmt.Errorf("create the namespace: %w", err)
 		}
 	}
 	if len(plan.AddLabels) > 0 {
@@ -178,7 +178,7 @@ func (c Controller) act(ctx context.Context, seen orgspace.Observed, plan orgspa
 	}
 	if plan.CreatePolicy {
 		if err := c.create(ctx, isolatingPolicy(seen.Namespace.Name)); err != nil {
-			return fmt.Errorf("make the network policy: %w", err)
+			return fmt.Errorf("create the network policy: %w", err)
 		}
 	}
 	return nil

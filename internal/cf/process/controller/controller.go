@@ -108,7 +108,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 func (c Controller) hasJustStarted(ctx context.Context, process *korifiv1alpha1.CFProcess) bool {
 	app := &korifiv1alpha1.CFApp{}
 	key := client.ObjectKey{Namespace: process.Namespace, Name: process.Spec.AppRef.Name}
-	if err := c.client.Get(ctx, key, app); err != nil { // This reads from the cache.
+	if err := c.client.Get(ctx, key, app); err != nil { // The app is read from the cache.
 		return false
 	}
 	return stoprecord.Records(app.Status.Stops).HasJustExpired(c.Clock.Now())

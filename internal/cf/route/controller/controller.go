@@ -32,7 +32,7 @@ import (
 // Name of the controller, its events and its field manager.
 const Name = "torpor-routes"
 
-// Fields by which the cache finds CFRoutes.
+// These are the fields by which the cache finds CFRoutes.
 const (
 	byHost   = "host"
 	byDomain = "domain"

@@ -107,7 +107,7 @@ func (c Controller) observeOwned(ctx context.Context, seen *route.Observed) erro
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read what is published: %w", err)
+		return fmt.Errorf("read the published objects: %w", err)
 	}
 	switch published := published.(type) {
 	case *gatewayv1.HTTPRoute:

@@ -32,11 +32,11 @@ func (s *scriptedLooks) ObserveAll(_ context.Context, _ actuator.Target, infraID
 func TestAClusterThatNobodyLookedAtGetsTheErrorOfTheAccount(t *testing.T) {
 	ofOne, throttled := errors.New("a machine is in an unknown state"), actuator.Errorf(actuator.Throttled, "slow down")
 	for name, answers := range map[string][]error{
-		"the first half is throttled":     {ofOne, throttled, nil},
-		"the first quarter is throttled":  {ofOne, ofOne, throttled, nil},
-		"the second quarter is throttled": {ofOne, ofOne, nil, throttled, nil},
-		"the second half is throttled":    {ofOne, nil, throttled},
-		"the first poll is throttled":     {throttled},
+		"a throttled first half: no cluster seems empty":     {ofOne, throttled, nil},
+		"a throttled first quarter: no cluster seems empty":  {ofOne, ofOne, throttled, nil},
+		"a throttled second quarter: no cluster seems empty": {ofOne, ofOne, nil, throttled, nil},
+		"a throttled second half: no cluster seems empty":    {ofOne, nil, throttled},
+		"a throttled first poll: no cluster seems empty":     {throttled},
 	} {
 		infraIDs, found := []string{"a", "b", "c", "d"}, map[string]Snapshot{}
 		if err := observeParts(t.Context(), &scriptedLooks{answers: answers}, actuator.Target{}, infraIDs, found); !errors.Is(err, throttled) {

@@ -17,7 +17,7 @@ import (
 // Verb is the action that machines are ordered to take.
 type Verb string
 
-// The verbs.
+// These are the verbs of orders.
 const (
 	StopVerb      Verb = "stop"
 	StartVerb     Verb = "start"

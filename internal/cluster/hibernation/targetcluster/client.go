@@ -135,7 +135,7 @@ func (c *ClusterClient) renew() (*ClusterClient, error) {
 	next.date = &firstDate{RoundTripper: c.wrapped}
 	r, err := rest.UnversionedRESTClientForConfigAndClient(c.config, httpguard.NewClient(next.date, maxPageBytes, maxLookBytes))
 	if err != nil {
-		return nil, fmt.Errorf("make client: %w", err)
+		return nil, fmt.Errorf("create client: %w", err)
 	}
 	next.rest = r
 	return &next, nil
@@ -189,7 +189,7 @@ func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request
 	// If the server asks to retry later, the next pass retries.
 	body, err := request.MaxRetries(0).Stream(ctx)
 	if err != nil {
-		return fmt.Errorf("ask the server: %w", err)
+		return fmt.Errorf("query the server: %w", err)
 	}
 	defer func() { _ = body.Close() }()
 	// One byte more than allowed is read to detect a too large answer.

@@ -77,7 +77,7 @@ func (c *ClusterClient) readPage(ctx context.Context, q listQuery, from string, 
 	}
 	body, err := request.Stream(ctx)
 	if err != nil {
-		return "", fmt.Errorf("ask the server: %w", err)
+		return "", fmt.Errorf("query the server: %w", err)
 	}
 	defer func() { _ = body.Close() }()
 	p := &pageReader{body: body}

@@ -74,7 +74,7 @@ func (c *ClusterClient) ListMachines(ctx context.Context) (Machines, error) {
 	case err == nil:
 		return Machines{IsOpenShift: true}, nil
 	case !k8serrors.IsNotFound(err):
-		return Machines{}, fmt.Errorf("find out whether the cluster runs OpenShift: %w", err)
+		return Machines{}, fmt.Errorf("determine whether the cluster runs OpenShift: %w", err)
 	}
 	return Machines{}, nil
 }

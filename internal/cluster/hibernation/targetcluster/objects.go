@@ -139,7 +139,7 @@ func (c *ClusterClient) readServedResources(ctx context.Context, version schema.
 		return nil, ErrUnknownKind
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask for %s: %w", version, err)
+		return nil, fmt.Errorf("request %s: %w", version, err)
 	}
 	defer func() { _ = body.Close() }()
 	var list struct {

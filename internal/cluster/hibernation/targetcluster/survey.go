@@ -67,7 +67,7 @@ func (c *ClusterClient) readObject(ctx context.Context, path string) ([]byte, er
 	defer cancel()
 	body, err := c.rest.Get().AbsPath(path).MaxRetries(0).Stream(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask the server: %w", err)
+		return nil, fmt.Errorf("query the server: %w", err)
 	}
 	defer func() { _ = body.Close() }()
 	object, err := io.ReadAll(io.LimitReader(body, stopcheck.MaxItemBytes+1))

@@ -135,7 +135,7 @@ func (r *creatingReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	if cd.UID == "" || !cd.DeletionTimestamp.IsZero() || len(sets) == 0 {
-		return r.pass.Reconcile(ctx, req) // This also removes its state from memory.
+		return r.pass.Reconcile(ctx, req) // The pass of a deleted object also removes its state from memory.
 	}
 	if other := r.Guard.FindOther(ctx, &cd, r.Clock.Now()); other != "" {
 		return ctrl.Result{RequeueAfter: reconcile.OtherWriterInterval}, nil // Another manager, which writes the object, creates its ClusterSync.

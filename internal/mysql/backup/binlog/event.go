@@ -26,7 +26,7 @@ const (
 	maxEventSize = 1<<30 + 1<<20
 )
 
-// The types of events that this package handles.
+// These are the types of events that this package handles.
 const (
 	QueryEvent     = 2
 	FormatEvent    = 15
@@ -145,9 +145,9 @@ const (
 )
 
 func (r *fieldReader) readHead() (TransactionHead, error) {
-	r.take(1) // Flags.
+	r.take(1) // These are the flags.
 	uuid, number := r.take(uuidSize), r.fixed(8)
-	r.take(1 + 2*8) // Logical clock.
+	r.take(1 + 2*8) // This is the logical clock.
 	committed := r.fixed(timestampSize)
 	if committed&originalFollows != 0 {
 		committed = r.fixed(timestampSize)
@@ -186,7 +186,7 @@ func (r *fieldReader) readTaggedHead() (TransactionHead, error) {
 				uuid[i] = byte(r.variable() & 0xff)
 			}
 		case numberField:
-			number = r.variable() >> 1 // It has a sign.
+			number = r.variable() >> 1 // The number has a sign.
 		case tagField:
 			tag = string(r.take(r.variable()))
 		case committedField, originalField:
@@ -207,7 +207,7 @@ func (r *fieldReader) variable() int64 {
 		return 0
 	}
 	size := bits.TrailingZeros8(^r.left[0]) + 1
-	if size > 8 { // Then the first byte has no bits of the value.
+	if size > 8 { // The first byte of nine has no bits of the value.
 		r.take(1)
 		return r.fixed(8)
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// The types of events in a transaction that a SchemaFilter handles.
+// These are the types of events in a transaction that a SchemaFilter handles.
 const (
 	intvarEvent       = 5
 	randEvent         = 13
@@ -96,13 +96,13 @@ func (f *SchemaFilter) copyEvent(e BinlogEvent) error {
 	case t == QueryEvent:
 		return f.copyStatement(e, e.ParseStatement(f.checksummed))
 	case isContext(t):
-		f.begun = append(f.begun, e.Raw) // They belong to the next statement.
+		f.begun = append(f.begun, e.Raw) // The variables belong to the next statement.
 		return nil
 	case t == tableMapEvent:
 		return f.copyTable(e)
 	case isRows(t):
 		return f.copyRows(e)
-	case t == rowsQueryEvent: // A comment.
+	case t == rowsQueryEvent: // The event is a comment.
 		return nil
 	case t == commitEvent || t == preparedEvent:
 		return f.endTransaction(e)

@@ -28,9 +28,9 @@ const (
 // ParseStatement reads a QueryEvent.
 func (e BinlogEvent) ParseStatement(checksummed bool) Statement {
 	body := fieldReader{left: e.Raw[headerSize:]}
-	body.take(8) // The session and how long it took.
+	body.take(8) // These are the session and the duration of the statement.
 	schema := body.fixed(1)
-	body.take(2) // An error.
+	body.take(2) // This is the error code.
 	variables := body.sub(body.fixed(2))
 	var s Statement
 	s.readVariables(&variables)
@@ -49,17 +49,17 @@ func (s *Statement) readVariables(r *fieldReader) {
 		case updatedSchemas:
 			s.readUpdated(r)
 			return
-		case 7, 8: // Locale and character set of the default schema.
+		case 7, 8: // These are the locale and the character set of the default schema.
 			r.take(2)
 		case 0, 3, 10: // Flags, increments and a size.
 			r.take(4)
-		case 4: // Character sets.
+		case 4: // These are the character sets.
 			r.take(6)
-		case 1, 9: // SQL mode and a map of tables.
+		case 1, 9: // These are the SQL mode and a map of tables.
 			r.take(8)
-		case 5, 6: // Time zone and catalog.
+		case 5, 6: // These are the time zone and the catalog.
 			r.take(r.fixed(1))
-		case 11: // Name and host of the definer.
+		case 11: // These are the name and the host of the definer.
 			r.take(r.fixed(1))
 			r.take(r.fixed(1))
 		default:

@@ -115,7 +115,7 @@ func openFolder(name string) (*folderStore, error) {
 // PutObject implements Store.
 func (f *folderStore) PutObject(ctx context.Context, key string, from io.Reader) (int64, error) {
 	if err := f.root.MkdirAll(path.Dir(key), 0o750); err != nil {
-		return 0, fmt.Errorf("make the folder of %s: %w", key, err)
+		return 0, fmt.Errorf("create the folder of %s: %w", key, err)
 	}
 	size, err := f.writeFile(ctx, key+partialSuffix, from)
 	if err == nil {
@@ -134,7 +134,7 @@ func (f *folderStore) PutObject(ctx context.Context, key string, from io.Reader)
 func (f *folderStore) writeFile(ctx context.Context, name string, from io.Reader) (int64, error) {
 	file, err := f.root.Create(name)
 	if err != nil {
-		return 0, fmt.Errorf("make the file: %w", err)
+		return 0, fmt.Errorf("create the file: %w", err)
 	}
 	size, err := io.Copy(file, &contextReader{ctx.Err, from})
 	return size, errors.Join(err, file.Sync(), file.Close())

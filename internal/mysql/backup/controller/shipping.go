@@ -193,7 +193,7 @@ func (p *shippingPoller) fetchReport(ctx context.Context, address string) (backu
 	if err != nil {
 		return report, fmt.Errorf("ask %s: %w", address, err)
 	}
-	defer func() { _ = answer.Body.Close() }() // It was only read.
+	defer func() { _ = answer.Body.Close() }() // The response was only read.
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxShippingReport)).Decode(&report); err != nil {
 		return report, fmt.Errorf("read the answer of %s: %w", address, err)
 	}

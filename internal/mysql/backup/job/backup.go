@@ -219,7 +219,8 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 		return none, errors.New("expected the schemas, accounts and broken views to stay while the dump began, " +
 			"found them changed; the next try will have them")
 	}
-	at := metav1.NewTime(o.Clock.Now().UTC().Truncate(time.Second).Add(time.Second)) // Never before the snapshot.
+	// The time is never before the snapshot.
+	at := metav1.NewTime(o.Clock.Now().UTC().Truncate(time.Second).Add(time.Second))
 	made.Time, made.GTIDSet = &at, d.gtids
 	keys := named(at.Time)
 	accounts, err := json.Marshal(before.Accounts)

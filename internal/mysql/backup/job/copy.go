@@ -19,10 +19,10 @@ func CopyProgram(path string) error {
 	if err != nil {
 		return fmt.Errorf("read the program: %w", err)
 	}
-	defer func() { _ = from.Close() }() // It was only read.
+	defer func() { _ = from.Close() }() // The file was only read.
 	to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
 	if err != nil {
-		return fmt.Errorf("make the copy: %w", err)
+		return fmt.Errorf("create the copy: %w", err)
 	}
 	_, err = io.Copy(to, from)
 	if err = errors.Join(err, to.Close()); err != nil {

@@ -162,7 +162,7 @@ func (d *dumpProcess) Read(p []byte) (int, error) {
 // stop kills mysqldump if it is still running.
 func (d *dumpProcess) stop() {
 	d.cancel()
-	_ = d.wait()         // It was killed, so its error is expected.
+	_ = d.wait()         // mysqldump was killed, so its error is expected.
 	_ = d.counter.stop() // The server ends the session in any case.
 }
 
@@ -250,7 +250,7 @@ type optionFile struct{ dir string }
 func writeOptionFile(host, user, password string) (*optionFile, error) {
 	dir, err := os.MkdirTemp("", "torpor-") // In a Pod this folder is in memory.
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for the client's options: %w", err)
+		return nil, fmt.Errorf("create a folder for the client's options: %w", err)
 	}
 	f := &optionFile{dir}
 	var text strings.Builder
@@ -266,7 +266,7 @@ func writeOptionFile(host, user, password string) (*optionFile, error) {
 	}
 	err = errors.Join(os.WriteFile(f.filePath(), []byte(text.String()), 0o600), os.WriteFile(f.authoritiesPath(), []byte(authorities), 0o600))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("write the client's options: %w", err), f.removeFolder())
+		return nil, errors.Join(fmt.Errorf("write the file with the client's options: %w", err), f.removeFolder())
 	}
 	return f, nil
 }
@@ -280,7 +280,7 @@ func (f *optionFile) defaultsFlag() string { return "--defaults-file=" + f.fileP
 
 func (f *optionFile) removeFolder() error {
 	if err := os.RemoveAll(f.dir); err != nil {
-		return fmt.Errorf("remove the client's options: %w", err)
+		return fmt.Errorf("remove the file with the client's options: %w", err)
 	}
 	return nil
 }

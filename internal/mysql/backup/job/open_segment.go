@@ -36,7 +36,7 @@ type openSegment struct {
 func createSegment(dir, key string, format binlog.BinlogEvent, header binlog.SegmentHeader) (*openSegment, error) {
 	file, err := os.CreateTemp(dir, segmentFile)
 	if err != nil {
-		return nil, fmt.Errorf("make a segment: %w", err)
+		return nil, fmt.Errorf("create a segment: %w", err)
 	}
 	packer, err := zstd.NewWriter(file, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
 	if err != nil {

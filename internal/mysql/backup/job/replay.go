@@ -152,7 +152,7 @@ func (o RestoreOptions) copyTransactions(ctx context.Context, from bucket.Store,
 	if err != nil {
 		return err
 	}
-	defer func() { _ = object.Close() }() // It was only read.
+	defer func() { _ = object.Close() }() // The object was only read.
 	plain, err := zstd.NewReader(object, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return fmt.Errorf("decompress %s: %w", segment.Key, err)
@@ -356,7 +356,7 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 		feed.CloseWithError(readErr)
 	})
 	defer func() {
-		_ = events.Close() // This ends the reader.
+		_ = events.Close() // Closing the pipe ends its reader.
 		reading.Wait()
 	}()
 	decode := clientCommand(ctx, "mysqlbinlog", []string{"--no-defaults", "-"})

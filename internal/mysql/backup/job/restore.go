@@ -95,7 +95,7 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }() // The program ends.
+	defer func() { _ = c.Close() }() // The program ends, so an error of Close has no effect.
 	t := restoreTarget{Conn: c, mysqlServer: servers[0]}
 	if err := t.lockForRestore(ctx); err != nil {
 		return err
@@ -105,7 +105,7 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 		return err
 	}
 	result := backup.RestoreResult{BackupStatus: found.status}
-	result.Warnings = nil // They are warnings about the backup, not the restore.
+	result.Warnings = nil // The warnings are about the backup, not the restore.
 	if !done {
 		o.Log.Info("Restoring", "record", found.keys.Record, "bytes", found.status.DumpSize)
 		leftOut, warnings, err := o.loadBackup(ctx, t, found)
@@ -168,7 +168,7 @@ func readJSONObject[T any](ctx context.Context, from bucket.Store, key string, i
 	if err != nil {
 		return err
 	}
-	defer func() { _ = object.Close() }() // It was only read.
+	defer func() { _ = object.Close() }() // The object was only read.
 	if err := json.NewDecoder(object).Decode(into); err != nil {
 		return fmt.Errorf("read %s: expected JSON: %w", key, err)
 	}

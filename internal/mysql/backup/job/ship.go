@@ -229,7 +229,7 @@ func readSegmentHeader(ctx context.Context, from bucket.Store, key string) (binl
 	if err != nil {
 		return binlog.SegmentHeader{}, err
 	}
-	defer func() { _ = object.Close() }() // It was only read.
+	defer func() { _ = object.Close() }() // The object was only read.
 	header, err := binlog.ReadSegmentHeader(object)
 	if err != nil {
 		return header, fmt.Errorf("%s: %w", key, err)
@@ -254,7 +254,7 @@ func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
 	s.status.setSource(from.index)
 	dir, err := os.MkdirTemp(s.Spool, streamFolder)
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for binary logs: %w", err)
+		return nil, fmt.Errorf("create a folder for binary logs: %w", err)
 	}
 	stream, err := startStream(ctx, s.Hosts[from.index], s.Password, dir, start)
 	if err != nil {
@@ -509,7 +509,7 @@ func findPrimary(all []binlogFacts) (binlogFacts, error) {
 		}
 	}
 	if len(found) != 1 {
-		return binlogFacts{}, fmt.Errorf("expected one instance that takes writes, found %d (%s); shipping goes on when there is one; a cluster that copies a server outside has none until spec.replicationSourceSecretName is removed", len(found), strings.Join(problems, ", "))
+		return binlogFacts{}, fmt.Errorf("expected one instance that takes writes, found %d (%s); shipping continues when there is one; a cluster that copies a server outside has none until spec.replicationSourceSecretName is removed", len(found), strings.Join(problems, ", "))
 	}
 	return found[0], nil
 }

@@ -75,9 +75,9 @@ func (s *shippingStatus) serve(ctx context.Context, address string) (stop func()
 	}
 	server := &http.Server{Handler: s, ReadTimeout: statusTimeout, WriteTimeout: statusTimeout, MaxHeaderBytes: 1 << 14}
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) }) // It returns when the server is closed.
+	serving.Go(func() { _ = server.Serve(listener) }) // Serve returns when the server is closed.
 	return func() {
-		_ = server.Close() // The program ends.
+		_ = server.Close() // The program ends, so an error of Close has no effect.
 		serving.Wait()
 	}, nil
 }

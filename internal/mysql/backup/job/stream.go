@@ -80,7 +80,7 @@ func startStream(ctx context.Context, host, password, dir string, without gtid.S
 
 func randomServerID() uint32 {
 	var bytes [4]byte
-	_, _ = rand.Read(bytes[:]) // It never fails.
+	_, _ = rand.Read(bytes[:]) // Read never fails.
 	return firstServerID | binary.LittleEndian.Uint32(bytes[:])
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Keys of log lines.
+// These are the keys of log lines.
 const (
 	keyInstance = "instance"
 	keyError    = "error"

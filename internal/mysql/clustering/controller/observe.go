@@ -154,7 +154,7 @@ func (c Controller) openServer(ctx context.Context, seen *observation, i int) (*
 			trust, err = certificates.BuildClientConfig(secret.Data[certificates.AuthorityFile], seen.Instances[i].Host)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the Secret %s: %w", name, err)
+			return nil, fmt.Errorf("use the Secret %s: %w", name, err)
 		}
 	}
 	server, err := sqlclient.OpenServer(seen.pods[i].Status.PodIP, sqlclient.Account{Name: mysqlusers.AdminUser, Password: password}, trust)

@@ -53,7 +53,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	}
 	status.SyncedReplicas = plan.Synced
 	if primary != clustering.NoInstance && primary < len(seen.Instances) && seen.Instances[primary].Reachable {
-		status.SyncedReplicas++ // The field counts the primary too.
+		status.SyncedReplicas++ // status.syncedReplicas counts the primary too.
 	}
 	status.ErrantReplicas, status.ErrantReplicaList = len(plan.Errant), plan.Errant
 	active := meta.FindStatusCondition(status.Conditions, mocov1beta2.ClusteringActiveCondition)

@@ -216,7 +216,7 @@ func (c Controller) observeObject(ctx context.Context, cluster *mocov1beta2.MySQ
 	defer cancel()
 	state := c.applied.stateOf(client.ObjectKeyFromObject(cluster), desired)
 	if state.AppliedHash != provisioning.HashContent(desired) {
-		return state, nil // It is applied regardless of the live object.
+		return state, nil // The object is applied regardless of the live one.
 	}
 	readers := []client.Reader{c.children, c.live}
 	if desired.GetKind() == "Secret" {

@@ -125,7 +125,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 func (c Controller) requireNamespaces() error {
 	hasNamespaces, err := c.client.IsObjectNamespaced(c.newMetadata())
 	if err != nil {
-		return fmt.Errorf("find out whether %s has namespaces: %w", c.Kind.GVK().Kind, err)
+		return fmt.Errorf("determine whether %s has namespaces: %w", c.Kind.GVK().Kind, err)
 	}
 	if !hasNamespaces {
 		return fmt.Errorf("expected a namespaced kind, found that %s is cluster-scoped; only objects in namespaces can be stopped", c.Kind.GVK().Kind)
@@ -288,7 +288,7 @@ func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructu
 		return &reconcile.RefusedError{Message: why, Err: refusal}
 	}
 	noted := obj.DeepCopy()
-	annotations := noted.GetAnnotations() // It has some: those of its switch.
+	annotations := noted.GetAnnotations() // The object has annotations: those of its switch.
 	annotations[torporv1alpha1.StopRefusedAnnotation] = why
 	noted.SetAnnotations(annotations)
 	if err := reconcile.PatchObserved(ctx, c.client, obj, noted, Name); err != nil {

@@ -44,7 +44,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	defer cancel()
 	for _, kind := range m.list() {
 		list := kind.NewMetadataList()
-		// There are thousands, of which few were ever stopped.
+		// A cluster has thousands of objects, of which few were ever stopped.
 		if err := kind.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			continue
 		}

@@ -248,7 +248,7 @@ func (c Controller) releaseOrphans(ctx context.Context, key client.ObjectKey) er
 	case err == nil:
 		return nil // The cache is behind.
 	case !k8serrors.IsNotFound(err) || k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return fmt.Errorf("look for the Slumber %s: %w", key.Name, err) // Also if the API server does not serve the kind for a moment.
+		return fmt.Errorf("read the Slumber %s: %w", key.Name, err) // Also if the API server does not serve the kind for a moment.
 	}
 	var failures []error
 	for _, kind := range c.listKinds() {

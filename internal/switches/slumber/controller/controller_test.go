@@ -248,7 +248,7 @@ func TestBadInputIsRefusedOrTold(t *testing.T) {
 	s.waitFor(t, "the night begins", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
 	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"windows": [{"sleep": "0 20 31 2 *", "wake": "0 7 * * *"}]}}`))))
 	s.waitFor(t, "sleeping members stay asleep", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
-	s.WaitForEvent(t, s.namespace, slumber.EventInvalidSchedule, "expected a day that comes")
+	s.WaitForEvent(t, s.namespace, slumber.EventInvalidSchedule, "expected a day that occurs")
 	if c := meta.FindStatusCondition(s.slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c == nil || c.Status != metav1.ConditionTrue || c.Reason != torporv1alpha1.SlumberInvalidReason {
 		t.Errorf("expected the condition to say so, found %+v", c)
 	}
