@@ -81,7 +81,7 @@ func (r PackageRequest) prepareState(ctx context.Context, state string) error {
 	if r.Suite == "" {
 		all, err := os.ReadFile("/var/lib/dpkg/status")
 		if err != nil {
-			return fmt.Errorf("%w: read what is installed: %w", ErrUnavailable, err)
+			return fmt.Errorf("%w: read the installed packages: %w", ErrUnavailable, err)
 		}
 		installed = []byte(withoutPackages(string(all), r.Packages))
 	}

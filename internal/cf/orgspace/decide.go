@@ -24,8 +24,7 @@ type Observed struct {
 	Labels map[string]string
 	// Namespace has the owner's name; nil if it does not exist.
 	Namespace *corev1.Namespace
-	// LacksPolicy reports that its Pods must be reachable from within the namespace only, and that no policy
-	// restricts them to that.
+	// LacksPolicy is true if Pods must be reachable from within the namespace only, and no policy ensures that.
 	LacksPolicy bool
 }
 

@@ -148,16 +148,16 @@ func TestFoldedLines(t *testing.T) {
 		line  string
 		want  string
 	}{
-		"a pipe: the line is whole":                   {0, strings.Repeat("x", 300), strings.Repeat("x", 300)},
-		"a line that fits is unchanged":               {20, "  found   a   b", "  found   a   b"},
-		"a long line is broken between words":         {20, "  found   one two three four", "  found   one two|    three four"},
-		"a line as wide as the terminal":              {7, "one two", "one two"},
-		"a space at the end of the terminal":          {3, "one two", "one|two"},
-		"a word that is wider than the terminal":      {8, "a " + strings.Repeat("b", 12), "a|  bbbbbb|  bbbbbb"},
-		"characters of two columns are counted twice": {4, "月曜日", "月曜|  日"},
-		"a terminal of one column":                    {1, "ab", "a|b"},
-		"an empty line stays":                         {5, "", ""},
-		"a colour takes no column":                    {3, red + "abc" + plain, red + "abc" + plain},
+		"a pipe: the line is whole":                                   {0, strings.Repeat("x", 300), strings.Repeat("x", 300)},
+		"a line that fits is unchanged":                               {20, "  found   a   b", "  found   a   b"},
+		"a long line is broken between words":                         {20, "  found   one two three four", "  found   one two|    three four"},
+		"a line as wide as the terminal is unchanged":                 {7, "one two", "one two"},
+		"a space at the end of the terminal is replaced by the break": {3, "one two", "one|two"},
+		"a word that is wider than the terminal is broken":            {8, "a " + strings.Repeat("b", 12), "a|  bbbbbb|  bbbbbb"},
+		"characters of two columns are counted twice":                 {4, "月曜日", "月曜|  日"},
+		"a terminal of one column breaks after each character":        {1, "ab", "a|b"},
+		"an empty line stays":                                         {5, "", ""},
+		"a colour takes no column":                                    {3, red + "abc" + plain, red + "abc" + plain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -55,28 +55,28 @@ func listUnfinished(d *derivedFacts) []string {
 
 func listUnfinishedOfPrimary(d *derivedFacts) []string {
 	p := d.primary
-	list := func(what string) []string {
-		return []string{fmt.Sprintf("the primary, instance %d, %s", p.Index, what)}
+	list := func(format string) []string {
+		return []string{fmt.Sprintf(format, p.Index)}
 	}
 	switch {
 	case p.Stopped:
 		return nil
 	case !p.Reachable:
-		return list("does not answer")
+		return list("the primary, instance %d, does not answer")
 	case d.primaryLostData:
-		return list("lacks transactions that its replicas have")
+		return list("the primary, instance %d, lacks transactions that its replicas have")
 	case p.Clone == Cloning:
-		return list("is being cloned")
+		return list("the primary, instance %d, is being cloned")
 	case p.Pending:
-		return list("still runs a statement")
+		return list("the primary, instance %d, still runs a statement")
 	case d.Source.isOutstanding(), d.Restore.isOutstanding(), d.primaryMayHaveLostData:
 		return nil // The primary would be read-only without a stop, too.
 	case !d.primaryIsConfigured:
-		return list("is not configured")
+		return list("the primary, instance %d, is not configured")
 	case (p.ReadOnly || p.SuperReadOnly) && !d.staysReadOnly():
-		return list("is read-only")
+		return list("the primary, instance %d, is read-only")
 	case !isPrimaryLabelled(d):
-		return list("does not have its label")
+		return list("the primary, instance %d, does not have its label")
 	default:
 		return nil
 	}

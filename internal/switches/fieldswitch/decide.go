@@ -143,7 +143,7 @@ func (s *decisionStep) revertOldStop() {
 func (s *decisionStep) stopOrRestore(isWanted bool, scheduled *torporv1alpha1.ScheduledStop) {
 	switch isKept := len(s.is.Saved) > 0; {
 	case s.is.Unreadable != "":
-		s.refuse("expected " + s.is.Unreadable + " as written by Torpor, found something else; restore the fields by hand, and remove the annotation")
+		s.refuse(fmt.Sprintf("expected %s as written by Torpor, found something else; restore the fields by hand, and remove the annotation", s.is.Unreadable))
 	case isWanted && !isKept && s.Refusal != "":
 		s.refuse(s.Refusal)
 	case isWanted && !isKept:

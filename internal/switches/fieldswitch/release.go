@@ -30,7 +30,7 @@ func Release(o ObservedSwitch, because string) SwitchPlan {
 	case isChanged:
 		s.yield()
 	case is.Unreadable != "":
-		s.plan.Events = append(s.plan.Events, leftEvent(because, "expected "+is.Unreadable+" as written by Torpor, found something else; restore the fields by hand, and remove the annotation"))
+		s.plan.Events = append(s.plan.Events, leftEvent(because, fmt.Sprintf("expected %s as written by Torpor, found something else; restore the fields by hand, and remove the annotation", is.Unreadable)))
 	case isLeft:
 		s.plan.Events = append(s.plan.Events, leftEvent(because, "a user has stopped it"+s.next.Records.Describe()+"; to start it, restore the values in "+torporv1alpha1.RestoreAnnotation+", and remove that annotation"))
 	case len(is.Saved) > 0:

@@ -37,7 +37,7 @@ func TestStates(t *testing.T) {
 		want   string
 	}{
 		"a cluster that cannot hibernate: awake":                       {newUnsupportedCluster(metav1.ConditionTrue), "awake stoppable unable: Unsupported: No version is known"},
-		"a cluster whose stop is refused: awake":                      {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
+		"a cluster whose stop is refused: awake":                       {newRefusedCluster(), "awake stoppable unable: HibernationRefused: An upgrade is under way"},
 		"an unreachable unsupported cluster: neither asleep nor awake": {newUnsupportedCluster(metav1.ConditionFalse), "(Unsupported: No version is known) stoppable"},
 		"a cluster that runs: awake":                                   {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
 		"a cluster that hibernates: asleep":                            {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},

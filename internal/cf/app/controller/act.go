@@ -32,7 +32,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) e
 	if len(plan.ExpiredBuilds)+len(plan.ExpiredPackages) == 0 {
 		return nil
 	}
-	// Past the cache: a user may have set an old droplet a moment ago.
+	// This read bypasses the cache: a user may have set an old droplet a moment ago.
 	if err := reconcile.RequireUnchanged(ctx, c.live, seen.App, &korifiv1alpha1.CFApp{}); err != nil {
 		return err
 	}

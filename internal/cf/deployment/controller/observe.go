@@ -43,7 +43,7 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	statusannotation.RestoreStatus(&app)
 	o.App, o.AnotherWriter = &app, c.Guard.FindOther(ctx, &app, c.Clock.Now())
 	if deployment.AwaitsCancel(d, &app) {
-		// Past the cache: an LRP that is being deleted cannot come back.
+		// This read bypasses the cache: an LRP that is being deleted cannot come back.
 		var lrps eiriniv1.LRPList
 		if err := c.live.List(ctx, &lrps, client.InNamespace(d.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name}); err != nil {
 			return o, fmt.Errorf("list the app's LRPs: %w", err)

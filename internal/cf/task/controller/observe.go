@@ -58,7 +58,7 @@ func (c Controller) findJob(ctx context.Context, obj *korifiv1alpha1.CFTask) (*b
 func (c Controller) observeApp(ctx context.Context, seen *task.Observed) error {
 	obj, app, web := seen.Task, &korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}
 	key := func(name string) client.ObjectKey { return client.ObjectKey{Namespace: obj.Namespace, Name: name} }
-	// Past the cache, which may lack a new app whose task it already has: a task without an app fails
+	// This read bypasses the cache, which may lack a new app whose task it already has: a task without an app fails
 	// permanently.
 	found, err := get(ctx, c.live, key(obj.Spec.AppRef.Name), app)
 	if err != nil || !found {

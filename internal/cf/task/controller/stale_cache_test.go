@@ -50,11 +50,11 @@ func TestJobThatTheCacheDoesNotHaveYetIsNotLost(t *testing.T) {
 		want              task.Action
 		fails             bool
 	}{
-		"a cancel deletes the Job":                   {canceled: true, owner: "own", want: task.DeleteJob},
-		"a started task with a Job goes on":          {started: true, owner: "own"},
-		"a started task without its Job fails":       {started: true, owner: "own", gone: true, fails: true},
-		"a canceled task without its Job is over":    {canceled: true, owner: "own", gone: true, fails: true},
-		"a cancel leaves another's Job of that name": {canceled: true, owner: "another", fails: true},
+		"a cancel deletes the Job":                               {canceled: true, owner: "own", want: task.DeleteJob},
+		"a started task with a Job continues":                    {started: true, owner: "own"},
+		"a started task without its Job fails":                   {started: true, owner: "own", gone: true, fails: true},
+		"a canceled task without its Job is over":                {canceled: true, owner: "own", gone: true, fails: true},
+		"a cancel keeps the Job of another owner with that name": {canceled: true, owner: "another", fails: true},
 	} {
 		obj := &korifiv1alpha1.CFTask{ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: "task", UID: "own"}}
 		if obj.Spec.Canceled = row.canceled; row.started {

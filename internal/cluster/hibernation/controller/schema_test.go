@@ -43,7 +43,7 @@ func TestTheSchemaRefuses(t *testing.T) {
 		"an address of 46 characters: rejected": {
 			[]string{"spec", "controlPlaneConfig", "apiServerIPOverride"}, strings.Repeat("1", 46), "spec.controlPlaneConfig.apiServerIPOverride: Too long: may not be more than 45",
 		},
-		"installed as text: rejected": {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
+		"a text in spec.installed: rejected": {[]string{"spec", "installed"}, "yes", "spec.installed: Invalid value"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &testCluster{key: client.ObjectKey{Namespace: "default", Name: "refused"}, infraID: "x"}

@@ -175,9 +175,9 @@ func TestHostileListsAreNotKept(t *testing.T) {
 		"requests of many conditions: cut":                          {request("", `"conditions":`+list("{}", 21_000)), 100, requests, nil},
 		"requests of many groups: cut":                              {request(`,"groups":`+list(`""`, 21_000), ""), 100, requests, nil},
 		"requests of many usages: cut":                              {request(`,"usages":`+list(`""`, 21_000), ""), 100, requests, nil},
-		"many requests of as many conditions as are kept: too much": {request("", `"conditions":`+list("{}", maxRequestElements)), maxItems, requests, errTooMuchToKeep},
+		"many requests with the kept number of conditions: refused": {request("", `"conditions":`+list("{}", maxRequestElements)), maxItems, requests, errTooMuchToKeep},
 		"Machines with many addresses: cut":                         {`{"status":{"addresses":` + list("{}", 21_000) + `}}`, 100, machines, nil},
-		"many Machines of as many addresses as are kept: too much":  {`{"status":{"addresses":` + list("{}", maxMachineAddresses) + `}}`, maxItems, machines, errTooMuchToKeep},
+		"many Machines with the kept number of addresses: refused":  {`{"status":{"addresses":` + list("{}", maxMachineAddresses) + `}}`, maxItems, machines, errTooMuchToKeep},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialHostile(t, func(w http.ResponseWriter) {
