@@ -39,7 +39,7 @@ type Share struct {
 
 	// running is held for reading while a handler of the group runs.
 	running sync.RWMutex
-	// isSilent keeps events from handlers, and is guarded by running.
+	// isSilent is true once the share has ended and delivers no more events. The mutex running guards it.
 	isSilent bool
 }
 

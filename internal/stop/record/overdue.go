@@ -23,7 +23,7 @@ func IsOverdue(until *metav1.Time, now time.Time) bool {
 	return until != nil && now.After(until.Add(overdueGrace))
 }
 
-// FormatEnd formats the end of a stop in effect, and for how long it is overdue. It returns a dash without an
+// FormatEnd formats the end of a stop in effect, and for how long it is overdue. It returns a dash if the stop has no
 // end.
 func FormatEnd(until *metav1.Time, now time.Time) string {
 	switch {

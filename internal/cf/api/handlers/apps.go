@@ -82,7 +82,7 @@ func updateApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Resp
 		return Response{}, err
 	}
 	if found := body.Lifecycle.Type; found != "" && found != string(app.Spec.Lifecycle.Type) {
-		return Response{}, apierrors.NewUnprocessableEntity("expected the lifecycle " + string(app.Spec.Lifecycle.Type) + ", which cannot change, found " + found + "; create another app")
+		return Response{}, apierrors.NewUnprocessableEntity("expected the lifecycle " + string(app.Spec.Lifecycle.Type) + ", found " + found + ": the lifecycle of an app cannot change; create another app")
 	}
 	if err := body.Metadata.Validate(); err != nil {
 		return Response{}, err

@@ -49,13 +49,13 @@ func MissingFeatures() []MissingFeature {
 			"/v3/service_brokers/", "/v3/service_offerings/", "/v3/service_plans/", "/v3/service_route_bindings/",
 			"/v3/service_instances/{guid}/parameters", "/v3/service_instances/{guid}/relationships/",
 		}},
-		{"quotas", "use ResourceQuotas, with kubectl", []string{"/v3/organization_quotas/", "/v3/space_quotas/"}},
-		{"isolation segments", "use taints and node selectors, with kubectl", []string{
+		{"quotas", "create ResourceQuotas with kubectl", []string{"/v3/organization_quotas/", "/v3/space_quotas/"}},
+		{"isolation segments", "set taints and node selectors with kubectl", []string{
 			"/v3/isolation_segments/", "PATCH /v3/organizations/{guid}/relationships/default_isolation_segment", "PATCH /v3/spaces/{guid}/relationships/isolation_segment",
 		}},
-		{"security groups", "use NetworkPolicies, with kubectl", []string{"/v3/security_groups/"}},
+		{"security groups", "create NetworkPolicies with kubectl", []string{"/v3/security_groups/"}},
 		{"creating and deleting users", "users are those of Kubernetes: ask its administrators", []string{"POST /v3/users", "/v3/users/{guid}", "/v3/service_accounts"}},
-		{"roles of groups", "use RoleBindings, with kubectl", nil},
+		{"roles of groups", "create RoleBindings with kubectl", nil},
 		{"feature flags, environment variable groups", "RBAC decides which actions are allowed, and each app has its own variables", []string{
 			"/v3/feature_flags/", "/v3/environment_variable_groups/",
 		}},
@@ -63,7 +63,7 @@ func MissingFeatures() []MissingFeature {
 			"/v3/apps/{guid}/ssh_enabled", "PATCH /v3/apps/{guid}/features/{name}", "/v3/spaces/{guid}/features/{name}",
 		}},
 		{"manifests of one app", "apply the manifest to the app's space", []string{"POST /v3/apps/{guid}/actions/apply_manifest"}},
-		{"labels and annotations of other objects than apps, orgs and spaces", "label the Kubernetes objects, with kubectl", []string{"PATCH /v3/domains/{guid}", "PATCH /v3/routes/{guid}"}},
+		{"labels and annotations of other objects than apps, orgs and spaces", "label the Kubernetes objects with kubectl", []string{"PATCH /v3/domains/{guid}", "PATCH /v3/routes/{guid}"}},
 		{"`fields`; `include` except for roles and bindings", "ignored", nil},
 		{"sidecars", "create a process for each", nil},
 		{"limits of the log rate, readiness health checks", "refused; a manifest with them is applied with a warning", nil},

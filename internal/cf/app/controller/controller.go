@@ -29,7 +29,8 @@ import (
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 )
 
-// Name of the events and the field manager, which the controller of processes shares; the controller is called Name-apps.
+// Name is the reporter of the events and the field manager, which the controller of processes shares. The controller is
+// called Name-apps.
 const Name = "torpor-restart"
 
 const (

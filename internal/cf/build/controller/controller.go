@@ -27,7 +27,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name of the events; the controllers are called Name-builds and Name-packages.
+// Name is the reporter of the events. The controllers are called Name-builds and Name-packages.
 const Name = "torpor-spaces"
 
 // byPackage is the field by which the cache finds the builds of a package.

@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name of the controller, its events and its field manager.
+// Name is the name of the controller, the reporter of its events and its field manager.
 const Name = "torpor-deployments"
 
 // followUpInterval is the delay of the next pass after a step whose effect need not trigger an event for the

@@ -28,7 +28,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name of the controller, its events and its field manager.
+// Name is the name of the controller, the reporter of its events and its field manager.
 const Name = "torpor-lrp"
 
 // byPodLabels is the field by which the cache finds the LRPs of a Pod, from the Pod's labels.

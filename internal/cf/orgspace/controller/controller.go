@@ -27,7 +27,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name of the events and the field manager; the controllers are called Name-orgs and Name-spaces.
+// Name is the reporter of the events and the field manager. The controllers are called Name-orgs and Name-spaces.
 const Name = "torpor-spaces"
 
 // namespaceInterval is the time between two checks of a namespace that is being deleted; its end triggers a

@@ -28,7 +28,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Name of the controller, its events and its field manager.
+// Name is the name of the controller, the reporter of its events and its field manager.
 const Name = "torpor-tasks"
 
 // Controller reconciles CFTasks.

@@ -35,7 +35,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
-// Name of the controller, its events and its field manager.
+// Name is the name of the controller, the reporter of its events and its field manager.
 const Name = "torpor-hibernation"
 
 // Controller reconciles ClusterDeployments.

@@ -31,7 +31,7 @@ import (
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 )
 
-// Name of the controller, its events and its field manager.
+// Name is the name of the controller, the reporter of its events and its field manager.
 const Name = "torpor-backup"
 
 // Controller reconciles the backups of MySQLClusters.
