@@ -45,13 +45,13 @@ type Options struct {
 
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
-	manager.Manager                                   // the outer one
-	inner             cluster.Cluster                 // never started; holds the clients and the cache
-	cache             *scopedCache                    // its cache
-	client, apiReader *managercache.RefreshableClient // its client, and its client without a cache
-	lifetime          context.Context                 // of the cache; its end closes the scope
-	over              context.Context                 // ends when the runnables must end
-	endWith           context.CancelCauseFunc         // ends it; the first cause counts
+	manager.Manager                                   // is the outer manager
+	inner             cluster.Cluster                 // inner is never started; it holds the clients and the cache
+	cache             *scopedCache                    // cache is the cache of the scope
+	client, apiReader *managercache.RefreshableClient // are the client of the scope, and its client without a cache
+	lifetime          context.Context                 // lifetime is that of the cache; its end closes the scope
+	over              context.Context                 // over ends when the runnables must end
+	endWith           context.CancelCauseFunc         // endWith ends the scope; the first cause counts
 	Close             func()                          // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
 
 	mu         sync.Mutex
