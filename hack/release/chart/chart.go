@@ -44,7 +44,7 @@ type Package struct {
 }
 
 // FileName returns the name of the archive, as helm package chooses it.
-func (p Package) FileName() string { return p.Name + "-" + p.Version + ".tgz" }
+func (p *Package) FileName() string { return p.Name + "-" + p.Version + ".tgz" }
 
 // Build packages the chart.
 func (o Options) Build() (Package, error) {

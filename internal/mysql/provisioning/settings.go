@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// settingClass defines what happens to a setting of the user's ConfigMap.
+// settingClass defines what happens to a setting of the user's ConfigMap. The zero value is the class of every setting
+// that the table does not list: they are written as they are.
 type settingClass int
 
 const (
-	// allowed settings are written as they are. It is the class of every setting that the table does not list.
-	allowed settingClass = iota
 	// overruled settings are left out, because clustering requires other values. SpecFullySupported names them.
-	overruled
+	overruled settingClass = iota + 1
 	// refused settings would stop the servers or lose data. Nothing is applied until the user corrects them.
 	refused
 	// fixed settings are part of the data directory. They are refused if they differ from those of existing servers.

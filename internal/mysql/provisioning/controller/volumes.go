@@ -20,28 +20,8 @@ import (
 // and the StatefulSet that the next pass applies adopts them, so no server is restarted.
 func (c Controller) replaceSet(ctx context.Context, seen observation, change provisioning.ClaimChange) error {
 	for i := range seen.Cluster.InstanceCount() {
-		for _, g := range change.Growing {
-			err := c.changeClaim(ctx, seen, g.ClaimName(seen.Cluster.PodName(i)), "grow to "+g.Size.String(), func(claim *corev1.PersistentVolumeClaim) {
-				if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(g.Size) < 0 {
-					claim.Spec.Resources.Requests[corev1.ResourceStorage] = g.Size
-				}
-			})
-			if err != nil {
-				return err
-			}
-		}
-		for _, l := range change.Relabelled {
-			err := c.changeClaim(ctx, seen, l.Template+"-"+seen.Cluster.PodName(i), "change its labels", func(claim *corev1.PersistentVolumeClaim) {
-				for name, value := range l.Labels {
-					metav1.SetMetaDataLabel(&claim.ObjectMeta, name, value)
-				}
-				for name, value := range l.Annotations {
-					metav1.SetMetaDataAnnotation(&claim.ObjectMeta, name, value)
-				}
-			})
-			if err != nil {
-				return err
-			}
+		if err := c.changeClaims(ctx, seen, seen.Cluster.PodName(i), change); err != nil {
+			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
@@ -51,6 +31,34 @@ func (c Controller) replaceSet(ctx context.Context, seen observation, change pro
 		return newFailure(nil, fmt.Errorf("delete the StatefulSet without its Pods: %w", err))
 	}
 	return reconcile.ErrStale // The next pass applies the new StatefulSet.
+}
+
+// changeClaims changes the claims of one Pod.
+func (c Controller) changeClaims(ctx context.Context, seen observation, pod string, change provisioning.ClaimChange) error {
+	for _, g := range change.Growing {
+		err := c.changeClaim(ctx, seen, g.ClaimName(pod), "grow to "+g.Size.String(), func(claim *corev1.PersistentVolumeClaim) {
+			if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(g.Size) < 0 {
+				claim.Spec.Resources.Requests[corev1.ResourceStorage] = g.Size
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, l := range change.Relabelled {
+		err := c.changeClaim(ctx, seen, l.Template+"-"+pod, "change its labels", func(claim *corev1.PersistentVolumeClaim) {
+			for name, value := range l.Labels {
+				metav1.SetMetaDataLabel(&claim.ObjectMeta, name, value)
+			}
+			for name, value := range l.Annotations {
+				metav1.SetMetaDataAnnotation(&claim.ObjectMeta, name, value)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // changeClaim patches a claim, if it exists and the change is not made yet.
