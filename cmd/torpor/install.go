@@ -21,7 +21,7 @@ import (
 
 	"github.com/torpor-dev/torpor/config"
 	"github.com/torpor-dev/torpor/config/crd"
-	"github.com/torpor-dev/torpor/internal/admin/install"
+	"github.com/torpor-dev/torpor/internal/admin/crds"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
@@ -102,7 +102,7 @@ func installCRDs(ctx context.Context, hub apiextensionsclient.CustomResourceDefi
 		if err != nil {
 			return err
 		}
-		if d.judgement, err = install.JudgeCRD(d.ours, d.served); err != nil {
+		if d.judgement, err = crds.JudgeCRD(d.ours, d.served); err != nil {
 			return fmt.Errorf("compare %s: %w", d.ours.Name, err)
 		}
 		found = append(found, d)
@@ -111,12 +111,12 @@ func installCRDs(ctx context.Context, hub apiextensionsclient.CustomResourceDefi
 	for _, d := range found {
 		text := d.judgement.String()
 		switch {
-		case d.judgement.State == install.Foreign:
+		case d.judgement.State == crds.Foreign:
 			foreign++
 		case d.judgement.MayInstall() && dryRun:
 			text += "; would be installed"
 		case d.judgement.MayInstall():
-			if err := writeCRD(ctx, hub, d.served, install.PrepareCRD(d.ours, d.served, programVersion())); err != nil {
+			if err := writeCRD(ctx, hub, d.served, crds.PrepareCRD(d.ours, d.served, programVersion())); err != nil {
 				return err
 			}
 			text += "; installed"
@@ -135,7 +135,7 @@ func installCRDs(ctx context.Context, hub apiextensionsclient.CustomResourceDefi
 // definition is one of Torpor's definitions, with the served one, which may be nil, and the judgement of it.
 type definition struct {
 	ours, served *apiextensionsv1.CustomResourceDefinition
-	judgement    install.Judgement
+	judgement    crds.Judgement
 }
 
 func readCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, file string) (definition, error) {
@@ -161,9 +161,9 @@ func readCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefiniti
 func writeCRD(ctx context.Context, hub apiextensionsclient.CustomResourceDefinitionInterface, served, prepared *apiextensionsv1.CustomResourceDefinition) error {
 	var err error
 	if served == nil {
-		_, err = hub.Create(ctx, prepared, metav1.CreateOptions{FieldManager: install.Torpor})
+		_, err = hub.Create(ctx, prepared, metav1.CreateOptions{FieldManager: crds.Torpor})
 	} else {
-		_, err = hub.Update(ctx, prepared, metav1.UpdateOptions{FieldManager: install.Torpor})
+		_, err = hub.Update(ctx, prepared, metav1.UpdateOptions{FieldManager: crds.Torpor})
 	}
 	if k8serrors.IsConflict(err) || k8serrors.IsAlreadyExists(err) {
 		return errors.Join(fmt.Errorf("install %s: another client has changed it at the same time; run the command again", prepared.Name), err)

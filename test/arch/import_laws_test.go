@@ -100,7 +100,7 @@ func sharedLaws() []importLaw {
 		},
 		{packages: "internal/reconcile/urgency", reason: "the order of passes does not depend on what they do"},
 		pureLaw("internal/reconcile/statusannotation"),
-		pureLaw("internal/admin/install"),
+		pureLaw("internal/admin/crds"),
 		pureLaw("internal/stop/record"),
 		pureLaw("internal/switches/requester").alsoReaching("internal/stop/record"),
 		controllerLaw("internal/switches/requester/webhook").alsoReaching(stoppableKinds()...),
@@ -143,11 +143,11 @@ func targetClients() []string {
 
 func targetLaws() []importLaw {
 	return []importLaw{
-		controllerLaw("internal/cluster/jobs").alsoReaching(targetClients()...),
+		controllerLaw("internal/cluster/targetcalls").alsoReaching(targetClients()...),
 		pureLaw("internal/cluster/syncset"),
-		controllerLaw("internal/cluster/syncset/controller").alsoReaching(targetClients()...).alsoReaching("internal/cluster/jobs", "internal/cluster/syncset"),
+		controllerLaw("internal/cluster/syncset/controller").alsoReaching(targetClients()...).alsoReaching("internal/cluster/targetcalls", "internal/cluster/syncset"),
 		pureLaw("internal/cluster/machinepool"),
-		controllerLaw("internal/cluster/machinepool/controller").alsoReaching(targetClients()...).alsoReaching("internal/cluster/jobs", "internal/cluster/machinepool"),
+		controllerLaw("internal/cluster/machinepool/controller").alsoReaching(targetClients()...).alsoReaching("internal/cluster/targetcalls", "internal/cluster/machinepool"),
 	}
 }
 
@@ -241,23 +241,23 @@ func programLaws() []importLaw {
 		pureLaw("internal/coexist/lease"),
 		{
 			packages: "internal/coexist/leasereader", reason: "the plugins and the page read the Lease in the same way",
-			mayReach: []string{"internal/coexist/lease"}, getsTimeAsValue: true,
+			mayReach: []string{"api/torpor/...", "internal/coexist/lease"}, getsTimeAsValue: true,
 		},
 		{
 			packages: "internal/admin/uninstall", reason: "what takes Torpor away knows kinds and no controller",
-			mayReach: append(append(publicNames(), "conditional/...", "config/crd", "internal/admin/bulkchange", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/decision"), stoppableKinds()...),
+			mayReach: append(append(publicNames(), "conditional/...", "config/crd", "internal/admin/bulkchange", "internal/admin/crds", "internal/coexist/claim", "internal/coexist/lease", "internal/coexist/otherwriter", "internal/decision"), stoppableKinds()...),
 		},
-		pureLaw("internal/admin/check").alsoReaching("internal/admin/install"),
+		pureLaw("internal/admin/check").alsoReaching("internal/admin/crds"),
 		{
 			packages: "internal/admin/check/hub", reason: "what looks before anything is installed knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/install", "internal/coexist/claim", "internal/coexist/lease", "internal/admin/check", "internal/decision"),
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/admin/crds", "internal/coexist/claim", "internal/coexist/lease", "internal/admin/check", "internal/decision"),
 		},
 		{
 			packages: "hack/record", reason: "recording the output of a command needs nothing of the product",
 		},
 		{
 			packages: "hack/release/...", reason: "what builds a release reads manifests and programs, and calls no feature",
-			mayReach: append(publicNames(), "config", "config/crd", "hack/release/...", "internal/buildinfo", "internal/admin/check", "internal/admin/install", "internal/decision"),
+			mayReach: append(publicNames(), "config", "config/crd", "hack/release/...", "internal/buildinfo", "internal/admin/check", "internal/admin/crds", "internal/decision"),
 		},
 		{
 			packages: "internal/admin/bulkchange", reason: "changing many objects knows no kind",
@@ -272,7 +272,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
-			mayReach: []string{"..."}, mayImport: []string{"config", "internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/bulkchange", "internal/admin/korifi", "internal/cf/api", "internal/mysql/backup/job", "internal/admin/install", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
+			mayReach: []string{"..."}, mayImport: []string{"config", "internal/buildinfo", "internal/manager", "internal/admin/uninstall", "internal/admin/bulkchange", "internal/admin/korifi", "internal/cf/api", "internal/mysql/backup/job", "internal/admin/crds", "internal/admin/check", "internal/admin/check/hub", "internal/cli/exit", "config/crd"},
 		},
 		frontLaw("cmd/kubectl-*").alsoReaching(stoppableKinds()...).alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}

@@ -15,7 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/torpor-dev/torpor/internal/admin/install"
+	"github.com/torpor-dev/torpor/internal/admin/crds"
 )
 
 // CheckState is the result of one check.
@@ -177,7 +177,7 @@ type Observed struct {
 	// Served are the resources of NeededResources and RecordResource that the API server serves.
 	Served []APIResource
 	// Definitions are the judgements of Torpor's CustomResourceDefinitions.
-	Definitions []install.Judgement
+	Definitions []crds.Judgement
 	// Namespace is the namespace of the requested installation, and Acting that of the active one; empty if none is
 	// active.
 	Namespace, Acting string
@@ -303,19 +303,19 @@ func judgeRecordWebhooks(seen Observed) Finding {
 }
 
 func judgeDefinitions(seen Observed) []Finding {
-	counts := map[install.State]int{}
+	counts := map[crds.State]int{}
 	var foreign []Finding
 	for _, d := range seen.Definitions {
 		counts[d.State]++
-		if d.State == install.Foreign {
+		if d.State == crds.Foreign {
 			foreign = append(foreign, Finding{DefinitionsCheck, Warned, d.String(), "no action required; see docs/install-beside-upstream.md"})
 		}
 	}
-	found := Finding{DefinitionsCheck, Passed, fmt.Sprintf("%d are Torpor's, %d are missing", counts[install.Current], counts[install.Absent]), ""}
-	if counts[install.Outdated] > 0 {
+	found := Finding{DefinitionsCheck, Passed, fmt.Sprintf("%d are Torpor's, %d are missing", counts[crds.Current], counts[crds.Absent]), ""}
+	if counts[crds.Outdated] > 0 {
 		found.State, found.Remedy = Warned, "torpor install"
-		found.Message += fmt.Sprintf(", %d are of another version", counts[install.Outdated])
-	} else if counts[install.Absent] > 0 {
+		found.Message += fmt.Sprintf(", %d are of another version", counts[crds.Outdated])
+	} else if counts[crds.Absent] > 0 {
 		found.Remedy = "torpor install, now or later: the manager notices"
 	}
 	return append([]Finding{found}, foreign...)

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/torpor-dev/torpor/internal/admin/install"
+	"github.com/torpor-dev/torpor/internal/admin/crds"
 )
 
 func now() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC) }
@@ -37,8 +37,8 @@ func bundleUntil(t *testing.T, ends time.Time) []byte {
 }
 
 func TestJudge(t *testing.T) {
-	definition := func(state install.State) install.Judgement {
-		return install.Judgement{Name: "clusterdeployments.hive.openshift.io", State: state, Managers: []string{"hive-operator"}, Lacks: []string{"status.stops"}}
+	definition := func(state crds.State) crds.Judgement {
+		return crds.Judgement{Name: "clusterdeployments.hive.openshift.io", State: state, Managers: []string{"hive-operator"}, Lacks: []string{"status.stops"}}
 	}
 	needed := NeededRights()
 	for name, row := range map[string]struct {
@@ -63,10 +63,10 @@ func TestJudge(t *testing.T) {
 		"a webhook with an expired authority warns": {func(o *Observed) {
 			o.RecordWebhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}}
 		}, RecordCheck, Warned, "found one that ended at 2026-11-24T11:00:00Z"},
-		"missing definitions pass":  {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
-		"an older definition warns": {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
+		"missing definitions pass":  {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
+		"an older definition warns": {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
 		"a foreign definition warns and names its writer": {
-			func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Foreign)} }, DefinitionsCheck, Warned,
+			func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Foreign)} }, DefinitionsCheck, Warned,
 			"another project's, written by hive-operator; left as it is; Torpor lacks status.stops",
 		},
 		"the installation itself may act": {func(o *Observed) { o.Acting, o.RecordPolicies = "torpor-system", []string{"a"} }, InstallationCheck, Passed, "torpor-system acts"},
@@ -107,7 +107,7 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seen := Observed{
 				Version: "v1.36.3", Served: append(NeededResources(), RecordResource()), Namespace: "torpor-system", Now: now(), ServerTime: now(),
-				Definitions: []install.Judgement{{Name: "cfdeployments.torpor.dev", State: install.Current}},
+				Definitions: []crds.Judgement{{Name: "cfdeployments.torpor.dev", State: crds.Current}},
 			}
 			if ready := Judge(seen); !IsReady(ready) || len(ready) != len(ListChecks()) {
 				t.Fatalf("expected one finding of each check and nothing that failed, found %+v", ready)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/torpor-dev/torpor/config/crd"
-	"github.com/torpor-dev/torpor/internal/admin/install"
+	"github.com/torpor-dev/torpor/internal/admin/crds"
 )
 
 // ErrObjectsLeft is returned before anything is changed, if definitions are to be deleted and objects of their kinds
@@ -54,7 +54,7 @@ func (o Options) listOwnDefinitions(ctx context.Context) ([]ownDefinition, error
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("compare %s: %w", ours.Name, err)
-		case judgement.State == install.Foreign:
+		case judgement.State == crds.Foreign:
 			o.Print("kept", served, "it is another project's")
 		default:
 			kind := metav1.TypeMeta{APIVersion: ours.Spec.Group + "/" + ours.Spec.Versions[0].Name, Kind: ours.Spec.Names.ListKind}
@@ -70,13 +70,13 @@ func newCRD() *unstructured.Unstructured {
 	return u
 }
 
-func judge(ours *apiextensionsv1.CustomResourceDefinition, served *unstructured.Unstructured) (install.Judgement, error) {
+func judge(ours *apiextensionsv1.CustomResourceDefinition, served *unstructured.Unstructured) (crds.Judgement, error) {
 	text, err := json.Marshal(served.Object)
 	typed := &apiextensionsv1.CustomResourceDefinition{}
 	if err = errors.Join(err, json.Unmarshal(text, typed)); err != nil {
-		return install.Judgement{}, fmt.Errorf("decode it: %w", err)
+		return crds.Judgement{}, fmt.Errorf("decode it: %w", err)
 	}
-	return install.JudgeCRD(ours, typed)
+	return crds.JudgeCRD(ours, typed)
 }
 
 // requireNoObjects returns an error if objects of the definitions exist, unless they are to be deleted as well.

@@ -2,6 +2,7 @@
 
 // Package syncset decides which SyncSets and SelectorSyncSets are applied to a cluster, when, and which objects are
 // deleted from it. A cluster that hibernates is never dialled; its sets are applied once after each resume.
+// It is pure; its package controller observes and acts.
 //
 // Reading order: observed.go → contents.go (the content of a set) → decide.go → statuses.go (the results).
 package syncset

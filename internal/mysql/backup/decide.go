@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package backup decides how a MySQLCluster is backed up and restored: the Jobs, the names of the objects in the
-// bucket, the instance to dump and the backup to restore. It is pure.
+// bucket, the instance to dump and the backup to restore. It is pure. Its package controller creates the
+// Jobs, and its package job is the program in them.
 package backup
 
 import (

@@ -123,7 +123,7 @@ type settingContext struct {
 // userSetting is a setting of the ConfigMap. key is the name as the user wrote it, with its place.
 type userSetting struct{ key, name, value string }
 
-// findSettingRule returns the rule of a setting; its class is allowed if the table does not list the setting.
+// findSettingRule returns the rule of a setting; it is empty if the table does not list the setting.
 func findSettingRule(rules []settingRule, setting string) settingRule {
 	name := variableOf(setting)
 	for _, r := range rules {

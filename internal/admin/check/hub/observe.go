@@ -27,7 +27,7 @@ import (
 
 	"github.com/torpor-dev/torpor/config/crd"
 	admincheck "github.com/torpor-dev/torpor/internal/admin/check"
-	"github.com/torpor-dev/torpor/internal/admin/install"
+	"github.com/torpor-dev/torpor/internal/admin/crds"
 	"github.com/torpor-dev/torpor/internal/coexist/claim"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 )
@@ -233,12 +233,12 @@ func describeProblem(pod *corev1.Pod) string {
 	return ""
 }
 
-func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]install.Judgement, error) {
+func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]crds.Judgement, error) {
 	files, err := fs.Glob(crd.Files, "*_*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("list the definitions: %w", err)
 	}
-	var all []install.Judgement
+	var all []crds.Judgement
 	for _, file := range files {
 		data, err := crd.Files.ReadFile(file)
 		ours := &apiextensionsv1.CustomResourceDefinition{}
@@ -252,7 +252,7 @@ func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]install.J
 		if err != nil {
 			return nil, fmt.Errorf("read %s from the hub: %w", ours.Name, err)
 		}
-		judgement, err := install.JudgeCRD(ours, served)
+		judgement, err := crds.JudgeCRD(ours, served)
 		if err != nil {
 			return nil, fmt.Errorf("compare %s: %w", ours.Name, err)
 		}

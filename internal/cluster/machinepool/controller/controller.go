@@ -21,8 +21,8 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/machinepool"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 )
@@ -54,7 +54,7 @@ type Controller struct {
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
 	c.Metrics.cache.Use(mgr.GetClient())
-	c.runner = newPoolRunner(clusterjobs.Connector{Dialer: c.Dialer, ReadSecret: clusterjobs.ReadSecretWith(mgr.GetAPIReader()), MayDial: c.mayDial}, c.Clock, c.Metrics)
+	c.runner = newPoolRunner(targetcalls.Connector{Dialer: c.Dialer, ReadSecret: targetcalls.ReadSecretWith(mgr.GetAPIReader()), MayDial: c.mayDial}, c.Clock, c.Metrics)
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.runner)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}

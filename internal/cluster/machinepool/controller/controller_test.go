@@ -31,8 +31,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/machinepool"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -212,7 +212,7 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, "a", "b", "c")
-	job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), Server: clusterjobs.Server{KubeconfigSecret: "admin"}}
+	job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), Server: targetcalls.Server{KubeconfigSecret: "admin"}}
 	job.Spec, job.InfraID = c.buildPool("unused").Spec, c.cd.Spec.ClusterMetadata.InfraID
 	setReplicas(6)(&job.Spec)
 	for allowed, want := range map[int64][]string{
@@ -221,8 +221,8 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	} {
 		var asked atomic.Int64
 		c.proxy.Accepted.Store(0)
-		runner := newPoolRunner(clusterjobs.Connector{
-			ReadSecret: clusterjobs.ReadSecretWith(e.Client),
+		runner := newPoolRunner(targetcalls.Connector{
+			ReadSecret: targetcalls.ReadSecretWith(e.Client),
 			MayDial:    func(context.Context, types.NamespacedName) bool { return asked.Add(1) <= allowed },
 		}, clock.RealClock{}, NewMetrics())
 		answer := runner.run(t.Context(), job)
@@ -464,10 +464,10 @@ func TestSlowClusterEndsItsJob(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, "a")
-	job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), Server: clusterjobs.Server{KubeconfigSecret: "admin"}}
+	job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), Server: targetcalls.Server{KubeconfigSecret: "admin"}}
 	job.Spec, job.InfraID = c.buildPool("unused").Spec, c.cd.Spec.ClusterMetadata.InfraID
-	runner := newPoolRunner(clusterjobs.Connector{
-		ReadSecret: clusterjobs.ReadSecretWith(e.Client),
+	runner := newPoolRunner(targetcalls.Connector{
+		ReadSecret: targetcalls.ReadSecretWith(e.Client),
 		MayDial: func(ctx context.Context, _ types.NamespacedName) bool {
 			deadline, hasOne := ctx.Deadline()
 			if !hasOne || time.Until(deadline) > jobTime {
@@ -506,7 +506,7 @@ func TestHostileMachineSetsAreNotKept(t *testing.T) {
 	target, err := targetcluster.Dialer{AllowInsecure: true}.Dial(kubeconfig, hibernation.ServerOverride{})
 	testenv.ExpectNoError(t, err)
 	defer target.Close()
-	runner := newPoolRunner(clusterjobs.Connector{MayDial: func(context.Context, types.NamespacedName) bool { return true }}, clock.RealClock{}, NewMetrics())
+	runner := newPoolRunner(targetcalls.Connector{MayDial: func(context.Context, types.NamespacedName) bool { return true }}, clock.RealClock{}, NewMetrics())
 	job := &poolJob{}
 	job.Spec.Name = "worker"
 	sets, _, _, err := (&poolConnection{runner: runner, job: job, client: target, answer: &machinepool.Answer{}}).list(t.Context())
@@ -522,12 +522,12 @@ func TestMachineSetThatChangesMeanwhileIsLookedAtAgain(t *testing.T) {
 	const looks = 3 // Two lists, and one MachineSet.
 	for edits, isComplete := range map[int]bool{1: true, maxLooks: false} {
 		c := e.newCluster(t, "a")
-		job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), Server: clusterjobs.Server{KubeconfigSecret: "admin"}}
+		job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), Server: targetcalls.Server{KubeconfigSecret: "admin"}}
 		job.Spec, job.InfraID = c.buildPool("unused").Spec, c.cd.Spec.ClusterMetadata.InfraID
 		setReplicas(5)(&job.Spec)
 		asked := 0
-		runner := newPoolRunner(clusterjobs.Connector{
-			ReadSecret: clusterjobs.ReadSecretWith(e.Client),
+		runner := newPoolRunner(targetcalls.Connector{
+			ReadSecret: targetcalls.ReadSecretWith(e.Client),
 			MayDial: func(context.Context, types.NamespacedName) bool {
 				if round := asked / looks; asked > 0 && asked%looks == 0 && round <= edits {
 					c.edit(t, "a", fmt.Sprintf(`{"spec":{"replicas":%d}}`, 10+round))

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 )
 
 // byCluster is the field by which the cache finds the MachinePools of a ClusterDeployment.
@@ -61,12 +61,12 @@ func (c Controller) requestsFor(ctx context.Context, cluster types.NamespacedNam
 
 // poolGate is the part of a ClusterDeployment that a pass reads.
 type poolGate struct {
-	clusterjobs.Gate
+	targetcalls.Gate
 	infraID string
 }
 
 func readGate(cd *hivev1.ClusterDeployment, now time.Time) poolGate {
-	gate := poolGate{Gate: clusterjobs.ReadGate(cd, now, hivev1.ReconcilePauseAnnotation)}
+	gate := poolGate{Gate: targetcalls.ReadGate(cd, now, hivev1.ReconcilePauseAnnotation)}
 	if cd.Spec.ClusterMetadata != nil {
 		gate.infraID = cd.Spec.ClusterMetadata.InfraID
 	}

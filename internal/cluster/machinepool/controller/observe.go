@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/machinepool"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -20,7 +20,7 @@ import (
 type poolObservation struct {
 	machinepool.Observed
 	pool, cluster types.NamespacedName
-	server        clusterjobs.Server
+	server        targetcalls.Server
 }
 
 // observe reads the answer of the last job, the ClusterDeployment and the other pools of the cluster. While a job for

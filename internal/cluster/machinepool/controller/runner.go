@@ -16,8 +16,8 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/machinepool"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 )
 
 // jobTime bounds a job. A hundred MachineSets in a cluster that answers at once take some seconds.
@@ -32,8 +32,8 @@ const maxKeptBytes = machinepool.MaxMachineSets * 20 << 10
 
 // poolRunner reads MachineSets in clusters and changes them outside the passes, which never wait for a cluster.
 type poolRunner struct {
-	clusterjobs.Connector
-	*clusterjobs.Runner[poolJob, machinepool.Answer, machinepool.Attempt]
+	targetcalls.Connector
+	*targetcalls.Runner[poolJob, machinepool.Answer, machinepool.Attempt]
 	clock   clock.PassiveClock
 	metrics *Metrics
 }
@@ -42,7 +42,7 @@ type poolRunner struct {
 type poolJob struct {
 	machinepool.Job
 	Cluster types.NamespacedName
-	Server  clusterjobs.Server
+	Server  targetcalls.Server
 }
 
 // refusal is an error of the pool at a cluster that answers.
@@ -61,21 +61,21 @@ func refuse(reason, message string, cause error) error {
 	return &refusal{machinepool.Refusal{Reason: reason, Message: message}, cause}
 }
 
-func newPoolRunner(connector clusterjobs.Connector, now clock.PassiveClock, metrics *Metrics) *poolRunner {
+func newPoolRunner(connector targetcalls.Connector, now clock.PassiveClock, metrics *Metrics) *poolRunner {
 	r := &poolRunner{Connector: connector, clock: now, metrics: metrics}
-	r.Runner = clusterjobs.NewRunner(r.do, machinepool.NextAttempt)
+	r.Runner = targetcalls.NewRunner(r.do, machinepool.NextAttempt)
 	return r
 }
 
 // do does a job and counts it. A cluster that takes longer counts as not answering, and does not delay others the next
 // time.
-func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer, clusterjobs.Outcome) {
+func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer, targetcalls.Outcome) {
 	ctx, cancel := context.WithTimeout(ctx, jobTime)
 	defer cancel()
 	begun := r.clock.Now()
 	answer := r.run(ctx, job)
 	r.metrics.countJob(answer, answer.At.Sub(begun))
-	return answer, clusterjobs.Outcome{At: answer.At, HasFailed: answer.NoAnswer != "" || answer.Refusal != nil, IsSilent: answer.NoAnswer != ""}
+	return answer, targetcalls.Outcome{At: answer.At, HasFailed: answer.NoAnswer != "" || answer.Refusal != nil, IsSilent: answer.NoAnswer != ""}
 }
 
 // run ends with the first request that gets no answer or is refused, or when the cluster may no longer be dialled.
@@ -89,11 +89,11 @@ func (r *poolRunner) run(ctx context.Context, job *poolJob) *machinepool.Answer 
 		answer.IsComplete = true
 	case isRefused:
 		answer.Refusal = &refused.Refusal
-	case errors.Is(err, clusterjobs.ErrGateClosed):
+	case errors.Is(err, targetcalls.ErrGateClosed):
 	case errors.Is(err, machinepool.ErrMalformed):
 		answer.Refusal = &machinepool.Refusal{Reason: hivev1.MachinePoolRefusedReason, Message: "The cluster lists other objects than MachineSets: " + machinepool.ErrMalformed.Error()}
 	default:
-		answer.NoAnswer = clusterjobs.DescribeError(err)
+		answer.NoAnswer = targetcalls.DescribeError(err)
 	}
 	return answer
 }
@@ -108,9 +108,9 @@ type poolConnection struct {
 }
 
 func (r *poolRunner) connectAndApply(ctx context.Context, job *poolJob, answer *machinepool.Answer) (err error) {
-	defer clusterjobs.RecoverPanic(ctx, &err)
+	defer targetcalls.RecoverPanic(ctx, &err)
 	if !r.MayDial(ctx, job.Cluster) {
-		return clusterjobs.ErrGateClosed
+		return targetcalls.ErrGateClosed
 	}
 	client, err := r.Connect(ctx, job.Cluster, job.Server)
 	if err != nil {

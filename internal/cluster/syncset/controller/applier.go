@@ -11,8 +11,8 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/syncset"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 )
 
 // jobTime limits a job so that other clusters get their turn. No set is begun after that time; the remaining sets
@@ -22,8 +22,8 @@ const jobTime = time.Minute
 // Applier applies sets to clusters outside the passes, which never wait for a cluster. Its fields are set before it is
 // used.
 type Applier struct {
-	clusterjobs.Connector
-	*clusterjobs.Runner[clusterJob, syncset.Answer, syncset.Attempt]
+	targetcalls.Connector
+	*targetcalls.Runner[clusterJob, syncset.Answer, syncset.Attempt]
 	Clock clock.PassiveClock
 	// Metrics count the results of jobs.
 	Metrics *Metrics
@@ -33,7 +33,7 @@ type Applier struct {
 type clusterJob struct {
 	syncset.Job
 	Cluster types.NamespacedName
-	Server  clusterjobs.Server
+	Server  targetcalls.Server
 	// Sets are the sets of the job, in its order.
 	Sets []setToApply
 }
@@ -49,19 +49,19 @@ type setToApply struct {
 
 // NewApplier returns an applier that dials no cluster before it is started.
 func NewApplier(d targetcluster.Dialer, c clock.PassiveClock) *Applier {
-	a := &Applier{Connector: clusterjobs.Connector{Dialer: d}, Clock: c, Metrics: NewMetrics()}
-	a.Runner = clusterjobs.NewRunner(a.do, rememberAttempt)
+	a := &Applier{Connector: targetcalls.Connector{Dialer: d}, Clock: c, Metrics: NewMetrics()}
+	a.Runner = targetcalls.NewRunner(a.do, rememberAttempt)
 	return a
 }
 
 // do does a job and counts it.
-func (a *Applier) do(ctx context.Context, job *clusterJob) (*syncset.Answer, clusterjobs.Outcome) {
+func (a *Applier) do(ctx context.Context, job *clusterJob) (*syncset.Answer, targetcalls.Outcome) {
 	begun := a.Clock.Now()
 	answer := a.run(ctx, job)
 	took := answer.At.Sub(begun)
 	a.Metrics.countJob(answer, took)
 	// A set may have so many objects that one job at a slow cluster uses the whole time of a job.
-	return answer, clusterjobs.Outcome{At: answer.At, HasFailed: hasFailed(answer), IsSilent: answer.NoAnswer != "" || took > jobTime}
+	return answer, targetcalls.Outcome{At: answer.At, HasFailed: hasFailed(answer), IsSilent: answer.NoAnswer != "" || took > jobTime}
 }
 
 func rememberAttempt(before syncset.Attempt, answer *syncset.Answer, retryAt time.Time) syncset.Attempt {

@@ -13,8 +13,8 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/syncset"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 )
 
 // refusal is an error of one object of a set; the cluster itself works.
@@ -35,14 +35,14 @@ func (a *Applier) run(ctx context.Context, job *clusterJob) *syncset.Answer {
 	answer := &syncset.Answer{Job: job.Job}
 	err := a.runOn(ctx, job, answer)
 	answer.At = a.Clock.Now()
-	if err != nil && !errors.Is(err, clusterjobs.ErrGateClosed) {
-		answer.NoAnswer = clusterjobs.DescribeError(err)
+	if err != nil && !errors.Is(err, targetcalls.ErrGateClosed) {
+		answer.NoAnswer = targetcalls.DescribeError(err)
 	}
 	return answer
 }
 
 func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.Answer) (err error) {
-	defer clusterjobs.RecoverPanic(ctx, &err)
+	defer targetcalls.RecoverPanic(ctx, &err)
 	client, err := a.Connect(ctx, job.Cluster, job.Server)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -158,7 +158,7 @@ func (c *clusterConnection) copySecret(ctx context.Context, set *setToApply, map
 	}
 	secret, err := c.applier.ReadSecret(ctx, source)
 	if err != nil {
-		return &refusal{clusterjobs.DescribeSecretError(source.String(), err)}
+		return &refusal{targetcalls.DescribeSecretError(source.String(), err)}
 	}
 	target := syncset.ReferenceOfSecret(mapping.TargetRef)
 	manifest, err := json.Marshal(map[string]any{

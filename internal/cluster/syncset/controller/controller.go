@@ -23,8 +23,8 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/syncset"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	reconcilestatus "github.com/torpor-dev/torpor/internal/reconcile/status"
 )
@@ -61,7 +61,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.applier = NewApplier(c.Dialer, c.Clock)
 	c.applier.Metrics = c.Metrics
 	c.Metrics.cache.Use(mgr.GetClient())
-	c.applier.ReadSecret, c.applier.MayDial = clusterjobs.ReadSecretWith(mgr.GetAPIReader()), c.mayDial
+	c.applier.ReadSecret, c.applier.MayDial = targetcalls.ReadSecretWith(mgr.GetAPIReader()), c.mayDial
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.applier)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}

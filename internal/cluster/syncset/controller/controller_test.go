@@ -24,8 +24,8 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cluster/hibernation/targetcluster"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/syncset"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -290,7 +290,7 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	var asked atomic.Int64
 	const allowed = 2
 	a := NewApplier(Controller{}.Dialer, clock.RealClock{})
-	a.ReadSecret = clusterjobs.ReadSecretWith(e.Client)
+	a.ReadSecret = targetcalls.ReadSecretWith(e.Client)
 	a.MayDial = func(context.Context, types.NamespacedName) bool { return asked.Add(1) <= allowed }
 	spec := &hivev1.SyncSetCommonSpec{}
 	for i := range 5 {
@@ -299,7 +299,7 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	key := syncset.SetKey{Name: "set"}
 	answer := a.run(t.Context(), &clusterJob{
 		Job: syncset.Job{Sets: []syncset.SetKey{key}}, Cluster: types.NamespacedName{Namespace: c.cd.Namespace, Name: c.cd.Name},
-		Server: clusterjobs.Server{KubeconfigSecret: c.cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name}, Sets: []setToApply{{SetKey: key, Spec: spec}},
+		Server: targetcalls.Server{KubeconfigSecret: c.cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name}, Sets: []setToApply{{SetKey: key, Spec: spec}},
 	})
 	var there []bool
 	for i := range 5 {

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 )
 
 // byCluster is the field by which the cache finds the SyncSets of a ClusterDeployment.
@@ -89,6 +89,6 @@ func gateOrLabelsChanged() predicate.Predicate {
 }
 
 // readGate also includes the annotation that pauses only sets.
-func readGate(cd *hivev1.ClusterDeployment, now time.Time) clusterjobs.Gate {
-	return clusterjobs.ReadGate(cd, now, hivev1.ReconcilePauseAnnotation, hivev1.SyncsetPauseAnnotation)
+func readGate(cd *hivev1.ClusterDeployment, now time.Time) targetcalls.Gate {
+	return targetcalls.ReadGate(cd, now, hivev1.ReconcilePauseAnnotation, hivev1.SyncsetPauseAnnotation)
 }

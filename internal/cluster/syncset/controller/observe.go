@@ -15,8 +15,8 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
-	clusterjobs "github.com/torpor-dev/torpor/internal/cluster/jobs"
 	"github.com/torpor-dev/torpor/internal/cluster/syncset"
+	"github.com/torpor-dev/torpor/internal/cluster/targetcalls"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -24,7 +24,7 @@ import (
 type clusterObservation struct {
 	syncset.Observed
 	cluster types.NamespacedName
-	server  clusterjobs.Server
+	server  targetcalls.Server
 	sets    []setToApply
 }
 

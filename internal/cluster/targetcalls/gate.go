@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jobs runs jobs at clusters outside the passes of controllers, which never wait for a cluster.
+// Package targetcalls runs jobs at clusters outside the passes of controllers, which never wait for a cluster.
 // A job runs only while the cluster may be dialled, which is checked before the connection and before each
 // request. The interval between attempts grows while a job fails.
 //
 // Reading order: gate.go (may the cluster be dialled) → connector.go (one connection) → runner.go (which job,
 // and when).
-package jobs
+package targetcalls
 
 import (
 	"slices"

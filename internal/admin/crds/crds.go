@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install decides whether Torpor's CustomResourceDefinitions are installed, updated or left unchanged on a hub.
+// Package crds decides whether Torpor's CustomResourceDefinitions are installed, updated or left unchanged on a hub.
 // The definitions of another project are never replaced: its own controllers need fields that Torpor's schema lacks.
-package install
+package crds
 
 import (
 	"encoding/json"
