@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -48,6 +50,16 @@ type kind struct {
 func (k kind) pageName() string { return cmp.Or(k.argument, k.name) }
 
 func allKinds() []kind { return append(ownKinds(), switchedKinds()...) }
+
+// TestEveryKindIsRecorded compares the kinds of these tests with the ones that need no StopAdapter.
+func TestEveryKindIsRecorded(t *testing.T) {
+	t.Parallel()
+	for _, k := range kinds.ListBuiltIn() {
+		if !slices.ContainsFunc(allKinds(), func(of kind) bool { return of.name == k.GVK().Kind }) {
+			t.Errorf("expected each kind in this package, found no %s; add it to ownKinds or switchedKinds", k.GVK().Kind)
+		}
+	}
+}
 
 // ownKinds returns the kinds whose status Torpor writes.
 func ownKinds() []kind { return []kind{clusterDeployments(), mysqlClusters(), cfApps()} }

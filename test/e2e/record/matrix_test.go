@@ -16,6 +16,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
@@ -202,11 +203,15 @@ func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 // allowCarol gives carol the rights that she needs, and no more.
 func (h *managedHub) allowCarol(t *testing.T) {
 	t.Helper()
+	var workloads []string
+	for _, k := range kinds.ListWorkloads() {
+		workloads = append(workloads, k.Resource())
+	}
 	h.GrantRights(t, "carol", rbacv1.PolicyRule{
 		APIGroups: []string{"hive.openshift.io", "moco.cybozu.com", "korifi.cloudfoundry.org"}, Resources: []string{"clusterdeployments", "mysqlclusters", "cfapps"},
 		Verbs: []string{"get", "create", "patch"},
 	}, rbacv1.PolicyRule{
-		APIGroups: []string{"apps", "batch", "kustomize.toolkit.fluxcd.io"}, Resources: []string{"deployments", "statefulsets", "cronjobs", "kustomizations"},
+		APIGroups: []string{"apps", "batch", "kustomize.toolkit.fluxcd.io"}, Resources: append(workloads, "kustomizations"),
 		Verbs: []string{"get", "create", "patch"},
 	})
 }

@@ -166,12 +166,19 @@ func deployment(name string) string {
 // TestWorkloadsAreStoppedAndRestored has a user stop each kind, with a manager that ends in between, and start it:
 // the spec is restored.
 func TestWorkloadsAreStoppedAndRestored(t *testing.T) {
-	s := newStory(t)
 	cronJob := `{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}, spec: {schedule: "0 3 * * *",
   jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: example.com/a}]}}}}}}`
-	for _, u := range []*unstructured.Unstructured{
-		s.create(t, deployment("shop")), s.create(t, strings.ReplaceAll(deployment("store"), "kind: Deployment", "kind: StatefulSet")), s.create(t, cronJob),
-	} {
+	objects := map[string]string{
+		"Deployment": deployment("shop"), "StatefulSet": strings.ReplaceAll(deployment("store"), "kind: Deployment", "kind: StatefulSet"), "CronJob": cronJob,
+	}
+	for _, kind := range kinds.ListWorkloads() {
+		if objects[kind.GVK().Kind] == "" {
+			t.Fatalf("expected an object of each kind, found no %s; add one to this test", kind.GVK().Kind)
+		}
+	}
+	s := newStory(t)
+	for _, kind := range kinds.ListWorkloads() {
+		u := s.create(t, objects[kind.GVK().Kind])
 		isStopped, isRunning := replicasAre(0), replicasAre(3)
 		if u.GetKind() == "CronJob" {
 			isStopped, isRunning = func(spec map[string]any) bool { return spec["suspend"] == true }, func(spec map[string]any) bool { return spec["suspend"] == false }
@@ -192,7 +199,9 @@ func TestWorkloadsAreStoppedAndRestored(t *testing.T) {
 			t.Errorf("%s: expected the record of one stop, found %+v", u.GetKind(), record)
 		}
 	}
-	testenv.Eventually(t, "all kinds are announced", func() error { return testenv.ErrorIf(s.observer.count() != 3, "found %v", s.observer.kinds) })
+	testenv.Eventually(t, "all kinds are announced", func() error {
+		return testenv.ErrorIf(s.observer.count() != len(kinds.ListWorkloads()), "found %v", s.observer.kinds)
+	})
 	s.stop()
 	if s.observer.count() != 0 || s.observer.changed["shop"] == 0 {
 		t.Errorf("expected no kind any more, and changes that were reported, found %v and %v", s.observer.kinds, s.observer.changed)

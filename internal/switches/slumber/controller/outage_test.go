@@ -5,6 +5,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,12 @@ func newOutageStory(t *testing.T) *outageStory {
 		u.SetNamespace(s.namespace)
 		u.SetName(name)
 		s.members[name] = u
+	}
+	for _, kind := range s.switched {
+		isOfKind := func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind() == kind.GVK() }
+		if !slices.ContainsFunc(slices.Collect(maps.Values(s.members)), isOfKind) {
+			t.Fatalf("expected a member of each kind, found no %s; add one to this test", kind.GVK().Kind)
+		}
 	}
 	for _, o := range s.members {
 		env.ExpectCreated(t, o)
