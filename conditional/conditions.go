@@ -40,7 +40,7 @@ type Sources struct {
 	Scheme     *runtime.Scheme
 	Logger     logr.Logger
 
-	interest          detect.Interest             // interest is how to look for kinds, from the group's options
+	interest          detect.Interest             // interest defines how kinds are detected
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
 	onTerminating     func(kind string, now bool) // called with every verdict; now is true if the CRD is being deleted; may be nil
 	managerCache      *managercache.Cache         // managerCache is notified of kinds that come and go; may be nil

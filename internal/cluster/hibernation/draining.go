@@ -291,7 +291,7 @@ func (o Observed) newDrain() *hivev1.DrainRecord {
 	case o.Options.DrainBudget == 0:
 		return nil
 	case o.API != Reachable:
-		return &hivev1.DrainRecord{EndedAt: new(metav1.NewTime(o.Now)), Left: "everything, because the API server does not answer"}
+		return &hivev1.DrainRecord{EndedAt: new(metav1.NewTime(o.Now)), Left: "all Pods, because the API server does not answer"}
 	default:
 		return &hivev1.DrainRecord{}
 	}

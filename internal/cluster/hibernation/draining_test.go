@@ -185,7 +185,7 @@ func TestWhatWasNotDrainedIsTold(t *testing.T) {
 		},
 		"a cluster that does not answer is not drained": {
 			in: observedCluster(wantHibernating, nil, on, withBudget, func(o *Observed) { o.API = Unreachable }), want: "Stopping the cluster's 2 machines; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume",
-			left: "everything, because the API server does not answer",
+			left: "all Pods, because the API server does not answer",
 		},
 		"nodes that cannot be uncordoned are named": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, cordoned, func(o *Observed) { o.CordonError, o.IsCordonResting = "no", true }), want: "The cluster runs and answers; cordoned nodes that cannot be uncordoned: n1: no",

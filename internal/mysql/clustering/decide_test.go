@@ -509,7 +509,7 @@ func TestReplicasThatAreWatched(t *testing.T) {
 		"an unreachable replica is not watched":                   {healthyCluster(withInstance(1, doesNotAnswer), withInstance(1, func(s *Instance) { s.Reachable = false })), []int{2}},
 		"a replica that is left alone is not watched":             {healthyCluster(withInstance(2, stoppedInstance)), []int{1}},
 		"no replica is watched while a stop is requested":         {healthyCluster(stopAsked), nil},
-		"no replica is watched before a withdrawn stop ends":      {healthyCluster(stopReached), nil},
+		"no replica is watched until a withdrawn stop has ended":  {healthyCluster(stopReached), nil},
 		"no replica is watched without a primary":                 {healthyCluster(newCluster), nil},
 	} {
 		var got []int

@@ -85,7 +85,7 @@ func TestNextOfCluster(t *testing.T) {
 		"a skip that stays keeps its note":                   {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
 		"a skip outlives a stop and its start":               {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
 		"a note is removed with its skip":                    {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
-		"a stop that goes on keeps its end without note":     {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
+		"a continuing stop keeps its end, without a note":    {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := requester.Request{User: "alice", Version: row.version, Before: row.before, Sent: row.sent}
