@@ -52,7 +52,7 @@ func fieldUses() map[string]fieldUse {
 		uses[service+".metadata.labels"], uses[service+".metadata.annotations"] = builds(labels), builds(labels)
 		uses[service+".metadata.name"], uses[service+".spec"] = named("x"), builds(more)
 	}
-	for _, name := range []string{"SourceName", "SourceNamespace", "RestorePoint", "Schema", "Users"} {
+	for _, name := range []string{"SourceName", "SourceNamespace", "RestorePoint", "Schema", "Users", "OnError"} {
 		uses["restore."+strings.ToLower(name[:1])+name[1:]] = read(backup, "."+name)
 	}
 	for name, word := range map[string]string{
