@@ -44,7 +44,7 @@ type Package struct {
 }
 
 // FileName returns the name of the archive, as helm package chooses it.
-func (p *Package) FileName() string { return p.Name + "-" + p.Version + ".tgz" }
+func (p Package) FileName() string { return p.Name + "-" + p.Version + ".tgz" }
 
 // Build packages the chart.
 func (o Options) Build() (Package, error) {
@@ -56,7 +56,7 @@ func (o Options) Build() (Package, error) {
 	for i := range files {
 		switch files[i].Name {
 		case "torpor/Chart.yaml":
-			files[i].Content, err = p.complete(o, files[i].Content)
+			files[i].Content, err = o.completeMetadata(&p, files[i].Content)
 		case "torpor/values.yaml":
 			files[i].Content, err = o.completeValues(files[i].Content)
 		}
@@ -105,8 +105,8 @@ func (o Options) readFolder(name string) ([]archive.File, error) {
 	return files, nil
 }
 
-// complete sets the versions, and the annotations that Artifact Hub reads, and returns the new Chart.yaml.
-func (p *Package) complete(o Options, text []byte) ([]byte, error) {
+// completeMetadata sets the versions, and the annotations that Artifact Hub reads, and returns the new Chart.yaml.
+func (o Options) completeMetadata(p *Package, text []byte) ([]byte, error) {
 	metadata := map[string]any{}
 	if err := yaml.Unmarshal(text, &metadata); err != nil {
 		return nil, fmt.Errorf("read Chart.yaml: %w", err)
