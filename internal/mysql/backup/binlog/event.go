@@ -124,16 +124,26 @@ func (r *fieldReader) fixed(size int64) int64 {
 
 // packed reads an integer whose length is encoded in its first byte, as in MySQL's network protocol.
 func (r *fieldReader) packed() int64 {
+	first := r.fixed(1)
+	if size := sizeAfter(first); size > 0 {
+		return r.fixed(size)
+	}
+	return first
+}
+
+// sizeAfter returns the number of bytes of a packed integer that follow its first byte. It returns 0 if the first byte
+// is the integer.
+func sizeAfter(first int64) int64 {
 	const two, three, eight = 252, 253, 254
-	switch first := r.fixed(1); first {
+	switch first {
 	case two:
-		return r.fixed(2)
+		return 2
 	case three:
-		return r.fixed(3)
+		return 3
 	case eight:
-		return r.fixed(8)
+		return 8
 	default:
-		return first
+		return 0
 	}
 }
 

@@ -132,7 +132,10 @@ func eachEventOfPayload(from io.Reader, size int64, checksummed bool, f func(Bin
 	if checksummed {
 		fields.from.N -= checksumSize
 	}
-	if fields.err != nil || fields.from.N < 0 {
+	if fields.err == nil && fields.from.N < 0 {
+		fields.err = io.ErrUnexpectedEOF
+	}
+	if fields.err != nil {
 		return fmt.Errorf("expected a compressed transaction in the binary log, found an event that is shorter (%w)", fields.err)
 	}
 	if err := eachEventOf(fields.from, compression, f); err != nil {
@@ -183,16 +186,14 @@ func (r *payloadReader) take(size int64) []byte {
 
 // packed reads an integer as fieldReader.packed does.
 func (r *payloadReader) packed() int64 {
-	first := r.take(1)
-	if first == nil {
-		return 0
-	}
-	const two, three, eight = 252, 253, 254
-	size := map[byte]int64{two: 2, three: 3, eight: 8}[first[0]]
+	field := fieldReader{left: r.take(1)}
+	first := field.fixed(1)
+	size := sizeAfter(first)
 	if size == 0 {
-		return int64(first[0])
+		return first
 	}
-	return (&fieldReader{left: r.take(size)}).fixed(size)
+	field = fieldReader{left: r.take(size)}
+	return field.fixed(size)
 }
 
 // eventHeader is the first part of an event.
@@ -215,7 +216,7 @@ func (h eventHeader) eventType() byte { return h[4] }
 func (h eventHeader) restSize() int64 { return int64(binary.LittleEndian.Uint32(h[9:])) - headerSize }
 
 func (h eventHeader) readRest(from io.Reader) (BinlogEvent, error) {
-	var raw bytes.Buffer // It grows with the bytes received, whatever size the header declares.
+	var raw bytes.Buffer // The buffer grows with the bytes received, whatever size the header declares.
 	raw.Write(h[:])
 	if _, err := io.CopyN(&raw, from, h.restSize()); err != nil {
 		if errors.Is(err, io.EOF) {

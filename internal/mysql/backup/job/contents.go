@@ -209,8 +209,8 @@ func (o RestoreOptions) compareContents(ctx context.Context, t restoreTarget, wa
 	if err != nil {
 		return err
 	}
-	var version string
-	if err := t.queryValue(ctx, &version, "select @@version"); err != nil {
+	version, err := t.readVersion(ctx)
+	if err != nil {
 		return err
 	}
 	isWanted := func(name string) bool {

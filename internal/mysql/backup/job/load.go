@@ -255,7 +255,7 @@ func copySections(to io.Writer, from *bufio.Reader, schema string) error {
 		piece, err := from.ReadSlice('\n')
 		if lineStart && bytes.HasPrefix(piece, []byte(schemaSection)) {
 			name := strings.TrimSuffix(strings.TrimSpace(string(piece[len(schemaSection):])), "`")
-			wanted = strings.ReplaceAll(name, "``", "`") == schema
+			wanted = unquoteName(name) == schema
 		}
 		lineStart = err == nil
 		if wanted {

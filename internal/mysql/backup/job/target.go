@@ -20,6 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
+	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
 )
 
 // markerSchema exists in an instance from before the first row is loaded until after the last. While it exists, the
@@ -61,6 +62,15 @@ func (t restoreTarget) executedGTIDs(ctx context.Context) (string, error) {
 	var set string
 	err := t.queryValue(ctx, &set, "select @@gtid_executed")
 	return strings.ReplaceAll(set, "\n", ""), err
+}
+
+// versionQuery returns the version of a server.
+const versionQuery = "select @@version"
+
+func (t restoreTarget) readVersion(ctx context.Context) (string, error) {
+	var version string
+	err := t.queryValue(ctx, &version, versionQuery)
+	return version, err
 }
 
 func (t restoreTarget) areEqualGTIDSets(ctx context.Context, a, b string) (bool, error) {
@@ -136,6 +146,10 @@ func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string)
 	if err != nil {
 		return err
 	}
+	version, err := t.readVersion(ctx)
+	if err != nil {
+		return err
+	}
 	var statements []string
 	for _, s := range schemas {
 		statements = append(statements, "drop schema if exists "+quoteName(s))
@@ -143,7 +157,7 @@ func (t restoreTarget) wipePartialRestore(ctx context.Context, schemas []string)
 	for _, a := range left {
 		statements = append(statements, "drop user if exists "+a.quotedName())
 	}
-	return t.execAll(ctx, "remove half of a backup", append(statements, "reset binary logs and gtids")...)
+	return t.execAll(ctx, "remove half of a backup", append(statements, sqlclient.DiscardLogsStatement(version))...)
 }
 
 // changeSchemas runs a statement for each of the schemas.
@@ -375,7 +389,7 @@ func (s *mysqlServer) readInventory(ctx context.Context) (serverInventory, error
 	if err := c.QueryRowContext(ctx, knowsZonesQuery).Scan(&i.knowsZones); err != nil {
 		return i, fmt.Errorf("count time zones: the instance %s", describeError(err))
 	}
-	if err := c.QueryRowContext(ctx, "select @@version").Scan(&i.version); err != nil {
+	if err := c.QueryRowContext(ctx, versionQuery).Scan(&i.version); err != nil {
 		return i, fmt.Errorf("read the version: the instance %s", describeError(err))
 	}
 	if i.definitions, err = readDefinitions(ctx, c); err != nil {
