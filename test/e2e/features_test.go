@@ -109,6 +109,12 @@ func TestOtherNamespacesAreLeftAlone(t *testing.T) {
 	w.startManager(t, "--watch-namespaces", watched, "--metrics-insecure", "--metrics-address", metrics)
 	testenv.Eventually(t, "the cluster of the namespace is handled", func() error { return w.checkHandled(t, mine) })
 	expectGateStates(t, metrics, map[string]string{"clustering": "Running", "provisioning": "Running", "backup": "Running", "restart": "Running", "lrp": "Running"})
+	// Requests that are no watches end, such as those for discovery while other groups start.
+	testenv.Eventually(t, "only the namespace is watched", func() error { return w.checkWatchesOf(watched) })
+}
+
+// checkWatchesOf returns an error if requests of namespaced objects are open outside a namespace, or too few in it.
+func (w *environment) checkWatchesOf(namespace string) error {
 	w.traffic.mu.Lock()
 	defer w.traffic.mu.Unlock()
 	watches := 0
@@ -116,15 +122,16 @@ func TestOtherNamespacesAreLeftAlone(t *testing.T) {
 		switch {
 		case open == 0 || strings.HasPrefix(path, "GET /apis/apiextensions.k8s.io/"):
 		case path == "GET /api/v1/namespaces" || path == "GET /apis/torpor.dev/v1alpha1/stopadapters": // They are cluster-scoped.
-		case strings.Contains(path, "/namespaces/"+watched+"/"):
+		case strings.Contains(path, "/namespaces/"+namespace+"/"):
 			watches++
 		default:
-			t.Errorf("expected watches of nothing but the namespace, found %s", path)
+			return fmt.Errorf("expected watches of nothing but the namespace, found %s", path)
 		}
 	}
 	if watches < 10 {
-		t.Errorf("expected watches of the namespace, found %d", watches)
+		return fmt.Errorf("expected watches of the namespace, found %d", watches)
 	}
+	return nil
 }
 
 // expectGateStates waits until the metrics show each group in a state and in no other.
