@@ -65,7 +65,7 @@ func (f flip) validate(now time.Time) error {
 	case f.until == "":
 		return nil
 	}
-	_, err := stoprecord.ParseNewUntil(f.until, now)
+	_, err := stoprecord.ParseNewUntil(f.until, now.UTC())
 	return err
 }
 
@@ -109,5 +109,5 @@ func (f flip) apply(obj client.Object, now time.Time) error {
 	case row.Slumber != "":
 		return errStoppedBySlumber
 	}
-	return change.Apply(obj, f.kind.FindPart(f.part), row, now)
+	return change.Apply(obj, f.kind.FindPart(f.part), row, now.UTC())
 }

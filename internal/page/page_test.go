@@ -146,7 +146,7 @@ func TestButtonsActAsTheirCaller(t *testing.T) {
 		"another site's form is refused":       {operator, stop, map[string]string{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden, "cross-origin"},
 		"another origin's form is refused":     {operator, stop, map[string]string{"Origin": "http://evil.example"}, http.StatusForbidden, "cross-origin"},
 		"an end that has passed is refused":    {operator, with("until", "2020-01-01T00:00:00Z"), nil, http.StatusBadRequest, "which has passed"},
-		"a malformed end is refused":           {operator, with("until", "tomorrow"), nil, http.StatusBadRequest, `found "tomorrow"`},
+		"a malformed end is refused":           {operator, with("until", "someday"), nil, http.StatusBadRequest, `found "someday"`},
 		"an unknown switch is refused":         {operator, with("part", "wheels"), nil, http.StatusBadRequest, `found "wheels"`},
 		"a kind without switches is refused":   {operator, with("kind", "Secret"), nil, http.StatusBadRequest, `found "Secret"`},
 		"an unknown verb is refused":           {operator, with("verb", "delete"), nil, http.StatusBadRequest, "stop or start"},

@@ -77,9 +77,9 @@ const switchDialog markup = `<dialog id="flip" aria-labelledby="flip-title">
 <p id="flip-what"></p>
 <div id="flip-stop">
 <label>Why <input name="reason" maxlength="500" placeholder="shown to other users" autocomplete="off"></label>
-<label>Until <input name="until" maxlength="64" placeholder="8h, or 2026-11-20T22:00:00Z" autocomplete="off" ` +
+<label>Until <input name="until" maxlength="64" placeholder="8h, 3d, tomorrow, monday 9:00" autocomplete="off" ` +
 	`aria-describedby="flip-until"></label>
-<p id="flip-until" class="hint">The object then starts by itself. If empty, it stays stopped until a user starts it.</p>
+<p id="flip-until" class="hint">The object then starts by itself. Times without a zone are UTC. If empty, it stays stopped until a user starts it.</p>
 </div>
 <input type="hidden" name="kind"><input type="hidden" name="namespace"><input type="hidden" name="name">` +
 	`<input type="hidden" name="part"><input type="hidden" name="verb">

@@ -315,6 +315,22 @@ func ParseUntil(text string, now time.Time) (time.Time, error) {
 	return until, nil
 }
 
+// UntilWords returns words that complete the flag --until.
+func UntilWords() []string {
+	return []string{"tonight", "tomorrow", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday", "18:00", "8h", "3d", "2w"}
+}
+
+// ResolveUntil replaces a word of the flag --until, such as tomorrow, with its time, and prints that time before any
+// request is sent. A time with a zone and a duration stay as they are typed.
+func ResolveUntil(w io.Writer, text string, now time.Time) (string, error) {
+	until, err := ParseUntil(text, now)
+	if err != nil || stoprecord.IsAnnotationTime(text) {
+		return text, err
+	}
+	fmt.Fprintf(w, "--until %s: %s\n", text, until.In(now.Location()).Format("Mon 2006-01-02 15:04 MST"))
+	return until.UTC().Format(time.RFC3339), nil
+}
+
 // isReportedIn reports whether the status matches the request. Quiescing is neither stopped nor started.
 func isReportedIn(w mysqlswitches.PartRequest, c *mocov1beta2.MySQLCluster) bool {
 	found := w.Part.ReadCondition(c)

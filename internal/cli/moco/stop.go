@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/completion"
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
 )
 
@@ -41,7 +42,12 @@ func (a *commands) newStopPartCommand(of mysqlswitches.Part, short, long string)
 				p.Reason = &reason
 			}
 			if cmd.Flags().Changed("until") {
-				parsed, err := ParseUntil(until, a.clock.Now())
+				now := a.clock.Now()
+				resolved, err := ResolveUntil(a.Err, until, now)
+				if err != nil {
+					return err
+				}
+				parsed, err := ParseUntil(resolved, now)
 				if err != nil {
 					return err
 				}
@@ -52,7 +58,8 @@ func (a *commands) newStopPartCommand(of mysqlswitches.Part, short, long string)
 	}
 	p.addFlags(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "reason of the stop, as a sentence")
-	cmd.Flags().StringVar(&until, "until", "", "end of the stop: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 40m")
+	cmd.Flags().StringVar(&until, "until", "", "end of the stop: a time such as 18:00, tomorrow, monday or 2026-11-20T22:00:00Z, or a duration from now such as 40m")
+	completion.OfferValues(cmd, "until", UntilWords()...)
 	return cmd
 }
 

@@ -56,7 +56,8 @@ A finding has a stable code, and blocks or warns. If a finding blocks, the exit 
 	p.addFlags(f)
 	f.StringVarP(&p.output, "output", "o", "", "json, yaml, or empty for text")
 	f.StringVar(&p.part, "part", "", "of a MySQLCluster: clustering or reconciliation")
-	f.StringVar(&p.until, "until", "", "when the stop is to end automatically: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h")
+	f.StringVar(&p.until, "until", "", "when the stop is to end automatically: a time such as 18:00, tomorrow, monday or 2026-11-20T22:00:00Z, or a duration from now such as 8h")
+	completion.OfferValues(cmd, "until", moco.UntilWords()...)
 	completion.OfferValues(cmd, "output", "json", "yaml")
 	completion.OfferValues(cmd, "part", partNames()...)
 	return cmd
@@ -144,7 +145,12 @@ func (p planCommand) parseUntil() (time.Time, error) {
 	case p.verb == startVerb:
 		return time.Time{}, exit.WrongUsage("--until: expected no end of a start, found %q", p.until)
 	}
-	return moco.ParseUntil(p.until, p.clock.Now())
+	now := p.clock.Now()
+	until, err := moco.ResolveUntil(p.Err, p.until, now)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return moco.ParseUntil(until, now)
 }
 
 func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until time.Time) (plannedObject, error) {

@@ -44,10 +44,11 @@ Objects that a Slumber has stopped are started at once. Manual stops stay in eff
 	}
 	f := cmd.Flags()
 	s.addFlags(f)
-	f.StringVar(&s.until, "until", "", "end of the skip: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h; the end of the sleep by default")
+	f.StringVar(&s.until, "until", "", "end of the skip: a time such as 18:00, tomorrow, monday or 2026-11-20T22:00:00Z, or a duration from now such as 8h; the end of the sleep by default")
 	f.StringVar(&s.dryRun, "dry-run", dryRunNone, "server: the API server validates the change and does not store it; none: the change is stored")
 	f.StringVarP(&s.output, "output", "o", "", "json, yaml, name, or empty for text")
 	completion.OfferValues(cmd, "dry-run", dryRunServer, dryRunNone)
+	completion.OfferValues(cmd, "until", moco.UntilWords()...)
 	completion.OfferValues(cmd, "output", "json", "yaml", "name")
 	return cmd
 }
@@ -76,9 +77,11 @@ func (s *skipCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if cmd.Flags().Changed("until") {
-		if _, err := moco.ParseUntil(s.until, s.clock.Now()); err != nil {
+		until, err := moco.ResolveUntil(s.Err, s.until, s.clock.Now())
+		if err != nil {
 			return err
 		}
+		s.until = until
 	}
 	kube, err := s.connect()
 	if err != nil {

@@ -135,13 +135,14 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 	}
 	if v.verb == stopVerb || v.verb == extendVerb {
 		f.StringVar(&v.reason, "reason", "", "reason of the stop, in a sentence")
-		f.StringVar(&v.until, "until", "", "when the stop ends automatically: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h")
+		f.StringVar(&v.until, "until", "", "when the stop ends automatically: a time such as 18:00, tomorrow, monday or 2026-11-20T22:00:00Z, or a duration from now such as 8h")
 	}
 	if v.verb != extendVerb {
 		f.BoolVar(&v.waits, waitFlag, false, "return when the statuses report the requested state")
 		f.DurationVar(&v.timeout, timeoutFlag, defaultTimeout, "how long to wait for all objects; then the exit code is 3")
 	}
 	completion.OfferValues(cmd, "dry-run", dryRunServer, dryRunNone)
+	completion.OfferValues(cmd, "until", moco.UntilWords()...)
 	completion.OfferValues(cmd, "output", "json", "yaml", "name")
 	completion.OfferValues(cmd, "part", partNames()...)
 	return cmd
@@ -163,9 +164,11 @@ func (v *verbCommand) validateFlags(cmd *cobra.Command) error {
 		return exit.WrongUsage("expected --until with the new end, found none")
 	}
 	if v.saidUntil {
-		if _, err := moco.ParseUntil(v.until, v.clock.Now()); err != nil {
+		until, err := moco.ResolveUntil(v.Err, v.until, v.clock.Now())
+		if err != nil {
 			return err
 		}
+		v.until = until
 	}
 	return validateOutput(v.output, "json", "yaml", "name")
 }

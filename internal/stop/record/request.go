@@ -72,22 +72,6 @@ func ParseUntil(text string, writtenAt time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found %.40q", text)
 }
 
-// ParseNewUntil parses the end of a stop that a user requests: a future time, or a duration from now.
-func ParseNewUntil(text string, now time.Time) (time.Time, error) {
-	until, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		after, err := time.ParseDuration(text)
-		if err != nil {
-			return time.Time{}, fmt.Errorf("expected a time such as 2026-11-20T22:00:00Z or a duration such as 40m, found %q", text)
-		}
-		until = now.Add(after)
-	}
-	if !until.After(now) {
-		return time.Time{}, fmt.Errorf("expected a time in the future, found %s, which has passed", until.UTC().Format(time.RFC3339))
-	}
-	return until, nil
-}
-
 // ReadAuthor returns the author of an annotation with a time, from the note of admission; empty if there is
 // no note about the present text.
 func ReadAuthor(annotations map[string]string, name string) string {

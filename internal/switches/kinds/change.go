@@ -40,7 +40,7 @@ func (c Change) Apply(obj Object, part Part, before Row, now time.Time) error {
 	return nil
 }
 
-// untilText returns the value of the annotation. A duration is kept, because a policy can evaluate it. But a duration
+// untilText returns the value of the annotation. A word such as tomorrow becomes a time. A duration is kept, because a policy can evaluate it. But a duration
 // counts from its first write only: if the annotation or the record holds the same one already, or if a stop is
 // extended, the resulting time is written instead.
 func (c Change) untilText(present string, stops stoprecord.Records, now time.Time) (string, error) {
@@ -50,10 +50,10 @@ func (c Change) untilText(present string, stops stoprecord.Records, now time.Tim
 	}
 	newest := stops.RequestedStop()
 	isThere := present == *c.Until || newest != nil && newest.RequestedUntil == *c.Until
-	if _, err := time.Parse(time.RFC3339, *c.Until); err == nil || c.IsExtension || isThere {
-		return until.UTC().Format(time.RFC3339), nil
+	if _, err := time.ParseDuration(*c.Until); err == nil && !c.IsExtension && !isThere {
+		return *c.Until, nil
 	}
-	return *c.Until, nil
+	return until.UTC().Format(time.RFC3339), nil
 }
 
 // of adapts a function for one type to the objects of its kind.
