@@ -3,6 +3,7 @@
 package app
 
 import (
+	"maps"
 	"slices"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -21,13 +22,7 @@ const (
 // planRetention returns the builds that no remembered revision needs, and the packages from which no
 // remaining build was made.
 func planRetention(o Observed) (builds []*korifiv1alpha1.CFBuild, packages []*korifiv1alpha1.CFPackage) {
-	inUse := map[string]bool{o.App.Annotations[torporv1alpha1.DropletAnnotation]: true}
-	if ref := o.App.Spec.CurrentDropletRef; ref != nil {
-		inUse[ref.Name] = true
-	}
-	for _, r := range revision.ListRestarts(o.App) {
-		inUse[r.Droplet] = true
-	}
+	inUse := dropletsInUse(o.App)
 	sources := map[string]bool{}
 	slices.SortFunc(o.Builds, func(a, b korifiv1alpha1.CFBuild) int { return revision.CompareByAge(&b, &a) })
 	for i := range o.Builds {
@@ -45,4 +40,27 @@ func planRetention(o Observed) (builds []*korifiv1alpha1.CFBuild, packages []*ko
 		}
 	}
 	return builds, packages
+}
+
+// dropletsInUse returns the names of the droplets that a remembered revision runs; a droplet has the name of its build.
+func dropletsInUse(app *korifiv1alpha1.CFApp) map[string]bool {
+	inUse := map[string]bool{app.Annotations[torporv1alpha1.DropletAnnotation]: true}
+	if ref := app.Spec.CurrentDropletRef; ref != nil {
+		inUse[ref.Name] = true
+	}
+	for _, r := range revision.ListRestarts(app) {
+		inUse[r.Droplet] = true
+	}
+	delete(inUse, "")
+	return inUse
+}
+
+// ListUnseenDroplets returns the droplets in use of which no build was observed. Either the build was deleted, or the
+// cache of builds is older than the cache of packages; then the packages of the builds seem to be unused.
+func ListUnseenDroplets(o Observed) []string {
+	unseen := dropletsInUse(o.App)
+	for i := range o.Builds {
+		delete(unseen, o.Builds[i].Name)
+	}
+	return slices.Sorted(maps.Keys(unseen))
 }

@@ -41,6 +41,16 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 	inParallel(t, apps-1, func(ctx context.Context, n int) error {
 		return w.askEtcd(ctx, "txn", copyApp(objects, guid, manyAppGUID(1+n)), nil)
 	})
+	// One transaction gives all objects of an app the same version. A list at that version may return some of them, and the
+	// watch after it none of the others.
+	testenv.EventuallyWithin(t, startLimit, "the API server serves all copies", func() error {
+		var packages korifiv1alpha1.CFPackageList
+		testenv.ExpectNoError(t, w.Client.List(t.Context(), &packages, client.InNamespace(space)))
+		if builds := w.countBuilds(t, space); builds != apps*buildsOfApp || len(packages.Items) != builds {
+			return fmt.Errorf("expected %d builds and packages, found %d and %d", apps*buildsOfApp, builds, len(packages.Items))
+		}
+		return nil
+	})
 	through.takeCounts()
 	w.runManager(t, testenv.TorporPath(t))
 	testenv.EventuallyWithin(t, startLimit, "the manager has reconciled all apps", func() error {

@@ -36,6 +36,11 @@ func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) e
 	if err := reconcile.RequireUnchanged(ctx, c.live, seen.App, &korifiv1alpha1.CFApp{}); err != nil {
 		return err
 	}
+	if len(plan.ExpiredPackages) > 0 {
+		if err := c.requireSeenDroplets(ctx, seen.Observed); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	for _, b := range plan.ExpiredBuilds {
 		errs = append(errs, reconcile.DeleteObserved(ctx, c.client, b))
@@ -45,6 +50,20 @@ func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) e
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("delete builds and packages that no revision needs: %w", err)
+	}
+	return nil
+}
+
+// requireSeenDroplets returns ErrStale if a droplet in use exists whose build the cache lacks.
+func (c Controller) requireSeenDroplets(ctx context.Context, o app.Observed) error {
+	for _, name := range app.ListUnseenDroplets(o) {
+		err := c.live.Get(ctx, client.ObjectKey{Namespace: o.App.Namespace, Name: name}, &korifiv1alpha1.CFBuild{})
+		if err == nil {
+			return reconcile.ErrStale
+		}
+		if !k8serrors.IsNotFound(err) {
+			return fmt.Errorf("read the build of the droplet %s: %w", name, err)
+		}
 	}
 	return nil
 }
