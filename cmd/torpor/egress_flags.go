@@ -22,6 +22,8 @@ func addEgressFlags(f *pflag.FlagSet, o *manager.Options) {
 		"as NAMESPACE=PATH such as fleet=/var/run/docker.sock; a user who may write ClusterDeployments there can stop any container of the engine")
 	f.StringSliceVar(&o.ImageRegistries, "image-registries", []string{"*"}, "registries from which the digest and the exposed ports of an app's image are read: * for all with a public address, "+
 		"none for no registry, or host names, patterns such as *.example.com, addresses and networks, with the prefix http:// for those without TLS")
+	f.StringSliceVar(&o.AllowTargetProxies, "allow-target-proxies", nil, "host names, patterns such as *.example.com, addresses or networks of the proxies "+
+		"that kubeconfigs of clusters may name in proxy-url; empty allows none")
 	f.BoolVar(&o.AllowInsecureTargetClusters, "allow-insecure-target-clusters", false,
-		"accept kubeconfigs of clusters with plain HTTP, insecure-skip-tls-verify, proxy-url or impersonation")
+		"accept kubeconfigs of clusters with plain HTTP, insecure-skip-tls-verify, any proxy-url or impersonation")
 }

@@ -79,12 +79,13 @@ func (o Options) Parse() (Config, error) {
 		takeOver: o.TakeOver, namespaces: o.WatchNamespaces, requiresPossible: o.RequireHibernationPossible, hiveReasons: o.HiveReasons,
 		mysql: mysqlConfig{waits: o.FailoverWaits, rolloutsAtOnce: o.RolloutsAtOnce, image: o.Image, exporterImage: o.ExporterImage},
 	}
-	var errs [4]error
+	var errs [5]error
 	c.enabled, errs[0] = SelectControllers(o.Controllers)
 	c.webhook, errs[1] = o.parseWebhook()
 	c.clouds, errs[2] = o.parseClouds()
 	c.apps, errs[3] = o.parseApps()
 	c.dialer = targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: c.clouds.endpoints}
+	errs[4] = parseFlag("--allow-target-proxies", &c.dialer.Proxies, httpguard.ParseEndpoints, o.AllowTargetProxies)
 	return c, errors.Join(append(errs[:], checkTakeOver(o.TakeOver))...)
 }
 

@@ -57,7 +57,9 @@ type Options struct {
 	// ContainerEngineSockets lists the container engines on the manager's machine that ClusterDeployments may name, as
 	// NAMESPACE=PATH; empty allows none.
 	ContainerEngineSockets []string
-	// AllowInsecureTargetClusters accepts kubeconfigs with plain HTTP, unverified certificates, a proxy or
+	// AllowTargetProxies lists the hosts of the proxies that kubeconfigs of clusters may name; empty allows none.
+	AllowTargetProxies []string
+	// AllowInsecureTargetClusters accepts kubeconfigs with plain HTTP, unverified certificates, any proxy or
 	// impersonation.
 	AllowInsecureTargetClusters bool
 	// RolloutsAtOnce is the maximum number of MySQLClusters whose serving Pods are replaced at the same time; 0 means

@@ -50,8 +50,10 @@ const (
 
 // Dialer connects to clusters by kubeconfigs that users of the hub write.
 type Dialer struct {
-	// AllowInsecure permits kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
+	// AllowInsecure permits kubeconfigs with plain http, unverified certificates, any proxy or impersonation.
 	AllowInsecure bool
+	// Proxies are the hosts of the proxies that a kubeconfig may name in proxy-url.
+	Proxies httpguard.Endpoints
 	// Endpoints may be dialled although their addresses are link-local.
 	Endpoints httpguard.Endpoints
 }
@@ -156,7 +158,7 @@ func (d Dialer) loadKubeconfig(kubeconfig []byte, override hibernation.ServerOve
 		return nil, err
 	}
 	if !d.AllowInsecure {
-		if err := refuseInsecure(raw); err != nil {
+		if err := d.refuseInsecure(raw); err != nil {
 			return nil, err
 		}
 	}

@@ -70,7 +70,7 @@ func TestDialRefuses(t *testing.T) {
 		"plain http: refused":                    {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
 		"no scheme: refused":                     {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
 		"a server that is not verified: refused": {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
-		"a proxy: refused":                       {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errInsecure},
+		"a proxy: refused":                       {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errUnlistedProxy},
 		"impersonation":                          {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
 		"impersonation of a group: refused": {func(_ *cluster, u *user, _ *config) {
 			u.Impersonate, u.ImpersonateGroups = "x", []string{"system:masters"}
@@ -86,7 +86,7 @@ func TestDialRefuses(t *testing.T) {
 			if _, err := (Dialer{}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{}); !errors.Is(err, row.want) {
 				t.Errorf("found %v, want %v", err, row.want)
 			}
-			if c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{}); errors.Is(row.want, errInsecure) && err != nil {
+			if c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server, row.edit), hibernation.ServerOverride{}); (errors.Is(row.want, errInsecure) || errors.Is(row.want, errUnlistedProxy)) && err != nil {
 				t.Errorf("found %v, want it to be allowed on request", err)
 			} else if c != nil {
 				c.Close()

@@ -4,6 +4,7 @@ package targetcluster
 
 import (
 	"errors"
+	"net/url"
 	"strings"
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -15,8 +16,10 @@ const maxKubeconfigBytes = 128 << 10
 var (
 	errUnreadable = errors.New("the kubeconfig cannot be read; expected a kubeconfig with a current context, a server and credentials")
 	errForeign    = errors.New("the kubeconfig refers to files, programs or plugins; expected certificates, keys or tokens embedded in it")
-	errInsecure   = errors.New("the kubeconfig uses plain http, insecure-skip-tls-verify, proxy-url or impersonation; " +
+	errInsecure   = errors.New("the kubeconfig uses plain http, insecure-skip-tls-verify or impersonation; " +
 		"expected https with a verified certificate, or a manager with --allow-insecure-target-clusters")
+	errUnlistedProxy = errors.New("the kubeconfig uses proxy-url with a proxy that the manager does not allow; " +
+		"expected one whose host --allow-target-proxies lists, or a manager with --allow-insecure-target-clusters")
 	errInsecureOverride = errors.New("spec.controlPlaneConfig.apiURLOverride uses plain http; " +
 		"expected https, or a manager with --allow-insecure-target-clusters")
 	errUnverifiedOverride = errors.New("expected certificate-authority-data or tls-server-name in the kubeconfig of a cluster with " +
@@ -42,11 +45,14 @@ func refuseForeign(c *clientcmdapi.Config) error {
 
 // refuseInsecure refuses settings that would expose credentials on the network, or send them through another
 // server.
-func refuseInsecure(c *clientcmdapi.Config) error {
+func (d Dialer) refuseInsecure(c *clientcmdapi.Config) error {
 	for _, cluster := range c.Clusters {
 		isHTTPS := strings.HasPrefix(strings.ToLower(cluster.Server), "https://")
-		if cluster.InsecureSkipTLSVerify || cluster.ProxyURL != "" || cluster.Server != "" && !isHTTPS {
+		if cluster.InsecureSkipTLSVerify || cluster.Server != "" && !isHTTPS {
 			return errInsecure
+		}
+		if cluster.ProxyURL != "" && !d.isListedProxy(cluster.ProxyURL) {
+			return errUnlistedProxy
 		}
 	}
 	for _, a := range c.AuthInfos {
@@ -55,4 +61,11 @@ func refuseInsecure(c *clientcmdapi.Config) error {
 		}
 	}
 	return nil
+}
+
+// isListedProxy reports whether the administrator lists the host of a proxy. A proxy sees only the TLS connection to the
+// API server, whose certificate is verified all the same.
+func (d Dialer) isListedProxy(address string) bool {
+	proxy, err := url.Parse(address)
+	return err == nil && d.Proxies.Includes(proxy.Hostname())
 }
