@@ -20,6 +20,7 @@ func TestParse(t *testing.T) {
 		"--take-over: ":                {TakeOver: wrong},
 		"--webhook-address: ":          {Webhook: WebhookOptions{Address: "9443"}},
 		"--allow-endpoints: ":          {AllowEndpoints: wrong},
+		"--allow-target-proxies: ":     {AllowTargetProxies: wrong},
 		"--aws-assume-roles: ":         {AWSAssumeRoles: wrong},
 		"--azure-workload-identities:": {AzureWorkloadIdentities: wrong},
 		"--container-engine-sockets: ": {ContainerEngineSockets: wrong},
