@@ -18,7 +18,11 @@ import (
 
 func clusterHibernates(o Observed) Plan {
 	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped"+o.timeoutNote())
-	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates"+o.stopNote()+o.Options.ignoredNote())
+	note := o.stopNote()
+	if len(p.Record.Nodes) == 0 { // Such as after a restore of the hub without the status.
+		note += unrecordedNodesNote
+	}
+	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates"+note+o.Options.ignoredNote())
 	p.Record = withAsleepAt(p.Record, new(metav1.NewTime(o.Now)))
 	p.RequeueAfter = asleepInterval
 	if left := closeLookWindow - o.Now.Sub(p.Record.AsleepAt.Time); left > 0 {
@@ -157,12 +161,14 @@ func isLastingRefusal(c actuator.ErrorClass) bool {
 	return c == actuator.Other || c == actuator.NotFound
 }
 
+const unrecordedNodesNote = "; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume"
+
 // unrecordedNodesWarning is shown while the hibernation can still be cancelled. Without recorded nodes and
 // OpenShift Machines, no certificate request can be judged at the resume.
 func (o Observed) unrecordedNodesWarning() string {
 	switch {
 	case len(ensureHibernationRecord(o).Nodes) == 0:
-		return "; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume"
+		return unrecordedNodesNote
 	case !o.isHibernationOpen() && !o.isResuming() && len(o.Nodes) == 0:
 		return "; its nodes could not be recorded, so the nodes of the last hibernation are used"
 	default:

@@ -96,7 +96,7 @@ func (h *statusHistory) awaitNewest(t *testing.T, e *env, key client.ObjectKey) 
 	})
 }
 
-// violations lists every breach of the invariants of a version, and of those between consecutive versions.
+// violations lists every breach of the invariants of a version, and of those between consecutive versions of one object.
 func (h *statusHistory) violations() []string {
 	var list []string
 	var before *hivev1.ClusterDeployment
@@ -104,7 +104,7 @@ func (h *statusHistory) violations() []string {
 		if len(now.Status.Conditions) > 0 {
 			list = append(list, violationsWithin(now)...)
 		}
-		if before != nil {
+		if before != nil && before.UID == now.UID {
 			list = append(list, violationsBetween(before, now)...)
 		}
 		before = now

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	testenv "github.com/torpor-dev/torpor/test/env"
+)
+
+// TestRestoredHub expects that no machine is started or stopped when the objects of a hub come back from a dump while
+// their clusters hibernate or run. Tools such as Velero drop the status unless they are asked to restore it. The user who
+// restores an object becomes the requester of its stop, unless the status has the record.
+func TestRestoredHub(t *testing.T) {
+	t.Parallel()
+	asleep := func(says string) expectedCondition {
+		return expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.HibernatingHibernationReason, []string{says}}
+	}
+	running := settledCondition(hivev1.PowerStateRunning)
+	for name, row := range map[string]struct {
+		state hivev1.PowerState
+		keep  keptParts
+		ready expectedCondition
+	}{
+		"a hibernating cluster with its status":            {hivev1.PowerStateHibernating, keptParts{status: true, annotations: true}, asleep("asked for by bob")},
+		"a hibernating cluster without its status":         {hivev1.PowerStateHibernating, keptParts{annotations: true}, asleep("asked for by admin")},
+		"a hibernating cluster whose nodes are not known":  {hivev1.PowerStateHibernating, keptParts{}, asleep("its nodes could not be recorded")},
+		"a running cluster with its status":                {hivev1.PowerStateRunning, keptParts{status: true, annotations: true}, running},
+		"a running cluster without status and annotations": {hivev1.PowerStateRunning, keptParts{}, running},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			stop := e.startManager(t, clouds())
+			s := e.newCluster(t, nil)
+			s.awaitSettled(t, hivev1.PowerStateRunning)
+			if row.state == hivev1.PowerStateHibernating {
+				s.setPowerState(t, row.state)
+				s.awaitSettled(t, row.state)
+			}
+			stop()
+			recorded := s.get(t).Status.Hibernation
+			s.restore(t, row.keep)
+			if row.state == hivev1.PowerStateHibernating {
+				s.putSecret(t, adminSecret, e.kubeconfigWithServer(t, "https://127.0.0.1:1"))
+			}
+			s.cloud.ResetCalls(t)
+
+			e.startManager(t, clouds())
+			s.touchAnnotation(t, 1)
+			s.awaitSettled(t, row.state)
+			s.awaitCondition(t, row.ready)
+			if found := s.get(t).Status.Hibernation; row.keep.annotations && !cmp.Equal(recorded, found) {
+				t.Errorf("record of the hibernation (-want +got):\n%s", cmp.Diff(recorded, found))
+			}
+			if calls := s.cloud.CountCalls(t); calls["StartInstances"]+calls["StopInstances"] != 0 {
+				t.Errorf("expected no order, found %v", calls)
+			}
+			s.putSecret(t, adminSecret, e.adminKubeconfig(t))
+			s.setPowerState(t, hivev1.PowerStateRunning)
+			s.awaitSettled(t, hivev1.PowerStateRunning)
+		})
+	}
+}
+
+// keptParts are the parts of an object that a dump contains beside its spec.
+type keptParts struct{ status, annotations bool }
+
+// restore replaces the ClusterDeployment by a copy with another UID, as a restore from a dump does.
+func (s *testCluster) restore(t *testing.T, keep keptParts) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	dump := s.get(t)
+	gone := dump.DeepCopy()
+	testenv.ExpectNoError(t, s.env.Client.Delete(ctx, gone))
+	testenv.ExpectNoError(t, client.IgnoreNotFound(s.env.Client.Patch(ctx, gone, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+	dump.ResourceVersion, dump.UID, dump.CreationTimestamp, dump.Generation = "", "", metav1.Time{}, 0
+	restored := dump.DeepCopy()
+	if !keep.annotations {
+		restored.Annotations = nil
+	}
+	restored.Status = hivev1.ClusterDeploymentStatus{}
+	s.env.ExpectCreated(t, restored)
+	if keep.status {
+		restored.Status = dump.Status
+		testenv.ExpectNoError(t, s.env.Client.Status().Update(ctx, restored))
+	}
+	s.desiredGeneration = restored.Generation
+}
