@@ -219,10 +219,8 @@ func TestSpecPages(t *testing.T) {
 			pages[path] = true
 		}
 	}
-	for _, name := range listFiles(t) {
-		if !strings.HasPrefix(name, "config/crd/") || !strings.Contains(name, "_") {
-			continue
-		}
+	elsewhere := map[string]string{}
+	for _, name := range listDefinitions(t) {
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := yaml.Unmarshal([]byte(readFile(t, name)), &crd); err != nil {
 			t.Fatal(err)
@@ -233,18 +231,33 @@ func TestSpecPages(t *testing.T) {
 			continue
 		}
 		delete(pages, page)
-		compareSpecPage(t, specFolder+"/"+page, crd)
+		compareSpecPage(t, specFolder+"/"+page, crd, elsewhere)
 	}
 	for _, page := range slices.Sorted(maps.Keys(pages)) {
 		t.Errorf("%s/%s: expected a CRD of that kind in config/crd, found none; remove the page", specFolder, page)
 	}
 }
 
-func compareSpecPage(t *testing.T, page string, crd apiextensionsv1.CustomResourceDefinition) {
+// listDefinitions returns the files of CRDs. Fields that several kinds share are described on the page of the first.
+func listDefinitions(t *testing.T) []string {
+	t.Helper()
+	first := []string{"config/crd/hive.openshift.io_clusterdeployments.yaml", "config/crd/hive.openshift.io_syncsets.yaml"}
+	found := slices.Clone(first)
+	for _, name := range listFiles(t) {
+		if strings.HasPrefix(name, "config/crd/") && strings.Contains(name, "_") && !slices.Contains(first, name) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+func compareSpecPage(
+	t *testing.T, page string, crd apiextensionsv1.CustomResourceDefinition, elsewhere map[string]string,
+) {
 	t.Helper()
 	text := readFile(t, page)
 	byHand, found, _ := strings.Cut(text, generatedSpec)
-	want := describeCRD(crd)
+	want := describeCRD(crd, elsewhere)
 	if found == want {
 		return
 	}
@@ -257,7 +270,9 @@ func compareSpecPage(t *testing.T, page string, crd apiextensionsv1.CustomResour
 	}
 }
 
-func describeCRD(crd apiextensionsv1.CustomResourceDefinition) string {
+// describeCRD returns the generated half of a page. Fields that an earlier page describes are links to it; elsewhere
+// holds these links by the names and texts of the fields, and receives those of this page.
+func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[string]string) string {
 	var page strings.Builder
 	version := crd.Spec.Versions[0]
 	names := append([]string{crd.Spec.Names.Plural, crd.Spec.Names.Singular}, crd.Spec.Names.ShortNames...)
@@ -275,15 +290,40 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition) string {
 	for _, part := range []string{"spec", "status"} {
 		if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok && len(schema.Properties) > 0 {
 			fmt.Fprintf(&page, "\n### %s\n\n| field | type | meaning |\n|---|---|---|\n", part)
-			describeFields(&page, map[string]string{}, part, schema, 1)
+			fields := describedFields{here: map[string]string{}, elsewhere: elsewhere}
+			describeFields(&page, fields, part, schema, 1)
+			for key, at := range fields.here {
+				if elsewhere[key] == "" {
+					kind := crd.Spec.Names.Kind
+					elsewhere[key] = fmt.Sprintf("[`%s` of a %s](%s.md#%s)", at, kind, strings.ToLower(kind), part)
+				}
+			}
 		}
 	}
 	return page.String()
 }
 
-// describeFields writes a row for each field. Fields that have the same fields below them as an earlier one refer to it;
-// described holds the paths of those by the names and texts of the fields.
-func describeFields(page *strings.Builder, described map[string]string, path string, schema apiextensionsv1.JSONSchemaProps, depth int) {
+// describedFields holds where fields are described, by the names and texts of the fields: paths on this page, and
+// links to earlier pages.
+type describedFields struct{ here, elsewhere map[string]string }
+
+// find returns where the fields of an object are described already. Objects with few fields are described on each page.
+func (d describedFields) find(schema apiextensionsv1.JSONSchemaProps) string {
+	const fewestForALink = 3
+	key := identifyFields(schema)
+	if at := d.here[key]; at != "" {
+		return "`" + at + "`"
+	}
+	if len(schema.Properties) < fewestForALink {
+		return ""
+	}
+	return d.elsewhere[key]
+}
+
+// describeFields writes a row for each field. Fields that have the same fields below them as an earlier one refer to it.
+func describeFields(
+	page *strings.Builder, described describedFields, path string, schema apiextensionsv1.JSONSchemaProps, depth int,
+) {
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		field := schema.Properties[name]
 		kind, inner, at := field.Type, field, path+"."+name
@@ -296,17 +336,76 @@ func describeFields(page *strings.Builder, described map[string]string, path str
 			required = ", required"
 		}
 		goesOn, meaning := depth < specDepth && !isEmbeddedKind(name), cellText(field.Description)
-		key := identifyFields(inner)
-		if first := described[key]; goesOn && first != "" {
-			goesOn, meaning = false, strings.TrimSpace(meaning+" Its fields are those of `"+first+"`.")
+		if isNameOnly(inner) && goesOn {
+			goesOn, kind, at = false, "string", at+".name"
+		}
+		if typeName := kubernetesType(inner); typeName != "" {
+			goesOn, meaning = false, strings.TrimSpace(meaning+" Its fields are those of Kubernetes' "+typeName+".")
+		}
+		if first := described.find(inner); goesOn && first != "" {
+			goesOn, meaning = false, strings.TrimSpace(meaning+" Its fields are those of "+first+".")
 		}
 		fmt.Fprintf(page, "| `%s` | %s%s | %s |\n", at, cmp.Or(kind, "any"), required, meaning)
 		if goesOn {
 			if len(inner.Properties) > 1 {
-				described[key] = at
+				described.here[identifyFields(inner)] = at
 			}
 			describeFields(page, described, at, inner, depth+1)
 		}
+	}
+}
+
+// isNameOnly reports whether an object has the field name and no other, as references have. It gets one row, with the
+// meaning of the reference.
+func isNameOnly(schema apiextensionsv1.JSONSchemaProps) bool {
+	_, hasName := schema.Properties["name"]
+	return hasName && len(schema.Properties) == 1
+}
+
+// kubernetesType returns the type of Kubernetes that has these fields, which Kubernetes documents.
+func kubernetesType(schema apiextensionsv1.JSONSchemaProps) string {
+	switch strings.Join(slices.Sorted(maps.Keys(schema.Properties)), " ") {
+	case "name value valueFrom":
+		return "EnvVar"
+	case "matchExpressions matchLabels":
+		return "LabelSelector"
+	case "apiVersion fieldPath kind name namespace resourceVersion uid":
+		return "ObjectReference"
+	}
+	return ""
+}
+
+func TestSharedFieldsAreDescribedOnce(t *testing.T) {
+	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
+	object := func(description string, fields ...string) apiextensionsv1.JSONSchemaProps {
+		properties := map[string]apiextensionsv1.JSONSchemaProps{}
+		for _, field := range fields {
+			properties[field] = text
+		}
+		return apiextensionsv1.JSONSchemaProps{Type: "object", Description: description, Properties: properties}
+	}
+	schema := object("")
+	schema.Properties["ref"] = object("Ref names the app.", "name")
+	schema.Properties["first"] = object("First is a stop.", "by", "since", "until")
+	schema.Properties["second"] = object("Second is a stop.", "by", "since", "until")
+	schema.Properties["selector"] = object("Selector selects apps.", "matchExpressions", "matchLabels")
+	schema.Properties["shared"] = object("Shared is a bucket.", "key", "name", "region")
+	described := describedFields{
+		here: map[string]string{},
+		elsewhere: map[string]string{
+			identifyFields(schema.Properties["shared"]): "[`spec.bucket` of a Policy](policy.md#spec)",
+		},
+	}
+	var page strings.Builder
+	describeFields(&page, described, "spec", schema, 1)
+	const want = "| `spec.first` | object | First is a stop. |\n" +
+		"| `spec.first.by` | string |  |\n| `spec.first.since` | string |  |\n| `spec.first.until` | string |  |\n" +
+		"| `spec.ref.name` | string | Ref names the app. |\n" +
+		"| `spec.second` | object | Second is a stop. Its fields are those of `spec.first`. |\n" +
+		"| `spec.selector` | object | Selector selects apps. Its fields are those of Kubernetes' LabelSelector. |\n" +
+		"| `spec.shared` | object | Shared is a bucket. Its fields are those of [`spec.bucket` of a Policy](policy.md#spec). |\n"
+	if page.String() != want {
+		t.Errorf("expected\n%s\nfound\n%s", want, page.String())
 	}
 }
 
