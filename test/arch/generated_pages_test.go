@@ -287,17 +287,18 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[str
 			fmt.Fprintf(&page, "| %s | `%s` | %s |\n", strings.ToUpper(column.Name), strings.ReplaceAll(column.JSONPath, "|", `\|`), wide)
 		}
 	}
+	fields := describedFields{here: map[string]string{}, elsewhere: elsewhere}
 	for _, part := range []string{"spec", "status"} {
 		if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok && len(schema.Properties) > 0 {
 			fmt.Fprintf(&page, "\n### %s\n\n| field | type | meaning |\n|---|---|---|\n", part)
-			fields := describedFields{here: map[string]string{}, elsewhere: elsewhere}
 			describeFields(&page, fields, part, schema, 1)
-			for key, at := range fields.here {
-				if elsewhere[key] == "" {
-					kind := crd.Spec.Names.Kind
-					elsewhere[key] = fmt.Sprintf("[`%s` of a %s](%s.md#%s)", at, kind, strings.ToLower(kind), part)
-				}
-			}
+		}
+	}
+	for key, at := range fields.here {
+		if elsewhere[key] == "" {
+			kind := crd.Spec.Names.Kind
+			part, _, _ := strings.Cut(at, ".")
+			elsewhere[key] = fmt.Sprintf("[`%s` of a %s](%s.md#%s)", at, kind, strings.ToLower(kind), part)
 		}
 	}
 	return page.String()
@@ -329,7 +330,7 @@ func describeFields(
 		kind, inner, at := field.Type, field, path+"."+name
 		if field.Type == "array" && field.Items != nil && field.Items.Schema != nil {
 			inner = *field.Items.Schema
-			kind, at = "list of "+cmp.Or(inner.Type, "values"), at+"[]"
+			kind, at = "[]"+cmp.Or(inner.Type, "value"), at+"[]"
 		}
 		required := ""
 		if slices.Contains(schema.Required, name) {
@@ -369,6 +370,8 @@ func kubernetesType(schema apiextensionsv1.JSONSchemaProps) string {
 		return "EnvVar"
 	case "matchExpressions matchLabels":
 		return "LabelSelector"
+	case "effect key timeAdded value":
+		return "Taint"
 	case "apiVersion fieldPath kind name namespace resourceVersion uid":
 		return "ObjectReference"
 	}
