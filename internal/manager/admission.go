@@ -55,8 +55,9 @@ func addAdmission(ctx context.Context, mgr manager.Manager, c *webhookConfig) (c
 func buildAdmission(mgr manager.Manager, c webhookConfig) (*certrotation.Rotator, webhook.Server, error) {
 	rotator := &certrotation.Rotator{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: c.namespace, Service: webhookService,
-		Hosts: []string{webhookService + "." + c.namespace + ".svc", cmp.Or(c.host, "localhost")},
-		Kind:  korifiv1alpha1.CFAppKind(), OptionalConfigurations: claim.ListRecordNames(), LeavesBundles: c.leavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
+		ServesApps: c.servesApps,
+		Hosts:      []string{webhookService + "." + c.namespace + ".svc", cmp.Or(c.host, "localhost")},
+		Kind:       korifiv1alpha1.CFAppKind(), OptionalConfigurations: claim.ListRecordNames(), LeavesBundles: c.leavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
 	}
 	server := webhook.NewServer(webhook.Options{Host: c.host, Port: c.port, TLSOpts: []func(*tls.Config){
 		func(t *tls.Config) { t.GetCertificate, t.MinVersion = rotator.GetCertificate, tls.VersionTLS13 },

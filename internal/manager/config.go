@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,8 @@ type webhookConfig struct {
 	namespace     string
 	certFolder    string
 	leavesBundles bool
+	// servesApps means that the controllers of apps are enabled, whose webhooks must be installed.
+	servesApps bool
 }
 
 type cloudConfig struct {
@@ -82,6 +85,9 @@ func (o Options) Parse() (Config, error) {
 	var errs [5]error
 	c.enabled, errs[0] = SelectControllers(o.Controllers)
 	c.webhook, errs[1] = o.parseWebhook()
+	if c.webhook != nil {
+		c.webhook.servesApps = slices.Contains(c.enabled, "restart")
+	}
 	c.clouds, errs[2] = o.parseClouds()
 	c.apps, errs[3] = o.parseApps()
 	c.dialer = targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: c.clouds.endpoints}

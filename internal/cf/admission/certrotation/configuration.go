@@ -23,8 +23,8 @@ import (
 // configuration is a webhook configuration of the API server.
 type configuration struct {
 	kind, name string
-	// isOptional is true if the object need not exist.
-	isOptional bool
+	// isForApps is true for the webhooks of apps, and isOptional if the object need not exist.
+	isForApps, isOptional bool
 	obj        client.Object
 	// clients points to the client configurations in obj.
 	clients []*admissionregistrationv1.WebhookClientConfig
@@ -32,8 +32,8 @@ type configuration struct {
 
 func (r *Rotator) listConfigurations() []configuration {
 	all := []configuration{
-		{kind: "MutatingWebhookConfiguration", name: configurationName, obj: &admissionregistrationv1.MutatingWebhookConfiguration{}},
-		{kind: "ValidatingWebhookConfiguration", name: configurationName, obj: &admissionregistrationv1.ValidatingWebhookConfiguration{}},
+		{kind: "MutatingWebhookConfiguration", name: configurationName, isForApps: true, isOptional: !r.ServesApps, obj: &admissionregistrationv1.MutatingWebhookConfiguration{}},
+		{kind: "ValidatingWebhookConfiguration", name: configurationName, isForApps: true, isOptional: !r.ServesApps, obj: &admissionregistrationv1.ValidatingWebhookConfiguration{}},
 	}
 	for _, name := range r.OptionalConfigurations {
 		all = append(all, configuration{kind: "MutatingWebhookConfiguration", name: name, isOptional: true, obj: &admissionregistrationv1.MutatingWebhookConfiguration{}})
@@ -124,9 +124,11 @@ func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 // findMistrust returns the reason why the API server would not call or trust this replica; err means that the check
 // itself failed.
 func (r *Rotator) findMistrust(ctx context.Context, cert *tls.Certificate) (mistrust, err error) {
-	served, err := r.isKindServed(ctx)
-	if err != nil {
-		return nil, err
+	served := false
+	if r.ServesApps {
+		if served, err = r.isKindServed(ctx); err != nil {
+			return nil, err
+		}
 	}
 	configurations, missing, err := r.readConfigurations(ctx)
 	if err != nil {
@@ -134,12 +136,12 @@ func (r *Rotator) findMistrust(ctx context.Context, cert *tls.Certificate) (mist
 	}
 	var found []error
 	for _, c := range missing {
-		if served && !c.isOptional {
+		if served && c.isForApps {
 			found = append(found, fmt.Errorf("expected the %s %s, found none: apply config/webhook", c.kind, c.name))
 		}
 	}
 	for _, c := range configurations {
-		if !served && !c.isOptional {
+		if !served && c.isForApps {
 			continue
 		}
 		for _, config := range c.clients {

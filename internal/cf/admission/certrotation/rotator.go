@@ -52,7 +52,10 @@ type Rotator struct {
 	Files *certwatcher.CertWatcher
 	// LeavesBundles means that another controller writes the CA bundles of the configurations.
 	LeavesBundles bool
-	// Kind is the kind that the webhook admits. While it is not served, missing configurations are not an error.
+	// ServesApps means that this manager has the controllers of apps. Without them, or while Kind is not served, missing
+	// configurations of the webhooks of apps are not an error.
+	ServesApps bool
+	// Kind is the kind that the webhooks of apps admit.
 	Kind schema.GroupVersionKind
 	// OptionalConfigurations are the names of further MutatingWebhookConfigurations, which need not exist.
 	OptionalConfigurations []string

@@ -28,7 +28,7 @@ import (
 // newRotator returns the Rotator of an installation in a namespace.
 func newRotator(hub *testenv.Environment, namespace string) *Rotator {
 	return &Rotator{
-		Reader: hub.Client, Client: hub.Client, Namespace: namespace, Service: "torpor-webhook", Kind: korifiv1alpha1.CFAppKind(),
+		Reader: hub.Client, Client: hub.Client, Namespace: namespace, Service: "torpor-webhook", ServesApps: true, Kind: korifiv1alpha1.CFAppKind(),
 		Hosts: []string{"torpor-webhook." + namespace + ".svc"}, Clock: clock.RealClock{}, Metrics: NewMetrics(),
 	}
 }
@@ -61,8 +61,11 @@ func TestReplicaIsReadyWhileTheAPIServerTrustsIt(t *testing.T) {
 	}
 	first.expectTrust(t)
 
-	t.Log("Once apps are served, the configurations must exist.")
+	t.Log("Once apps are served, the configurations must exist, unless the manager has no controllers of apps.")
 	hub.InstallCRDs(t)
+	first.ServesApps = false
+	first.expectTrust(t)
+	first.ServesApps = true
 	first.expectTrust(t, "MutatingWebhookConfiguration torpor, found none: apply config/webhook", "ValidatingWebhookConfiguration torpor, found none")
 	hub.ApplyManifest(t, "webhook/manifests.yaml")
 	first.expectTrust(t)
