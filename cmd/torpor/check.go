@@ -72,6 +72,7 @@ Exit codes:
 			if err := run.validate(cmd); err != nil {
 				return err
 			}
+			discardLibraryLogs()
 			cfg, err := loadKubeconfig(kubeconfig, "hub")
 			if err != nil {
 				return err

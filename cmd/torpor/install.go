@@ -53,6 +53,7 @@ Exit codes: 0 if every definition is Torpor's, 4 if some are another project's, 
 			if manifests.Image != "" || len(manifests.Features) > 0 {
 				return printManifests(cmd.OutOrStdout(), manifests)
 			}
+			discardLibraryLogs()
 			cfg, err := loadKubeconfig(kubeconfig, "hub")
 			if err != nil {
 				return err

@@ -8,8 +8,10 @@ import (
 	"log"
 	"log/slog"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+	crlog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
@@ -55,6 +57,13 @@ func (l *logFlags) buildLogger(logs io.Writer) (*slog.Logger, error) {
 	slog.SetDefault(logger)
 	log.SetFlags(0) // The line has its time already.
 	return logger, nil
+}
+
+// discardLibraryLogs discards what the libraries of Kubernetes log, for commands that print all that a user needs.
+// controller-runtime would otherwise print a stack trace after 30 seconds.
+func discardLibraryLogs() {
+	klog.SetLogger(logr.Discard())
+	crlog.SetLogger(logr.Discard())
 }
 
 // quietHandler drops what controller-runtime logs for each controller and each watch that starts: several lines for each of dozens of kinds.

@@ -34,6 +34,7 @@ was changed.`,
   torpor take-over-korifi`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			discardLibraryLogs()
 			cfg, err := loadKubeconfig(kubeconfig, "cluster")
 			if err != nil {
 				return err

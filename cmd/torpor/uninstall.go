@@ -35,6 +35,7 @@ Exit codes: 0 if everything is removed, 1 after an error, when objects may be le
   torpor uninstall --namespace torpor-system`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			discardLibraryLogs()
 			cfg, err := loadKubeconfig(kubeconfig, "cluster")
 			if err != nil {
 				return err

@@ -207,7 +207,11 @@ func readDeployment(ctx context.Context, kube kubernetes.Interface, namespace st
 		return nil, fmt.Errorf("list the Pods of the manager: %w", err)
 	}
 	for i := range pods.Items {
-		if problem := describeProblem(&pods.Items[i]); problem != "" {
+		problem := describeProblem(&pods.Items[i])
+		if problem == "" {
+			problem = readReadiness(ctx, kube, &pods.Items[i])
+		}
+		if problem != "" {
 			d.Problems = append(d.Problems, pods.Items[i].Name+": "+problem)
 		}
 	}
