@@ -626,7 +626,7 @@ func (c *Cloud) changeTags(q ec2query.Request, now time.Time, change func(instan
 		}
 		after = append(after, changed)
 	}
-	if err := c.saveChange(stateChange{Instances: after}, now); err != nil {
+	if err := c.saveChange(stateChange{Instances: after, Groups: c.state.joinedGroups(before, after)}, now); err != nil {
 		return nil, err
 	}
 	return &ec2query.ReturnAnswer{Return: true}, nil
@@ -637,6 +637,8 @@ const (
 	joinGroupTag = "local:auto-scaling-group"
 	// groupTag is the tag in which EC2 shows the group of an instance.
 	groupTag = "aws:autoscaling:groupName"
+	// nodeGroupTag marks the instances, and the group, of a managed node group of EKS.
+	nodeGroupTag = "eks:nodegroup-name"
 )
 
 // withTags returns a copy of the tags with the given ones added, within EC2's limits.

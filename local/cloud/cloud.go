@@ -292,7 +292,6 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 	}
 	var change stateChange
 	var again []dueLook
-	var stoppedMembers []instance
 	for _, before := range c.takeDue(now) {
 		if before.State == terminated {
 			change.Forgotten = append(change.Forgotten, before.ID)
@@ -301,9 +300,6 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 		after, at := c.advanceInstance(before, now)
 		if after.State != before.State {
 			change.Instances = append(change.Instances, after)
-			if after.State == stopped && after.Tags[groupTag] != "" {
-				stoppedMembers = append(stoppedMembers, after)
-			}
 		} else if !at.IsZero() {
 			again = append(again, dueLook{at, before.ID})
 		}
@@ -311,9 +307,7 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 	if len(change.Instances)+len(change.Forgotten) > 0 {
 		c.saveTransitions(change, now)
 	}
-	for _, member := range stoppedMembers {
-		c.replaceMember(member, now)
-	}
+	c.actForGroups(now)
 	for _, look := range again {
 		heap.Push(&c.looks, look)
 	}
@@ -321,20 +315,6 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 		return time.Time{}
 	}
 	return c.looks[0].at
-}
-
-// replaceMember acts like an Auto Scaling group on a member that is not running: it terminates the instance, and
-// launches another one with the same tags.
-func (c *Cloud) replaceMember(i instance, now time.Time) {
-	c.saveTransitions(stateChange{Instances: []instance{i.inState(terminated, now, c.latencies)}}, now)
-	pattern := instance{Type: i.Type, Image: i.Image, Spot: i.Spot, Tags: i.Tags, Latency: i.Latency, Command: i.Command}
-	created, err := c.createInstances(pattern, 1, now)
-	if err != nil {
-		c.config.Log.Error("a group cannot replace its member", "instance", i.ID, "error", err)
-		return
-	}
-	made := c.state.newReservation(reservation{ID: newID("r-")}, created)
-	c.saveTransitions(stateChange{Reservation: made, Instances: created}, now)
 }
 
 // takeDue returns the instances that are due, and those whose machines may have ended by themselves.

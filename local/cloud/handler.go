@@ -26,15 +26,19 @@ func (c *Cloud) HTTPHandler() http.Handler {
 
 func (c *Cloud) findAction(name string) func(ec2query.Request, time.Time) (ec2query.Answer, error) {
 	return map[string]func(ec2query.Request, time.Time) (ec2query.Answer, error){
-		"CreateTags":              c.createTags,
-		"DeleteTags":              c.deleteTags,
-		"DescribeInstances":       c.describeInstances,
-		"DescribeTags":            c.describeTags,
-		"ModifyInstanceAttribute": c.modifyInstanceAttribute,
-		"RunInstances":            c.runInstances,
-		"StartInstances":          c.startInstances,
-		"StopInstances":           c.stopInstances,
-		"TerminateInstances":      c.terminateInstances,
+		"CreateTags":                c.createTags,
+		"DeleteTags":                c.deleteTags,
+		"DescribeAutoScalingGroups": c.describeAutoScalingGroups,
+		"DescribeInstances":         c.describeInstances,
+		"DescribeTags":              c.describeTags,
+		"ModifyInstanceAttribute":   c.modifyInstanceAttribute,
+		"ResumeProcesses":           c.resumeProcesses,
+		"RunInstances":              c.runInstances,
+		"StartInstances":            c.startInstances,
+		"StopInstances":             c.stopInstances,
+		"SuspendProcesses":          c.suspendProcesses,
+		"TerminateInstances":        c.terminateInstances,
+		"UpdateAutoScalingGroup":    c.updateAutoScalingGroup,
 	}[name]
 }
 
@@ -46,7 +50,11 @@ func (c *Cloud) serveCall(w http.ResponseWriter, r *http.Request) {
 	}
 	body, delay, err := c.handleCall(q, r.Header.Get("Authorization"), time.Now())
 	waitFor(r.Context(), delay)
-	if err != nil {
+	switch {
+	case err != nil && q.IsAutoScaling():
+		ec2query.WriteAutoScalingError(w, err)
+		return
+	case err != nil:
 		ec2query.WriteError(w, err)
 		return
 	}
@@ -173,7 +181,7 @@ func (c *Cloud) accessKey(authorization string) (string, error) {
 			scope = strings.Split(credential, "/")
 		}
 	}
-	if len(scope) != 5 || scope[0] == "" || scope[3] != "ec2" || scope[4] != "aws4_request" {
+	if len(scope) != 5 || scope[0] == "" || !slices.Contains([]string{"ec2", "autoscaling"}, scope[3]) || scope[4] != "aws4_request" {
 		return "", ec2query.NewErrorf(ec2query.AuthFailure, "AWS was not able to validate the provided access credentials: the Credential must be <key>/<date>/<region>/ec2/aws4_request")
 	}
 	if scope[2] != c.config.Region {

@@ -214,6 +214,8 @@ type cloudState struct {
 	Sequence     int                 `json:"sequence"`
 	Reservations []reservation       `json:"reservations"`
 	Instances    map[string]instance `json:"instances"`
+	// Groups are the Auto Scaling groups, by name.
+	Groups map[string]scalingGroup `json:"groups,omitempty"`
 
 	// byTagKey maps a tag key to the ids of the instances with such a tag.
 	byTagKey map[string]map[string]bool
@@ -230,10 +232,12 @@ type stateChange struct {
 	Instances []instance `json:"instances,omitempty"`
 	// Forgotten are instances that are no longer shown.
 	Forgotten []string `json:"forgotten,omitempty"`
+	// Groups replace the stored ones.
+	Groups []scalingGroup `json:"groups,omitempty"`
 }
 
 func newState() *cloudState {
-	return &cloudState{Instances: map[string]instance{}, byTagKey: map[string]map[string]bool{}, taken: map[string]bool{}, lowestFree: 1}
+	return &cloudState{Instances: map[string]instance{}, Groups: map[string]scalingGroup{}, byTagKey: map[string]map[string]bool{}, taken: map[string]bool{}, lowestFree: 1}
 }
 
 // newReservation returns the next reservation, with these new instances.
@@ -271,6 +275,9 @@ func (s *cloudState) apply(c stateChange) {
 		s.removeFromIndexes(s.Instances[i.ID])
 		s.Instances[i.ID] = i
 		s.addToIndexes(i)
+	}
+	for _, g := range c.Groups {
+		s.Groups[g.Name] = g
 	}
 	for _, id := range c.Forgotten {
 		i, ok := s.Instances[id]

@@ -221,6 +221,61 @@ func (c *CloudServer) StopInstance(t testing.TB, id string) {
 	c.callEC2(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
 }
 
+// JoinGroup makes a machine a member of an Auto Scaling group, which is created with its first member. The group
+// replaces members that stop, as far as its processes are not suspended.
+func (c *CloudServer) JoinGroup(t testing.TB, id, group string) {
+	t.Helper()
+	c.createTag(t, id, "local:auto-scaling-group", group)
+}
+
+// MarkNodeGroup makes an Auto Scaling group that of a managed node group of EKS.
+func (c *CloudServer) MarkNodeGroup(t testing.TB, id, group string) {
+	t.Helper()
+	c.createTag(t, id, "eks:nodegroup-name", group)
+}
+
+func (c *CloudServer) createTag(t testing.TB, id, key, value string) {
+	t.Helper()
+	c.callEC2(t, url.Values{"Action": {"CreateTags"}, "ResourceId.1": {id}, "Tag.1.Key": {key}, "Tag.1.Value": {value}}, func([]byte) error { return nil })
+}
+
+// CloudGroup is an Auto Scaling group as the cloud reports it.
+type CloudGroup struct {
+	Min       int      `xml:"MinSize"`
+	Max       int      `xml:"MaxSize"`
+	Desired   int      `xml:"DesiredCapacity"`
+	Suspended []string `xml:"SuspendedProcesses>member>ProcessName"`
+	// Members is the number of instances.
+	Members int      `xml:"-"`
+	IDs     []string `xml:"Instances>member>InstanceId"`
+}
+
+// DescribeGroup returns an Auto Scaling group, without the ids of its members.
+func (c *CloudServer) DescribeGroup(t testing.TB, group string) CloudGroup {
+	t.Helper()
+	var answer struct {
+		Groups []CloudGroup `xml:"DescribeAutoScalingGroupsResult>AutoScalingGroups>member"`
+	}
+	c.call(t, "autoscaling", url.Values{"Action": {"DescribeAutoScalingGroups"}, "AutoScalingGroupNames.member.1": {group}, "Version": {"2011-01-01"}},
+		func(text []byte) error { return xml.Unmarshal(text, &answer) })
+	if len(answer.Groups) != 1 {
+		t.Fatalf("expected the group %s, found %+v", group, answer.Groups)
+	}
+	found := answer.Groups[0]
+	found.Members, found.IDs = len(found.IDs), nil
+	return found
+}
+
+// CallAutoScaling changes an Auto Scaling group. Parameters are names and values.
+func (c *CloudServer) CallAutoScaling(t testing.TB, action, group string, parameters ...string) {
+	t.Helper()
+	form := url.Values{"Action": {action}, "AutoScalingGroupName": {group}, "Version": {"2011-01-01"}}
+	for pair := range slices.Chunk(parameters, 2) {
+		form.Set(pair[0], pair[1])
+	}
+	c.call(t, "autoscaling", form, func([]byte) error { return nil })
+}
+
 // ReplaceInstance terminates one machine and returns the id of another one of its cluster.
 func (c *CloudServer) ReplaceInstance(t testing.TB, infraID, id string) string {
 	t.Helper()
@@ -253,11 +308,17 @@ func (c *CloudServer) runInstance(t testing.TB, infraID, name string, parameters
 func (c *CloudServer) callEC2(t testing.TB, form url.Values, read func([]byte) error) {
 	t.Helper()
 	form.Set("Version", "2016-11-15")
+	c.call(t, "ec2", form, read)
+}
+
+// call calls a service of the cloud.
+func (c *CloudServer) call(t testing.TB, service string, form url.Values, read func([]byte) error) {
+	t.Helper()
 	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodPost, c.URL, strings.NewReader(form.Encode()))
 	ExpectNoError(t, err)
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	// The cloud checks the key and the region, not the signature.
-	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/ec2/aws4_request, SignedHeaders=host, Signature=0")
+	request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+AccessKey+"/20260101/"+Region+"/"+service+"/aws4_request, SignedHeaders=host, Signature=0")
 	c.sendRequest(t, request, read)
 }
 
