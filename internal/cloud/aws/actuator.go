@@ -33,6 +33,7 @@ var (
 	_ actuator.Actuator      = (*Actuator)(nil)
 	_ actuator.BatchActuator = (*Actuator)(nil)
 	_ actuator.Describer     = (*Actuator)(nil)
+	_ actuator.GroupActuator = (*Actuator)(nil)
 	_ actuator.Terminator    = (*Actuator)(nil)
 )
 

@@ -12,6 +12,7 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/autoscaling"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/smithy-go/middleware"
 
@@ -23,7 +24,9 @@ import (
 // accountClient accesses the machines of an account in a region. Each client has its own retry quota, so that a
 // throttled account does not use up the attempts of others. All clients share one pool of connections.
 type accountClient struct {
-	api          *ec2.Client
+	api *ec2.Client
+	// scaling calls EC2 Auto Scaling with the same credentials.
+	scaling      *autoscaling.Client
 	region, host string
 	// endpoint is the host with its port.
 	endpoint string
@@ -81,11 +84,15 @@ func (a *Actuator) newClient(ctx context.Context, credentials awssdk.Credentials
 	if err != nil {
 		return nil, actuator.Errorf(actuator.Other, "EC2 has no endpoint in region %s: correct spec.platform.aws.region", region)
 	}
+	userAgent := []func(*middleware.Stack) error{awsmiddleware.AddUserAgentKeyValue("torpor", buildinfo.ReadVersion().Version)}
 	return &accountClient{
 		api: ec2.New(ec2.Options{
 			Region: region, BaseEndpoint: where.Endpoint, HTTPClient: a.options.HTTPClient, Retryer: a.options.newRetryer(),
-			APIOptions:  []func(*middleware.Stack) error{awsmiddleware.AddUserAgentKeyValue("torpor", buildinfo.ReadVersion().Version)},
-			Credentials: credentials,
+			APIOptions: userAgent, Credentials: credentials,
+		}),
+		scaling: autoscaling.New(autoscaling.Options{
+			Region: region, BaseEndpoint: where.Endpoint, HTTPClient: a.options.HTTPClient, Retryer: a.options.newRetryer(),
+			APIOptions: userAgent, Credentials: credentials,
 		}),
 		account: account, region: region, host: resolved.URI.Hostname(), endpoint: resolved.URI.Host, isAWS: isOwnEndpoint(ctx, region, &resolved.URI),
 		isTrusted: true, timeout: a.options.CallTimeout,

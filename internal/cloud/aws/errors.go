@@ -143,7 +143,7 @@ func classOf(code string) actuator.ErrorClass {
 		"InsufficientReservedInstanceCapacity", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded",
 		"ReservationCapacityExceeded", "SpotMaxPriceTooLow", "VcpuLimitExceeded":
 		return actuator.NoCapacity
-	case "IncorrectInstanceState", "IncorrectSpotRequestState", "IncorrectState":
+	case "IncorrectInstanceState", "IncorrectSpotRequestState", "IncorrectState", "ResourceContention", "ScalingActivityInProgress":
 		return actuator.WrongState
 	}
 	switch {
