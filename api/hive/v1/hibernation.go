@@ -164,6 +164,9 @@ const (
 	// RequireAnnotation, if it is HibernationPossible, refuses a hibernation while that condition is False. Nothing is stopped then. A
 	// hibernation that has begun is not refused.
 	RequireAnnotation = "torpor.dev/require"
+	// MachineGroupsAnnotation defines what happens to the cloud's groups of machines, such as EC2 Auto Scaling groups, that would replace
+	// stopped machines. Without it, a cluster with running members of such a group is not stopped.
+	MachineGroupsAnnotation = "torpor.dev/machine-groups"
 	// CordonedAnnotation marks the nodes of a cluster that were cordoned for a drain. They are uncordoned at the resume.
 	CordonedAnnotation = "torpor.dev/cordoned"
 	// ResumeRequestedAtAnnotation is a time (RFC 3339). spec.hibernateAfter counts from it, and a cluster that hibernates by
@@ -192,6 +195,15 @@ const (
 
 // RequireHibernationPossible is the value of RequireAnnotation that refuses a hibernation while HibernationPossible is False.
 const RequireHibernationPossible = ClusterHibernationPossibleCondition
+
+// These are the values of MachineGroupsAnnotation.
+const (
+	// MachineGroupsSuspend suspends the processes of the groups while their members are stopped. No machine is terminated.
+	MachineGroupsSuspend = "suspend"
+	// MachineGroupsScaleToZero sets the size of the groups to zero, which terminates their members with their disks. The resume sets the
+	// former size.
+	MachineGroupsScaleToZero = "scale-to-zero"
+)
 
 // StopWorkersFirst is the value of StopOrderAnnotation that stops workers before the control plane, and starts them after it.
 const StopWorkersFirst = "workers-first"
@@ -250,6 +262,38 @@ type HibernationRecord struct {
 	// Drain records the drain of the workers. Unset if no drain was requested.
 	// +optional
 	Drain *DrainRecord `json:"drain,omitempty"`
+	// MachineGroups are the cloud's groups of machines that the hibernation changes, each as it was before the change. An entry is removed
+	// once the group is as it was before.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	MachineGroups []MachineGroupRecord `json:"machineGroups,omitempty"`
+}
+
+// MachineGroupRecord records a group of machines as it was before a hibernation.
+type MachineGroupRecord struct {
+	// Name is the cloud's name of the group.
+	// +kubebuilder:validation:MaxLength=256
+	Name string `json:"name"`
+	// Mode is how the group is kept from replacing machines: suspend or scale-to-zero.
+	// +kubebuilder:validation:Enum=suspend;scale-to-zero
+	Mode string `json:"mode"`
+	// Suspended are the processes that were suspended before. They stay suspended.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=64
+	Suspended []string `json:"suspended,omitempty"`
+	// MinSize and DesiredSize are the numbers of machines that the group kept before. They are set with scale-to-zero only.
+	// +optional
+	MinSize int32 `json:"minSize,omitempty"`
+	// +optional
+	DesiredSize int32 `json:"desiredSize,omitempty"`
+	// RestoredAt is the time at which the group had its former size again. Its machines are then being launched, and later changes of the
+	// size are kept.
+	// +optional
+	RestoredAt *metav1.Time `json:"restoredAt,omitempty"`
 }
 
 // DrainRecord records a drain.

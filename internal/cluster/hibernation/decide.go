@@ -34,6 +34,8 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "record drain end", When: Observed.isDraining, Then: endDrain},
 		{Name: "record spot machines", When: Observed.hasUnrecordedSpotMachines, Then: recordSpotMachines},
 		{Name: "start machines again", When: Observed.awaitsSpotRecordInPart, Then: startMachinesAgain},
+		{Name: "record machine groups", When: Observed.hasUnrecordedGroups, Then: recordGroups},
+		{Name: "hold machine groups", When: Observed.hasGroupsToHold, Then: holdGroups},
 		{Name: "stop machines", When: Observed.hasMachinesToStop, Then: stopMachines},
 		{Name: "terminate spot machines", When: Observed.hasMachinesToTerminate, Then: terminateMachines},
 		{Name: "machines are stopping", When: Observed.shouldHibernate, Then: awaitStopped},
@@ -43,6 +45,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "resuming, API server not reachable", When: Observed.awaitsAPI, Then: awaitAPI},
 		{Name: "running, API server not reachable", When: Observed.isUnreachable, Then: clusterUnreachable},
 		{Name: "resuming, nodes not back", When: Observed.awaitsNodes, Then: awaitNodes},
+		{Name: "resuming, machine groups not back", When: Observed.awaitsGroups, Then: awaitGroups},
 		{Name: "resuming, operators not ready", When: Observed.awaitsOperators, Then: awaitOperators},
 		{Name: "resuming, nodes cordoned", When: Observed.awaitsUncordon, Then: awaitUncordon},
 		{Name: "running in part", When: Observed.runsInPart, Then: clusterRunsInPart},
@@ -53,6 +56,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 // Decide is total: every Observed has exactly one Plan (TestEveryObservationHasAHarmlessPlan).
 func Decide(o Observed) Plan {
 	plan, rule := decision.First(Rules(), o)
+	plan.Record = o.settleGroups(plan.Record)
 	plan.Rule, plan.Stalled = rule, o.stalledCondition(plan)
 	plan.RequeueAfter = o.untilStopEnds(o.untilTimeout(plan.Record, plan.RequeueAfter))
 	if plan.Do == nil {
@@ -80,7 +84,9 @@ func (o Observed) hasInvalidSpec() bool { return o.Invalid != "" }
 func (o Observed) hasObservationError() bool { return o.ObservationError != nil }
 
 // lacksMachines reports whether the cloud lists no machine of the cluster.
-func (o Observed) lacksMachines() bool { return len(o.Machines) == 0 && o.NoActuator == "" }
+func (o Observed) lacksMachines() bool {
+	return len(o.Machines) == 0 && o.NoActuator == "" && !o.hasScaledGroups()
+}
 
 // needsNodeRecord reports whether a hibernation is due of which there is no record.
 func (o Observed) needsNodeRecord() bool { return o.shouldHibernate() && !o.isHibernationOpen() }

@@ -110,7 +110,7 @@ func shortestInterval(rule string) time.Duration {
 	switch rule {
 	case "deleted", "not installed", "invalid spec":
 		return 0
-	case "record nodes", "record resume start", "record spot machines", "record drain end": // Rules that save the record: the next pass decides differently.
+	case "record nodes", "record resume start", "record spot machines", "record machine groups", "record drain end": // Rules that save the record: the next pass decides differently.
 		return immediately
 	case "machines are starting", "resuming, API server not reachable", "resuming, nodes not back", "resuming, nodes cordoned", "running in part", "running":
 		return minProbeInterval
@@ -147,8 +147,11 @@ func harmfulEffects(o Observed, p Plan) []string {
 		if !o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt != nil || blocked {
 			wrong = append(wrong, "stops although that is not requested, is blocked or no record is saved")
 		}
-		if !slices.Equal(slices.Concat(do.StoppedLater, do.IDs, o.recordedSpotMachines(actuator.Running)), o.machineIDs(actuator.Running)) || len(do.IDs) == 0 {
+		if !slices.Equal(slices.Concat(do.StoppedLater, do.IDs, o.recordedSpotMachines(actuator.Running)), o.runningMachinesToStop()) || len(do.IDs) == 0 {
 			wrong = append(wrong, "stops others than the running machines that are not terminated")
+		}
+		if o.hasActiveGroup(do.IDs) {
+			wrong = append(wrong, "stops a member of a group that would replace it")
 		}
 		if isKept := o.keepsControlPlaneOn(); isKept == slices.Contains(do.IDs, "i-0") && o.Machines[0].State == actuator.Running {
 			wrong = append(wrong, "stops the control plane too early or too late")
@@ -189,9 +192,17 @@ func harmfulEffects(o Observed, p Plan) []string {
 		if o.shouldHibernate() || o.API != Reachable {
 			wrong = append(wrong, "uncordons nodes of a cluster that should hibernate or does not answer")
 		}
+	case HoldGroups:
+		if !o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt != nil || blocked || o.changesOthers(do.Changes) {
+			wrong = append(wrong, "holds a group although that is not requested, is blocked or no record of it is saved")
+		}
+	case ReleaseGroups:
+		if o.shouldHibernate() || o.Record == nil || blocked || o.changesOthers(do.Changes) || o.resumesTooEarly(do.Changes) {
+			wrong = append(wrong, "sets a group back in a cluster that should hibernate, before its members run, or without a record of it")
+		}
 	case NoAction:
 	}
-	if startable := o.startableMachines(); !o.shouldHibernate() && len(startable) > 0 && !blocked && o.isResuming() && len(o.Approvable) == 0 && len(o.machinesToReplace()) == 0 && len(o.nodesToUncordon()) == 0 &&
+	if startable := o.startableMachines(); !o.shouldHibernate() && len(startable) > 0 && !blocked && o.isResuming() && len(o.Approvable) == 0 && len(o.machinesToReplace()) == 0 && len(o.nodesToUncordon()) == 0 && len(o.groupsToRelease()) == 0 &&
 		!reflect.DeepEqual(p.Do, StartMachines{IDs: startable}) {
 		wrong = append(wrong, "leaves machines off")
 	}
@@ -199,13 +210,13 @@ func harmfulEffects(o Observed, p Plan) []string {
 	if !o.shouldHibernate() && len(o.Approvable) > 0 && !blocked && !isOverdue && p.Rule != "record resume start" && !reflect.DeepEqual(p.Do, ApproveRequests{Requests: o.Approvable}) {
 		wrong = append(wrong, "leaves nodes without their certificates")
 	}
-	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.allMachinesAre(actuator.Stopped) {
+	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.allMachinesAre(actuator.Stopped) && (len(o.Machines) > 0 || !o.hasScaledGroups()) {
 		wrong = append(wrong, "hibernates with a machine that is not stopped, or without any")
 	}
 	isWhole := p.Rule == "cannot hibernate" && !o.hasNotResumed() || (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
 	// Before a hibernation, operators are read for the record only.
 	isBroken := !o.shouldHibernate() && slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return op.Problem != "" })
-	isWhole = isWhole && !o.awaitsReplacement() && !isBroken || p.Rule == "infrastructure disabled" // Ready reports the API server only.
+	isWhole = isWhole && !o.awaitsReplacement() && len(o.heldGroups()) == 0 && !isBroken || p.Rule == "infrastructure disabled" // Ready reports the API server only.
 	isInResume := !o.shouldHibernate() && o.Record != nil && o.Record.ResumeStartedAt != nil && o.Record.ReadyInPartAt == nil && len(o.Record.BrokenOperators) == 0
 	isSilent := isInResume && slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return !op.LastSeen.After(o.Record.ResumeStartedAt.Time) })
 	if p.Ready.Status == metav1.ConditionTrue && isInResume && (isBroken || isSilent) && o.Now.Sub(o.Record.ResumeStartedAt.Time) < partialResumeAfter {
@@ -295,6 +306,7 @@ func nodesBack(o Observed) bool {
 
 func copyOf(o Observed) Observed {
 	o.Record = o.Record.DeepCopy()
+	o.Groups = slices.Clone(o.Groups)
 	o.Machines, o.Nodes, o.Approvable, o.Replaceable = slices.Clone(o.Machines), slices.Clone(o.Nodes), slices.Clone(o.Approvable), slices.Clone(o.Replaceable)
 	if o.ObservationError != nil {
 		o.ObservationError = new(*o.ObservationError)
@@ -305,6 +317,11 @@ func copyOf(o Observed) Observed {
 // observations are all values of Observed over few machines, nodes and times.
 func observations() iter.Seq[Observed] {
 	return func(yield func(Observed) bool) {
+		for _, o := range groupedObservations() {
+			if !yield(o) {
+				return
+			}
+		}
 		for _, o := range objectFacts() {
 			for _, machines := range machineSets() {
 				o.Options.WorkersFirst = len(machines) > 0 && machines[0].Role != actuator.UnknownRole

@@ -17,7 +17,7 @@ import (
 // These are the plans of a cluster that should hibernate.
 
 func clusterHibernates(o Observed) Plan {
-	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped"+o.timeoutNote())
+	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped"+o.heldNote()+o.timeoutNote())
 	note := o.stopNote()
 	if len(p.Record.Nodes) == 0 { // Such as after a restore of the hub without the status.
 		note += unrecordedNodesNote
@@ -126,7 +126,7 @@ func clusterAsleepCondition() decision.Condition {
 }
 
 func stoppingCondition(o Observed) decision.Condition {
-	if o.Refusal != nil && o.isHibernationOpen() && len(o.machinesToStop())+len(o.machinesToTerminate()) > 0 {
+	if o.Refusal != nil && o.isHibernationOpen() && len(o.machinesToStop())+len(o.machinesToTerminate())+len(o.groupsToHold()) > 0 {
 		return decision.False(hivev1.FailedToStopReason, o.Refusal.Message+o.refusedStopNote()+o.stopOrderNote())
 	}
 	if o.areOnlySpotMachinesLeft() {
@@ -205,6 +205,7 @@ func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 	if len(record.Nodes) == 0 && o.Record != nil {
 		record.Nodes = o.Record.Nodes
 	}
+	record.MachineGroups = o.groupsToRecord()
 	record.SpotMachines, record.Drain, record.BrokenOperators = o.spotMachinesToRecord(), o.newDrain(), o.operatorsToRecord()
 	return record
 }

@@ -3,26 +3,341 @@
 package hibernation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
+
+// Groups of the cloud terminate and replace machines that stop. With the option MachineGroups, such a group is held
+// first: its processes are suspended, or its size is set to zero.
+// Invariant: a group is held only if the saved record has it as it was before, and no member of a suspended group is
+// stopped before every process of the group is observed to be suspended. An entry of the record is removed only once
+// the group is observed as before (docs/adr/0050-groups-are-held-when-asked-for.md, checked by
+// TestHistoriesOfGroupsTerminateNothing).
+
+// maxGroups is the limit of the record's schema.
+const maxGroups = 100
+
+// NeedsGroups reports whether the groups of the machines must be read.
+func NeedsGroups(o Observed) bool {
+	return o.Options.MachineGroups != "" || o.Record != nil && len(o.Record.MachineGroups) > 0
+}
 
 // groupReason returns why the machines must not be stopped: a group of the cloud replaces each machine that
 // stops. It is empty for a cluster without such machines, and if all machines of groups are off. It also ends a
 // hibernation in progress, because each further stop would destroy a machine.
 func (o Observed) groupReason() string {
-	var groups []string
-	for _, m := range o.Machines {
-		if m.Group != "" && m.State != actuator.Stopped {
-			groups = append(groups, m.Group)
+	if o.Options.InvalidMachineGroups != "" && !o.hasNotResumed() {
+		return o.Options.InvalidMachineGroups
+	}
+	first, names := "", []string(nil)
+	for _, name := range o.activeGroups() {
+		why := o.whyNotHeld(name)
+		first = cmp.Or(first, why)
+		if why != "" && why == first {
+			names = append(names, name)
 		}
 	}
-	if len(groups) == 0 {
+	if len(names) == 0 {
 		return ""
 	}
-	slices.Sort(groups)
-	return fmt.Sprintf("Expected machines that stay off once they are stopped, found machines of the cloud's group %s, "+
-		"which terminates and replaces them; scale that group down instead, or take its machines out of it", joinNames(slices.Compact(groups)))
+	return fmt.Sprintf("Expected machines that stay off once they are stopped, found machines of the cloud's group %s, %s", joinNames(names), first+o.optionNote(first))
+}
+
+// These are the reasons why a group cannot be held.
+const (
+	groupNotHeld    = "which terminates and replaces them; scale that group down instead, or take its machines out of it"
+	groupUnknown    = "which the cloud does not describe; take its machines out of it"
+	groupUnscalable = "which cannot be scaled to zero, because %s; set torpor.dev/machine-groups to suspend, or scale the group down instead"
+)
+
+// optionNote names the option that would hold a group.
+func (o Observed) optionNote(why string) string {
+	if why != groupNotHeld || !o.CanChangeGroups {
+		return ""
+	}
+	return fmt.Sprintf("; or set the annotation %s to %s or %s", hivev1.MachineGroupsAnnotation, hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero)
+}
+
+// whyNotHeld returns why a group with machines that are not stopped cannot be held; empty if it can be, or if the
+// record has it.
+func (o Observed) whyNotHeld(name string) string {
+	group, isKnown := o.findGroup(name)
+	isScaled := o.Options.MachineGroups == hivev1.MachineGroupsScaleToZero
+	switch {
+	case o.recordedGroup(name) != nil:
+		return ""
+	case o.Options.MachineGroups == "" || !o.CanChangeGroups:
+		return groupNotHeld
+	case !isKnown:
+		return groupUnknown
+	case isScaled && group.Unscalable != "":
+		return fmt.Sprintf(groupUnscalable, group.Unscalable)
+	case isScaled && slices.ContainsFunc(o.members(name), isOfControlPlane):
+		return fmt.Sprintf(groupUnscalable, "the disks of its machines of the control plane would be lost")
+	default:
+		return ""
+	}
+}
+
+// activeGroups are the sorted names of the groups with machines that are not stopped.
+func (o Observed) activeGroups() []string {
+	var names []string
+	for _, m := range o.Machines {
+		if m.Group != "" && m.State != actuator.Stopped {
+			names = append(names, m.Group)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (o Observed) findGroup(name string) (actuator.Group, bool) {
+	at := slices.IndexFunc(o.Groups, func(g actuator.Group) bool { return g.Name == name })
+	if at < 0 {
+		return actuator.Group{}, false
+	}
+	return o.Groups[at], true
+}
+
+func (o Observed) recordedGroup(name string) *hivev1.MachineGroupRecord {
+	if o.Record == nil {
+		return nil
+	}
+	at := slices.IndexFunc(o.Record.MachineGroups, func(r hivev1.MachineGroupRecord) bool { return r.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &o.Record.MachineGroups[at]
+}
+
+// members are the machines of a group.
+func (o Observed) members(name string) []actuator.Machine {
+	return slices.DeleteFunc(slices.Clone(o.Machines), func(m actuator.Machine) bool { return m.Group != name })
+}
+
+func isScaledToZero(r hivev1.MachineGroupRecord) bool {
+	return r.Mode == hivev1.MachineGroupsScaleToZero
+}
+
+// hasScaledGroups reports whether the record has groups whose machines a hibernation terminates.
+func (o Observed) hasScaledGroups() bool {
+	return o.Record != nil && slices.ContainsFunc(o.Record.MachineGroups, isScaledToZero)
+}
+
+// isTerminatedByGroup reports whether a hibernation terminates the machine by the size of its group.
+func (o Observed) isTerminatedByGroup(m actuator.Machine) bool {
+	r := o.recordedGroup(m.Group)
+	return r != nil && isScaledToZero(*r)
+}
+
+// heldNote names the groups that a hibernation holds.
+func (o Observed) heldNote() string {
+	notes := map[string][]string{}
+	if o.Record != nil {
+		for _, r := range o.Record.MachineGroups {
+			notes[r.Mode] = append(notes[r.Mode], r.Name)
+		}
+	}
+	text := ""
+	for _, row := range []struct{ mode, note string }{{hivev1.MachineGroupsSuspend, "; suspended machine groups: "}, {hivev1.MachineGroupsScaleToZero, "; machine groups scaled to zero: "}} {
+		if names := notes[row.mode]; len(names) > 0 {
+			text += row.note + joinNames(names)
+		}
+	}
+	return text
+}
+
+// groupsToRecord are the groups of the record that were not set back yet, which keep their entries, and the other
+// groups that can be held.
+func (o Observed) groupsToRecord() []hivev1.MachineGroupRecord {
+	var records []hivev1.MachineGroupRecord
+	if o.Record != nil {
+		for _, r := range o.Record.MachineGroups {
+			r.RestoredAt = nil // The group is held again, and then set back to the same size.
+			records = append(records, r)
+		}
+	}
+	for _, name := range o.unrecordedGroups() {
+		group, _ := o.findGroup(name)
+		r := hivev1.MachineGroupRecord{Name: name, Mode: o.Options.MachineGroups}
+		if isScaledToZero(r) {
+			r.MinSize, r.DesiredSize = group.Min, group.Desired
+		} else {
+			r.Suspended = slices.Clone(group.Suspended)
+		}
+		records = append(records, r)
+	}
+	slices.SortFunc(records, func(a, b hivev1.MachineGroupRecord) int { return strings.Compare(a.Name, b.Name) })
+	return records[:min(len(records), maxGroups)]
+}
+
+// unrecordedGroups are the groups that can be held and are not in the record yet.
+func (o Observed) unrecordedGroups() []string {
+	if o.Options.MachineGroups == "" {
+		return nil
+	}
+	return slices.DeleteFunc(o.activeGroups(), func(name string) bool { return o.recordedGroup(name) != nil || o.whyNotHeld(name) != "" })
+}
+
+// hasUnrecordedGroups reports whether groups may be held that are not in the record of the hibernation yet.
+func (o Observed) hasUnrecordedGroups() bool {
+	return o.shouldHibernate() && o.isHibernationOpen() && len(o.unrecordedGroups()) > 0
+}
+
+// recordGroups only writes status, as recordNodes does.
+func recordGroups(o Observed) Plan {
+	p := stoppingPlan(o)
+	p.Record = p.Record.DeepCopy()
+	p.Record.MachineGroups = o.groupsToRecord()
+	p.RequeueAfter = immediately
+	return p
+}
+
+// groupsToHold are the changes that keep the groups of the record from acting.
+func (o Observed) groupsToHold() []actuator.GroupChange {
+	if o.Record == nil {
+		return nil
+	}
+	var changes []actuator.GroupChange
+	for _, r := range o.Record.MachineGroups {
+		group, isKnown := o.findGroup(r.Name)
+		active := group.ActiveProcesses()
+		switch {
+		case !isKnown:
+		case isScaledToZero(r) && (group.Min != 0 || group.Desired != 0):
+			changes = append(changes, actuator.GroupChange{Name: r.Name, Size: &actuator.GroupSize{}})
+		case !isScaledToZero(r) && len(active) > 0:
+			changes = append(changes, actuator.GroupChange{Name: r.Name, Suspend: active})
+		}
+	}
+	return changes
+}
+
+// hasGroupsToHold reports whether groups must be held before machines may be stopped.
+func (o Observed) hasGroupsToHold() bool {
+	return o.shouldHibernate() && o.isHibernationOpen() && len(o.groupsToHold()) > 0
+}
+
+func holdGroups(o Observed) Plan {
+	p := awaitStopped(o)
+	p.Do = HoldGroups{Changes: o.groupsToHold()}
+	p.Record = withAsleepAt(p.Record, nil)
+	return o.restRefused(p)
+}
+
+// heldGroups are the groups of the record that are not as before the hibernation. A group that no longer exists does
+// not count once the cluster is back without it.
+func (o Observed) heldGroups() []string {
+	if o.Record == nil || o.shouldHibernate() {
+		return nil
+	}
+	var names []string
+	for _, r := range o.Record.MachineGroups {
+		if !o.isReleased(r) {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// isReleased reports whether a group is as before, and has its machines.
+func (o Observed) isReleased(r hivev1.MachineGroupRecord) bool {
+	group, isKnown := o.findGroup(r.Name)
+	switch {
+	case !isKnown:
+		return o.API == Reachable && len(o.Machines) > 0 && len(o.missingNodes()) == 0
+	case isScaledToZero(r):
+		running := 0
+		for _, m := range o.members(r.Name) {
+			if m.State == actuator.Running {
+				running++
+			}
+		}
+		isRestored := r.RestoredAt != nil || hasFormerSize(r, group)
+		return isRestored && group.InService >= group.Desired && running >= int(group.Desired)
+	default:
+		return len(processesToResume(r, group)) == 0
+	}
+}
+
+func hasFormerSize(r hivev1.MachineGroupRecord, group actuator.Group) bool {
+	return group.Min == r.MinSize && group.Desired == r.DesiredSize
+}
+
+// processesToResume are the processes that the hibernation has suspended.
+func processesToResume(r hivev1.MachineGroupRecord, group actuator.Group) []string {
+	return slices.DeleteFunc(slices.Clone(group.Suspended), func(process string) bool { return slices.Contains(r.Suspended, process) })
+}
+
+// groupsToRelease are the changes that set groups back. Groups that were scaled to zero come back first, with their
+// machines. A suspended group is set back once all its members run and the nodes are back: its health check would
+// replace each member that does not run.
+func (o Observed) groupsToRelease() []actuator.GroupChange {
+	if o.Record == nil || o.shouldHibernate() {
+		return nil
+	}
+	areNodesBack := o.API == Reachable && !o.awaitsNodes()
+	var changes []actuator.GroupChange
+	for _, r := range o.Record.MachineGroups {
+		group, isKnown := o.findGroup(r.Name)
+		doAllRun := !slices.ContainsFunc(o.members(r.Name), func(m actuator.Machine) bool { return m.State != actuator.Running })
+		suspended := processesToResume(r, group)
+		switch {
+		case !isKnown:
+		case isScaledToZero(r) && r.RestoredAt == nil && o.isResuming() && !hasFormerSize(r, group):
+			changes = append(changes, actuator.GroupChange{Name: r.Name, Size: &actuator.GroupSize{Min: r.MinSize, Desired: r.DesiredSize}})
+		case !isScaledToZero(r) && len(suspended) > 0 && doAllRun && areNodesBack:
+			changes = append(changes, actuator.GroupChange{Name: r.Name, Resume: suspended})
+		}
+	}
+	return changes
+}
+
+// awaitsGroups reports whether a resume waits for groups. It waits for machines of a suspended group elsewhere.
+func (o Observed) awaitsGroups() bool {
+	if !o.hasNotResumed() || len(o.heldGroups()) == 0 || !o.allMachinesAre(actuator.Running) {
+		return false
+	}
+	isOver := o.Record.ReadyInPartAt != nil || o.isResuming() && o.Now.Sub(o.Record.ResumeStartedAt.Time) > partialResumeAfter
+	return o.AwaitsAllMachines || !isOver
+}
+
+func awaitGroups(o Observed) Plan {
+	message := "Waiting for machine groups to be as before the hibernation: " + joinNames(o.heldGroups())
+	if o.Refusal != nil {
+		message += "; " + o.Refusal.Message
+	}
+	p := resumingPlan(o, decision.False(hivev1.WaitingForMachinesReason, message))
+	p.RequeueAfter = machineWaitInterval
+	return o.withAction(p)
+}
+
+// settleGroups returns the record without the groups that are as before the hibernation, and with the time since
+// which groups have their former size. Groups that were not read in this pass are kept.
+func (o Observed) settleGroups(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
+	isRead := o.CanChangeGroups && len(o.Groups)+len(o.Machines) > 0
+	if r == nil || len(r.MachineGroups) == 0 || o.shouldHibernate() || r.ResumeStartedAt == nil || !isRead {
+		return r
+	}
+	settled := r.DeepCopy()
+	settled.MachineGroups = nil
+	for _, group := range r.DeepCopy().MachineGroups {
+		seen, isKnown := o.findGroup(group.Name)
+		if isScaledToZero(group) && group.RestoredAt == nil && isKnown && hasFormerSize(group, seen) {
+			group.RestoredAt = new(metav1.NewTime(o.Now.Truncate(time.Second)))
+		}
+		if !o.isReleased(group) {
+			settled.MachineGroups = append(settled.MachineGroups, group)
+		}
+	}
+	return settled
 }

@@ -61,6 +61,10 @@ type Observed struct {
 	ObservationError *ObservationError
 	// Machines are the cluster's machines as the cloud lists them.
 	Machines []actuator.Machine
+	// Groups are the groups of the machines, and those of the record. They are read only where NeedsGroups is true.
+	// CanChangeGroups is true if the platform's groups can be changed.
+	Groups          []actuator.Group
+	CanChangeGroups bool
 	// Refusal is the cloud's refusal of the last order that is still wanted; nil if it was not refused.
 	Refusal *OrderRefusal
 	// AwaitsAllMachines is true if the cluster must not count as running while a machine does not start.
@@ -128,7 +132,7 @@ type ObservationError struct {
 // OrderRefusal is a refused order to stop or to start machines. It may concern some of them only.
 type OrderRefusal struct {
 	ObservationError
-	// MachineIDs are the machines for which the cloud refused the order.
+	// MachineIDs are the machines, or the groups, for which the cloud refused the order.
 	MachineIDs []string
 }
 
@@ -303,6 +307,9 @@ func (o Observed) needsResumeRecord() bool {
 	if o.isInAftercare() {
 		return len(o.missingMachines()) > 0
 	}
+	if o.isHibernationOpen() && o.hasScaledGroups() {
+		return true
+	}
 	return o.anyMachineIs(actuator.Stopped) && (o.isHibernationOpen() || !o.isResuming() && !o.anyMachineIs(actuator.Running))
 }
 
@@ -360,21 +367,23 @@ func (o Observed) allMachinesAre(s actuator.MachineState) bool {
 }
 
 // machinesToStop are the machines that run, and those that are off but still billed, except those that are
-// terminated later.
+// terminated later, or by their group.
 func (o Observed) machinesToStop() []string {
 	var ids []string
 	for _, m := range o.Machines {
 		isOn := m.State == actuator.Running || m.State == actuator.Stopped && m.HoldsCapacity
-		if isOn && !isTerminatedLast(m, o.Record) {
+		if isOn && !isTerminatedLast(m, o.Record) && !o.isTerminatedByGroup(m) {
 			ids = append(ids, m.ID)
 		}
 	}
 	return ids
 }
 
-// isPoweredOff reports whether every machine is stopped and none is billed.
+// isPoweredOff reports whether every machine is stopped and none is billed. Machines of groups that were scaled to
+// zero no longer exist.
 func (o Observed) isPoweredOff() bool {
-	return o.allMachinesAre(actuator.Stopped) && len(o.machinesToStop()) == 0
+	areAllOff := o.allMachinesAre(actuator.Stopped) || len(o.Machines) == 0 && o.hasScaledGroups()
+	return areAllOff && len(o.machinesToStop()) == 0 && len(o.groupsToHold()) == 0
 }
 
 // machineIDs returns the ids of the machines in one of the states, in the order observed.

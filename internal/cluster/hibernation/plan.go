@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/decision"
 )
@@ -62,7 +63,15 @@ type ApproveRequests struct{ Requests []string }
 // ReplaceMachines deletes OpenShift Machines of the cluster, which then creates new ones.
 type ReplaceMachines struct{ Machines []ReplaceableMachine }
 
+// HoldGroups keeps groups of machines from replacing machines, or scales them to zero.
+type HoldGroups struct{ Changes []actuator.GroupChange }
+
+// ReleaseGroups sets groups of machines back.
+type ReleaseGroups struct{ Changes []actuator.GroupChange }
+
 func (NoAction) isAction()          {}
+func (HoldGroups) isAction()        {}
+func (ReleaseGroups) isAction()     {}
 func (StopMachines) isAction()      {}
 func (TerminateMachines) isAction() {}
 func (StartMachines) isAction()     {}

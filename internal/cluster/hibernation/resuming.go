@@ -43,14 +43,18 @@ func awaitStarted(o Observed) Plan {
 func (o Observed) withAction(p Plan) Plan {
 	stopped, replaced := o.machinesToStart(), o.machinesToReplace()
 	mayStart := len(stopped) > 0 && (o.isResuming() || o.anyMachineIs(actuator.Running))
-	if o.NoActuator == "" && len(o.missingMachines()) > 0 {
+	if o.NoActuator == "" && len(o.missingMachines())+len(o.heldGroups()) > 0 {
 		since := resumeRecord(o).ResumeStartedAt.Time
 		p.CloudInterval = cloudInterval(since, o.Now)
 		if o.Refusal != nil {
 			p.RetryAfter = refusalRest(o.Refusal.Class, since, o.Now)
 		}
 	}
+	released := o.groupsToRelease()
+	mayRelease := slices.ContainsFunc(released, func(c actuator.GroupChange) bool { return !o.isRefused(c.Name) })
 	switch {
+	case mayRelease:
+		p.Do = ReleaseGroups{Changes: released}
 	case o.mayStartOverdueWorkers():
 		p.Do = StartMachines{IDs: stopped}
 	case len(o.Approvable) > 0:
@@ -64,6 +68,8 @@ func (o Observed) withAction(p Plan) Plan {
 		p.Do = UncordonNodes{Nodes: o.nodesToUncordon()}
 	case mayStart:
 		p.Do = StartMachines{IDs: stopped}
+	case len(released) > 0:
+		p.Do = ReleaseGroups{Changes: released}
 	}
 	if o.ApprovalError != "" {
 		p.Ready, p.ProbeInterval = decision.False(hivev1.FailedToApproveReason, o.ApprovalError), maxCloudInterval
@@ -151,7 +157,7 @@ func clusterRunsInPart(o Observed) Plan {
 // is missing.
 func (o Observed) partialReason() string {
 	switch {
-	case o.NoActuator == "" && len(o.missingMachines()) > 0, o.awaitsReplacement():
+	case o.NoActuator == "" && len(o.missingMachines())+len(o.heldGroups()) > 0, o.awaitsReplacement():
 		return hivev1.MachinesMissingReason
 	case o.isResuming() && len(o.missingNodes()) > 0:
 		return hivev1.NodesMissingReason
@@ -164,6 +170,9 @@ func (o Observed) partialMessage() string {
 	var parts []string
 	if ids := o.missingMachines(); len(ids) > 0 && o.NoActuator == "" {
 		parts = append(parts, "machines that do not run: "+o.machineNames(ids))
+	}
+	if held := o.heldGroups(); len(held) > 0 && o.NoActuator == "" {
+		parts = append(parts, "machine groups that are not as before the hibernation: "+joinNames(held))
 	}
 	if o.Refusal != nil {
 		parts = append(parts, o.Refusal.Message)
@@ -210,6 +219,9 @@ func startingCondition(o Observed) decision.Condition {
 	}
 	if o.Now.Sub(resumeRecord(o).ResumeStartedAt.Time) > lateAfter {
 		return decision.False(hivev1.WaitingForMachinesReason, fmt.Sprintf("Waiting for %s to start%s", o.machineNames(o.missingMachines()), o.startOrderNote()))
+	}
+	if len(o.Machines) == 0 {
+		return decision.False(hivev1.StartingMachinesReason, "Waiting for machine groups to launch their machines: "+joinNames(o.heldGroups()))
 	}
 	return decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Starting the cluster's %d machines%s", len(o.Machines), o.startOrderNote()))
 }

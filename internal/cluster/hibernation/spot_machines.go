@@ -87,7 +87,7 @@ func isTerminatedLast(m actuator.Machine, r *hivev1.HibernationRecord) bool {
 // created later, or the cluster did not report that it would replace it.
 func (o Observed) awaitsSpotRecord() bool {
 	return o.shouldHibernate() && o.isHibernationOpen() && slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool {
-		return m.Spot && m.State == actuator.Running && !isTerminatedLast(m, o.Record)
+		return m.Spot && m.State == actuator.Running && !isTerminatedLast(m, o.Record) && !o.isTerminatedByGroup(m)
 	})
 }
 

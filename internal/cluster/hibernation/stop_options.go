@@ -4,6 +4,7 @@ package hibernation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,9 @@ type StopOptions struct {
 	DrainBudget time.Duration
 	// RequiresPossible is true if a hibernation is refused while the survey of the cluster has blocking findings.
 	RequiresPossible bool
+	// MachineGroups is how groups of machines are kept from replacing stopped machines; empty if they are not.
+	// InvalidMachineGroups describes an unknown value, with which no hibernation begins.
+	MachineGroups, InvalidMachineGroups string
 	// Ignored describes the options that are malformed; empty if none is.
 	Ignored string
 }
@@ -55,7 +59,19 @@ func ReadStopOptions(annotations map[string]string) StopOptions {
 		ignored = append(ignored, fmt.Sprintf("the annotation %s is ignored: expected %s, found %.40q", hivev1.RequireAnnotation, hivev1.RequireHibernationPossible, required))
 	}
 	o.Ignored = strings.Join(ignored, "; ")
+	o.MachineGroups, o.InvalidMachineGroups = readMachineGroups(annotations)
 	return o
+}
+
+// readMachineGroups reads how groups of machines are treated. An unknown value is not ignored: without the option that
+// the owner wanted, the cluster would not be stopped, and with another one machines could be terminated.
+func readMachineGroups(annotations map[string]string) (mode, invalid string) {
+	mode, isSet := annotations[hivev1.MachineGroupsAnnotation]
+	if known := []string{hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero}; isSet && !slices.Contains(known, mode) {
+		return "", fmt.Sprintf("Expected %s or %s in the annotation %s, found %.40q; correct or remove it",
+			hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero, hivev1.MachineGroupsAnnotation, mode)
+	}
+	return mode, ""
 }
 
 // ignoredNote returns the end of a message.

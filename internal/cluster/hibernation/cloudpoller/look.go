@@ -4,6 +4,8 @@ package cloudpoller
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +30,7 @@ func (a *account) listInfraIDs(names []types.NamespacedName) (target actuator.Ta
 func (s *Service) lookAt(ctx context.Context, a *account, names []types.NamespacedName, target actuator.Target, infraIDs []string) func() {
 	began, found := s.Clock.Now(), map[string]Snapshot{}
 	failed := observeParts(ctx, a.batch, target, infraIDs, found)
+	s.observeGroups(ctx, a, target, names, found)
 	return func() {
 		machines := 0
 		for _, name := range names {
@@ -44,6 +47,62 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 		a.pace(began, len(infraIDs), machines, failed)
 		s.askAgain(a, lookTask)
 	}
+}
+
+// observeGroups polls the groups of the clusters that want them, in one call. An error is that of these clusters only.
+func (s *Service) observeGroups(ctx context.Context, a *account, target actuator.Target, names []types.NamespacedName, found map[string]Snapshot) {
+	cloud, ok := a.batch.(actuator.GroupActuator)
+	wanted := s.groupsOf(a, names, found)
+	if !ok || len(wanted) == 0 {
+		return
+	}
+	groups, err := cloud.ObserveGroups(ctx, target, slices.Sorted(maps.Keys(mergeSets(wanted))))
+	for infraID, own := range wanted {
+		seen := found[infraID]
+		if err != nil {
+			seen = Snapshot{Err: err}
+		}
+		for _, g := range groups {
+			if own[g.Name] {
+				seen.Groups = append(seen.Groups, g)
+			}
+		}
+		found[infraID] = seen
+	}
+}
+
+// groupsOf returns the names of the groups to poll, by infraID.
+func (s *Service) groupsOf(a *account, names []types.NamespacedName, found map[string]Snapshot) map[string]map[string]bool {
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	wanted := map[string]map[string]bool{}
+	for _, name := range names {
+		c := a.clusters[name]
+		if c == nil || !c.WantsGroups || found[c.Target.InfraID].Err != nil {
+			continue
+		}
+		own := map[string]bool{}
+		for _, group := range c.Groups {
+			own[group] = true
+		}
+		for _, m := range found[c.Target.InfraID].Machines {
+			if m.Group != "" {
+				own[m.Group] = true
+			}
+		}
+		if len(own) > 0 {
+			wanted[c.Target.InfraID] = own
+		}
+	}
+	return wanted
+}
+
+func mergeSets(sets map[string]map[string]bool) map[string]bool {
+	all := map[string]bool{}
+	for _, set := range sets {
+		maps.Copy(all, set)
+	}
+	return all
 }
 
 // observeParts polls clusters together. An error that may concern only one cluster must not become the error of

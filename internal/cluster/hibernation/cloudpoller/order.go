@@ -22,7 +22,13 @@ const (
 	StopVerb      Verb = "stop"
 	StartVerb     Verb = "start"
 	TerminateVerb Verb = "terminate"
+	// HoldVerb keeps groups of machines from acting, and ReleaseVerb sets them back.
+	HoldVerb    Verb = "hold"
+	ReleaseVerb Verb = "release"
 )
+
+// IsOfStop reports whether the verb is part of a hibernation, and not of a resume.
+func (v Verb) IsOfStop() bool { return v != StartVerb && v != ReleaseVerb }
 
 // firstStopPause is the first pause before stops are sent again, and stopPatience is how long they are retried.
 const firstStopPause, stopPatience = 300 * time.Millisecond, 15 * time.Second
@@ -32,10 +38,13 @@ const firstStopPause, stopPatience = 300 * time.Millisecond, 15 * time.Second
 // accept them.
 const parallelReads = 32
 
-// order requests that machines of a cluster are stopped, started or terminated.
+// order requests that machines of a cluster are stopped, started or terminated, or that groups are changed.
 type order struct {
 	verb Verb
-	ids  []string
+	// ids are machines, or the names of groups.
+	ids []string
+	// changes are the changes of groups.
+	changes []actuator.GroupChange
 	// stoppedLater and terminatedLater are machines that are stopped or terminated after this stop. No machine
 	// is stopped without the rights to do that.
 	stoppedLater, terminatedLater []string
@@ -57,6 +66,16 @@ type RefusedOrder struct {
 	Err  error
 	// MachineIDs are the machines for which the cloud refused the order.
 	MachineIDs []string
+}
+
+// isOfGroups reports whether the order changes groups. A poll that began before its answer is no evidence of them.
+func (o *order) isOfGroups() bool {
+	return o != nil && (o.verb == HoldVerb || o.verb == ReleaseVerb)
+}
+
+// verbs are all verbs of orders.
+func verbs() []Verb {
+	return []Verb{StopVerb, TerminateVerb, StartVerb, HoldVerb, ReleaseVerb}
 }
 
 func (c *cluster) refusedOrder() *RefusedOrder {
@@ -85,8 +104,21 @@ func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest
 	s.queueOrder(name, verb, StopOrder{IDs: ids}, rest)
 }
 
+// OrderGroups is an Order to hold or to release groups of a cluster's machines. Refused groups rest for a while.
+func (s *Service) OrderGroups(name types.NamespacedName, verb Verb, changes []actuator.GroupChange, rest time.Duration) {
+	wanted := StopOrder{changes: changes}
+	for _, change := range changes {
+		wanted.IDs = append(wanted.IDs, change.Name)
+	}
+	s.queueOrder(name, verb, wanted, rest)
+}
+
 // StopOrder requests that machines are stopped before others are stopped or terminated.
-type StopOrder struct{ IDs, StoppedLater, TerminatedLater []string }
+type StopOrder struct {
+	IDs, StoppedLater, TerminatedLater []string
+
+	changes []actuator.GroupChange
+}
 
 // OrderStop is an Order to stop machines before others. No machine is stopped without the rights that are
 // needed later.
@@ -113,6 +145,7 @@ func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOr
 	if len(ids) > 0 && !o.isPending && !c.accepted.covers(verb, ids, now) {
 		o.ids, o.isPending, o.since = slices.Clone(ids), true, now
 		o.stoppedLater, o.terminatedLater = slices.Clone(wanted.StoppedLater), slices.Clone(wanted.TerminatedLater)
+		o.changes = slices.Clone(wanted.changes)
 		c.account.pending[name] = o
 		s.calls.Ask(task{c.account.key, string(verb)}, later(now.Add(gatherTime), c.account.nextOrder))
 	}
@@ -196,6 +229,11 @@ func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch [
 		s.sendWithRecheck(ctx, a.batch.StopAll, batch, settle)
 	case TerminateVerb:
 		s.sendWithRecheck(ctx, terminateAll(a.batch), batch, settle)
+	case HoldVerb:
+		s.sendWithRecheck(ctx, changeGroups(a.batch, batch), batch, settle)
+	case ReleaseVerb:
+		send(ctx, changeGroups(a.batch, batch), batch)
+		settle(batch)
 	case StartVerb:
 		send(ctx, a.batch.StartAll, batch)
 		settle(batch)
@@ -205,7 +243,7 @@ func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch [
 		a.adjustPause(failed)
 		calls := 1 + machines/machinesPerOrderCall
 		a.nextOrder = later(s.Clock.Now().Add(withJitter(gatherTime+a.pause)), began.Add(withJitter(time.Duration(calls)*orderCallInterval)))
-		for _, paced := range []Verb{StopVerb, TerminateVerb, StartVerb} {
+		for _, paced := range verbs() {
 			s.askAgain(a, string(paced))
 		}
 	}
@@ -223,6 +261,29 @@ func terminateAll(batch actuator.BatchActuator) sendAll {
 	return func(_ context.Context, _ actuator.Target, clusters [][]string) []error {
 		return eachCluster(clusters, func([]string) error {
 			return actuator.Errorf(actuator.Other, "Expected an actuator that terminates spot machines, found one that does not")
+		})
+	}
+}
+
+// changeGroups sends the changes of the orders for the named groups.
+func changeGroups(batch actuator.BatchActuator, orders []*clusterOrder) sendAll {
+	changes := map[string]actuator.GroupChange{}
+	for _, o := range orders {
+		for _, change := range o.changes {
+			changes[change.Name] = change
+		}
+	}
+	return func(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+		return eachCluster(clusters, func(names []string) error {
+			cloud, ok := batch.(actuator.GroupActuator)
+			if !ok {
+				return actuator.Errorf(actuator.Other, "Expected an actuator that changes groups of machines, found one that does not")
+			}
+			var wanted []actuator.GroupChange
+			for _, name := range names {
+				wanted = append(wanted, changes[name])
+			}
+			return cloud.ChangeGroups(ctx, t, wanted)
 		})
 	}
 }
@@ -343,8 +404,8 @@ func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
 }
 
 // dropOrdersForMembers marks orders as stale if the newest poll shows a member of a group of the cloud among
-// their machines: such a group destroys each member that stops. The passes of these clusters run again and
-// report the group.
+// their machines: such a group destroys each member that stops, unless all its processes are suspended. The passes
+// of these clusters run again and report the group.
 // Invariant: no order to stop a member of such a group is sent (TestAStopOfAMemberOfAGroupDoesNotLeave).
 func (s *Service) dropOrdersForMembers(batch []*clusterOrder) {
 	s.calls.Lock()
@@ -352,9 +413,13 @@ func (s *Service) dropOrdersForMembers(batch []*clusterOrder) {
 	for _, o := range batch {
 		c := s.clusters[o.name]
 		o.isStale = o.isStale || c != nil && slices.ContainsFunc(c.snapshot.Machines, func(m actuator.Machine) bool {
-			return m.Group != "" && slices.Contains(o.unaccepted, m.ID)
+			return m.Group != "" && slices.Contains(o.unaccepted, m.ID) && !isSuspended(c.snapshot.Groups, m.Group)
 		})
 	}
+}
+
+func isSuspended(groups []actuator.Group, name string) bool {
+	return slices.ContainsFunc(groups, func(g actuator.Group) bool { return g.Name == name && g.IsSuspended() })
 }
 
 // refusedMachines returns the machines that the cloud did not accept the order for.
@@ -395,7 +460,7 @@ func (s *Service) settle(o *clusterOrder, now time.Time) {
 	if !o.isStale {
 		c.accepted = acceptedOrder{o.verb, o.recordResult(now), now}
 	}
-	if o.err != nil || o.isStale && o.mayBeDone {
+	if o.err != nil || o.isStale && o.mayBeDone || o.isOfGroups() {
 		// The order may have been carried out anyway, or in part.
 		c.unknownUntil = now
 	}

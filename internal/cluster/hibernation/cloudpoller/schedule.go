@@ -59,7 +59,11 @@ const lookTask, turnTask = "look", "turn"
 type task struct{ account, name string }
 
 func tasks() []string {
-	return []string{lookTask, turnTask, string(StopVerb), string(TerminateVerb), string(StartVerb)}
+	names := []string{lookTask, turnTask}
+	for _, verb := range verbs() {
+		names = append(names, string(verb))
+	}
+	return names
 }
 
 // account is one identity at a cloud, with its own pace: accounts do not wait for each other.
@@ -226,7 +230,8 @@ func (a *account) queueOffClusters(now time.Time) {
 // isOff reports whether the last poll found all machines stopped and none billed.
 func (c *cluster) isOff() bool {
 	isOn := func(m actuator.Machine) bool { return m.State != actuator.Stopped || m.HoldsCapacity }
-	return c.snapshot.Err == nil && len(c.snapshot.Machines) > 0 && !slices.ContainsFunc(c.snapshot.Machines, isOn)
+	exists := len(c.snapshot.Machines)+len(c.snapshot.Groups) > 0
+	return c.snapshot.Err == nil && exists && !slices.ContainsFunc(c.snapshot.Machines, isOn)
 }
 
 func (c *cluster) isOlderThan(age time.Duration, now time.Time) bool {

@@ -78,11 +78,16 @@ type Cluster struct {
 	Name     types.NamespacedName
 	Actuator actuator.Actuator
 	Target   actuator.Target
+	// WantsGroups is true if the groups of the machines are polled, too. Groups are the names of further ones.
+	WantsGroups bool
+	Groups      []string
 }
 
 // Snapshot is the known state of a cluster's machines at a time.
 type Snapshot struct {
 	Machines []actuator.Machine
+	// Groups are the groups of the machines, if they are wanted.
+	Groups []actuator.Group
 	// Err is the reason why the machines are unknown.
 	Err error
 	// At is when the poll began.
@@ -139,7 +144,7 @@ func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
 	known := s.register(c, key, batch)
-	if known.snapshot.At.IsZero() || known.snapshot.At.Before(known.unknownUntil) {
+	if known.snapshot.At.IsZero() || known.snapshot.At.Before(known.unknownUntil) || known.inFlight.isOfGroups() {
 		return Snapshot{}, false
 	}
 	seen := known.visible()
@@ -152,6 +157,9 @@ func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
 func (s *Service) register(c Cluster, key string, batch actuator.BatchActuator) *cluster {
 	known := s.clusters[c.Name]
 	if known != nil && known.account.key == key && known.Target.InfraID == c.Target.InfraID {
+		if c.WantsGroups && !known.WantsGroups {
+			known.unknownUntil = s.Clock.Now() // The last poll has no groups.
+		}
 		known.Cluster = c
 		if s.Clock.Since(known.credentialsAt) >= credentialsAge {
 			known.credentialsAt = s.Clock.Now()
@@ -305,6 +313,9 @@ func stateOf(seen Snapshot) string {
 			text = append(text, "held\n"...)
 		}
 		text = append(text, m.Note...)
+	}
+	for _, g := range seen.Groups {
+		text = fmt.Appendf(text, "%s %d %d %d %q\n", g.Name, g.Min, g.Desired, g.InService, g.Suspended)
 	}
 	return string(text)
 }

@@ -31,26 +31,42 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 		c.accounts.Order(seen.name, cloudpoller.TerminateVerb, do.IDs, plan.RetryAfter)
 	case hibernation.StartMachines:
 		c.accounts.Order(seen.name, cloudpoller.StartVerb, do.IDs, plan.RetryAfter)
+	case hibernation.HoldGroups:
+		log.FromContext(ctx).Info("Holding groups of machines", "groups", do.Changes)
+		c.accounts.OrderGroups(seen.name, cloudpoller.HoldVerb, do.Changes, plan.RetryAfter)
+	case hibernation.ReleaseGroups:
+		log.FromContext(ctx).Info("Setting groups of machines back", "groups", do.Changes)
+		c.accounts.OrderGroups(seen.name, cloudpoller.ReleaseVerb, do.Changes, plan.RetryAfter)
 	case hibernation.ApproveRequests:
 		// Machines that are being started continue.
-		c.accounts.Withdraw(seen.name, cloudpoller.StopVerb, cloudpoller.TerminateVerb)
+		c.withdrawStops(seen.name)
 		log.FromContext(ctx).Info("Approving certificate requests", "requests", do.Requests)
 		c.approveRequests(seen, do.Requests)
 	case hibernation.ReplaceMachines:
-		c.accounts.Withdraw(seen.name, cloudpoller.StopVerb, cloudpoller.TerminateVerb)
+		c.withdrawStops(seen.name)
 		log.FromContext(ctx).Info("Deleting Machines of terminated spot machines", "machines", do.Machines)
 		c.pool.Replace(seen.name, do.Machines)
 	case hibernation.DrainWorkers:
-		c.accounts.Withdraw(seen.name, cloudpoller.StopVerb, cloudpoller.TerminateVerb, cloudpoller.StartVerb)
+		c.withdrawAll(seen.name)
 		return c.drainWorkers(ctx, seen, do)
 	case hibernation.UncordonNodes:
-		c.accounts.Withdraw(seen.name, cloudpoller.StopVerb, cloudpoller.TerminateVerb)
+		c.withdrawStops(seen.name)
 		log.FromContext(ctx).Info("Uncordoning nodes that were cordoned for a drain", "nodes", do.Nodes)
 		c.pool.Drain(seen.name, targetcluster.Drain{Uncordon: do.Nodes})
 	case hibernation.NoAction:
-		c.accounts.Withdraw(seen.name, cloudpoller.StopVerb, cloudpoller.TerminateVerb, cloudpoller.StartVerb)
+		c.withdrawAll(seen.name)
 	}
 	return nil
+}
+
+// withdrawStops drops orders of a hibernation. Machines that are being started continue.
+func (c Controller) withdrawStops(cluster types.NamespacedName) {
+	c.accounts.Withdraw(cluster, cloudpoller.HoldVerb, cloudpoller.StopVerb, cloudpoller.TerminateVerb)
+}
+
+func (c Controller) withdrawAll(cluster types.NamespacedName) {
+	c.withdrawStops(cluster)
+	c.accounts.Withdraw(cluster, cloudpoller.ReleaseVerb, cloudpoller.StartVerb)
 }
 
 // drainWorkers reads the spec again before pods are evicted, as before a stop.

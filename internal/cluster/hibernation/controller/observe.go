@@ -169,18 +169,25 @@ const (
 // observeCloud reads the known state of the machines. A result that is too old is renewed, and the pass waits
 // for that.
 func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
-	look, isKnown := c.accounts.Look(ctx, cloudpoller.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target})
+	_, seen.CanChangeGroups = seen.actuator.(actuator.GroupActuator)
+	wanted := cloudpoller.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target, WantsGroups: hibernation.NeedsGroups(seen.Observed)}
+	if seen.Record != nil {
+		for _, group := range seen.Record.MachineGroups {
+			wanted.Groups = append(wanted.Groups, group.Name)
+		}
+	}
+	look, isKnown := c.accounts.Look(ctx, wanted)
 	if !isKnown || !look.IsAnswer && seen.Now.Sub(look.At) > maxLookAge(cd, seen.Observed, look) {
 		c.accounts.RefreshMachines(seen.name)
 		return reconcile.ErrPending
 	}
 	c.machineAccounts.storeLook(seen.name, look, seen.Now)
 	if look.Err == nil {
-		seen.Machines = look.Machines
+		seen.Machines, seen.Groups = look.Machines, look.Groups
 	} else {
 		seen.ObservationError = explainCloudError(look.Err)
 	}
-	if r := look.Refused; r != nil && look.Err == nil && (r.Verb != cloudpoller.StartVerb) == (seen.DesiredPowerState == hivev1.PowerStateHibernating) {
+	if r := look.Refused; r != nil && look.Err == nil && r.Verb.IsOfStop() == (seen.DesiredPowerState == hivev1.PowerStateHibernating) {
 		seen.Refusal = &hibernation.OrderRefusal{ObservationError: *explainCloudError(r.Err), MachineIDs: r.MachineIDs}
 	}
 	return nil
@@ -188,7 +195,7 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 
 // maxLookAge is long for a settled cluster whose pass runs only by schedule.
 func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look cloudpoller.Snapshot) time.Duration {
-	o.Machines = look.Machines
+	o.Machines, o.Groups = look.Machines, look.Groups
 	switch {
 	case look.Err == nil && hibernation.IsFollowed(o):
 		return aftercareLookAge // The machines are watched, and the API server is probed in the meantime.

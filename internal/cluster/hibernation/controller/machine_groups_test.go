@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/cloud/aws"
+	testenv "github.com/torpor-dev/torpor/test/env"
+)
+
+// groupedCluster is a cluster with one machine outside of groups and two members of a group.
+type groupedCluster struct {
+	*testCluster
+	group  string
+	before testenv.CloudGroup
+}
+
+// newGroupedCluster creates a cluster whose group has numbers and suspended processes of its own.
+func (e *env) newGroupedCluster(t *testing.T, mode string) *groupedCluster {
+	t.Helper()
+	return e.newGroupedClusterAt(t, e.cloud, mode)
+}
+
+func (e *env) newGroupedClusterAt(t *testing.T, cloud *testenv.CloudServer, mode string) *groupedCluster {
+	t.Helper()
+	s := &groupedCluster{testCluster: e.newCluster(t, func(r *clusterSetup) {
+		r.cloud = cloud
+		r.named = []string{"master-0", "worker-a", "worker-b"}
+		r.cd.Annotations = map[string]string{hivev1.MachineGroupsAnnotation: mode}
+	})}
+	s.group = "workers-of-" + s.infraID
+	testenv.Eventually(t, "the machines run", func() error { return s.cloud.ExpectState(t, s.infraID, "running") })
+	for _, id := range s.ids[1:] {
+		s.cloud.JoinGroup(t, id, s.group)
+	}
+	s.cloud.CallAutoScaling(t, "UpdateAutoScalingGroup", s.group, "MinSize", "1", "MaxSize", "5")
+	s.cloud.CallAutoScaling(t, "SuspendProcesses", s.group, "ScalingProcesses.member.1", "AZRebalance", "ScalingProcesses.member.2", "AddToLoadBalancer")
+	s.before = s.cloud.DescribeGroup(t, s.group)
+	return s
+}
+
+// terminated returns the ids of the machines that were terminated.
+func (s *groupedCluster) terminated(t *testing.T) []string {
+	t.Helper()
+	var ids []string
+	for _, i := range s.cloud.ListInstances(t, s.infraID) {
+		if i.State == "terminated" || i.State == "shutting-down" {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids
+}
+
+func (s *groupedCluster) expectGroup(t *testing.T, want testenv.CloudGroup) {
+	t.Helper()
+	testenv.ExpectEqual(t, "the group", fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", s.cloud.DescribeGroup(t, s.group)))
+}
+
+// awaitHibernation waits until the cluster reports that it hibernates.
+func (s *groupedCluster) awaitHibernation(t *testing.T) {
+	t.Helper()
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, settledCondition(hivev1.PowerStateHibernating))
+}
+
+func (s *groupedCluster) awaitResume(t *testing.T) {
+	t.Helper()
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitCondition(t, settledCondition(hivev1.PowerStateRunning))
+	if cd := s.get(t); len(cd.Status.Hibernation.MachineGroups) > 0 || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterDegradedCondition) {
+		t.Errorf("expected a whole cluster and no recorded group, found %+v and %+v", cd.Status.Hibernation, cd.Status.Conditions)
+	}
+}
+
+// TestMachineGroups hibernates clusters whose groups replace stopped members at once.
+func TestMachineGroups(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.cloud.SetLatency(t, machineLatency, machineLatency)
+	e.startManager(t, clouds())
+	for name, scenario := range map[string]func(*testing.T, *env){
+		"suspended groups":                               suspendsGroups,
+		"groups that are scaled to zero":                 scalesGroups,
+		"a suspended group whose members change asleep":  holdsGroupsAgain,
+		"an unknown option":                              refusesUnknownOption,
+		"a node group of EKS":                            refusesToScaleNodeGroups,
+		"rights that are missing":                        stopsNothingWithoutRights,
+		"a hibernation that is cancelled before the end": releasesGroupsOfCancelledHibernation,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scenario(t, e)
+		})
+	}
+}
+
+func suspendsGroups(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newGroupedCluster(t, hivev1.MachineGroupsSuspend)
+	s.awaitHibernation(t)
+	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "stopped"))
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "True", hivev1.HibernatingHibernationReason, []string{"suspended machine groups: " + s.group}})
+	s.awaitResume(t)
+	s.expectGroup(t, s.before)
+	testenv.ExpectEqual(t, "terminated machines", 0, len(s.terminated(t)))
+}
+
+func scalesGroups(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newGroupedCluster(t, hivev1.MachineGroupsScaleToZero)
+	s.awaitHibernation(t)
+	asleep := s.before
+	asleep.Min, asleep.Desired, asleep.Members = 0, 0, 0
+	s.expectGroup(t, asleep)
+	gone := s.terminated(t)
+	slices.Sort(gone)
+	testenv.ExpectEqual(t, "terminated machines", fmt.Sprint(slices.Sorted(slices.Values(s.ids[1:]))), fmt.Sprint(gone))
+	s.awaitResume(t)
+	s.expectGroup(t, s.before)
+	testenv.ExpectEqual(t, "terminated machines", 2, len(s.terminated(t)))
+}
+
+// holdsGroupsAgain resumes the processes of a group during the hibernation, which terminates its members.
+func holdsGroupsAgain(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newGroupedCluster(t, hivev1.MachineGroupsSuspend)
+	s.awaitHibernation(t)
+	s.cloud.CallAutoScaling(t, "ResumeProcesses", s.group, "ScalingProcesses.member.1", "AlarmNotification")
+	s.touchAnnotation(t, 1)
+	testenv.Eventually(t, "the process is suspended again", func() error {
+		found := s.cloud.DescribeGroup(t, s.group).Suspended
+		return testenv.ErrorIf(!slices.Contains(found, "AlarmNotification"), "found %v", found)
+	})
+	s.awaitResume(t)
+	s.expectGroup(t, s.before)
+	testenv.ExpectEqual(t, "terminated machines", 0, len(s.terminated(t)))
+}
+
+func refusesUnknownOption(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newGroupedCluster(t, "scale-to-one")
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	const text = `Expected suspend or scale-to-zero in the annotation torpor.dev/machine-groups, found "scale-to-one"`
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{text}})
+	testenv.ExpectNoError(t, s.hasMessage(hivev1.ClusterHibernationPossibleCondition, text))
+	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
+	s.expectGroup(t, s.before)
+}
+
+func (s *groupedCluster) hasMessage(kind, text string) error {
+	found := meta.FindStatusCondition(s.history.newest().Status.Conditions, kind)
+	return (expectedCondition{kind, "False", found.Reason, []string{text}}).check(s.history.newest())
+}
+
+func refusesToScaleNodeGroups(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newGroupedCluster(t, hivev1.MachineGroupsScaleToZero)
+	s.cloud.MarkNodeGroup(t, s.ids[1], s.group)
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{s.group, "an EKS node group sets its size"}})
+	testenv.ExpectNoError(t, s.hasMessage(hivev1.ClusterHibernationPossibleCondition, "EKS"))
+	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
+	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, hivev1.MachineGroupsAnnotation, hivev1.MachineGroupsSuspend))
+	s.awaitCondition(t, settledCondition(hivev1.PowerStateHibernating))
+	s.awaitResume(t)
+	s.expectGroup(t, s.before)
+	testenv.ExpectEqual(t, "terminated machines", 0, len(s.terminated(t)))
+}
+
+// stopsNothingWithoutRights uses a cloud of its own, because a fault is one of all clusters.
+func stopsNothingWithoutRights(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newGroupedClusterAt(t, testenv.StartCloud(t, "--access-keys", testenv.AccessKey), hivev1.MachineGroupsSuspend)
+	s.cloud.InjectFault(t, testenv.CloudFault{Action: "SuspendProcesses", Code: "AccessDenied", Message: "Not authorized to perform autoscaling:SuspendProcesses."})
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"autoscaling:SuspendProcesses", s.group}})
+	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
+	s.expectGroup(t, s.before)
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitCondition(t, settledCondition(hivev1.PowerStateRunning))
+	s.expectGroup(t, s.before)
+}
+
+// releasesGroupsOfCancelledHibernation cancels while a machine outside of the group still stops.
+func releasesGroupsOfCancelledHibernation(t *testing.T, e *env) {
+	t.Helper()
+	for _, mode := range []string{hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero} {
+		s := e.newGroupedCluster(t, mode)
+		s.setPowerState(t, hivev1.PowerStateHibernating)
+		testenv.Eventually(t, "the group is held", func() error {
+			found := s.cloud.DescribeGroup(t, s.group)
+			return testenv.ErrorIf(found.Desired > 0 && len(found.Suspended) == len(s.before.Suspended), "found %+v", found)
+		})
+		s.awaitResume(t)
+		s.expectGroup(t, s.before)
+	}
+}
+
+// killSwitch ends a manager at its first act, as kill -9 would: nothing leaves it afterwards.
+type killSwitch struct {
+	mu sync.Mutex
+	// isAfter is true if the act is carried out before the manager ends.
+	isAfter bool
+	killed  chan struct{}
+	isDead  bool
+	act     string
+}
+
+var errKilled = errors.New("the manager was killed")
+
+// perform carries out an act of a manager that lives, and kills it.
+func (k *killSwitch) perform(name string, do func() error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.isDead {
+		return errKilled
+	}
+	k.isDead, k.act = true, name
+	defer close(k.killed)
+	if !k.isAfter {
+		return errKilled
+	}
+	return errors.Join(do(), errKilled)
+}
+
+// mortalCloud kills the manager at orders.
+type mortalCloud struct {
+	*aws.Actuator
+	kill *killSwitch
+}
+
+// ChangeGroups implements actuator.GroupActuator.
+func (c mortalCloud) ChangeGroups(ctx context.Context, t actuator.Target, changes []actuator.GroupChange) error {
+	return c.kill.perform("change groups", func() error { return c.Actuator.ChangeGroups(ctx, t, changes) })
+}
+
+// StopAll implements actuator.BatchActuator.
+func (c mortalCloud) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return c.orderAll("stop", clusters, func() []error { return c.Actuator.StopAll(ctx, t, clusters) })
+}
+
+// StartAll implements actuator.BatchActuator.
+func (c mortalCloud) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return c.orderAll("start", clusters, func() []error { return c.Actuator.StartAll(ctx, t, clusters) })
+}
+
+func (c mortalCloud) orderAll(name string, clusters [][]string, do func() []error) []error {
+	err := c.kill.perform(name, func() error { return errors.Join(do()...) })
+	return slices.Repeat([]error{err}, len(clusters))
+}
+
+// mortalClient kills the manager at writes of the status.
+type mortalClient struct {
+	client.Client
+	kill *killSwitch
+}
+
+// Status implements client.Client.
+func (c mortalClient) Status() client.SubResourceWriter {
+	return mortalStatus{SubResourceWriter: c.SubResource("status"), kill: c.kill}
+}
+
+type mortalStatus struct {
+	client.SubResourceWriter
+	kill *killSwitch
+}
+
+// Patch implements client.SubResourceWriter.
+func (c mortalStatus) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return c.kill.perform("write the status", func() error { return c.SubResourceWriter.Patch(ctx, obj, patch, opts...) })
+}
+
+// startMortalManager runs a manager that performs one act.
+func (e *env) startMortalManager(t *testing.T, kill *killSwitch) (stop func()) {
+	t.Helper()
+	cloud, ok := clouds()["aws"].(*aws.Actuator)
+	if !ok {
+		t.Fatal("expected the actuator of AWS")
+	}
+	setup := Controller{Actuators: map[string]actuator.Actuator{"aws": mortalCloud{cloud, kill}}, Clock: clock.RealClock{}, Metrics: NewMetrics()}.SetupWithManager
+	return testenv.StartManager(t, e.Environment, setup, func(o *manager.Options) {
+		o.Logger = e.log.Logger(9)
+		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
+			c, err := client.New(cfg, o)
+			return mortalClient{c, kill}, err
+		}
+	})
+}
+
+// TestManagersThatDieAtEachActKeepGroups gives each manager one act, and kills it before or after the act. The cluster
+// hibernates and resumes nevertheless, and its group is as before.
+func TestManagersThatDieAtEachActKeepGroups(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{hivev1.MachineGroupsSuspend, hivev1.MachineGroupsScaleToZero} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			e := newEnv(t)
+			e.cloud.SetLatency(t, machineLatency, machineLatency)
+			s := e.newGroupedCluster(t, mode)
+			s.setPowerState(t, hivev1.PowerStateHibernating)
+			e.killUntilSettled(t, s, hivev1.PowerStateHibernating)
+			s.setPowerState(t, hivev1.PowerStateRunning)
+			e.killUntilSettled(t, s, hivev1.PowerStateRunning)
+			s.expectGroup(t, s.before)
+			most := map[string]int{hivev1.MachineGroupsSuspend: 0, hivev1.MachineGroupsScaleToZero: 2}[mode]
+			testenv.ExpectEqual(t, "terminated machines", most, len(s.terminated(t)))
+			testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
+		})
+	}
+}
+
+// killUntilSettled starts managers until the cluster reports the power state. Each act is lost once before it is made.
+func (e *env) killUntilSettled(t *testing.T, s *groupedCluster, state hivev1.PowerState) {
+	t.Helper()
+	for n, isAfter := 0, false; ; n, isAfter = n+1, !isAfter {
+		kill := &killSwitch{isAfter: isAfter, killed: make(chan struct{})}
+		stop := e.startMortalManager(t, kill)
+		isSettled := false
+		testenv.Eventually(t, "an act of a manager, or a settled cluster", func() error {
+			select {
+			case <-kill.killed:
+				return nil
+			default:
+			}
+			isSettled = s.hasCondition(settledCondition(state)) == nil && len(s.get(t).Status.Hibernation.MachineGroups) == map[hivev1.PowerState]int{hivev1.PowerStateHibernating: 1}[state]
+			return testenv.ErrorIf(!isSettled, "the cluster is not %s", state)
+		})
+		stop()
+		t.Logf("manager %d: %s (carried out: %t), settled: %t", n, kill.act, isAfter, isSettled)
+		if isSettled {
+			return
+		}
+	}
+}
