@@ -17,10 +17,11 @@ import (
 )
 
 // TestPermissionsAreDocumented compares the permissions on the page of AWS with the calls that a cluster with a spot
-// machine causes during a hibernation and a resume.
+// machine causes during a hibernation and a resume, and with the changes of a group.
 func TestPermissionsAreDocumented(t *testing.T) {
 	c := startCloud(t).newCluster(t)
 	ids, spot := c.Create(t, 2), c.createSpot(t)
+	group := c.joinOwnGroup(t, c.Create(t, 1)[0])
 	created := c.cloud.countCalls(t) // Calls of the test itself.
 	a, target := c.cloud.actuator, c.Target()
 	_, err := a.Observe(t.Context(), target)
@@ -29,15 +30,20 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	testenv.ExpectNoError(t, errors.Join(a.TerminateAll(t.Context(), target, [][]string{{spot}})...))
 	c.Settle(t)
 	testenv.ExpectNoError(t, a.Start(t.Context(), target, ids))
+	c.holdAndRelease(t, group)
 	called := map[string]bool{}
 	for action := range c.cloud.CountCalls(t) {
 		action, _, _ = strings.Cut(action, ".") // Dry runs and refused calls are counted apart.
-		called["ec2:"+action] = true
+		service := "ec2:"
+		if strings.Contains(action, "AutoScaling") || strings.HasSuffix(action, "Processes") {
+			service = "autoscaling:"
+		}
+		called[service+action] = true
 	}
 	page, err := os.ReadFile("../../../docs/clouds/aws.md")
 	testenv.ExpectNoError(t, err)
 	documented := map[string]bool{}
-	for _, permission := range regexp.MustCompile(`ec2:[A-Z]\w+`).FindAllString(string(page), -1) {
+	for _, permission := range regexp.MustCompile(`(ec2|autoscaling):[A-Z]\w+`).FindAllString(string(page), -1) {
 		documented[permission] = true
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(called)), slices.Sorted(maps.Keys(documented))); diff != "" {

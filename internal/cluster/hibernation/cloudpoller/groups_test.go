@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloudpoller
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// groupCloud is a batchCloud with one group, which is changed as ordered.
+type groupCloud struct {
+	*batchCloud
+	group   actuator.Group
+	polls   int
+	changed int
+	refused error
+	// delay is how long a change takes.
+	delay time.Duration
+}
+
+func (c *groupCloud) ObserveGroups(_ context.Context, _ actuator.Target, names []string) ([]actuator.Group, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.polls++
+	if !slices.Contains(names, c.group.Name) {
+		return nil, c.refused
+	}
+	return []actuator.Group{c.group}, c.refused
+}
+
+func (c *groupCloud) ChangeGroups(_ context.Context, _ actuator.Target, changes []actuator.GroupChange) error {
+	<-time.After(c.delay)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, change := range changes {
+		c.changed++
+		c.group.Suspended = slices.Concat(c.group.Suspended, change.Suspend)
+	}
+	return nil
+}
+
+// runGroup runs a test of the cluster c, of whose machines one is a member of the group workers.
+func runGroup(t *testing.T, test func(t *testing.T, f *fleet, cloud *groupCloud)) {
+	t.Helper()
+	runFleet(t, func(t *testing.T, f *fleet) {
+		f.cloud.groups = map[string]string{"c-0": "workers"}
+		test(t, f, &groupCloud{batchCloud: f.cloud, group: actuator.Group{Name: "workers", Processes: []string{"Launch", "Terminate"}}})
+	})
+}
+
+func (f *fleet) lookWithGroups(cloud *groupCloud) (Snapshot, bool) {
+	f.t.Helper()
+	return f.service.Look(f.t.Context(), Cluster{Name: named("c"), Actuator: cloud, Target: actuator.Target{InfraID: "c", Region: "groups"}, WantsGroups: true})
+}
+
+func (f *fleet) knowGroup(cloud *groupCloud) Snapshot {
+	f.t.Helper()
+	for range 10 {
+		if seen, isKnown := f.lookWithGroups(cloud); isKnown {
+			return seen
+		}
+		f.service.RefreshMachines(named("c"))
+		elapse(2 * time.Second)
+	}
+	f.t.Fatal("the cluster is not known")
+	return Snapshot{}
+}
+
+func suspendAll() []actuator.GroupChange {
+	return []actuator.GroupChange{{Name: "workers", Suspend: []string{"Launch", "Terminate"}}}
+}
+
+func TestGroupsArePolledOnlyForClustersThatWantThem(t *testing.T) {
+	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
+		f.know(cloud)
+		if cloud.polls != 0 {
+			t.Errorf("expected no poll of groups, found %d", cloud.polls)
+		}
+		if seen := f.knowGroup(cloud); len(seen.Groups) != 1 || seen.Groups[0].Name != "workers" {
+			t.Errorf("expected the group of the machine, found %+v", seen.Groups)
+		}
+		cloud.mu.Lock()
+		cloud.refused = &actuator.Error{Class: actuator.PermissionDenied, Message: "no"}
+		cloud.mu.Unlock()
+		f.service.RefreshMachines(named("c"))
+		elapse(2 * time.Second)
+		if seen := f.knowGroup(cloud); actuator.ClassOf(seen.Err) != actuator.PermissionDenied {
+			t.Errorf("expected the error of the groups, found %+v", seen)
+		}
+	})
+}
+
+func TestAStopOfAMemberLeavesOnlyIfItsGroupIsSuspended(t *testing.T) {
+	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
+		f.knowGroup(cloud)
+		f.service.OrderStop(named("c"), StopOrder{IDs: []string{"c-0"}}, 0)
+		elapse(2 * time.Second)
+		if len(f.cloud.ordered) > 0 {
+			t.Errorf("expected no order for a member of a group that acts, found %v", f.cloud.ordered)
+		}
+		f.service.OrderGroups(named("c"), HoldVerb, suspendAll(), 0)
+		elapse(2 * time.Second)
+		f.knowGroup(cloud)
+		f.service.OrderStop(named("c"), StopOrder{IDs: []string{"c-0"}}, 0)
+		elapse(2 * time.Second)
+		if len(f.cloud.ordered) != 1 {
+			t.Errorf("expected one order for a member of a suspended group, found %v", f.cloud.ordered)
+		}
+	})
+}
+
+func TestGroupsOfAClusterThatShouldRunAreNotHeld(t *testing.T) {
+	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
+		f.knowGroup(cloud)
+		f.setRunning("c", true)
+		f.service.OrderGroups(named("c"), HoldVerb, suspendAll(), 0)
+		elapse(2 * time.Second)
+		if cloud.changed > 0 {
+			t.Errorf("expected no change of a group, found %d", cloud.changed)
+		}
+	})
+}
+
+// A resume must not take the group of a poll from before an order for one that was never held.
+func TestAPollFromBeforeAChangeOfGroupsIsNoEvidence(t *testing.T) {
+	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
+		cloud.delay = 5 * time.Second
+		f.knowGroup(cloud)
+		f.service.OrderGroups(named("c"), HoldVerb, suspendAll(), 0)
+		elapse(time.Second)
+		if seen, isKnown := f.lookWithGroups(cloud); isKnown {
+			t.Errorf("expected the groups to be unknown during the order, found %+v", seen.Groups)
+		}
+		elapse(6 * time.Second)
+		if seen := f.knowGroup(cloud); len(seen.Groups) != 1 || !seen.Groups[0].IsSuspended() {
+			t.Errorf("expected the suspended group, found %+v", seen.Groups)
+		}
+	})
+}
