@@ -56,7 +56,8 @@ func (o Observed) groupReason() string {
 const (
 	groupNotHeld    = "which terminates and replaces them; scale that group down instead, or take its machines out of it"
 	groupUnknown    = "which the cloud does not describe; take its machines out of it"
-	groupUnscalable = "which cannot be scaled to zero, because %s; set torpor.dev/machine-groups to suspend, or scale the group down instead"
+	groupUnscalable = "which cannot be scaled to zero, because %s; set the annotation " + hivev1.MachineGroupsAnnotation + " to " +
+		hivev1.MachineGroupsSuspend + ", or scale the group down instead"
 )
 
 // optionNote names the option that would hold a group.
