@@ -89,6 +89,9 @@ const (
 	RecloneAnnotation = "torpor.dev/reclone"
 	// DemoteAnnotation, set to "true" on the primary's Pod, requests a switchover. It is removed when the switchover is done.
 	DemoteAnnotation = "moco.cybozu.com/demote"
+	// PreventDeleteAnnotation is "true" on the primary's Pod while a replica lags by more than spec.maxDelaySecondsForPodDeletion. An
+	// admission policy then refuses to delete the Pod. Torpor removes the annotation from every other Pod.
+	PreventDeleteAnnotation = "moco.cybozu.com/prevent-delete"
 	// InputsAnnotation is a hash of the user's settings for the Pod. A Pod with the same hash is kept even if another version of Torpor
 	// would create it differently.
 	InputsAnnotation = "torpor.dev/inputs"
@@ -139,6 +142,8 @@ const (
 	InitContainer = "moco-init"
 	// ExporterContainer is the container that runs mysqld_exporter, if spec.collectors is not empty.
 	ExporterContainer = "mysqld-exporter"
+	// SlowLogContainer is the container that prints the slow query log, unless spec.disableSlowQueryLogContainer is true.
+	SlowLogContainer = "slow-log"
 	// DataClaim is the volume claim that holds the data.
 	DataClaim = "mysql-data"
 )

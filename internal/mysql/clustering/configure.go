@@ -295,6 +295,23 @@ func hasSteppedDown(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Pod.Demote && i.Pod.Exists && !i.Stopped && !i.InActionBackoff
 }
 
+// forbidsDeletion reports whether a replica lags by more than the limit for the deletion of the primary's Pod. A lag that
+// cannot be measured does not count.
+func forbidsDeletion(d *derivedFacts) bool {
+	return d.MaxDelayForDeletion > 0 && d.any(func(i *instanceFacts) bool { return !i.IsPrimary && i.Channel.Lag > d.MaxDelayForDeletion })
+}
+
+func needsProtection(d *derivedFacts) bool {
+	p := d.primary
+	return forbidsDeletion(d) && p.Pod.Exists && !p.Pod.Protected && !p.Stopped && !p.InActionBackoff
+}
+
+// hasNeedlessProtection reports whether the Pod of an instance has the annotation although it may be deleted.
+func hasNeedlessProtection(i *instanceFacts) bool {
+	isNeeded := i.IsPrimary && forbidsDeletion(i.cluster)
+	return i.Pod.Protected && i.Pod.Exists && !isNeeded && !i.Stopped && !i.InActionBackoff
+}
+
 func makePrimaryWritable(d *derivedFacts, p *instanceFacts) Plan {
 	plan := Plan{
 		Do:     MakeWritable{Index: p.Index, WaitFor: d.requiredAcks},

@@ -113,6 +113,8 @@ func upkeepRules() []rule {
 		forFirst("hide a replica with old data", isLabelledAndStale,
 			act("does not follow, or is too far behind, and loses its label", removeLabel)),
 		forFirst("label a replica", needsReplicaLabel, act("follows and gets its label", labelAs(RoleReplica))),
+		when("protect the primary's Pod", needsProtection, act("is the primary, and a replica lags; its Pod is protected", protectPod)),
+		forFirst("end the protection of a Pod", hasNeedlessProtection, act("no longer needs a protected Pod", unprotectPod)),
 		forFirst("clear a demotion request", hasSteppedDown, act("has stepped down", clearDemote)),
 		when("outdated accounts", hasOldAccounts, renewAccounts),
 		forFirst("replication channel has another CA than the primary", knowsNoLongerThePrimary,
@@ -188,6 +190,8 @@ func restartSQL(i int) Action      { return RestartSQL{Index: i} }
 func removeLabel(i int) Action     { return SetRole{Index: i, Role: RoleNone} }
 func clearDemote(i int) Action     { return ClearDemote{Index: i} }
 func clearReclone(i int) Action    { return ClearReclone{Index: i} }
+func protectPod(i int) Action      { return SetProtection{Index: i, Protected: true} }
+func unprotectPod(i int) Action    { return SetProtection{Index: i} }
 
 func prepareRotation(int) Action     { return PrepareRotation{} }
 func retainPasswords(i int) Action   { return RetainPasswords{Index: i} }
@@ -227,8 +231,10 @@ func settle(d *derivedFacts, _ *instanceFacts) Plan {
 		plan.After = degradedInterval
 	}
 	for _, i := range d.instances {
-		if isLagging := !i.IsPrimary && d.MaxDelay > 0 && i.Channel.Lag > 0; isLagging { // The next pass comes when the lag may be too large.
-			plan.After = min(plan.After, max(d.MaxDelay-i.Channel.Lag, degradedInterval))
+		for _, limit := range []time.Duration{d.MaxDelay, d.MaxDelayForDeletion} {
+			if isLagging := !i.IsPrimary && limit > 0 && i.Channel.Lag > 0; isLagging { // The next pass comes when the lag may be too large.
+				plan.After = min(plan.After, max(limit-i.Channel.Lag, degradedInterval))
+			}
 		}
 	}
 	return plan
@@ -379,6 +385,12 @@ type SetRole struct {
 // ClearDemote removes the request for another primary.
 type ClearDemote struct{ Index int }
 
+// SetProtection sets or removes the annotation that prevents the deletion of the Pod.
+type SetProtection struct {
+	Index     int
+	Protected bool
+}
+
 // ClearReclone removes the request for a re-clone.
 type ClearReclone struct{ Index int }
 
@@ -441,6 +453,7 @@ func (a FollowOutside) targets() []int     { return []int{a.Index} }
 func (a TakeOverAccounts) targets() []int  { return []int{a.Index} }
 func (a SetRole) targets() []int           { return []int{a.Index} }
 func (a ClearDemote) targets() []int       { return []int{a.Index} }
+func (a SetProtection) targets() []int     { return []int{a.Index} }
 func (a ClearReclone) targets() []int      { return []int{a.Index} }
 func (a DiscardData) targets() []int       { return []int{a.Index} }
 func (a RestoreDurability) targets() []int { return []int{a.Index} }

@@ -79,6 +79,9 @@ func laggingBy(d time.Duration) func(*Instance) { return func(s *Instance) { s.C
 // maxDelay is the default of the kind.
 func maxDelay(o *Observed) { o.MaxDelay = time.Minute }
 
+func deletionLimit(o *Observed) { o.MaxDelayForDeletion = 30 * time.Second }
+func protected(s *Instance)     { s.Pod.Protected = true }
+
 func ioError(errno int) func(*Instance) {
 	return func(s *Instance) { s.Channel.IOErrno = errno }
 }
@@ -281,6 +284,15 @@ func TestDecide(t *testing.T) {
 		"a replica that is connected and receives nothing is unhealthy":            {healthyCluster(stalledFor(1, stallTimeout)), settledAs(StateDegraded)},
 		"a replica that receives nothing for too long loses its label":             {healthyCluster(stalledFor(1, time.Minute+1), maxDelay), hidden},
 		"a replica that connected before it was to acknowledge is configured":      {healthyCluster(withInstance(1, func(s *Instance) { s.SemiSync.ReplicaActive = false })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
+		"the Pod of a primary is protected while a replica lags too far":           {healthyCluster(deletionLimit, withInstance(2, laggingByAMinute)), decision{"protect the primary's Pod", SetProtection{0, true}, StateHealthy}},
+		"a protected Pod of a primary stays protected while a replica lags":        {healthyCluster(deletionLimit, withInstance(0, protected), withInstance(2, laggingByAMinute)), settledAs(StateHealthy)},
+		"a lag without a limit protects no Pod":                                    {healthyCluster(withInstance(2, laggingByAMinute)), settledAs(StateHealthy)},
+		"a lag at the limit protects no Pod":                                       {healthyCluster(deletionLimit, withInstance(2, laggingBy(30*time.Second))), settledAs(StateHealthy)},
+		"the protection ends when no replica lags":                                 {healthyCluster(deletionLimit, withInstance(0, protected)), decision{"end the protection of a Pod", SetProtection{0, false}, StateHealthy}},
+		"the protection ends when the limit is removed":                            {healthyCluster(withInstance(0, protected), withInstance(2, laggingByAMinute)), decision{"end the protection of a Pod", SetProtection{0, false}, StateHealthy}},
+		"a replica's Pod is not protected":                                         {healthyCluster(deletionLimit, withInstance(0, protected), withInstance(1, protected), withInstance(2, laggingByAMinute)), decision{"end the protection of a Pod", SetProtection{1, false}, StateHealthy}},
+		"a switchover does not begin while one replica lags too far":               {healthyCluster(deletionLimit, withInstance(0, askedToStepDown, protected), withInstance(2, laggingByAMinute)), settledAs(StateHealthy)},
+		"a terminating primary hands over although a replica lags too far":         {healthyCluster(deletionLimit, withInstance(0, terminating, protected), withInstance(2, laggingByAMinute)), decision{"begin a switchover", SetReadOnly{0}, StateHealthy}},
 		"a completed demotion request is cleared":                                  {healthyCluster(withInstance(1, askedToStepDown)), decision{"clear a demotion request", ClearDemote{1}, StateHealthy}},
 
 		"the old primary loses its label first":                                  {healthyCluster(promotedInStatus), decision{"a second label of the primary", SetRole{0, RoleNone}, StateIncomplete}},
@@ -489,6 +501,7 @@ func TestSettledClustersAreLookedAtInTime(t *testing.T) {
 		"a replica close to the lag limit: polled when it reaches the limit":       {healthyCluster(maxDelay, withInstance(2, laggingBy(57*time.Second))), 3 * time.Second},
 		"a lagging replica without a lag limit: polled after the healthy interval": {healthyCluster(withInstance(2, laggingBy(57*time.Second))), healthyInterval},
 		"a slightly lagging replica: polled after the healthy interval":            {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Second))), healthyInterval},
+		"a replica close to the limit for deletions: polled when it reaches it":    {healthyCluster(deletionLimit, withInstance(2, laggingBy(25*time.Second))), 5 * time.Second},
 		"an unwatched replica: polled soon":                                        {healthyCluster(withInstance(1, unwatched)), degradedInterval},
 		"a replica at the lag limit: polled soon":                                  {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Minute))), degradedInterval},
 	} {
@@ -677,6 +690,10 @@ func TestConditions(t *testing.T) {
 			"False Incomplete: the first primary is chosen once every instance answers; instance 2 does not",
 			"False Incomplete: instance 2 does not answer", "False Incomplete: instance 2 does not answer", active,
 		}},
+		"a switchover that waits for a lagging replica is reported": {healthyCluster(deletionLimit, withInstance(0, askedToStepDown, protected), withInstance(2, laggingByAMinute)), reported{
+			up, "True Healthy: The primary, instance 0, is in service", "True Healthy: Every replica follows the primary, instance 0; " +
+				"the switchover from instance 0 waits until no replica lags by more than 30s (spec.maxDelaySecondsForPodDeletion)", active,
+		}},
 		"a switchover that cannot begin is reported": {healthyCluster(withInstance(0, askedToStepDown), withInstance(1, sqlFailed), withInstance(2, sqlFailed)), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
 			"False Degraded: instance 1 stopped applying with error 1062; see SHOW REPLICA STATUS in it; instance 2 stopped applying with error 1062; " +
@@ -736,6 +753,10 @@ func TestDecideIsTotal(t *testing.T) {
 	for n := range 30_000 {
 		o := randomObserved(rng)
 		o.IsBeingDeleted, o.IsStopOverdue, o.HasLeftovers = n%100 == 0, n%100 == 1, n%10 == 2
+		if n%10 == 3 {
+			deletionLimit(&o)
+			withInstance(n/10%5, protected, laggingByAMinute)(&o)
+		}
 		before := o
 		before.Instances = slices.Clone(o.Instances)
 		p := Decide(o)
@@ -802,7 +823,7 @@ func randomObserved(rng *rand.Rand) Observed {
 	threads := []ThreadState{Stopped, Connecting, Running, Running}
 	for i := range 5 {
 		s := Instance{
-			Host: host(i), Pod: PodFacts{!rarely(), maybe(), rarely(), rarely(), rarely(), []PodRole{RoleNone, RolePrimary, RoleReplica}[rng.IntN(3)]},
+			Host: host(i), Pod: PodFacts{!rarely(), maybe(), rarely(), rarely(), rarely(), false, []PodRole{RoleNone, RolePrimary, RoleReplica}[rng.IntN(3)]},
 			Stopped: rarely(), HasOldAccounts: rarely(), KnownErrant: rarely(), Reachable: !rarely(), Refused: rarely(), Pending: rarely(), PendingFor: time.Duration(rng.IntN(20)) * time.Second,
 			UUID: uuid(i), Connected: []string{uuid(rng.IntN(3)), uuid(rng.IntN(3))},
 			SemiSync: SemiSync{i == o.Primary, i != o.Primary, !rarely(), o.Replicas / 2, endlessTimeout, rng.IntN(8) / 7, rarely()},

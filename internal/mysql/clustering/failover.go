@@ -365,7 +365,13 @@ func mayBecomeCandidate(i *instanceFacts) bool {
 }
 
 func shouldBeginSwitchover(d *derivedFacts) bool {
-	return d.switchoverIsActive && d.any(isSwitchoverCandidate) && d.primary.MayActNow && !d.primary.SuperReadOnly
+	return d.switchoverIsActive && d.any(isSwitchoverCandidate) && d.primary.MayActNow && !d.primary.SuperReadOnly && !isSwitchoverDelayed(d)
+}
+
+// isSwitchoverDelayed reports whether a requested switchover waits for a replica that lags. The Pod of a primary that
+// is terminating ends anyway.
+func isSwitchoverDelayed(d *derivedFacts) bool {
+	return forbidsDeletion(d) && !d.primary.Pod.Terminating
 }
 
 // findSwitchoverTarget returns a replica that has everything that the read-only primary has.
@@ -454,6 +460,9 @@ func describeSwitchoverObstacle(d *derivedFacts) string {
 		return ""
 	case d.switchoverGaveUp:
 		return fmt.Sprintf("the switchover from instance %d took too long and is retried later", d.primary.Index)
+	case isSwitchoverDelayed(d):
+		return fmt.Sprintf("the switchover from instance %d waits until no replica lags by more than %s (spec.maxDelaySecondsForPodDeletion)",
+			d.primary.Index, d.MaxDelayForDeletion)
 	default:
 		return fmt.Sprintf("the switchover from instance %d waits for a replica that is in sync and ready", d.primary.Index)
 	}

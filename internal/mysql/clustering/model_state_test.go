@@ -567,7 +567,7 @@ func splitByServer(do Action) (map[int]serverAction, bool) {
 		return map[int]serverAction{do.Index: {"CloneFrom", do.Donor}}, true
 	case DiscardData:
 		return map[int]serverAction{do.Index: {"DiscardData", 0}}, true
-	case Nothing, PromoteInStatus, SetRole, ClearDemote, ClearReclone, EndStop, RemoveLeftovers, RestoreDurability, RenewAccounts,
+	case Nothing, PromoteInStatus, SetRole, SetProtection, ClearDemote, ClearReclone, EndStop, RemoveLeftovers, RestoreDurability, RenewAccounts,
 		PrepareRotation, RetainPasswords, PromotePasswords, DiscardPasswords, EndRotation, RenewChannel, ReloadCertificate,
 		FinishCopy, FollowOutside, TakeOverAccounts:
 	}

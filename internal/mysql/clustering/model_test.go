@@ -642,7 +642,7 @@ func (w *modelState) performAction(do Action, f actionOutcome) error {
 	case DiscardData, Nothing, EndStop, RemoveLeftovers, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom, RestoreDurability, RenewAccounts:
 		return w.sendAll(do, f)
 	case PrepareRotation, RetainPasswords, PromotePasswords, DiscardPasswords, EndRotation, RenewChannel, ReloadCertificate,
-		FinishCopy, FollowOutside, TakeOverAccounts: // The model has no passwords.
+		FinishCopy, FollowOutside, TakeOverAccounts, SetProtection: // The model has no passwords and no lag.
 	}
 	return nil
 }

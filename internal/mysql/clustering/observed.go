@@ -33,6 +33,9 @@ type Observed struct {
 	Waits FailoverWaits
 	// MaxDelay is the maximum lag of a replica that clients read from; 0 is no limit.
 	MaxDelay time.Duration
+	// MaxDelayForDeletion is the maximum lag of a replica while the primary's Pod may be deleted and a switchover may
+	// begin; 0 is no limit.
+	MaxDelayForDeletion time.Duration
 	// StopAsked means that a stop of clustering is requested. StartForced means that clustering is to start despite
 	// all findings.
 	StopAsked, StartForced bool
@@ -165,7 +168,9 @@ type PodFacts struct {
 	Exists, Ready, Terminating bool
 	// Demote means that another primary is requested, Reclone that a re-clone is requested.
 	Demote, Reclone bool
-	Role            PodRole
+	// Protected means that the Pod has the annotation that prevents its deletion.
+	Protected bool
+	Role      PodRole
 }
 
 // PodRole is the label by which Services find an instance.

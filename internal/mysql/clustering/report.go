@@ -308,7 +308,11 @@ func healthy(d *derivedFacts, plan Plan) decision.Condition {
 		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service; it has no replica",
 			d.primary.Index)+describeFollowing(d))
 	case d.state == StateHealthy:
-		return decision.True(string(d.state), fmt.Sprintf("Every replica follows the primary, instance %d", d.primary.Index)+describeFollowing(d))
+		message := fmt.Sprintf("Every replica follows the primary, instance %d", d.primary.Index) + describeFollowing(d)
+		if isSwitchoverDelayed(d) && d.switchoverRequested { // A replica that lags does not make the cluster unhealthy.
+			message += "; " + describeSwitchoverObstacle(d)
+		}
+		return decision.True(string(d.state), message)
 	default:
 		return decision.False(string(d.state), describeProblems(d))
 	}

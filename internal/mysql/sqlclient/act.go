@@ -398,6 +398,7 @@ func (s *Server) listVariables(ctx context.Context) ([]string, error) {
 // the executed transactions, and the transactions being committed before the executed ones: a transaction that
 // becomes executed in between is then in both sets, not in neither.
 // A server that was killed during CLONE reports forever that CLONE is in progress, with the error that ended it.
+// A transaction that waits because of SOURCE_DELAY has not reached a worker, so its age is that of the delay.
 // The statement reads each variable by its name, because the table of all variables cannot be read while a GRANT
 // waits for a replica.
 func buildReadStatement(variables []string) string {
@@ -422,9 +423,11 @@ func buildReadStatement(variables []string) string {
    'sqlerrno', greatest(
      (select ifnull(max(w.last_error_number), 0) from performance_schema.replication_applier_status_by_worker w where w.channel_name = ''),
      (select ifnull(max(o.last_error_number), 0) from performance_schema.replication_applier_status_by_coordinator o where o.channel_name = '')),
-   'lag', (select max(timestampdiff(microsecond, w.applying_transaction_original_commit_timestamp, now(6)))
-     from performance_schema.replication_applier_status_by_worker w
-     where w.channel_name = '' and w.applying_transaction <> ''),
+   'lag', greatest(
+     (select ifnull(max(timestampdiff(microsecond, w.applying_transaction_original_commit_timestamp, now(6))), 0)
+      from performance_schema.replication_applier_status_by_worker w where w.channel_name = '' and w.applying_transaction <> ''),
+     (select ifnull(max(cast(d.desired_delay as signed) - cast(a.remaining_delay as signed)), 0) * 1000000
+      from performance_schema.replication_applier_configuration d where d.channel_name = a.channel_name)),
    'heard', timestampdiff(microsecond, greatest(s.last_heartbeat_timestamp, s.last_queued_transaction_end_queue_timestamp,
      s.queueing_transaction_start_queue_timestamp), now(6)))
   from performance_schema.replication_connection_configuration c

@@ -75,7 +75,7 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 	switch do := do.(type) {
 	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop, clustering.RemoveLeftovers:
 		return nil
-	case clustering.SetRole, clustering.ClearDemote, clustering.ClearReclone, clustering.PrepareRotation, clustering.PromotePasswords, clustering.EndRotation:
+	case clustering.SetRole, clustering.SetProtection, clustering.ClearDemote, clustering.ClearReclone, clustering.PrepareRotation, clustering.PromotePasswords, clustering.EndRotation:
 		return c.writeObjects(ctx, seen, do)
 	case clustering.DiscardData:
 		return seen.discardData(ctx, do)
@@ -129,8 +129,8 @@ func (s *observation) writeAccounts(ctx context.Context, do clustering.Action) e
 	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop, clustering.RemoveLeftovers, clustering.KillConnections, clustering.CancelPending,
 		clustering.StopIO, clustering.StartIO, clustering.SetReadOnly, clustering.MakeWritable, clustering.RestartSQL, clustering.ConfigurePrimary,
 		clustering.ConfigureReplica, clustering.CloneFrom, clustering.RestoreDurability, clustering.RenewChannel, clustering.ReloadCertificate,
-		clustering.DiscardData, clustering.FinishCopy, clustering.FollowOutside, clustering.SetRole, clustering.ClearDemote, clustering.ClearReclone,
-		clustering.PrepareRotation, clustering.PromotePasswords, clustering.EndRotation:
+		clustering.DiscardData, clustering.FinishCopy, clustering.FollowOutside, clustering.SetRole, clustering.SetProtection, clustering.ClearDemote,
+		clustering.ClearReclone, clustering.PrepareRotation, clustering.PromotePasswords, clustering.EndRotation:
 	}
 	return nil
 }
@@ -140,6 +140,8 @@ func (c Controller) writeObjects(ctx context.Context, seen *observation, do clus
 	switch do := do.(type) {
 	case clustering.SetRole:
 		return c.setRole(ctx, seen, do)
+	case clustering.SetProtection:
+		return c.setProtection(ctx, seen, do)
 	case clustering.ClearDemote:
 		return c.patchPod(ctx, seen, do.Index, "annotations", map[string]any{mocov1beta2.DemoteAnnotation: nil})
 	case clustering.ClearReclone:
@@ -348,6 +350,15 @@ func (c Controller) setRole(ctx context.Context, seen *observation, do clusterin
 		label[mocov1beta2.RoleLabel] = string(do.Role)
 	}
 	return c.patchPod(ctx, seen, do.Index, "labels", label)
+}
+
+// setProtection sets or removes the annotation that prevents the deletion of a Pod.
+func (c Controller) setProtection(ctx context.Context, seen *observation, do clustering.SetProtection) error {
+	annotation := map[string]any{mocov1beta2.PreventDeleteAnnotation: nil}
+	if do.Protected {
+		annotation[mocov1beta2.PreventDeleteAnnotation] = "true"
+	}
+	return c.patchPod(ctx, seen, do.Index, "annotations", annotation)
 }
 
 // patchPod changes labels or annotations of the observed Pod, and never of another Pod that has taken its name.

@@ -65,7 +65,11 @@ func (s shiftedClock) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
 var (
 	suite  testenv.Suite
-	shared = testenv.NewShared(&suite, testenv.Start)
+	shared = testenv.NewShared(&suite, func(t testing.TB) *testenv.Environment {
+		e := testenv.Start(t)
+		e.ApplyManifest(t, "features/mysql/pod_deletion_policy.yaml")
+		return e
+	})
 )
 
 // newEnvironment returns the API server that the tests share, with a namespace and without a MySQL server. Managers

@@ -94,8 +94,13 @@ func TestErrantReplicaIsIsolated(t *testing.T) {
 
 func (e *environment) requestStepDown(t *testing.T, i int) {
 	t.Helper()
+	e.annotatePod(t, i, mocov1beta2.DemoteAnnotation)
+}
+
+func (e *environment) annotatePod(t *testing.T, i int, annotation string) {
+	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", clusterName, i)}}
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+mocov1beta2.DemoteAnnotation+`":"true"}}}`))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+annotation+`":"true"}}}`))
 	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), pod, patch))
 }
 
@@ -474,7 +479,6 @@ func TestReplicaThatLacksDeletedTransactions(t *testing.T) {
 func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
-	e.ApplyManifest(t, "features/mysql/pod_deletion_policy.yaml")
 	e.ExpectCreated(t, mysqlpods.BuildServiceAccount(e.name.Namespace))
 	cluster := testenv.BuildMySQLCluster(t, e.name, instances)
 	const primary, limit = 1, 10
@@ -515,6 +519,61 @@ func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
 		pod.Finalizers = nil
 		testenv.ExpectNoError(t, e.Client.Patch(t.Context(), pod, client.MergeFrom(before)))
 	}
+}
+
+// TestPodOfPrimaryIsProtectedWhileReplicaLags delays a replica as MOCO's own test does. The annotation is set, deletions
+// are refused, and a requested switchover waits until the replica has caught up.
+func TestPodOfPrimaryIsProtectedWhileReplicaLags(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	const late = 2
+	cluster := e.getCluster(t)
+	before := cluster.DeepCopy()
+	cluster.Spec.MaxDelaySecondsForPodDeletion = 2
+	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), cluster, client.MergeFrom(before)))
+	annotationIs := func(i int, want string) {
+		t.Helper()
+		testenv.Eventually(t, fmt.Sprintf("the annotation of instance %d is %q", i, want), func() error {
+			got := e.getPod(t, i).Annotations[mocov1beta2.PreventDeleteAnnotation]
+			return testenv.ErrorIf(got != want, "found %q", got)
+		})
+	}
+	delay := func(seconds int) {
+		testenv.Eventually(t, "the delay is set before the manager starts the thread again", func() error {
+			return e.runStatements(t, late, "root", "stop replica sql_thread", fmt.Sprintf("change replication source to source_delay = %d", seconds), "start replica")
+		})
+	}
+	e.annotatePod(t, 1, mocov1beta2.PreventDeleteAnnotation)
+	annotationIs(1, "") // A user cannot protect a Pod.
+	delay(10000)
+	e.mustRun(t, 0, "app", "insert into app.t (v) values ('late')")
+	annotationIs(0, "true")
+	annotationIs(late, "")
+	remove := func(i int) error { return e.Client.Delete(t.Context(), e.getPod(t, i), client.DryRunAll) }
+	testenv.Eventually(t, "the deletion of the primary's Pod is refused", func() error {
+		err := remove(0)
+		want := e.getPod(t, 0).Name + " is protected from deletion"
+		return testenv.ErrorIf(!k8serrors.IsForbidden(err) || !strings.Contains(err.Error(), want), "found %v", err)
+	})
+	testenv.ExpectNoError(t, remove(late))
+	e.requestStepDown(t, 0)
+	e.waitForMessage(t, mocov1beta2.HealthyCondition, "the switchover from instance 0 waits until no replica lags by more than 2s")
+	testenv.ExpectEqual(t, "primary", 0, e.getCluster(t).Status.CurrentPrimaryIndex)
+	delay(0)
+	annotationIs(0, "")
+	testenv.Eventually(t, "another instance is the primary", func() error {
+		return testenv.ErrorIf(e.getCluster(t).Status.CurrentPrimaryIndex == 0, "not yet")
+	})
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.expectEqualRows(t)
+}
+
+func (e *environment) getPod(t *testing.T, i int) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	name := types.NamespacedName{Namespace: e.name.Namespace, Name: fmt.Sprintf("moco-%s-%d", clusterName, i)}
+	testenv.ExpectNoError(t, e.Client.Get(t.Context(), name, pod))
+	return pod
 }
 
 // TestScaleUpStopsNoWrites adds two empty instances, twice, to a primary under constant writes.

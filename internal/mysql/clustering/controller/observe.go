@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -347,7 +348,8 @@ func observeObject(cluster *mocov1beta2.MySQLCluster, switches mysqlswitches.Swi
 		StopAsked: cluster.ClusteringStopped(), StartForced: cluster.Annotations[mocov1beta2.ForceStartAnnotation] == "true",
 		ReclonesErrant: cluster.Annotations[mocov1beta2.RecloneAnnotation] == mocov1beta2.RecloneErrant,
 		HasLeftovers:   len(listLeftovers(cluster, switches)) > 0, Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
-		Primary: primaryOf(cluster), GuaranteedAcks: status.GuaranteedAcknowledgements, Instances: make([]clustering.Instance, cluster.InstanceCount()),
+		MaxDelayForDeletion: maxDelayForDeletion(cluster),
+		Primary:             primaryOf(cluster), GuaranteedAcks: status.GuaranteedAcknowledgements, Instances: make([]clustering.Instance, cluster.InstanceCount()),
 	}
 }
 
@@ -357,6 +359,12 @@ func maxDelay(cluster *mocov1beta2.MySQLCluster) time.Duration {
 		return 0
 	}
 	return time.Duration(*cluster.Spec.MaxDelaySeconds) * time.Second
+}
+
+// maxDelayForDeletion returns the maximum lag of a replica while the primary's Pod may be deleted.
+func maxDelayForDeletion(cluster *mocov1beta2.MySQLCluster) time.Duration {
+	const maxSeconds = math.MaxInt64 / int64(time.Second)
+	return time.Duration(min(cluster.Spec.MaxDelaySecondsForPodDeletion, maxSeconds)) * time.Second
 }
 
 func primaryOf(cluster *mocov1beta2.MySQLCluster) int {
@@ -370,8 +378,9 @@ func podFacts(pod *corev1.Pod) clustering.PodFacts {
 	if pod == nil {
 		return clustering.PodFacts{}
 	}
+	_, isProtected := pod.Annotations[mocov1beta2.PreventDeleteAnnotation]
 	return clustering.PodFacts{
-		Exists: true, Ready: isReady(pod), Terminating: !pod.DeletionTimestamp.IsZero(),
+		Exists: true, Protected: isProtected, Ready: isReady(pod), Terminating: !pod.DeletionTimestamp.IsZero(),
 		Demote: pod.Annotations[mocov1beta2.DemoteAnnotation] == "true", Reclone: pod.Annotations[mocov1beta2.RecloneAnnotation] == "true",
 		Role: clustering.PodRole(pod.Labels[mocov1beta2.RoleLabel]),
 	}

@@ -46,7 +46,9 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	instances := buildInstanceStatuses(seen, plan, primary)
 	conns := seen.clusterConns
 	// A user who stops clustering and works on the instances wants to see the result.
-	isProgressOld := plan.Stop != nil || seen.Now.Sub(conns.progressSavedAt) >= progressInterval
+	// Admission reads the lag when a Pod is evicted.
+	_, isLimitCrossed := plan.Do.(clustering.SetProtection)
+	isProgressOld := plan.Stop != nil || isLimitCrossed || seen.Now.Sub(conns.progressSavedAt) >= progressInterval
 	savesInstances := isProgressOld || !differOnlyInProgress(status.Instances, instances)
 	if savesInstances {
 		status.Instances = instances
