@@ -156,7 +156,8 @@ func UnsupportedFields(spec MySQLClusterSpec) []string {
 		}
 	}
 	for i, c := range spec.PodTemplate.OverwriteContainers {
-		if c.Name != InitContainer && (c.Name != ExporterContainer || len(spec.Collectors) == 0) {
+		exists := map[string]bool{InitContainer: true, ExporterContainer: len(spec.Collectors) > 0, SlowLogContainer: !spec.DisableSlowQueryLogContainer}
+		if !exists[c.Name] {
 			found = append(found, fmt.Sprintf("spec.podTemplate.overwriteContainers[%d]", i))
 		}
 	}

@@ -723,9 +723,15 @@ func TestUnsupported(t *testing.T) {
 		},
 		"overwriteContainers for containers that Torpor does not add: reported as unsupported": {
 			mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{OverwriteContainers: []mocov1beta2.OverwriteContainer{
-				{Name: "agent"}, {Name: "moco-init"}, {Name: "mysqld-exporter"},
+				{Name: "agent"}, {Name: "moco-init"}, {Name: "mysqld-exporter"}, {Name: "slow-log"},
 			}}},
 			[]string{"spec.podTemplate.overwriteContainers[0]", "spec.podTemplate.overwriteContainers[2]"},
+		},
+		"overwriteContainers for a disabled slow log: reported as unsupported": {
+			mocov1beta2.MySQLClusterSpec{DisableSlowQueryLogContainer: true, PodTemplate: mocov1beta2.PodTemplate{
+				OverwriteContainers: []mocov1beta2.OverwriteContainer{{Name: "slow-log"}},
+			}},
+			[]string{"spec.podTemplate.overwriteContainers[0]"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

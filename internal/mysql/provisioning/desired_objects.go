@@ -273,11 +273,20 @@ func hashInputs(in BuildInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	slowLog, err := containerOverwrites(in.Cluster, mocov1beta2.SlowLogContainer)
+	if err != nil {
+		return "", err
+	}
 	all := []any{
 		in.Cluster.TLSSecretName(), spec.Collectors, exporter, pod.Labels, pod.Annotations, pod.Spec, overwrites, spec.ServerIDBase, spec.StartupWaitSeconds, spec.LogRotationSize, spec.InitializeTimezoneData, in.Settings,
 	}
 	if spec.SourceSecretName() != "" { // Other clusters keep the hash that versions without this field computed.
 		all = append(all, "copy")
+	}
+	if c := in.Cluster; c.Spec.DisableSlowQueryLogContainer {
+		all = append(all, "no slow log")
+	} else if len(slowLog) > 0 {
+		all = append(all, slowLog)
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

@@ -165,12 +165,16 @@ func TestInputsOfThePods(t *testing.T) {
 		settings map[string]string
 		isInput  bool
 	}{
-		"another image: the Pods are replaced":    {old: "mysql:1", new: "mysql:2", isInput: true},
-		"another order of fields: the Pods stay":  {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
-		"an unknown field: the Pods are replaced": {old: "podTemplate: {spec: {", new: "podTemplate: {spec: {tomorrow: 1, ", isInput: true},
-		"another setting: the Pods are replaced":  {settings: map[string]string{"long_query_time": "5"}, isInput: true},
-		"a larger volume: the Pods stay":          {old: "1Gi", new: "2Gi"},
-		"another lag limit: the Pods stay":        {old: "replicas: 3", new: "replicas: 3\n  maxDelaySeconds: 5"},
+		"another image: the Pods are replaced":         {old: "mysql:1", new: "mysql:2", isInput: true},
+		"another order of fields: the Pods stay":       {old: `name: mysqld, image: "mysql:1"`, new: `image: "mysql:1", name: mysqld`},
+		"an unknown field: the Pods are replaced":      {old: "podTemplate: {spec: {", new: "podTemplate: {spec: {tomorrow: 1, ", isInput: true},
+		"another setting: the Pods are replaced":       {settings: map[string]string{"long_query_time": "5"}, isInput: true},
+		"no container slow-log: the Pods are replaced": {old: "replicas: 3", new: "replicas: 3\n  disableSlowQueryLogContainer: true", isInput: true},
+		"other resources of slow-log: the Pods are replaced": {
+			old: "podTemplate: {spec:", new: "podTemplate: {overwriteContainers: [{name: slow-log, resources: {}}], spec:", isInput: true,
+		},
+		"a larger volume: the Pods stay":   {old: "1Gi", new: "2Gi"},
+		"another lag limit: the Pods stay": {old: "replicas: 3", new: "replicas: 3\n  maxDelaySeconds: 5"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			otherTemplate, otherInputs := build(t, strings.Replace(minimalCluster, change.old, change.new, 1), change.settings)
@@ -252,7 +256,7 @@ func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, pas
 	credentials := func(user string) string {
 		return fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", user, mysqlusers.EscapePassword(passwords[mysqlusers.PasswordKeyOf(user)]))
 	}
-	for name, text := range map[string]string{"moco-agent-my.cnf": credentials("moco-agent"), "moco-admin-my.cnf": credentials("moco-admin"), cnfFile: cnf, usersFile: buildUsersSQL(passwords), takeOverFile: joinStatements(mysqlusers.BuildTakeOverStatements(passwords, true)), initFile: initScript, serverFile: serverScript, probeFile: probeScript} {
+	for name, text := range map[string]string{"moco-agent-my.cnf": credentials("moco-agent"), "moco-admin-my.cnf": credentials("moco-admin"), cnfFile: cnf, usersFile: buildUsersSQL(passwords), takeOverFile: joinStatements(mysqlusers.BuildTakeOverStatements(passwords, true)), initFile: initScript, serverFile: serverScript, probeFile: probeScript, slowLogFile: slowLogScript} {
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600))
 	}
 	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, renewalFile), []byte(joinStatements(mysqlusers.BuildRenewalStatements())), 0o600))
@@ -396,6 +400,40 @@ func (i *testInstance) expectLogsBounded(t *testing.T) {
 			})
 		}
 	}
+}
+
+// startSlowLog runs the script of the container slow-log.
+func (i *testInstance) startSlowLog(t *testing.T) *testenv.Process {
+	t.Helper()
+	linkPrograms(t, i.volume, "tail", "sleep")
+	return testenv.StartProcess(t, "/bin/sh", []string{filepath.Join(i.volume, slowLogFile)}, i.environment())
+}
+
+// expectSlowLogPrinted checks that statements are printed after the log was rotated, and that the container ends at
+// once when the Pod is deleted.
+func (i *testInstance) expectSlowLogPrinted(t *testing.T, slowLog *testenv.Process) {
+	t.Helper()
+	db := i.openDB(t, "moco-agent", string(i.passwords["AGENT_PASSWORD"]), adminPort)
+	testenv.Eventually(t, "a slow statement is printed", func() error {
+		execStatements(t, db, "SELECT 'printed'") // The file may just be rotated.
+		out := slowLog.LastOutput()
+		return testenv.ErrorIf(!strings.Contains(out, "SELECT 'printed'") || !strings.Contains(out, "# Query_time"), "found %d bytes without it", len(out))
+	})
+	slowLog.Stop(t)
+	testenv.ExpectEqual(t, "exit code of the container slow-log", 0, slowLog.ExitCode())
+}
+
+// TestImageWithoutTailKeepsThePodReady runs the container slow-log with an image that lacks the program.
+func TestImageWithoutTailKeepsThePodReady(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	linkPrograms(t, folder, "sleep")
+	script := filepath.Join(folder, slowLogFile)
+	testenv.ExpectNoError(t, os.WriteFile(script, []byte(slowLogScript), 0o600))
+	p := testenv.StartProcess(t, "/bin/sh", []string{script}, []string{"PATH=" + filepath.Join(folder, "bin")})
+	p.WaitForLine(t, "moco-slow-log: expected the program tail")
+	p.Stop(t)
+	testenv.ExpectEqual(t, "exit code", 0, p.ExitCode())
 }
 
 // TestDefaultsAreThoseOfMOCO checks a server with the product's own configuration for the settings that a client of
@@ -566,7 +604,9 @@ func TestScripts(t *testing.T) {
 
 	t.Log("No log grows without limit, and the latest entries are not lost.")
 	execStatements(t, admin, "SET GLOBAL require_secure_transport = ON", "SET GLOBAL general_log = ON", "SET GLOBAL long_query_time = 0")
+	slowLog := first.startSlowLog(t)
 	first.expectLogsBounded(t)
+	first.expectSlowLogPrinted(t, slowLog)
 
 	t.Log("The account for applications writes to its own databases, and cannot make an account an administrator.")
 	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0")

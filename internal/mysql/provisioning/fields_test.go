@@ -42,9 +42,8 @@ func fieldUses() map[string]fieldUse {
 		"mysqlConfigMapName":              read("provisioning/controller", ".MySQLConfigMapName"),
 		"maxDelaySeconds":                 read(clustering, ".MaxDelaySeconds"),
 		"backupPolicyName":                read(backup, ".BackupPolicyName"),
-		// This container does not exist.
-		"disableSlowQueryLogContainer": {},
-		"agentUseLocalhost":            named(true), "collectors": builds([]any{"x"}), "logRotationSchedule": named("@daily"),
+		"disableSlowQueryLogContainer":    builds(true),
+		"agentUseLocalhost":               named(true), "collectors": builds([]any{"x"}), "logRotationSchedule": named("@daily"),
 		"maxDelaySecondsForPodDeletion": read("../../config/features/mysql", ".maxDelaySecondsForPodDeletion"), "replicationSourceSecretName": builds("x"), "slowQueryLogConfigTmpl": named("x"),
 		"podTemplate.metadata.name": named("x"), "restore.jobConfig.threads": named(int64(8)),
 	}

@@ -24,6 +24,7 @@ const (
 	initFile     = "moco-init.sh"
 	serverFile   = "moco-mysqld.sh"
 	probeFile    = "moco-probe.sh"
+	slowLogFile  = "moco-slow-log.sh"
 	renewalFile  = "moco-accounts.sql"
 )
 
@@ -63,7 +64,7 @@ func forcedSettings() map[string]string {
 		"log_replica_updates": "ON", "relay_log": "relay", "relay_log_recovery": "OFF", "skip_replica_start": "ON",
 		"read_only": "ON", "super_read_only": "ON",
 		// The supervisor limits the size of these logs.
-		"slow_query_log_file": "/var/log/mysql/mysql.slow", "general_log_file": "/var/log/mysql/mysql.general",
+		"slow_query_log_file": logFolder + "/mysql.slow", "general_log_file": logFolder + "/mysql.general",
 		// Without these settings an acknowledged commit may be lost, or be on no replica.
 		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT", "replica_skip_errors": "OFF",
 		"binlog_error_action":                        "ABORT_SERVER",
@@ -179,7 +180,7 @@ func variableOf(setting string) string {
 // its configuration until it is replaced.
 func buildConfigMap(c *mocov1beta2.MySQLCluster, cnf string) *unstructured.Unstructured {
 	files := map[string]string{
-		cnfFile: cnf, initFile: initScript, serverFile: serverScript, probeFile: probeScript, renewalFile: joinStatements(mysqlusers.BuildRenewalStatements()),
+		cnfFile: cnf, initFile: initScript, serverFile: serverScript, probeFile: probeScript, slowLogFile: slowLogScript, renewalFile: joinStatements(mysqlusers.BuildRenewalStatements()),
 	}
 	sum := fnv.New32a()
 	for _, name := range sortedKeys(files) {

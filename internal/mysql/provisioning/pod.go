@@ -29,6 +29,8 @@ const (
 	takeOverVolume, takeOverFolder = "moco-take-over", "/moco-take-over"
 	// gracePeriodSeconds is how long a server may take to shut down.
 	gracePeriodSeconds = 300
+	// logFolder holds the slow log and the general log.
+	logFolder = "/var/log/mysql"
 	// preStopSeconds is how long a deleted Pod continues to serve, so that a primary can hand over.
 	preStopSeconds = 10
 	// defaultLogSize is the size from which on a log is rotated, in bytes.
@@ -58,14 +60,12 @@ func buildPodSpec(c *mocov1beta2.MySQLCluster, config, exporterImage string) (ma
 		return nil, err
 	}
 	first := buildInitContainer(c, server, overwrite)
-	completeServerContainer(c, server)
-	if len(c.Spec.Collectors) > 0 {
-		exporter, err := buildExporterContainer(c, exporterImage)
-		if err != nil {
-			return nil, err
-		}
-		spec["containers"] = append(containers, exporter)
+	sidecars, err := buildSidecars(c, server, exporterImage)
+	if err != nil {
+		return nil, err
 	}
+	completeServerContainer(c, server)
+	spec["containers"] = slices.Concat(containers, sidecars)
 	inits, _ := spec["initContainers"].([]any)
 	spec["initContainers"] = slices.Concat([]any{first}, inits)
 	volumes, _ := spec["volumes"].([]any)
@@ -96,6 +96,46 @@ func buildInitContainer(cluster *mocov1beta2.MySQLCluster, server, overwrite map
 	if cluster.Spec.InitializeTimezoneData {
 		env, _ := c["env"].([]any)
 		c["env"] = slices.Concat(env, []any{map[string]any{"name": "MOCO_ZONEINFO", "value": "/usr/share/zoneinfo"}})
+	}
+	maps.Copy(c, overwrite)
+	setMissing(c, map[string]any{"securityContext": restrictedSecurityContext()})
+	return c
+}
+
+// buildSidecars returns the containers that run next to the server.
+func buildSidecars(c *mocov1beta2.MySQLCluster, server map[string]any, exporterImage string) ([]any, error) {
+	var sidecars []any
+	if !c.Spec.DisableSlowQueryLogContainer {
+		overwrite, err := containerOverwrites(c, mocov1beta2.SlowLogContainer)
+		if err != nil {
+			return nil, err
+		}
+		sidecars = append(sidecars, buildSlowLogContainer(server, overwrite))
+	}
+	if len(c.Spec.Collectors) > 0 {
+		exporter, err := buildExporterContainer(c, exporterImage)
+		if err != nil {
+			return nil, err
+		}
+		sidecars = append(sidecars, exporter)
+	}
+	return sidecars, nil
+}
+
+// buildSlowLogContainer returns the container that prints the slow log. It uses the server's image, which has the
+// right user and is on the node already. Its requests equal its limits, so that a Pod can have the class Guaranteed.
+func buildSlowLogContainer(server, overwrite map[string]any) map[string]any {
+	logs := volumeMount("var-log", logFolder)
+	logs["readOnly"] = true
+	size := map[string]any{"cpu": "100m", "memory": "20Mi"}
+	c := map[string]any{
+		"name": mocov1beta2.SlowLogContainer, "image": server["image"], "command": []any{"/bin/sh", configFolder + "/" + slowLogFile},
+		"resources": map[string]any{"requests": size, "limits": maps.Clone(size)}, "volumeMounts": []any{logs, volumeMount(configVolume, configFolder)},
+	}
+	for _, like := range []string{"imagePullPolicy", "securityContext"} {
+		if said, ok := server[like]; ok {
+			c[like] = said
+		}
 	}
 	maps.Copy(c, overwrite)
 	setMissing(c, map[string]any{"securityContext": restrictedSecurityContext()})
@@ -208,7 +248,7 @@ func mergeProbe(said, numbers map[string]any, question string) map[string]any {
 func sharedMounts() []any {
 	return []any{
 		volumeMount(mocov1beta2.DataClaim, "/var/lib/mysql"), volumeMount("tmp", "/tmp"), volumeMount("run", "/run"),
-		volumeMount("var-log", "/var/log/mysql"), volumeMount(configVolume, configFolder), volumeMount(mocov1beta2.TLSVolume, tlsFolder),
+		volumeMount("var-log", logFolder), volumeMount(configVolume, configFolder), volumeMount(mocov1beta2.TLSVolume, tlsFolder),
 	}
 }
 
@@ -305,3 +345,8 @@ var serverScript string
 //
 //go:embed moco-probe.sh
 var probeScript string
+
+// slowLogScript prints the slow log.
+//
+//go:embed moco-slow-log.sh
+var slowLogScript string

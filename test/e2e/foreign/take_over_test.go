@@ -196,11 +196,14 @@ func TestMOCOsClusterIsTakenOver(t *testing.T) {
 	env.WaitFor(t, "the StatefulSet is Torpor's alone", m.set, func() error {
 		pod := m.set.Spec.Template.Spec
 		names, inits := containerNames(pod.Containers), containerNames(pod.InitContainers)
-		mine := slices.Equal(names, []string{mocov1beta2.MysqldContainer, mocov1beta2.ExporterContainer}) && slices.Equal(inits, []string{"moco-init"}) && m.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
+		mine := slices.Equal(names, []string{mocov1beta2.MysqldContainer, mocov1beta2.SlowLogContainer, mocov1beta2.ExporterContainer}) && slices.Equal(inits, []string{"moco-init"}) && m.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
 		return testenv.ErrorIf(!mine || m.set.Spec.UpdateStrategy.RollingUpdate != nil, "found %v, %v, %+v", names, inits, m.set.Spec.UpdateStrategy)
 	})
 	if server := m.set.Spec.Template.Spec.Containers[0]; len(server.Args) != 0 || server.ReadinessProbe.HTTPGet != nil || len(server.Ports) != 3 {
 		t.Errorf("expected nothing of MOCO's container, found %+v", server)
+	}
+	if slowLog, server := m.set.Spec.Template.Spec.Containers[1], m.set.Spec.Template.Spec.Containers[0]; slowLog.Image != server.Image || len(slowLog.VolumeMounts) != 2 {
+		t.Errorf("expected nothing of MOCO's container slow-log, found %+v", slowLog)
 	}
 	testenv.ExpectEqual(t, "the claims, which no StatefulSet changes", claims, m.set.Spec.VolumeClaimTemplates)
 	secret := &corev1.Secret{ObjectMeta: m.set.ObjectMeta}
