@@ -160,6 +160,10 @@ func listFeatures(c Config, s sharedParts) []feature {
 	members, switchMetrics, adapterMetrics := &slumbercontroller.MemberKinds{}, fieldswitchcontroller.NewMetrics(), fieldswitchcontroller.NewMetrics()
 	slumberController := slumbercontroller.Controller{Clock: now, Metrics: slumbercontroller.NewMetrics(), Members: members, Ends: s.ends}
 	clusteringController := clusteringcontroller.Controller{Guard: s.guards["clustering"], HostOf: clusteringcontroller.ServiceHost, WatchNamespaces: c.namespaces, Clock: now, Metrics: clusteringcontroller.NewMetrics(), Ends: s.ends, Waits: c.mysql.waits}
+	provisioningController := provisioningcontroller.Controller{
+		Guard: s.guards["provisioning"], WatchNamespaces: c.namespaces, Clock: now, Metrics: provisioningcontroller.NewMetrics(), Ends: s.ends,
+		RolloutsAtOnce: c.mysql.rolloutsAtOnce, ExporterImage: c.mysql.exporterImage,
+	}
 	backupController := backupcontroller.Controller{Guard: s.guards["backup"], Image: c.mysql.image, WatchNamespaces: c.namespaces, Clock: now, Metrics: backupcontroller.NewMetrics()}
 	appController, processController := appcontroller.Controller{Guard: s.guards["restart"], Clock: now, Metrics: appcontroller.NewMetrics(), Ends: s.ends}, processcontroller.Controller{Guard: s.guards["restart"], PodCache: s.podCache, Clock: now, Metrics: processcontroller.NewMetrics(), Ends: s.ends}
 	return []feature{
@@ -173,7 +177,7 @@ func listFeatures(c Config, s sharedParts) []feature {
 		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(s, now, members, switchMetrics)},
 		{"adapters", needs(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), stopadaptercontroller.Controller{Clock: now, Manager: s.outer, Observer: members, Metrics: adapterMetrics, Ends: s.ends, WatchNamespaces: c.namespaces}.SetupWithManager},
 		{"clustering", needs(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
-		{"provisioning", needs(mocov1beta2.MySQLClusterKind()), nil, provisioningcontroller.Controller{Guard: s.guards["provisioning"], WatchNamespaces: c.namespaces, Clock: now, Ends: s.ends, RolloutsAtOnce: c.mysql.rolloutsAtOnce, ExporterImage: c.mysql.exporterImage}.SetupWithManager},
+		{"provisioning", needs(mocov1beta2.MySQLClusterKind()), collectors(provisioningController.Metrics), provisioningController.SetupWithManager},
 		{"backup", needs(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
 		{
 			"restart", needs(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(), torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()),

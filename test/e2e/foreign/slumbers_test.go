@@ -132,7 +132,7 @@ func TestSlumberStopsAMySQLClusterWithMOCOsSchema(t *testing.T) {
 		if err := (slumbercontroller.Controller{Clock: clock.RealClock{}, Metrics: slumbercontroller.NewMetrics()}).SetupWithManager(mgr); err != nil {
 			return err
 		}
-		return provisioningcontroller.Controller{Clock: clock.RealClock{}, ExporterImage: "exporter:1"}.SetupWithManager(mgr)
+		return provisioningcontroller.Controller{Clock: clock.RealClock{}, Metrics: provisioningcontroller.NewMetrics(), ExporterImage: "exporter:1"}.SetupWithManager(mgr)
 	})
 	cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: env.CreateNamespace(t), Name: "db"}, 1)
 	primary, err := json.Marshal(map[string]any{"instances": []mocov1beta2.InstanceStatus{{Ordinal: 0, Role: mocov1beta2.RolePrimary}}})

@@ -147,7 +147,7 @@ func (m *mocosCluster) start(t *testing.T, limited *testenv.Environment, groups 
 				Clock:  clock.RealClock{}, Metrics: clusteringcontroller.NewMetrics(), Guard: guard("clustering"),
 			}.SetupWithManager,
 			"backup":       backupcontroller.Controller{Image: "torpor", Clock: clock.RealClock{}, Metrics: backupcontroller.NewMetrics(), Guard: guard("backup")}.SetupWithManager,
-			"provisioning": provisioningcontroller.Controller{Clock: clock.RealClock{}, ExporterImage: "exporter:1", Guard: guard("provisioning")}.SetupWithManager,
+			"provisioning": provisioningcontroller.Controller{Clock: clock.RealClock{}, Metrics: provisioningcontroller.NewMetrics(), ExporterImage: "exporter:1", Guard: guard("provisioning")}.SetupWithManager,
 		}
 		for _, group := range groups {
 			if err := setups[group](mgr); err != nil {

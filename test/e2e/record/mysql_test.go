@@ -59,7 +59,7 @@ func setUpMySQL(mgr ctrl.Manager) error {
 	if err := setUpClustering(mgr); err != nil {
 		return err
 	}
-	if err := (provisioningcontroller.Controller{Clock: clock.RealClock{}}).SetupWithManager(mgr); err != nil {
+	if err := (provisioningcontroller.Controller{Clock: clock.RealClock{}, Metrics: provisioningcontroller.NewMetrics()}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up provisioning: %w", err)
 	}
 	return nil

@@ -57,6 +57,8 @@ type Controller struct {
 	RolloutsAtOnce int
 	// ExporterImage is the image of mysqld_exporter, for clusters with collectors.
 	ExporterImage string
+	// Metrics are registered by the caller.
+	Metrics *Metrics
 	// Ends are the overdue ends of stops of all controllers; may be nil.
 	Ends *urgency.OverdueEnds
 
@@ -88,6 +90,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	c.client, c.live, c.children, c.applied = mgr.GetClient(), mgr.GetAPIReader(), children, newAppliedHashes()
 	c.turns = newRolloutTurns(c.RolloutsAtOnce, c.Clock)
+	c.Metrics.useReaders(mgr.GetClient(), children)
 	ends := urgency.TrackEnds(c.Ends, Name, c.isStopOverdue, c.hasJustStarted)
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).
@@ -114,6 +117,7 @@ func (c Controller) newPass(mgr manager.Manager, ends *urgency.EndTracker[*mocov
 		Forget: func(name types.NamespacedName) {
 			c.applied.forgetCluster(name)
 			c.turns.giveBack(name)
+			c.Metrics.forgetCluster(name)
 		},
 		Observe: c.observe,
 		Decide:  func(seen observation) provisioning.ChangeSet { return provisioning.Decide(seen.Observed) },

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -369,6 +370,10 @@ func TestVolumesGrow(t *testing.T) {
 	if found := e.statefulSet(t).Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String(); found != "2Gi" {
 		t.Errorf("expected new Pods to get 2Gi, found %s", found)
 	}
+	e.expectMetrics(t, map[string]float64{"moco_cluster_volume_resized_total": 3, "moco_cluster_statefulset_recreate_total": 1})
+	if failed := e.gatherMetrics(t)["moco_cluster_volume_resized_errors_total"]; failed == 0 {
+		t.Error("expected the refused growth to be counted")
+	}
 	e.changeCluster(t, size("1Gi"))
 	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "no volume can shrink: mysql-data has 2Gi", "revert the size")
 	e.changeCluster(t, size("2Gi"))
@@ -570,6 +575,7 @@ func TestRolloutReplacesThePrimaryLast(t *testing.T) {
 	e.reportRevision(t, "two")
 	e.waitUntilReplaced(t, 0)
 	e.waitUntilReplaced(t, 2)
+	e.expectMetrics(t, map[string]float64{"moco_cluster_updated_replicas": 2, "moco_cluster_current_replicas": 1})
 	testenv.Eventually(t, "a switchover is requested", func() error {
 		pod := &corev1.Pod{}
 		if err := e.get(t, podName(1), pod); err != nil {
@@ -584,6 +590,10 @@ func TestRolloutReplacesThePrimaryLast(t *testing.T) {
 	testenv.Eventually(t, "events report replaced Pods", func() error {
 		return testenv.ErrorIf(e.countEvents(t, podReplaced) == 0, "found none")
 	})
+	e.expectMetrics(t, map[string]float64{"moco_cluster_updated_replicas": 3, "moco_cluster_current_replicas": 3})
+	if at := e.gatherMetrics(t)["moco_cluster_last_partition_updated"]; time.Since(time.Unix(int64(at), 0)) > time.Hour {
+		t.Errorf("expected the time of the last replacement, found %v", at)
+	}
 }
 
 // TestForcedRolloutNeedsNoHealth covers a cluster that becomes healthy only after its primary's Pod is replaced.
@@ -714,15 +724,16 @@ func TestMain(m *testing.M) {
 type testEnv struct {
 	*testenv.Environment
 	requests *requestRecorder
+	metrics  *Metrics
 }
 
 func newTestEnv(t testing.TB) *testEnv {
 	t.Helper()
-	e := &testEnv{Environment: testenv.Start(t), requests: &requestRecorder{underWay: map[string]int{}, lastEnded: map[string]time.Time{}}}
+	e := &testEnv{Environment: testenv.Start(t), metrics: NewMetrics(), requests: &requestRecorder{underWay: map[string]int{}, lastEnded: map[string]time.Time{}}}
 	startManager(t, e.WithTransport(func(next http.RoundTripper) http.RoundTripper {
 		e.requests.next = next
 		return e.requests
-	}), Controller{Clock: clock.RealClock{}, ExporterImage: "exporter:1"}.SetupWithManager)
+	}), Controller{Clock: clock.RealClock{}, Metrics: e.metrics, ExporterImage: "exporter:1"}.SetupWithManager)
 	return e
 }
 
@@ -795,6 +806,40 @@ type clusterEnv struct {
 func newClusterEnv(t *testing.T, e *testEnv) *clusterEnv {
 	t.Helper()
 	return &clusterEnv{testEnv: e, name: types.NamespacedName{Namespace: e.CreateNamespace(t), Name: "test"}}
+}
+
+// expectMetrics waits until the metrics of the cluster have the given values.
+func (e *clusterEnv) expectMetrics(t *testing.T, want map[string]float64) {
+	t.Helper()
+	testenv.Eventually(t, "the metrics have the expected values", func() error {
+		found := e.gatherMetrics(t)
+		for name, value := range want {
+			if found[name] != value {
+				return fmt.Errorf("%s: expected %v, found %v", name, value, found[name])
+			}
+		}
+		return nil
+	})
+}
+
+// gatherMetrics returns the metrics of the cluster's namespace by name.
+func (e *clusterEnv) gatherMetrics(t *testing.T) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(e.metrics)
+	families, err := registry.Gather()
+	testenv.ExpectNoError(t, err)
+	found := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, label := range m.GetLabel() {
+				if label.GetName() == "namespace" && label.GetValue() == e.name.Namespace {
+					found[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return found
 }
 
 func (e *clusterEnv) meta(name string) metav1.ObjectMeta {

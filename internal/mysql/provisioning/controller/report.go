@@ -84,6 +84,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	conditions[mocov1beta2.ReconciliationActiveCondition], ignored = withIgnoredAnnotations(cluster, active)
 	out.Events = slices.Concat(switched.Events(reconcileAction), ignored, out.Events)
 	out.Changes = switched.Changes("reconciliation")
+	out.AfterSave = func() { c.Metrics.countStep(client.ObjectKeyFromObject(cluster), out, now) }
 	reconcile.SetConditions(&cluster.Status.Conditions, conditions, cluster.Generation, c.Clock)
 	return out
 }

@@ -27,6 +27,7 @@ func (c Controller) replaceSet(ctx context.Context, seen observation, change pro
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	err := c.client.Delete(ctx, seen.StatefulSet, client.Preconditions{UID: new(seen.StatefulSet.UID)}, client.PropagationPolicy(metav1.DeletePropagationOrphan))
+	countResult(c.Metrics.setsReplaced, c.Metrics.setReplaceErrors, seen.Cluster, client.IgnoreNotFound(err))
 	if client.IgnoreNotFound(err) != nil && !k8serrors.IsConflict(err) {
 		return newFailure(nil, fmt.Errorf("delete the StatefulSet without its Pods: %w", err))
 	}
@@ -36,11 +37,16 @@ func (c Controller) replaceSet(ctx context.Context, seen observation, change pro
 // changeClaims changes the claims of one Pod.
 func (c Controller) changeClaims(ctx context.Context, seen observation, pod string, change provisioning.ClaimChange) error {
 	for _, g := range change.Growing {
+		isSmaller := false
 		err := c.changeClaim(ctx, seen, g.ClaimName(pod), "grow to "+g.Size.String(), func(claim *corev1.PersistentVolumeClaim) {
 			if size := claim.Spec.Resources.Requests[corev1.ResourceStorage]; size.Cmp(g.Size) < 0 {
+				isSmaller = true
 				claim.Spec.Resources.Requests[corev1.ResourceStorage] = g.Size
 			}
 		})
+		if isSmaller || err != nil {
+			countResult(c.Metrics.resized, c.Metrics.resizeErrors, seen.Cluster, err)
+		}
 		if err != nil {
 			return err
 		}
