@@ -37,6 +37,8 @@ var errClosed = errors.New("the controller has ended")
 // it costs new connections and restarted clocks.
 type connManager struct {
 	clock clock.PassiveClock
+	// onClone is called when a clone has ended.
+	onClone func(name types.NamespacedName, i int, took time.Duration, err error)
 	// lost receives the clusters that lost the connection to their primary, or in which a silent server answers
 	// again.
 	lost chan event.GenericEvent
@@ -49,7 +51,10 @@ type connManager struct {
 }
 
 func newConnManager(c clock.PassiveClock) *connManager {
-	return &connManager{clock: c, lost: make(chan event.GenericEvent, lostBuffer), clusters: map[types.NamespacedName]*clusterConns{}}
+	return &connManager{
+		clock: c, lost: make(chan event.GenericEvent, lostBuffer), clusters: map[types.NamespacedName]*clusterConns{},
+		onClone: func(types.NamespacedName, int, time.Duration, error) {},
+	}
 }
 
 // Start implements manager.Runnable. It returns when ctx has ended and every connection is closed.
@@ -453,6 +458,9 @@ func (c *clusterConns) launch(ctx context.Context, i int, action *asyncAction, r
 	c.manager.goroutines.Go(func() {
 		defer action.cancel()
 		action.err = run(ctx)
+		if _, isClone := action.do.(clustering.CloneFrom); isClone {
+			c.manager.onClone(c.name, i, c.manager.clock.Since(action.startedAt), action.err)
+		}
 		close(action.done)
 	})
 	return conn, nil

@@ -43,6 +43,19 @@ func TestEmptyReplicasAreCloned(t *testing.T) {
 			t.Errorf("instance %d: expected a clone that is read-only, found %s", i, got)
 		}
 	}
+	// The names are those of MOCO's agent. The values are of the last series, which is that of a replica.
+	testenv.Eventually(t, "the metrics of instances report the clones", func() error {
+		found := e.gatherMetrics(t)
+		for name, want := range map[string]float64{
+			"moco_instance_clone_count": 1, "moco_instance_clone_failure_count": 0, "moco_instance_clone_in_progress": 0, "moco_instance_replication_delay_seconds": 0,
+		} {
+			if got, isThere := found[name]; !isThere || got != want {
+				return fmt.Errorf("%s: expected %v, found %v (%t)", name, want, got, isThere)
+			}
+		}
+		_, isTimed := found["moco_instance_clone_duration_seconds"]
+		return testenv.ErrorIf(!isTimed, "found no duration")
+	})
 }
 
 func TestPrimaryKilled(t *testing.T) {
@@ -549,6 +562,9 @@ func TestPodOfPrimaryIsProtectedWhileReplicaLags(t *testing.T) {
 	e.mustRun(t, 0, "app", "insert into app.t (v) values ('late')")
 	annotationIs(0, "true")
 	annotationIs(late, "")
+	if delay := e.metricValue(t, "moco_instance_replication_delay_seconds"); delay < 2 {
+		t.Errorf("expected the delay of the last instance to exceed the limit, found %v", delay)
+	}
 	remove := func(i int) error { return e.Client.Delete(t.Context(), e.getPod(t, i), client.DryRunAll) }
 	testenv.Eventually(t, "the deletion of the primary's Pod is refused", func() error {
 		err := remove(0)

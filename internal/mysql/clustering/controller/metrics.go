@@ -37,6 +37,10 @@ type Metrics struct {
 	ongoing                                                                                                        *stopmetrics.Gauges
 	// state, lag and waiting are from the last observation, which continues while clustering is stopped.
 	state, lag, waiting *prometheus.GaugeVec
+	// These metrics have the names of those that MOCO's agent exports from each Pod.
+	delay, cloning            *prometheus.GaugeVec
+	cloneCount, cloneFailures *prometheus.CounterVec
+	cloneDuration             *prometheus.SummaryVec
 }
 
 // cacheReaders are the caches of a running controller, and its clock.
@@ -48,7 +52,23 @@ type cacheReaders struct {
 // NewMetrics creates the metrics of this feature. Their names and help texts are upstream's.
 func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
+	instanceLabels := []string{"name", "namespace", "index"}
 	return &Metrics{
+		delay: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "moco_instance_replication_delay_seconds", Help: "Age in seconds of the transaction that the replica applies; absent while it cannot be measured",
+		}, instanceLabels),
+		cloning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "moco_instance_clone_in_progress", Help: "1 while the instance becomes a clone of another server",
+		}, instanceLabels),
+		cloneCount: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "moco_instance_clone_count", Help: "Number of clone operations of the instance that have ended",
+		}, instanceLabels),
+		cloneFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "moco_instance_clone_failure_count", Help: "Number of clone operations of the instance that have failed",
+		}, instanceLabels),
+		cloneDuration: prometheus.NewSummaryVec(prometheus.SummaryOpts{
+			Name: "moco_instance_clone_duration_seconds", Help: "Duration of the clone operations of the instance",
+		}, instanceLabels),
 		ongoing:               stopmetrics.NewGauges(mocov1beta2.MySQLClusterKind().Kind),
 		clusteringStopped:     prometheus.NewDesc("moco_cluster_clustering_stopped", "Indicates if clustering has stopped", labels, nil),
 		reconciliationStopped: prometheus.NewDesc("moco_cluster_reconciliation_stopped", "Indicates if reconciliation has stopped", labels, nil),
@@ -92,7 +112,11 @@ func (m *Metrics) counters() []*prometheus.CounterVec {
 }
 
 func (m *Metrics) gauges() []*prometheus.GaugeVec {
-	return []*prometheus.GaugeVec{m.state, m.lag, m.waiting}
+	return []*prometheus.GaugeVec{m.state, m.lag, m.waiting, m.delay, m.cloning}
+}
+
+func (m *Metrics) cloneMetrics() []*prometheus.MetricVec {
+	return []*prometheus.MetricVec{m.cloneCount.MetricVec, m.cloneFailures.MetricVec, m.cloneDuration.MetricVec}
 }
 
 // Describe implements prometheus.Collector.
@@ -109,6 +133,9 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range m.gauges() {
 		g.Describe(ch)
 	}
+	for _, c := range m.cloneMetrics() {
+		c.Describe(ch)
+	}
 	m.processing.Describe(ch)
 }
 
@@ -119,6 +146,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, g := range m.gauges() {
 		g.Collect(ch)
+	}
+	for _, c := range m.cloneMetrics() {
+		c.Collect(ch)
 	}
 	m.processing.Collect(ch)
 	from := m.readers.Load()
@@ -211,11 +241,29 @@ func (m *Metrics) showLook(name types.NamespacedName, seen *observation, plan cl
 	for i, r := range plan.Instances {
 		m.lag.WithLabelValues(name.Name, name.Namespace, strconv.Itoa(i)).Set(r.Staleness.Seconds())
 	}
+	for i, s := range seen.Instances {
+		labels := []string{name.Name, name.Namespace, strconv.Itoa(i)}
+		m.cloning.WithLabelValues(labels...).Set(boolToFloat(s.Clone == clustering.Cloning))
+		if i != seen.Primary && s.Channel.Present && s.Channel.Lag >= 0 {
+			m.delay.WithLabelValues(labels...).Set(s.Channel.Lag.Seconds())
+		}
+	}
 	waiting := 0
 	if seen.Primary != clustering.NoInstance && seen.Primary < len(seen.Instances) {
 		waiting = seen.Instances[seen.Primary].SemiSync.Waiting
 	}
 	m.waiting.WithLabelValues(name.Name, name.Namespace).Set(float64(waiting))
+}
+
+// countClone counts a clone that has ended.
+func (m *Metrics) countClone(name types.NamespacedName, i int, took time.Duration, err error) {
+	labels := []string{name.Name, name.Namespace, strconv.Itoa(i)}
+	m.cloneCount.WithLabelValues(labels...).Inc()
+	m.cloneDuration.WithLabelValues(labels...).Observe(took.Seconds())
+	failures := m.cloneFailures.WithLabelValues(labels...)
+	if err != nil {
+		failures.Inc()
+	}
 }
 
 func (m *Metrics) dropGauges(name types.NamespacedName) {
@@ -228,6 +276,9 @@ func (m *Metrics) dropGauges(name types.NamespacedName) {
 func (m *Metrics) forgetCluster(name types.NamespacedName) {
 	for _, c := range m.counters() {
 		c.DeleteLabelValues(name.Name, name.Namespace)
+	}
+	for _, c := range m.cloneMetrics() {
+		c.DeletePartialMatch(prometheus.Labels{"name": name.Name, "namespace": name.Namespace})
 	}
 	m.processing.DeleteLabelValues(name.Name, name.Namespace)
 	m.dropGauges(name)
