@@ -412,12 +412,12 @@ func judgeAdmission(seen Observed) []Finding {
 		switch {
 		case a.Problem != "" && a.IsForApps:
 			return []Finding{{
-				AdmissionCheck, Failed, fmt.Sprintf("expected an answer to a dry-run request of a %s, found: %s; apps can be neither started nor stopped", text, a.Problem),
+				AdmissionCheck, Failed, fmt.Sprintf("expected %s to answer a dry-run request that creates a %s: %s; apps can be neither started nor stopped", a.Admission, a.Kind, a.Problem),
 				"kubectl get endpoints torpor-webhook -n " + seen.Namespace + ", and check the manager's log",
 			}}
 		case a.Problem != "":
 			return []Finding{{
-				AdmissionCheck, Warned, fmt.Sprintf("expected that a dry-run request of a %s is recorded, found: %s", text, a.Problem),
+				AdmissionCheck, Warned, fmt.Sprintf("expected %s to record the requester of a dry-run request that creates a %s: %s", a.Admission, a.Kind, a.Problem),
 				"see docs/record.md: the requesters of stops are not recorded",
 			}}
 		case a.IsForbidden:

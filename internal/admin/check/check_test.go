@@ -91,10 +91,10 @@ func TestJudge(t *testing.T) {
 		}, AdmissionCheck, Passed, "dry-run requests are answered: Deployment by torpor-workloads-record, CFApp by torpor"},
 		"a record without an answer warns": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "Deployment", Admission: "torpor-workloads-record", Problem: "found no annotation"}}
-		}, AdmissionCheck, Warned, "a Deployment by torpor-workloads-record is recorded, found: found no annotation"},
+		}, AdmissionCheck, Warned, "expected torpor-workloads-record to record the requester of a dry-run request that creates a Deployment: found no annotation"},
 		"a webhook for apps without an answer fails": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "CFApp", Admission: "torpor", IsForApps: true, Problem: "failed calling webhook"}}
-		}, AdmissionCheck, Failed, "failed calling webhook; apps can be neither started nor stopped"},
+		}, AdmissionCheck, Failed, "expected torpor to answer a dry-run request that creates a CFApp: failed calling webhook; apps can be neither started nor stopped"},
 		"a probe that is forbidden warns": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "CFApp", Admission: "torpor", IsForApps: true, IsForbidden: true}}
 		}, AdmissionCheck, Warned, "found no right to create a CFApp"},

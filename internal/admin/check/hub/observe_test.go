@@ -113,7 +113,7 @@ func TestWhatNotesWhoStopsThingsIsTold(t *testing.T) {
 	seen, err := Observer{Config: older.Config, Namespace: "torpor-system", Clock: clock.RealClock{}}.Observe(t.Context())
 	testenv.ExpectNoError(t, err)
 	want := []admincheck.AdmissionAnswer{{
-		Kind: "ClusterDeployment", Admission: "torpor-hibernation-record", Problem: "found no annotation torpor.dev/requested-by on the answer",
+		Kind: "ClusterDeployment", Admission: "torpor-hibernation-record", Problem: "found no annotation torpor.dev/requested-by in the response",
 	}}
 	testenv.ExpectEqual(t, "answers of a webhook that no manager serves", want, seen.Admission)
 }

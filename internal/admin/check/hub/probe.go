@@ -158,7 +158,7 @@ func (p probe) send(ctx context.Context, c client.Client, namespace string) (ans
 	case err != nil && (p.noted != "" || !isDenied): // A denial of an app is an answer of the webhook.
 		answer.Problem = shorten(err.Error())
 	case p.noted != "" && obj.GetAnnotations()[p.noted] == "":
-		answer.Problem = "found no annotation " + p.noted + " on the answer"
+		answer.Problem = "found no annotation " + p.noted + " in the response"
 	}
 	return answer, true
 }
