@@ -122,7 +122,7 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 // refuseExtension returns an error if the object is not stopped, or if the new end is not later than the present one.
 func (v *verbCommand) refuseExtension(r *verbResult) error {
 	if !r.before.IsAsked {
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a stop in effect, found none; kubectl torpor stop begins one",
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a manual stop in effect, found none; kubectl torpor stop begins one",
 			r.target)}
 	}
 	until, err := moco.ParseUntil(v.until, v.clock.Now())

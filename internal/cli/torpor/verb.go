@@ -116,8 +116,8 @@ func (a *commands) newRestartCommand() *cobra.Command {
 }
 
 func (a *commands) newExtendCommand() *cobra.Command {
-	v := &verbCommand{commands: a, verb: extendVerb, longText: `Postpone the end of stops. Nothing is written if a stop has ended already, or would end sooner; stop sets an earlier end.`}
-	return v.newCommand("extend", "Postpone the end of stops", `  # End the stop two hours from now
+	v := &verbCommand{commands: a, verb: extendVerb, longText: `Postpone the end of manual stops. Nothing is changed if a stop has already ended or would end sooner; stop sets an earlier end.`}
+	return v.newCommand("extend", "Postpone the end of manual stops", `  # End the stop two hours from now
   kubectl torpor extend cfapp/shop --until 2h`)
 }
 
