@@ -28,7 +28,7 @@ func urgentRules() []rule {
 	return []rule{
 		when("being deleted", isBeingDeleted, wait("the cluster is being deleted", stoppedInterval)),
 		when("a start is refused", isStartRefused, refuseStart),
-		when("the stop is over", isStopOverdue, endStop),
+		when("the stop's end time has passed", isStopOverdue, endStop),
 		when("stopped", isStopped, stayStopped),
 		when("started", isStopWithdrawn, startAgain),
 		when("stop reached", isStopReached, recordStop),

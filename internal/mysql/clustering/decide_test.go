@@ -421,9 +421,9 @@ func TestDecide(t *testing.T) {
 		"an offline cluster is left alone":                                        {healthyCluster(func(o *Observed) { o.Offline = true }, withInstance(0, podNotReady)), decision{"offline", nothing, StateOffline}},
 
 		"a cluster that is being deleted is left alone":                        {healthyCluster(func(o *Observed) { o.IsBeingDeleted = true }), decision{"being deleted", nothing, StateHealthy}},
-		"a stop ends at its end time":                                          {healthyCluster(stopAsked, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
-		"a reached stop ends at its end time":                                  {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
-		"the end of another stop is not refused where a start would lose rows": {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue, o.IsOtherStopOverdue = true, true }, withInstance(1, executed("0:1-10"))), decision{"the stop is over", EndStop{}, StateDegraded}},
+		"a stop ends at its end time":                                          {healthyCluster(stopAsked, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop's end time has passed", EndStop{}, StateHealthy}},
+		"a reached stop ends at its end time":                                  {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop's end time has passed", EndStop{}, StateHealthy}},
+		"the end of another stop is not refused where a start would lose rows": {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue, o.IsOtherStopOverdue = true, true }, withInstance(1, executed("0:1-10"))), decision{"the stop's end time has passed", EndStop{}, StateDegraded}},
 		"a stop does not end where a start would lose rows":                    {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
 		"a start that would lose rows is refused":                              {healthyCluster(stopReached, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
 		"a start that would isolate an instance is refused":                    {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"))), decision{"a start is refused", nothing, StateDegraded}},
@@ -657,7 +657,7 @@ func TestConditions(t *testing.T) {
 		}},
 		"a replica that is ahead is unhealthy": {healthyCluster(withInstance(2, executed("0:1-9:11"))), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
-			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11 and will skip the transactions to which the primary gives these numbers; re-clone it with kubectl moco reclone NAME --index 2", active,
+			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11; the primary will use these GTIDs for other transactions, which this instance will skip; re-clone it with kubectl moco reclone NAME --index 2", active,
 		}},
 		"an account that the primary refuses is named": {healthyCluster(withInstance(0, doesNotAnswer, refusesAdmin)), reported{
 			up, "Unknown PrimaryUnanswered: The primary, instance 0, did not answer; it " + refusal("moco-admin"),
@@ -996,7 +996,7 @@ func TestFindStartRisks(t *testing.T) {
 			{Refuse, "instance 2 has " + uuid(2) + ":1-2, which the primary lacks; a start isolates it"},
 		}},
 		"GTIDs ahead of the primary: the start is refused": {healthyCluster(withInstance(1, executed("0:1-9:12"))), []finding{
-			{Refuse, "instance 1 has " + uuid(0) + ":12; the primary will give these numbers to other transactions, which this instance will skip"},
+			{Refuse, "instance 1 has " + uuid(0) + ":12; the primary will use these GTIDs for other transactions, which this instance will skip"},
 		}},
 		"two writable instances: the start is refused": {healthyCluster(withInstance(1, writable)), []finding{
 			{Refuse, "instance 1 is writable in addition to the primary; a start makes it read-only"},

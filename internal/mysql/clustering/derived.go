@@ -89,13 +89,14 @@ type instanceFacts struct {
 	// HasUnappliedRelayLog means that its relay log holds transactions that it has not executed. A change of the
 	// source would drop them.
 	HasUnappliedRelayLog bool
-	// Errant is the set of transactions that it executed and the primary neither executed nor numbered.
+	// Errant is the set of transactions that it executed and the primary did not, without those whose GTIDs are the
+	// primary's own.
 	Errant gtid.Set
 	// IsErrant means that it has transactions that no other instance may ever get. While the primary does not answer,
 	// the last comparison counts.
 	IsErrant bool
 	// Ahead is the set of the primary's own transactions that it executed, and that the primary neither executed nor
-	// is committing now. The primary will use these numbers again, and the replica will skip them.
+	// is committing now. The primary will use these GTIDs for other transactions, and the replica will skip those.
 	Ahead gtid.Set
 	// MissingPurged is the set of transactions that it lacks and the primary has purged.
 	MissingPurged gtid.Set

@@ -246,7 +246,7 @@ const (
 	Running    ThreadState = "running"
 )
 
-// CloneState is the state of the last CLONE INSTANCE that the server received.
+// CloneState is the state of the last CLONE INSTANCE statement that was run on the server.
 type CloneState string
 
 // These are the states of a clone.

@@ -205,7 +205,7 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case i.IsErrant:
 		return "is errant: only it has " + abbreviateSet(i.Errant) + "; " + adviseReclone(i)
 	case !i.Ahead.IsEmpty():
-		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + " and will skip the transactions to which the primary gives these numbers; " + adviseReclone(i)
+		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + "; the primary will use these GTIDs for other transactions, which this instance will skip; " + adviseReclone(i)
 	case i.SemiSync.Waiting > 0:
 		return "has clients that wait for the acknowledgement of replicas, but no replica follows it any more"
 	case !isComparable(i):

@@ -105,9 +105,9 @@ func checkReplica(i *instanceFacts) []Finding {
 	default:
 		add(Refuse, "has "+abbreviateSet(i.Errant)+", which the primary lacks; a start isolates it", alignOrReplace)
 	}
-	// A primary that lost data lacks these numbers too, which is another finding.
+	// A primary that lost data lacks these GTIDs, too. That is another finding.
 	if !i.Ahead.IsEmpty() && !i.cluster.primaryLostData {
-		add(Refuse, "has "+abbreviateSet(i.Ahead)+"; the primary will give these numbers to other transactions, which this instance will skip", alignOrReplace)
+		add(Refuse, "has "+abbreviateSet(i.Ahead)+"; the primary will use these GTIDs for other transactions, which this instance will skip", alignOrReplace)
 	}
 	switch c := i.Channel; {
 	case isComparable(i) && i.IsEmptyReplica:

@@ -272,7 +272,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"a Pod is replaced when every object is as desired": {func(*Observed) {}, "roll out"},
 		"a stop of reconciliation prevents every action":    {func(o *Observed) { stopReconciliation(o.Cluster); o.NeedsPasswords = true }, ""},
-		"a stop of reconciliation whose time is over ends":  {func(o *Observed) { stopReconciliation(o.Cluster); o.MayEndStop, o.NeedsPasswords = true, true }, "end the stop"},
+		"a stop of reconciliation ends at its end time":     {func(o *Observed) { stopReconciliation(o.Cluster); o.MayEndStop, o.NeedsPasswords = true, true }, "end the stop"},
 		"missing passwords come before objects":             {func(o *Observed) { o.NeedsPasswords = true; o.Objects[0].LiveHash = ContentHash{} }, "the Secret"},
 		"an object that was never applied is applied":       {func(o *Observed) { o.Objects[0].AppliedHash = ContentHash{} }, "apply used"},
 		"an object that was changed or deleted is applied":  {func(o *Observed) { o.Objects[0].LiveHash = ContentHash{} }, "apply used"},

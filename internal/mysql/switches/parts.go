@@ -187,8 +187,8 @@ type PartState struct {
 	Next string
 }
 
-// DescribeParts returns the states of clustering and reconciliation. A next step is listed only once, for the part
-// that it concerns.
+// DescribeParts returns the states of clustering and reconciliation. Only one of them has Next: reconciliation if
+// clustering runs and reconciliation does not, otherwise clustering.
 func DescribeParts(c *mocov1beta2.MySQLCluster) (clustering, reconciliation PartState) {
 	var noted mocov1beta2.Pause
 	if c.Status.Pause != nil {

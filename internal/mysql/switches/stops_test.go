@@ -186,7 +186,7 @@ func TestTheEndIsSavedBeforeTheStopEnds(t *testing.T) {
 	s.announceEnd()
 	s.annotate(map[string]string{torporv1alpha1.UntilAnnotation: "24h"})
 	if found = mysqlswitches.Read(s.cluster, s.now); found.Clustering.IsOverdue || found.Clustering.IsEndSaved || found.Clustering.Records[0].StartedBy != "" {
-		t.Errorf("expected a stop that was prolonged in between to hold, found %+v", found.Clustering)
+		t.Errorf("expected a stop that was extended in between to hold, found %+v", found.Clustering)
 	}
 	s.now = s.now.Add(25 * time.Hour)
 	found = s.announceEnd()

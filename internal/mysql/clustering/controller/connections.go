@@ -466,7 +466,7 @@ func (c *clusterConns) launch(ctx context.Context, i int, action *asyncAction, r
 	return conn, nil
 }
 
-// awaitDone waits until the action has ended, the time is over or ctx ends, and reports whether the action has ended.
+// awaitDone waits until the action has ended, wait has passed or ctx ends, and reports whether the action has ended.
 func (a *asyncAction) awaitDone(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

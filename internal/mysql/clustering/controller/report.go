@@ -224,7 +224,7 @@ func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.
 	if len(names) == 0 {
 		return nil
 	}
-	// The patch requires the observed version, so that a stop that was just prolonged is not ended.
+	// The patch requires the observed version, so that a stop that was just extended is not ended.
 	after := cluster.DeepCopy()
 	for _, name := range names {
 		delete(after.Annotations, name)

@@ -132,7 +132,7 @@ func TestEveryWayBackIsJudged(t *testing.T) {
 		if p := cluster.Status.Pause; p == nil || p.Clustering == nil || cluster.Status.Conditions == nil {
 			t.Errorf("expected the record of the stop to stay, found %+v", p)
 		}
-		if overdue := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"); name == "the time is over" && overdue == 0 {
+		if overdue := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"); name == "the end time has passed" && overdue == 0 {
 			t.Error("expected the metric of a stop that is overdue, found 0")
 		}
 		e.mustRun(t, 1, "root", "stop replica")
