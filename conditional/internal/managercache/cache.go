@@ -133,8 +133,8 @@ func (c *Cache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionK
 }
 
 // BorrowInformer returns the informer with which a plain controller watches a kind, so that a scope need not hold the
-// objects again. It never returns one of a kind that groups wait for, nor one that only reads have created, since
-// those informers end.
+// objects again. It never returns an informer of a kind that groups wait for, nor one that was created only by reads,
+// because the cache may remove such informers.
 func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind) (cache.Cache, cache.Informer) {
 	if c == nil || kind.UID != "" {
 		return nil, nil
@@ -174,7 +174,7 @@ type kindGate struct {
 }
 
 // NoteVerdicts receives the detector's verdicts on kinds that a group waits for. If a kind is gone or has been
-// replaced, the mapper is refreshed, and informers that only reads have created are removed: they would list a
+// replaced, the mapper is refreshed, and informers that were created only by reads are removed: they would list a
 // missing kind forever. The client is refreshed only if the kind is at another place, because a client that reads its
 // own writes leaves handlers behind.
 func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKind, verdicts []detect.Verdict) error {

@@ -64,7 +64,7 @@ func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 		serverCount:    desc("_api_servers", "Number of API servers that conditional groups watch."),
 		informerCount:  desc("_active_informers", "Number of informers that run for conditional groups."),
 		leaseCount:     desc("_informer_refs", "Number of references to informers by conditional groups, which share informers."),
-		degraded:       desc("_degraded", "Number of forbidden watches of this resource, which are replaced by polling discovery.", "resource"),
+		degraded:       desc("_degraded", "Number of watches of this resource (CRDs or APIServices) that are forbidden; discovery is polled instead.", "resource"),
 		probeCount:     desc("_probes_total", "Number of discovery requests.", "result"),
 		PhaseChanges:   counter("_transitions_total", "Number of phase changes of a conditional group.", "group", "to", "reason"),
 		OverdueDrains:  counter("_drain_timeouts_total", "Number of stops of a conditional group that exceeded its drain timeout.", "group"),
