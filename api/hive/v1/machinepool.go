@@ -111,7 +111,8 @@ type MachinePoolStatus struct {
 	// LastSyncTime is the time at which the cluster last matched the pool.
 	// +optional
 	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
-	// SyncedResume is the start time of the resume after which the pool was last applied. The pool is applied after each resume.
+	// SyncedResume is the start time of the most recent resume after which the pool was applied. The pool is applied
+	// again after each resume.
 	// +optional
 	SyncedResume *metav1.Time `json:"syncedResume,omitempty"`
 }

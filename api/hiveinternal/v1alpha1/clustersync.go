@@ -63,7 +63,8 @@ type ClusterSyncStatus struct {
 	// LastSyncTime is the time at which all sets were last applied, including unchanged sets.
 	// +optional
 	LastSyncTime *metav1.Time `json:"lastSyncTime,omitempty"`
-	// SyncedResume is the start time of the resume after which all sets were last applied. They are applied after each resume.
+	// SyncedResume is the start time of the most recent resume after which all sets were applied. All sets are applied
+	// again after each resume.
 	// +optional
 	SyncedResume *metav1.Time `json:"syncedResume,omitempty"`
 }
