@@ -104,7 +104,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 		writeHTML(w, http.StatusUnauthorized, renderLogin(loginView{}))
 	case apierrors.HasStatus(err, http.StatusUnauthorized):
 		s.setCookie(w, "", -1)
-		writeHTML(w, http.StatusUnauthorized, renderLogin(loginView{Error: "The API server does not accept this token. Log in with another one."}))
+		writeHTML(w, http.StatusUnauthorized, renderLogin(loginView{Error: "The API server does not accept this token. Log in with another token."}))
 	default:
 		status, text := describeError(err)
 		writeHTML(w, status, renderLogin(loginView{Error: text}))
@@ -133,7 +133,7 @@ func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, errNotLoggedIn)
 		return
 	case len(token) > maxTokenBytes:
-		writeHTML(w, http.StatusBadRequest, renderLogin(loginView{Error: "Expected a token that fits into a cookie, found a larger one. Use one of a service account, or a proxy that sends it as Authorization header."}))
+		writeHTML(w, http.StatusBadRequest, renderLogin(loginView{Error: "Expected a token that fits into a cookie, found a larger token. Use a token of a service account, or a proxy that sends the token in the Authorization header."}))
 		return
 	}
 	caller, err := s.authenticator.Authenticate(ctx, "Bearer "+token, r.RemoteAddr)

@@ -200,7 +200,7 @@ func explainFailure(err error, named reference.Named) build.ImageAnswer {
 	case errors.Is(err, errNotPublic), errors.Is(err, httpguard.ErrAddressDenied), errors.Is(err, errPlainHTTP):
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAllowedReason, Message: "expected a public address and TLS for " + registry + " and for each server to which it refers, or entries of --image-registries, found a server with neither; ask the administrator to list it"}
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
-		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: fmt.Sprintf("expected responses of %s of at most %d bytes and %d objects, found a larger one", registry, maxAnswerBytes, maxAnswerObjects)}
+		return build.ImageAnswer{Reason: korifiv1alpha1.ImageUnreadableReason, Message: fmt.Sprintf("expected responses of %s of at most %d bytes and %d objects, found a larger response", registry, maxAnswerBytes, maxAnswerObjects)}
 	case isSilence(err):
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: fmt.Sprintf("expected a response of %s over TLS within %s, found none or an untrusted certificate; push again when the registry responds", registry, askTimeout)}
 	default:

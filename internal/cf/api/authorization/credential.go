@@ -71,7 +71,7 @@ func (c callerCredential) parseCertificates() ([]tls.Certificate, error) {
 	}
 	for block, rest := pem.Decode(both); block != nil; block, rest = pem.Decode(rest) {
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") && len(block.Bytes) > maxKeyBytes {
-			return nil, apierrors.NewNotAuthenticated("Authentication error: expected a key of at most 8192 bits after ClientCert, found a larger one; use one of ECDSA, or of RSA with 2048 to 8192 bits")
+			return nil, apierrors.NewNotAuthenticated("Authentication error: expected a key of at most 8192 bits after ClientCert, found a larger key; use an ECDSA key, or an RSA key of 2048 to 8192 bits")
 		}
 	}
 	pair, err := tls.X509KeyPair(both, both)

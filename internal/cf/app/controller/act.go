@@ -68,8 +68,8 @@ func (c Controller) requireSeenDroplets(ctx context.Context, o app.Observed) err
 	return nil
 }
 
-// endStop starts an app whose stop is over, as a user would. It fails if the app has changed since, because
-// the stop may have been prolonged.
+// endStop starts an app whose stop has reached its end time, as a user would. It fails if the app has changed since
+// the observation, because the stop may have been extended.
 func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) error {
 	after := obj.DeepCopy()
 	after.Spec.DesiredState = korifiv1alpha1.StartedState
@@ -77,7 +77,7 @@ func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) erro
 	delete(after.Annotations, torporv1alpha1.UntilNotedAnnotation)
 	delete(after.Annotations, torporv1alpha1.ReasonAnnotation)
 	if err := reconcile.PatchObserved(ctx, c.client, obj, after, Name); err != nil {
-		return fmt.Errorf("start the app, whose stop is over: %w", err)
+		return fmt.Errorf("start the app at the end time of its stop: %w", err)
 	}
 	return reconcile.ErrStale // The pass has observed a stopped app.
 }
