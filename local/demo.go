@@ -93,9 +93,9 @@ func benchCommand() *cobra.Command {
 	cmd := demoCommand(&cobra.Command{
 		Use:     "bench",
 		Aliases: []string{"bench-hibernate"},
-		Short:   "Measure how one cluster hibernates and resumes",
-		Long: `Measure how one cluster hibernates and resumes: the time beyond the last machine's real change, the writes to the
-hub's API server and the calls to the cloud of each transition, and the manager's memory.
+		Short:   "Measure the time, the requests and the memory that a hibernation and a resume of one cluster take",
+		Long: `Measure the hibernation and the resume of one cluster: the time beyond the last machine's real change, the writes to
+the hub's API server and the calls to the cloud of each transition, and the manager's memory.
 
 Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged here.`,
 		Example: `  local bench --dir .cache/bench/stage --bare-rounds 20 --out .cache/bench/hibernate-one.json`,
@@ -108,8 +108,8 @@ Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged he
 	})
 	f := cmd.Flags()
 	f.StringVar(&out, "out", "hibernate-one.json", "file for the medians, a flat JSON object")
-	f.IntVar(&rounds.Real, "rounds", 3, "how often a real cluster is measured, whose certificates expire")
-	f.IntVar(&rounds.Bare, "bare-rounds", 3, "how often machines alone are measured, 45 s each; of 20 the 95th percentile means something")
+	f.IntVar(&rounds.Real, "rounds", 3, "number of measurements of a real cluster whose certificates expire")
+	f.IntVar(&rounds.Bare, "bare-rounds", 3, "number of measurements of machines without a cluster, 45 s each; a meaningful 95th percentile needs 20")
 	f.DurationVar(&c.Certificates, "certificates", 30*time.Second, "how long the nodes' certificates are valid")
 	return addClusterFlags(cmd, &c)
 }
@@ -124,9 +124,9 @@ func fleetBenchCommand() *cobra.Command {
 	)
 	cmd := demoCommand(&cobra.Command{
 		Use:   "bench-fleet",
-		Short: "Measure how many clusters hibernate and resume at once",
-		Long: `Measure how many clusters hibernate and resume at once: machines take 20 s, calls take as long as EC2's and are limited
-as there, and one server answers for the API servers of all clusters.
+		Short: "Measure the time and the requests that concurrent hibernations and resumes of many clusters take",
+		Long: `Measure concurrent hibernations and resumes of many clusters. Machines take 20 s. Calls take as long as EC2's and have
+its limits. One server answers for the API servers of all clusters.
 
 Exit codes: 0 if everything was measured, 1 otherwise; the figures until then are kept in any case. They are not judged here.`,
 		Example: `  local bench-fleet --dir .cache/bench/stage --clusters 100,1000 --accounts 1,10 --out .cache/bench/fleet.json

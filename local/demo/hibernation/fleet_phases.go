@@ -16,7 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/local/demo/runner"
 )
 
-// fleetPhase is a step of a transition that each cluster passes.
+// fleetPhase is a step of a transition that each cluster passes through.
 type fleetPhase string
 
 const (
