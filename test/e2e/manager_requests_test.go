@@ -293,7 +293,7 @@ func (w *managerTraffic) killAt(p killPoint) bool {
 	return hit
 }
 
-// recordRequest records a request. The function that it returns marks it as answered.
+// recordRequest adds an open request. The returned function marks the request as answered.
 func (w *managerTraffic) recordRequest(a managerRequest) func() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -82,13 +82,13 @@ func TestDeploymentOfAnAppThatSleepsIsNotThrough(t *testing.T) {
 		want      torporv1alpha1.DeploymentState
 		waits     bool
 	}{
-		"deployment of a running app is complete":                       {metav1.ConditionTrue, korifiv1alpha1.RunningReason, false, torporv1alpha1.DeployedState, false},
-		"deployment of a stopped app waits for the start of the app":    {metav1.ConditionTrue, korifiv1alpha1.StoppedReason, false, torporv1alpha1.DeployingState, true},
-		"deployment of a stopping app waits for the start of the app":   {metav1.ConditionFalse, korifiv1alpha1.StoppingReason, false, torporv1alpha1.DeployingState, true},
-		"deployment of a starting app is in progress":                   {metav1.ConditionFalse, korifiv1alpha1.StartingReason, false, torporv1alpha1.DeployingState, false},
-		"cancellation is complete when the app runs":                    {metav1.ConditionTrue, korifiv1alpha1.RunningReason, true, torporv1alpha1.CanceledState, false},
-		"cancellation for a stopped app waits for the start of the app": {metav1.ConditionTrue, korifiv1alpha1.StoppedReason, true, torporv1alpha1.CancelingState, true},
-		"cancellation for a starting app is in progress":                {metav1.ConditionFalse, korifiv1alpha1.StartingReason, true, torporv1alpha1.CancelingState, false},
+		"deployment of a running app is complete":                     {metav1.ConditionTrue, korifiv1alpha1.RunningReason, false, torporv1alpha1.DeployedState, false},
+		"deployment of a stopped app waits for the start of the app":  {metav1.ConditionTrue, korifiv1alpha1.StoppedReason, false, torporv1alpha1.DeployingState, true},
+		"deployment of a stopping app waits for the start of the app": {metav1.ConditionFalse, korifiv1alpha1.StoppingReason, false, torporv1alpha1.DeployingState, true},
+		"deployment is in progress while the app starts":              {metav1.ConditionFalse, korifiv1alpha1.StartingReason, false, torporv1alpha1.DeployingState, false},
+		"cancellation is complete when the app runs":                  {metav1.ConditionTrue, korifiv1alpha1.RunningReason, true, torporv1alpha1.CanceledState, false},
+		"cancellation waits for the start of a stopped app":           {metav1.ConditionTrue, korifiv1alpha1.StoppedReason, true, torporv1alpha1.CancelingState, true},
+		"cancellation is in progress while the app starts":            {metav1.ConditionFalse, korifiv1alpha1.StartingReason, true, torporv1alpha1.CancelingState, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}

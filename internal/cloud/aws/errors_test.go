@@ -31,7 +31,7 @@ func TestObserveExplains(t *testing.T) {
 		err      error
 		want     actuator.Error
 	}{
-		"a wrong secret: CredentialsInvalid": {
+		"an expired signature: CredentialsInvalid": {
 			response: ec2Error(http.StatusForbidden, "SignatureDoesNotMatch", "Signature expired: 20260101T000000Z is now earlier than 20260102T000000Z"),
 			want:     actuator.Error{Class: actuator.CredentialsInvalid, Message: "DescribeInstances: SignatureDoesNotMatch: Signature expired: <time> is now earlier than <time>"},
 		},

@@ -48,7 +48,7 @@ type realDaemon struct {
 	authority testAuthority
 	address   string
 	secret    map[string][]byte
-	// keeper keeps the domains: the driver forgets them with its last connection.
+	// keeper is a connection that stays open, because the driver forgets its domains with its last connection.
 	keeper *connection
 	// isDown makes the relay end every connection.
 	isDown   atomic.Bool

@@ -110,7 +110,7 @@ func TestCallsEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := client.Call(ctx, http.MethodGet, url, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("when the caller's time is over: %v, want %v", err, context.DeadlineExceeded)
+		t.Errorf("after the caller's deadline: %v, want %v", err, context.DeadlineExceeded)
 	}
 }
 

@@ -34,8 +34,8 @@ func TestApprovalsFollowTheSleep(t *testing.T) {
 		"resume of an incomplete hibernation approves no client requests at first":          {resumingRecord(time.Second), true, false},
 		"resume of an incomplete hibernation evaluates all requests after the report grace": {resumingRecord(reportGrace), true, true},
 		"restart of a machine that was switched off evaluates no requests":                  {repair(asleep(resumingRecord(time.Hour))), false, false},
-		"aftercare of a resume evaluates all requests":                                      {asleep(resumedRecord(time.Minute)), true, true},
-		"no requests are evaluated after the aftercare":                                     {asleep(resumedRecord(aftercareWindow)), false, true},
+		"all requests are evaluated for ten minutes after a resume":                         {asleep(resumedRecord(time.Minute)), true, true},
+		"no requests are evaluated later than ten minutes after a resume":                   {asleep(resumedRecord(aftercareWindow)), false, true},
 		"unfinished resume evaluates all requests until the approval window ends":           {asleep(resumingRecord(approvalWindow - time.Second)), true, true},
 		"unfinished resume evaluates no requests after the approval window":                 {asleep(resumingRecord(approvalWindow + time.Second)), false, true},
 	} {

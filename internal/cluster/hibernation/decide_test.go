@@ -74,13 +74,13 @@ func TestDecide(t *testing.T) {
 		in   Observed
 		want expectedPlan
 	}{
-		"new cluster is left on until its SyncSets are applied":  {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Minute)), awaitSync(firstSyncInterval)},
-		"wait for SyncSets is bounded":                           {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Second)), awaitSync(minCloudInterval)},
-		"wait for SyncSets has ended":                            {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(0)), writeNodes},
-		"unreachable cluster does not wait for SyncSets":         {observedCluster(wantHibernating, nil, on, syncAwaited(time.Minute), func(o *Observed) { o.API = Unreachable }), writeNodes},
-		"cluster that has hibernated does not wait for SyncSets": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
-		"running cluster does not wait for SyncSets":             {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},
-		"a deleted cluster is left alone":                        {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
+		"new cluster is left on until its SyncSets are applied":      {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Minute)), awaitSync(firstSyncInterval)},
+		"wait for SyncSets is bounded":                               {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Second)), awaitSync(minCloudInterval)},
+		"new cluster hibernates after the longest wait for SyncSets": {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(0)), writeNodes},
+		"unreachable cluster does not wait for SyncSets":             {observedCluster(wantHibernating, nil, on, syncAwaited(time.Minute), func(o *Observed) { o.API = Unreachable }), writeNodes},
+		"cluster that has hibernated does not wait for SyncSets":     {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
+		"running cluster does not wait for SyncSets":                 {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},
+		"a deleted cluster is left alone":                            {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
 		"deletion has precedence": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) {
 				o.Deleted, o.Paused, o.Installed, o.Invalid, o.NoActuator, o.Incompatible, o.ObservationError = true, true, false, "x", "x", "x", throttledError()
@@ -126,11 +126,11 @@ func TestDecide(t *testing.T) {
 		"a resume is cancelled before the API server has reported the lack of a version":  {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.Incompatible, o.API = "x", Unreachable }), writeNodes},
 		"a cluster with a recorded hibernation is stopped with a version that is too old": {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Incompatible = "x" }), stop("i-0", "i-1")},
 
-		"an observation error comes before a hibernation":          {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
-		"a cluster without machines does not hibernate":            {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"a cluster without machines does not run":                  {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
-		"stopped machines count as a hibernation":                  {observedCluster(wantHibernating, openRecord(), off), hibernates},
-		"stopped machines count as a hibernation without a record": {observedCluster(wantHibernating, nil, off), hibernates},
+		"an observation error comes before a hibernation":                                       {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
+		"a cluster without machines does not hibernate":                                         {observedCluster(wantHibernating, openRecord(), ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"a cluster without machines does not run":                                               {observedCluster("", nil, ""), unknown("no machines", hivev1.NoMachinesFoundReason, retryInterval)},
+		"stopped machines count as a hibernation if the cluster has a hibernation record":       {observedCluster(wantHibernating, openRecord(), off), hibernates},
+		"stopped machines count as a hibernation even if the cluster has no hibernation record": {observedCluster(wantHibernating, nil, off), hibernates},
 
 		"nodes are recorded before anything stops":                   {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"))), writeNodes},
 		"an empty record is saved if the API server does not answer": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API = Unreachable }), writeNodes},
@@ -147,10 +147,10 @@ func TestDecide(t *testing.T) {
 		},
 		"a stopped and a stopping machine do not count as a hibernation yet": {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
 
-		"the resume is recorded before anything starts":              {observedCluster("Running", openRecord(), off), writeResume},
-		"a resume is recorded if another party stopped all machines": {observedCluster("", resumedRecord(time.Hour), off), writeResume},
-		"a resume is recorded if no record exists":                   {observedCluster("", nil, off), writeResume},
-		"machines are started once the resume is recorded":           {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
+		"the resume is recorded before anything starts":                                          {observedCluster("Running", openRecord(), off), writeResume},
+		"a resume is recorded if another party stopped all machines of a resumed cluster":        {observedCluster("", resumedRecord(time.Hour), off), writeResume},
+		"a resume is recorded if all machines are off and the cluster has no hibernation record": {observedCluster("", nil, off), writeResume},
+		"machines are started once the resume is recorded":                                       {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
 		"a starting machine is awaited": {
 			observedCluster("", resumingRecord(time.Second), goingOn), waitStart,
 		},
@@ -249,14 +249,14 @@ func TestDecide(t *testing.T) {
 		"a cluster whose operators cannot be read is awaited for ten minutes": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), func(o *Observed) { o.OperatorsError = "no answer in time" }), waitOperators,
 		},
-		"a resuming cluster runs when its nodes are back":                   {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
-		"a resumed cluster gets aftercare":                                  {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
-		"a cluster that resumed long ago is compared at the drift interval": {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
+		"a resuming cluster runs when its nodes are back":                      {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
+		"a cluster that resumed almost ten minutes ago is probed every minute": {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
+		"a cluster that resumed long ago is compared at the drift interval":    {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
 		"certificates are approved while the nodes are awaited": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n0")), withRequests("csr-0")),
 			expectedPlan{"resuming, nodes not back", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
 		},
-		"certificates are approved during the aftercare": {
+		"certificates are approved for ten minutes after a resume": {
 			observedCluster("", resumedRecord(time.Minute), on, apiWithNodes(), withRequests("csr-0", "csr-1")),
 			expectedPlan{"running", ApproveRequests{[]string{"csr-0", "csr-1"}}, running, running, minProbeInterval},
 		},
@@ -434,21 +434,21 @@ func TestHibernationRecords(t *testing.T) {
 		want *hivev1.HibernationRecord
 	}{
 		"a hibernation records the requester and the nodes":       {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"))), fresh(readyNode("n0"), notReadyNode("n1"))},
-		"a hibernation forgets nodes that are gone":               {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
+		"a hibernation removes deleted nodes from the record":     {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(readyNode("n0"))), fresh(readyNode("n0"))},
 		"a hibernation is complete when every machine is stopped": {observedCluster(wantHibernating, openRecord(), off), asleep(openRecord())},
 		"a complete hibernation is recorded once":                 {observedCluster(wantHibernating, openRecord(), off, asleepAt(secondsAgo(time.Hour))), sleptLongAgo},
 		"a machine that was switched on ends a complete hibernation": {
 			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), asleepAt(secondsAgo(time.Hour))), openRecord(),
 		},
-		"a repair is recorded for machines that were switched off":     {observedCluster("", resumedRecord(time.Hour), off), repair},
-		"a hibernation keeps the last nodes if it lists none":          {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
-		"a hibernation in the middle of a resume keeps the last nodes": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), asleep(fresh(readyNode("n0"), readyNode("n1")))},
+		"a repair is recorded for machines that were switched off":         {observedCluster("", resumedRecord(time.Hour), off), repair},
+		"a hibernation that lists no nodes keeps the recorded nodes":       {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
+		"a hibernation in the middle of a resume keeps the recorded nodes": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), asleep(fresh(readyNode("n0"), readyNode("n1")))},
 		"a hibernation in the middle of a resume records awaited nodes as ready": {
 			observedCluster(wantHibernating, cancelled, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"), notReadyNode("n2"))), fresh(readyNode("n0"), readyNode("n1"), notReadyNode("n2")),
 		},
-		"a stop keeps the record":               {observedCluster(wantHibernating, openRecord(), on), openRecord()},
-		"an observation error keeps the record": {observedCluster("", openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), openRecord()},
-		"a pause keeps the record":              {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), openRecord()},
+		"a stop of machines does not change the hibernation record":   {observedCluster(wantHibernating, openRecord(), on), openRecord()},
+		"an observation error does not change the hibernation record": {observedCluster("", openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), openRecord()},
+		"a pause does not change the hibernation record":              {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), openRecord()},
 		"a resume begins with the next whole second": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt = nil }), asleep(resumeBegun.DeepCopy()),
 		},
@@ -457,11 +457,11 @@ func TestHibernationRecords(t *testing.T) {
 				o.Record.ResumeStartedAt, o.Record.AsleepAt, o.Now = nil, asleep(openRecord()).AsleepAt, wholeSecond
 			}), asleep(resumeBegun.DeepCopy()),
 		},
-		"a resume keeps its beginning":                  {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
-		"a resume ends when the nodes are back":         {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},
-		"a resume ends in the pass that still approves": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withRequests("csr-0")), resumed},
-		"a running cluster keeps its record":            {observedCluster("", resumedRecord(time.Hour), on, apiWithNodes()), resumedRecord(time.Hour)},
-		"a cluster that never hibernated has no record": {observedCluster("", nil, on, apiWithNodes()), nil},
+		"a resume does not change its start time":                   {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
+		"a resume ends when the nodes are back":                     {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},
+		"a resume ends in the pass that still approves":             {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withRequests("csr-0")), resumed},
+		"a running cluster does not change its hibernation record":  {observedCluster("", resumedRecord(time.Hour), on, apiWithNodes()), resumedRecord(time.Hour)},
+		"a cluster that never hibernated has no hibernation record": {observedCluster("", nil, on, apiWithNodes()), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, Decide(row.in).Record); diff != "" {

@@ -33,7 +33,7 @@ func TestDesiredPowerState(t *testing.T) {
 		record *hivev1.HibernationRecord
 		want   hivev1.PowerState
 	}{
-		"spec counts without a limit":                                               {running, timer(0, time.Hour), nil, running},
+		"spec.powerState Running counts without spec.hibernateAfter":                {running, timer(0, time.Hour), nil, running},
 		"spec.powerState Hibernating counts whatever the time":                      {hibernating, timer(8*time.Hour, time.Minute), nil, hibernating},
 		"cluster runs until its run time ends":                                      {running, timer(8*time.Hour, 8*time.Hour-time.Second), nil, running},
 		"cluster hibernates when its run time ends":                                 {running, timer(8*time.Hour, 8*time.Hour), nil, hibernating},
@@ -41,10 +41,10 @@ func TestDesiredPowerState(t *testing.T) {
 		"resume restarts the run time":                                              {running, timer(8*time.Hour, 90*time.Hour), resumed(time.Hour), running},
 		"run time after a resume ends, too":                                         {running, timer(8*time.Hour, 90*time.Hour), resumed(8 * time.Hour), hibernating},
 		"claim after a resume restarts the run time":                                {running, timer(8*time.Hour, time.Hour), resumed(20 * time.Hour), running},
-		"unfinished resume is not interrupted":                                      {running, timer(time.Minute, 90*time.Hour), &hivev1.HibernationRecord{ResumeStartedAt: ago(time.Hour)}, running},
+		"run time that ends during a resume does not interrupt it":                  {running, timer(time.Minute, 90*time.Hour), &hivev1.HibernationRecord{ResumeStartedAt: ago(time.Hour)}, running},
 		"cluster hibernated by the timer keeps hibernating":                         {running, timer(8*time.Hour, 9*time.Hour), asleep(new(running)), hibernating},
-		"longer limit does not resume the cluster":                                  {running, timer(80*time.Hour, 9*time.Hour), asleep(new(running)), hibernating},
-		"removed limit resumes the cluster":                                         {running, timer(0, 9*time.Hour), asleep(new(running)), running},
+		"increase of spec.hibernateAfter does not resume the cluster":               {running, timer(80*time.Hour, 9*time.Hour), asleep(new(running)), hibernating},
+		"removal of spec.hibernateAfter resumes the cluster":                        {running, timer(0, 9*time.Hour), asleep(new(running)), running},
 		"later change of spec.powerState to Running resumes the cluster":            {running, timer(8*time.Hour, 9*time.Hour), asleep(new(unset)), running},
 		"cluster hibernated by the spec is resumed by it":                           {running, timer(8*time.Hour, 90*time.Hour), asleep(nil), running},
 		"request from before the hibernation does not resume the cluster":           {running, askedAt(2 * time.Hour), asleep(new(running)), hibernating},

@@ -14,19 +14,19 @@ func TestRequeueIntervals(t *testing.T) {
 		waited   time.Duration
 		want     time.Duration
 	}{
-		"a clock that goes backwards gives the shortest interval":        {cloudInterval, -time.Hour, minMachineInterval},
-		"the cloud is polled often at first":                             {cloudInterval, 0, minMachineInterval},
-		"a change after 20 s is noticed within a second":                 {cloudInterval, 20 * time.Second, time.Second},
-		"the cloud is polled after a twentieth of the wait":              {cloudInterval, time.Minute, 3 * time.Second},
-		"the interval of polling the cloud is bounded":                   {cloudInterval, maxCloudInterval * cloudIntervalShare, maxCloudInterval},
-		"the interval of polling the cloud stays at its bound":           {cloudInterval, 24 * time.Hour, maxCloudInterval},
-		"a resuming cluster is probed often at first":                    {probeInterval, 0, minProbeInterval},
-		"a resuming cluster is probed often until the end of the window": {probeInterval, frequentProbeWindow - 1, minProbeInterval},
-		"a long resume is probed as rarely as its cloud":                 {probeInterval, frequentProbeWindow, maxCloudInterval},
-		"a resume that begins in a moment is probed often":               {probeInterval, -time.Second, minProbeInterval},
-		"aftercare is frequent at first":                                 {aftercareInterval, 0, minAftercareInterval},
-		"aftercare probes again after a fraction of the time":            {aftercareInterval, aftercareShare * 10 * time.Second, 10 * time.Second},
-		"aftercare is rare at the end":                                   {aftercareInterval, aftercareWindow, maxAftercareInterval},
+		"a clock that goes backwards gives the shortest interval":                  {cloudInterval, -time.Hour, minMachineInterval},
+		"the cloud is polled often at first":                                       {cloudInterval, 0, minMachineInterval},
+		"a change after 20 s is noticed within a second":                           {cloudInterval, 20 * time.Second, time.Second},
+		"the cloud is polled after a twentieth of the wait":                        {cloudInterval, time.Minute, 3 * time.Second},
+		"the interval of polling the cloud is bounded":                             {cloudInterval, maxCloudInterval * cloudIntervalShare, maxCloudInterval},
+		"the interval of polling the cloud stays at its bound":                     {cloudInterval, 24 * time.Hour, maxCloudInterval},
+		"a resuming cluster is probed often at first":                              {probeInterval, 0, minProbeInterval},
+		"a resuming cluster is probed often until the end of the window":           {probeInterval, frequentProbeWindow - 1, minProbeInterval},
+		"a long resume is probed as rarely as its cloud":                           {probeInterval, frequentProbeWindow, maxCloudInterval},
+		"a resume that begins in a moment is probed often":                         {probeInterval, -time.Second, minProbeInterval},
+		"a resumed cluster is probed often at first":                               {aftercareInterval, 0, minAftercareInterval},
+		"a resumed cluster is probed after a quarter of the time since its resume": {aftercareInterval, aftercareShare * 10 * time.Second, 10 * time.Second},
+		"the interval of probing a resumed cluster is bounded":                     {aftercareInterval, aftercareWindow, maxAftercareInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := row.interval(modelTime(), modelTime().Add(row.waited)); got != row.want {

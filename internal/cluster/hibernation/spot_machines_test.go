@@ -77,15 +77,15 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 		"only spot machine of a cluster is not terminated": {
 			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on), func(o *Observed) { o.Machines = o.Machines[1:] }), waitStop,
 		},
-		"later spot machine is added to the record while the cluster answers": {
+		"spot machine that appears during a hibernation is added to the record if the cluster answers": {
 			observedCluster(wantHibernating, openRecord(), goingOff, secondSpotMachine(on), both, apiWithMachines(secondOpenShiftMachine())),
 			expectedPlan{"record spot machines", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately},
 		},
-		"later spot machine of an unreachable cluster has the other machines started again": {
+		"other machines are started again for a spot machine that appears in an unreachable cluster": {
 			observedCluster(wantHibernating, openRecord(), off, secondSpotMachine(on), func(o *Observed) { o.API = Unreachable }),
 			expectedPlan{"start machines again", StartMachines{[]string{"i-0"}}, stopping, hivev1.StartingMachinesReason, minCloudInterval},
 		},
-		"later spot machine is awaited while the others start": {
+		"cluster with a spot machine that is not recorded waits for the other machines to start": {
 			observedCluster(wantHibernating, openRecord(), goingOn, secondSpotMachine(on), func(o *Observed) { o.API = Unreachable }),
 			expectedPlan{"start machines again", NoAction{}, stopping, hivev1.StartingMachinesReason, minCloudInterval},
 		},
@@ -130,7 +130,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine()), withRequests("csr-0")),
 			waitNodes(ApproveRequests{[]string{"csr-0"}}),
 		},
-		"Machine that is found in the aftercare is deleted, too": {
+		"Machine that is found within ten minutes after a resume is deleted, too": {
 			observedCluster("", withSpot(resumedRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine())),
 			expectedPlan{"running in part", replace, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minProbeInterval},
 		},

@@ -171,7 +171,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("found %+v", s.records)
 			}
 		},
-		"a later end prolongs a stop": func(t *testing.T, s *switchStory) {
+		"a later end extends a stop": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.look()
 			s.wait(59 * time.Minute)

@@ -182,7 +182,7 @@ func (f *fleet) pass(end passEnd) {
 	f.seen = f.slumber
 }
 
-// write writes the planned stops of a member; false if the manager is killed before that.
+// write writes the planned stops of a member. It returns false if the manager is killed before the write.
 func (f *fleet) write(m *modelMember, seen slumber.Member, plan slumber.Plan, wave int, wish slumber.MemberWish, end passEnd) bool {
 	next := plan.NextStops(f.seen, seen, wave, wish, f.now)
 	before := seen.FindStops(f.seen.Name)

@@ -54,7 +54,7 @@ func TestBenchRecord(t *testing.T) {
 	if !time.Now().Before(until) {
 		t.Fatal("expected the stops to be recorded before their time")
 	}
-	testenv.Eventually(t, "their time is over", func() error { return testenv.ErrorIf(time.Now().Before(until), "it is not yet") })
+	testenv.Eventually(t, "their end time has passed", func() error { return testenv.ErrorIf(time.Now().Before(until), "it has not yet") })
 	manager = h.startManager(t)
 	testenv.Eventually(t, "the manager's caches are filled", h.expectReady)
 	began, before := time.Now(), h.readCosts(t, manager)

@@ -124,7 +124,7 @@ func verbs() []verb {
 		{name: "start", before: steps{stop}, change: start, stoppedBy: earlier, startedBy: you},
 		{name: "stop in the name of another user", change: with(stop, notes, forged), stoppedBy: you},
 		{name: "edit the requester's annotation", before: steps{stop}, change: with(nothing, notes, forged), editsOnlyNote: true, stoppedBy: earlier},
-		{name: "prolong", before: steps{with(stop, until, "8h")}, change: with(with(nothing, until, "9h"), untilNotes, "9h by "+forged), stoppedBy: earlier},
+		{name: "extend", before: steps{with(stop, until, "8h")}, change: with(with(nothing, until, "9h"), untilNotes, "9h by "+forged), stoppedBy: earlier},
 		{name: "skip", before: steps{stop}, change: skip, skips: true, stoppedBy: earlier},
 		{name: "stop after a start", before: steps{stop, start}, change: stop, stoppedBy: you},
 		{name: "create a stopped object", change: stop, creates: true, stoppedBy: you},
@@ -286,7 +286,7 @@ func (c cell) expectRecord(t *testing.T, h *hub, stoppedBy, startedBy string) {
 			if len(stops) == 0 || stops[0].By != stoppedBy || stops[0].StartedBy != startedBy || (stops[0].EndedAt != nil) != (startedBy != "") {
 				return fmt.Errorf("expected a stop by %q that was ended by %q, found %+v", stoppedBy, startedBy, stops)
 			}
-			if c.verb.name == "prolong" && (stops[0].RequestedUntil != "9h" || stops[0].UntilBy != c.role.user) {
+			if c.verb.name == "extend" && (stops[0].RequestedUntil != "9h" || stops[0].UntilBy != c.role.user) {
 				return fmt.Errorf("expected an end after nine hours, set by %s, found %+v", c.role.user, stops[0])
 			}
 		}

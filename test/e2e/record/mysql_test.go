@@ -207,7 +207,7 @@ func TestTheEndOfAStopIsRecordedAfterAnOutage(t *testing.T) {
 	const rest = 3 * time.Second
 	h.annotate(t, "alice", h.cluster, map[string]string{torporv1alpha1.UntilAnnotation: rest.String()})
 	changed := time.Now()
-	testenv.Eventually(t, "the time is over", func() error { return testenv.ErrorIf(time.Since(changed) <= rest, "it is not yet") })
+	testenv.Eventually(t, "the end time has passed", func() error { return testenv.ErrorIf(time.Since(changed) <= rest, "it has not yet") })
 	stopClustering := testenv.StartManager(t, h.manager, setUpClustering)
 	byItself := [2]string{"alice", torporv1alpha1.UntilAnnotation}
 	h.expectStops(t, "clustering goes on before a pass of the other controller", byItself, holds, byItself)

@@ -31,7 +31,7 @@ func (h *hub) runPlugin(t *testing.T, who string, want exit.Code, args ...string
 	return out.String()
 }
 
-// TestPluginStopsAndStarts has three users stop, prolong and start each kind with kubectl torpor, while the
+// TestPluginStopsAndStarts has three users stop, extend and start each kind with kubectl torpor, while the
 // manager's own program runs.
 func TestPluginStopsAndStarts(t *testing.T) {
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestPluginStopsAndStarts(t *testing.T) {
 				h.runPlugin(t, "alice", exit.Refused, "restart", name, "--wait")
 			}
 			h.runPlugin(t, "bob", exit.Done, append(parts, "extend", name, "--until", "2099-01-01T00:00:00Z")...)
-			h.WaitFor(t, "the stop is prolonged", obj, func() error {
+			h.WaitFor(t, "the stop is extended", obj, func() error {
 				stops := k.records(obj)[0]
 				return testenv.ErrorIf(len(stops) != 1 || stops[0].RequestedUntil != "2099-01-01T00:00:00Z" || stops[0].UntilBy != "bob", "found %+v", stops)
 			})

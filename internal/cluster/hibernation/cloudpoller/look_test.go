@@ -32,11 +32,11 @@ func (s *scriptedLooks) ObserveAll(_ context.Context, _ actuator.Target, infraID
 func TestAClusterThatNobodyLookedAtGetsTheErrorOfTheAccount(t *testing.T) {
 	ofOne, throttled := errors.New("a machine is in an unknown state"), actuator.Errorf(actuator.Throttled, "slow down")
 	for name, answers := range map[string][]error{
-		"a throttled first half: no cluster seems empty":     {ofOne, throttled, nil},
-		"a throttled first quarter: no cluster seems empty":  {ofOne, ofOne, throttled, nil},
-		"a throttled second quarter: no cluster seems empty": {ofOne, ofOne, nil, throttled, nil},
-		"a throttled second half: no cluster seems empty":    {ofOne, nil, throttled},
-		"a throttled first poll: no cluster seems empty":     {throttled},
+		"throttled while polling the first half of the clusters: no cluster seems empty":     {ofOne, throttled, nil},
+		"throttled while polling the first quarter of the clusters: no cluster seems empty":  {ofOne, ofOne, throttled, nil},
+		"throttled while polling the second quarter of the clusters: no cluster seems empty": {ofOne, ofOne, nil, throttled, nil},
+		"throttled while polling the second half of the clusters: no cluster seems empty":    {ofOne, nil, throttled},
+		"throttled while polling all clusters: no cluster seems empty":                       {throttled},
 	} {
 		infraIDs, found := []string{"a", "b", "c", "d"}, map[string]Snapshot{}
 		if err := observeParts(t.Context(), &scriptedLooks{answers: answers}, actuator.Target{}, infraIDs, found); !errors.Is(err, throttled) {

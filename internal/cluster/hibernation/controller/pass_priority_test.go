@@ -47,7 +47,7 @@ func TestAnswersOvertakeClustersThatBegin(t *testing.T) {
 	for i := range 100 {
 		queue.Add(named(string(rune('a' + i))))
 	}
-	urgency.Enqueue(queue, named("in aftercare"), urgency.UsualPriority)
+	urgency.Enqueue(queue, named("just resumed"), urgency.UsualPriority)
 	urgency.Enqueue(queue, named("answered"), urgency.UrgentPriority)
 	if first, _, _ := queue.GetWithPriority(); first.Name != "answered" {
 		t.Errorf("expected the cluster that has its result, found %s", first.Name)

@@ -449,16 +449,16 @@ func moments() map[string]moment {
 	}
 	const running, hibernating = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
 	return map[string]moment{
-		"a change at once, before the hibernation":                                 {running, atOnce},
-		"a change once the hibernation is reported":                                {running, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Stopping", nil})},
-		"a change when the machines begin to stop":                                 {running, leave("running")},
-		"a change when machines are stopped and the status does not report it yet": {running, all("stopped")},
-		"a change once the cluster hibernates":                                     {running, has(settledCondition(hibernating))},
-		"a change at once, before the resume":                                      {hibernating, atOnce},
-		"a change once the resume is reported":                                     {hibernating, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Resuming", nil})},
-		"a change when the machines begin to start":                                {hibernating, leave("stopped")},
-		"a change when machines run and the status does not report it yet":         {hibernating, all("running")},
-		"a change once the cluster runs and its record is still fresh":             {hibernating, has(settledCondition(running))},
+		"the power state is changed back at once, before the hibernation begins":                              {running, atOnce},
+		"the power state is changed back once the status reports Stopping":                                    {running, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Stopping", nil})},
+		"the power state is changed back when the machines begin to stop":                                     {running, leave("running")},
+		"the power state is changed back when all machines are stopped and the status does not report it yet": {running, all("stopped")},
+		"the power state is changed back once the cluster hibernates":                                         {running, has(settledCondition(hibernating))},
+		"the power state is changed back at once, before the resume begins":                                   {hibernating, atOnce},
+		"the power state is changed back once the status reports Resuming":                                    {hibernating, has(expectedCondition{hivev1.ClusterHibernatingCondition, "True", "Resuming", nil})},
+		"the power state is changed back when the machines begin to start":                                    {hibernating, leave("stopped")},
+		"the power state is changed back when all machines run and the status does not report it yet":         {hibernating, all("running")},
+		"the power state is changed back once the cluster runs and its record is still fresh":                 {hibernating, has(settledCondition(running))},
 	}
 }
 

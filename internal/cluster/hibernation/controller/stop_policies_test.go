@@ -44,13 +44,13 @@ func TestStopPolicies(t *testing.T) {
 			"an unrelated change: allowed":     {hibernating, unrelated, ""},
 		},
 		"longest-stop.yaml": {
-			"a stop without an end: refused":    {running, stop, `expected a duration of 72h at most, such as 8h, found ""`},
-			"a stop of 73 hours: refused":       {running, until("73h"), `found "73h"`},
-			"a stop until a time: refused":      {running, until("2126-01-01T00:00:00Z"), `found "2126-01-01T00:00:00Z"`},
-			"a stop of 72 hours: allowed":       {running, until("71h60m"), ""},
-			"a stop that is prolonged: refused": {hibernating, until("9999h"), `found "9999h"`},
-			"a start: allowed":                  {hibernating, start, ""},
-			"an unrelated change: allowed":      {hibernating, unrelated, ""},
+			"a stop without an end: refused":   {running, stop, `expected a duration of 72h at most, such as 8h, found ""`},
+			"a stop of 73 hours: refused":      {running, until("73h"), `found "73h"`},
+			"a stop until a time: refused":     {running, until("2126-01-01T00:00:00Z"), `found "2126-01-01T00:00:00Z"`},
+			"a stop of 72 hours: allowed":      {running, until("71h60m"), ""},
+			"a stop that is extended: refused": {hibernating, until("9999h"), `found "9999h"`},
+			"a start: allowed":                 {hibernating, start, ""},
+			"an unrelated change: allowed":     {hibernating, unrelated, ""},
 		},
 	} {
 		t.Run(file, func(t *testing.T) {

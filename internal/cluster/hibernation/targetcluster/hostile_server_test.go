@@ -97,17 +97,17 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, ",{}", muchMore)
 		}, listPage, errTooManyItems},
-		"a page that is not the last: cut off": {func(w http.ResponseWriter) {
+		"a list of more than one page: refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
 		}, listPage, errTooManyItems},
 		"an endless answer to an object: cut off": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`)
 			repeatUntilRefused(w, " ", muchMore)
 		}, apply, httpguard.ErrAnswerTooLarge},
-		"endless pages: cut off": {func(w http.ResponseWriter) {
+		"an endless sequence of pages: refused": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
 		}, listNodes, errTooManyItems},
-		"nodes of many addresses: cut off": {func(w http.ResponseWriter) { // They are decoded as leases, too, which are harmless, and fit into one page.
+		"nodes with too many addresses: refused": {func(w http.ResponseWriter) { // They are decoded as leases, too, which are harmless, and fit into one page.
 			node := `,{"status":{"addresses":[{}` + strings.Repeat(",{}", 20_000) + `]}}`
 			_, _ = io.WriteString(w, `{"items":[{}`+strings.Repeat(node, 250)+`]}`)
 		}, listNodes, errTooManyNodes},
@@ -120,10 +120,10 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			_, _ = io.WriteString(w, `{"items":[`+pod)
 			repeatUntilRefused(w, ","+pod, muchMore)
 		}, listPods, errTooManyItems},
-		"an answer that is not a list: cut off":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
-		"malformed items: cut off":               {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
-		"half a list: cut off":                   {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},
-		"an item that is not an object: cut off": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[7]}`) }, listNodes, errMalformed},
+		"an answer that is not a list: malformed":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
+		"items that are not a list: malformed":     {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
+		"half a list: malformed":                   {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},
+		"an item that is not an object: malformed": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[7]}`) }, listNodes, errMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dialHostile(t, row.answer)

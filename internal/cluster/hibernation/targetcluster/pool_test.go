@@ -302,7 +302,7 @@ func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	}
 }
 
-// TestLooksThatNobodyWaitsForGiveWay has one cluster in aftercare and one whose pass waits.
+// TestLooksThatNobodyWaitsForGiveWay has a cluster that has just resumed, and one whose pass waits.
 func TestLooksThatNobodyWaitsForGiveWay(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	p := NewPool(Dialer{AllowInsecure: true}, now)

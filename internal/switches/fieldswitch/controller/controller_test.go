@@ -310,8 +310,8 @@ func TestWhatNobodyStopsIsNotRead(t *testing.T) {
 	testenv.ExpectEqual(t, "the other Deployment is read", false, isRead)
 }
 
-// TestWhatPeopleStopUntilATimeComesBack has a stop whose time is over, and a Slumber's stop that expires, while no
-// manager runs.
+// TestWhatPeopleStopUntilATimeComesBack has a stop whose end time passes, and a Slumber's stop that expires, while
+// no manager runs.
 func TestWhatPeopleStopUntilATimeComesBack(t *testing.T) {
 	s := newStory(t)
 	u := s.create(t, deployment("timed"))
