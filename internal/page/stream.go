@@ -46,7 +46,7 @@ type streamSlots struct {
 
 func newStreamSlots(m *Metrics) *streamSlots { return &streamSlots{metrics: m, of: map[string]int{}} }
 
-// take reserves a slot and returns the function that releases it; false if no slot is free.
+// take reserves a slot and returns the function that releases it. ok is false if no slot is free.
 func (s *streamSlots) take(user string) (release func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -448,7 +448,7 @@ type filterCriterion struct {
 // maxFilterValues is the maximum number of values in all filters of a call, as in EC2.
 const maxFilterValues = 200
 
-// valuesByName returns the values of an instance for a filter's name; false for an unknown filter.
+// valuesByName returns the values of an instance for a filter's name. The second result is false for an unknown filter.
 type valuesByName func(name string) ([]string, bool)
 
 func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error) {
@@ -478,7 +478,8 @@ func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error)
 	return read, nil
 }
 
-// tagKeys returns tag keys of which an instance must have one; false if the filter is not about tags.
+// tagKeys returns tag keys of which an instance must have one. The second result is false if the filter is not about
+// tags.
 func (f filterCriterion) tagKeys() ([]string, bool) {
 	if key, ok := strings.CutPrefix(f.name, "tag:"); ok {
 		return []string{key}, true

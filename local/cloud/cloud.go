@@ -388,7 +388,7 @@ type pastInstance struct {
 	until time.Time
 }
 
-// keepPast keeps the state of an instance before a change, for reads that lag behind.
+// keepPast records the state of an instance before a change, for reads that lag behind.
 func (c *Cloud) keepPast(id string, now time.Time) {
 	if c.config.ReadLag == 0 {
 		return
@@ -397,7 +397,7 @@ func (c *Cloud) keepPast(id string, now time.Time) {
 	c.past[id] = append(visible, pastInstance{c.state.Instances[id], now})
 }
 
-// readInstance returns an instance as readers see it; false while they do not see it yet.
+// readInstance returns an instance as readers see it. The second result is false while they do not see it yet.
 func (c *Cloud) readInstance(id string, now time.Time) (instance, bool) {
 	for _, p := range c.past[id] {
 		if p.until.After(now.Add(-c.config.ReadLag)) {

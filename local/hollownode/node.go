@@ -289,8 +289,8 @@ const (
 	kubeletQPS, kubeletBurst = 50, 100
 )
 
-// keepClientCertificate acts like the kubelet at its start: it continues with a client certificate that is still
-// valid, or requests one with the bootstrap token; then it keeps it renewed. It returns once there is a certificate.
+// keepClientCertificate acts like the kubelet at its start. It uses a client certificate that is still valid, or
+// requests one with the bootstrap token, and renews it from then on. It returns once a certificate is present.
 func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface, error) {
 	log := klog.FromContext(ctx)
 	certConfig, clientConfig, err := bootstrap.LoadClientConfig(log, c.kubeconfigPath(), c.Bootstrap, c.certificatesDir())
@@ -325,7 +325,8 @@ func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface
 	return kubernetes.NewForConfig(rotating)
 }
 
-// keepServingCertificate keeps a serving certificate; Current is nil until the first is approved.
+// keepServingCertificate requests a serving certificate and renews it. Current of the returned manager is nil until
+// the first request is approved.
 func (c Config) keepServingCertificate(ctx context.Context, client kubernetes.Interface) (certificate.Manager, error) {
 	manager, err := kubeletcertificate.NewKubeletServerCertificateManager(client, &kubeletconfig.KubeletConfiguration{},
 		types.NodeName(c.Name), func() []corev1.NodeAddress { return c.nodeAddresses() }, c.certificatesDir())

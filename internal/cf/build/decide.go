@@ -36,7 +36,7 @@ type ImageAnswer struct {
 	Message string
 }
 
-// IsAboutImage reports whether the droplet of a build is an image whose registry has to be asked first.
+// IsAboutImage reports whether the droplet of a build is an image whose metadata must first be read from its registry.
 func (o Observed) IsAboutImage() bool {
 	status := o.Build.Status
 	return status.Droplet == nil && status.State != korifiv1alpha1.FailedBuild && o.Package != nil && o.Package.Spec.Type == korifiv1alpha1.DockerPackage

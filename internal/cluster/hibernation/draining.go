@@ -15,14 +15,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// If the owner of a cluster sets a drain budget, the pods of its workers are evicted before the first machine
+// If the owner of a cluster sets a drain budget, the Pods of its workers are evicted before the first machine
 // is stopped. The drain ends with its budget and never blocks a stop. Nodes that were cordoned for the drain
 // are marked and uncordoned at the resume (docs/adr/0036-workers-stop-first.md).
 
 // NodeVersion names an observed version of a node, so an update fails if the node has changed in between.
 type NodeVersion struct{ Name, UID, ResourceVersion string }
 
-// NodeCordon describes whether pods can be scheduled on a node.
+// NodeCordon describes whether Pods can be scheduled on a node.
 type NodeCordon struct {
 	// IsSet is true if the node is cordoned, and IsOurs if that was done for a drain.
 	IsSet, IsOurs bool
@@ -32,31 +32,31 @@ type NodeCordon struct {
 	ResourceVersion string
 }
 
-// ObservedPod is a pod of a worker. Pods of DaemonSets and static pods are left out: they stop with their node.
+// ObservedPod is a Pod of a worker. Pods of DaemonSets and static Pods are left out: they stop with their node.
 type ObservedPod struct {
 	Namespace, Name, UID, Node string
-	// IsLeaving is true if the pod is being deleted.
+	// IsLeaving is true if the Pod is being deleted.
 	IsLeaving bool
-	// IsBare is true if the pod has no controller that would recreate it.
+	// IsBare is true if the Pod has no controller that would recreate it.
 	IsBare bool
-	// IsRefused is true if the cluster has permanently refused to evict the pod.
+	// IsRefused is true if the cluster has permanently refused to evict the Pod.
 	IsRefused bool
 }
 
-// WorkerPods are the pods of the workers of a cluster that is being drained.
+// WorkerPods are the Pods of the workers of a cluster that is being drained.
 type WorkerPods struct {
-	// IsRead is true if the pods were read, and HasMore if there are more pods than were read.
+	// IsRead is true if the Pods were read, and HasMore if there are more Pods than were read.
 	IsRead, HasMore bool
 	// IsForbidden is true if the cluster has permanently refused to list them.
 	IsForbidden bool
 	Pods        []ObservedPod
-	// Kept are the names of pods whose last eviction was prevented by a PodDisruptionBudget.
+	// Kept are the names of Pods whose last eviction was prevented by a PodDisruptionBudget.
 	Kept []string
-	// Error is the error of reading pods, or of changing nodes and pods; empty if there was none.
+	// Error is the error of reading Pods, or of changing nodes and Pods; empty if there was none.
 	Error string
 }
 
-// DrainWorkers cordons nodes and evicts pods.
+// DrainWorkers cordons nodes and evicts Pods.
 type DrainWorkers struct {
 	Cordon []NodeVersion
 	Evict  []ObservedPod
@@ -86,17 +86,17 @@ func (o Observed) drainEndsAt() time.Time {
 }
 
 // needsDrainLook reports whether the drain must be observed. After its end it is observed once more, to report
-// the remaining pods.
+// the remaining Pods.
 func (o Observed) needsDrainLook() bool {
 	return o.isDraining() && o.anyMachineIs(actuator.Running)
 }
 
-// awaitsDrain reports whether machines are left on for their pods to be evicted.
+// awaitsDrain reports whether machines are left on for their Pods to be evicted.
 func (o Observed) awaitsDrain() bool {
 	return o.needsDrainLook() && o.Now.Before(o.drainEndsAt()) && !o.isDrained() && !o.isDrainRefused()
 }
 
-// NeedsPods reports whether the pods of the workers must be read.
+// NeedsPods reports whether the Pods of the workers must be read.
 func NeedsPods(o Observed) bool {
 	return NeedsNodes(o) && o.needsDrainLook()
 }
@@ -149,7 +149,7 @@ func (n ObservedNode) version() NodeVersion {
 	return NodeVersion{Name: n.Name, UID: n.UID, ResourceVersion: n.Cordon.ResourceVersion}
 }
 
-// podsToEvict are the pods of cordoned nodes. A pod of another node could be scheduled on the same node again.
+// podsToEvict are the Pods of cordoned nodes. A Pod of another node could be scheduled on the same node again.
 func (o Observed) podsToEvict() []ObservedPod {
 	takesPods := map[string]bool{}
 	for _, n := range o.nodesToCordon() {
@@ -164,7 +164,7 @@ func (o Observed) podsToEvict() []ObservedPod {
 	return pods
 }
 
-// drainWorkers repeats evictions, because budgets allow more once pods are ready on other nodes.
+// drainWorkers repeats evictions, because budgets allow more once Pods are ready on other nodes.
 func drainWorkers(o Observed) Plan {
 	p := stoppingPlan(o)
 	p.Hibernating.Message = "The workers are being drained before the machines are stopped"
@@ -188,7 +188,7 @@ func formatBudget(d time.Duration) string {
 	return text
 }
 
-// drainMessage names pods only when they are late, because each change of the message is a status write.
+// drainMessage names Pods only when they are late, because each change of the message is a status write.
 func (o Observed) drainMessage() string {
 	message := fmt.Sprintf("Draining the workers before the machines are stopped, for at most %s", formatBudget(o.Options.DrainBudget))
 	if left := o.undrained(); left != "" && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {

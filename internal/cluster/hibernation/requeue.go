@@ -32,7 +32,7 @@ const (
 	lateAfter = 2 * time.Minute
 	// aftercareWindow is how long certificate requests are judged after the cluster is ready again.
 	aftercareWindow = 10 * time.Minute
-	// minAftercareInterval, maxAftercareInterval and aftercareShare define the interval of the aftercare.
+	// minAftercareInterval, maxAftercareInterval and aftercareShare define how often a resumed cluster is probed.
 	minAftercareInterval = 5 * time.Second
 	maxAftercareInterval = time.Minute
 	aftercareShare       = 4

@@ -58,7 +58,7 @@ func (s setStatus) missing(references []Reference) []Reference {
 	return missing
 }
 
-// record records the objects that a set will have in the cluster.
+// record adds the objects that a set will have in the cluster to the resourcesToDelete of its status.
 func (all statuses) record(set ObservedSet, now *metav1.Time) {
 	status, isKnown := all[set.SetKey]
 	if !isKnown {

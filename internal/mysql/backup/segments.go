@@ -40,7 +40,7 @@ func SegmentKey(namespace, name string, first time.Time, writer string) string {
 	return SegmentPrefix(namespace, name) + first.UTC().Format(segmentTimeFormat) + "-" + writer + segmentSuffix
 }
 
-// SegmentTime returns the time in the key of a segment; false if the key is not a segment's.
+// SegmentTime returns the time in the key of a segment. The second result is false if the key is not a segment's.
 func SegmentTime(key string) (time.Time, bool) {
 	begin, _, _ := strings.Cut(strings.TrimSuffix(path.Base(key), segmentSuffix), "-")
 	rest := strings.TrimPrefix(path.Base(key), begin+"-")
@@ -91,8 +91,7 @@ type ReplayRequest struct {
 	// Dump holds the transactions of the backup, and Time is the time of the backup.
 	Dump gtid.Set
 	Time time.Time
-	// Point is the restore point. WantsNewest means that it is in the future and therefore asks for everything
-	// available.
+	// Point is the restore point. WantsNewest means that Point is in the future, so everything available is replayed.
 	Point       time.Time
 	WantsNewest bool
 }

@@ -87,7 +87,8 @@ func HasSameStatus(a, b metav1.Object) bool {
 	return isTyped && reflect.DeepEqual(one, other)
 }
 
-// statusOf returns the field of the status; false for types that have none, such as unstructured objects.
+// statusOf returns the field of the status. The second result is false for types without it, such as unstructured
+// objects.
 func statusOf(obj metav1.Object) (any, bool) {
 	value := reflect.Indirect(reflect.ValueOf(obj))
 	if value.Kind() != reflect.Struct {

@@ -73,7 +73,7 @@ func addClusterVersion(s *Survey, item []byte) error {
 	return nil
 }
 
-// addMachineConfigPool finds nodes that are being updated, and therefore drained and restarted one by one.
+// addMachineConfigPool finds nodes that are being updated. Each of them is drained and restarted, one after the other.
 func addMachineConfigPool(s *Survey, item []byte) error {
 	var p conditioned
 	if err := decode(item, &p); err != nil {

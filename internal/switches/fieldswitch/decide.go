@@ -82,7 +82,7 @@ func Decide(o ObservedSwitch) SwitchPlan {
 	return s.plan
 }
 
-// updateRecords updates the record of requested stops, and takes back a stop whose time is over.
+// updateRecords updates the record of requested stops, and withdraws a stop whose end time has passed.
 func (s *decisionStep) updateRecords() {
 	asked := AnnotationSwitch().ReadRequest(s.Object, IsAsked(s.Object))
 	before := s.is.Records

@@ -56,7 +56,7 @@ func parseDay(text string) (time.Time, error) {
 	return at, nil
 }
 
-// in returns the holiday that begins in a year; false if none begins in that year.
+// in returns the holiday that begins in a year. isThere is false if no holiday begins in that year.
 func (h holidayRange) in(year int) (first, last time.Time, isThere bool) {
 	if !h.isYearly {
 		return h.first, h.last, year == h.first.Year()

@@ -134,8 +134,8 @@ const (
 	credentialsAge = time.Minute
 )
 
-// Look returns the known state of a cluster's machines; false if it is unknown. A cluster that changes its
-// account counts as a new one.
+// Look returns the known state of a cluster's machines. The second result is false if the state is unknown. A cluster
+// that changes its account counts as a new one.
 func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
 	key, batch, err := accountOf(ctx, c)
 	if err != nil {

@@ -138,8 +138,8 @@ func (a *machineAccounts) forget(cluster types.NamespacedName) {
 	delete(a.waiting, ownerLook(cluster))
 }
 
-// accountOf returns the owner of another cluster's machines, by its own credentials; false while that is
-// determined for the first time.
+// accountOf returns the owner of another cluster's machines, by its own credentials. The second result is false while
+// the owner is determined for the first time.
 func (c Controller) accountOf(ctx context.Context, other *hivev1.ClusterDeployment, waiting types.NamespacedName) (machineAccount, bool) {
 	name, now := client.ObjectKeyFromObject(other), c.Clock.Now()
 	known := c.machineAccounts.find(name)

@@ -128,7 +128,7 @@ func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDepl
 	return nil
 }
 
-// findTarget determines the cluster's machines and credentials; false if that fails with an error to report.
+// findTarget determines the cluster's machines and credentials. It returns false if that fails with an error to report.
 func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
 	platform := seen.platform
 	seen.actuator = c.Actuators[platform.Name]
@@ -283,7 +283,7 @@ func (c Controller) wantsSurvey(cd *hivev1.ClusterDeployment, seen *clusterObser
 	return hibernation.MayBeSurveyed(seen.Observed) && (isDue || hibernation.MayBeRefused(seen.Observed))
 }
 
-// noteSilence records why a cluster does not answer; false if it does.
+// noteSilence records why a cluster does not answer. It returns false if the cluster answers.
 func (s *clusterObservation) noteSilence(look targetcluster.Look) bool {
 	if look.Err == nil {
 		return false

@@ -211,8 +211,8 @@ const versionPath = "/apis/config.openshift.io/v1/clusterversions/version"
 // maxVersionBytes is far more than a version needs. It is bounded because the version is written to the status.
 const maxVersionBytes = 256
 
-// ReadVersion returns the current or desired version of an OpenShift cluster; false if the cluster is not an
-// OpenShift cluster. A version that the user may not read is empty.
+// ReadVersion returns the current or desired version of an OpenShift cluster. isOpenShift is false for other clusters.
+// A version that the user may not read is empty.
 func (c *ClusterClient) ReadVersion(ctx context.Context) (version string, isOpenShift bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()

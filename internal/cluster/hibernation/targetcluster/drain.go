@@ -26,28 +26,28 @@ import (
 const (
 	nodesPath = "/api/v1/nodes"
 	podsPath  = "/api/v1/pods"
-	// podsOfNodes selects scheduled pods that may still run.
+	// podsOfNodes selects scheduled Pods that may still run.
 	podsOfNodes = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-	// maxDrainedPods is the number of pods that are kept from one poll. Further pods are read once those are
+	// maxDrainedPods is the number of Pods that are kept from one poll. Further Pods are read once those are
 	// gone.
 	maxDrainedPods = 500
 	// drainPause is the shortest time between two attempts.
 	drainPause = 2 * time.Second
-	// drainTime is the part of a poll that is spent on changing nodes and evicting pods.
+	// drainTime is the part of a poll that is spent on changing nodes and evicting Pods.
 	drainTime = 5 * time.Second
-	// maxKeptPods is the number of pods kept by budgets that are reported.
+	// maxKeptPods is the number of Pods kept by budgets that are reported.
 	maxKeptPods = 100
-	// maxRefusals is the number of names of permanently refused nodes and pods that are kept.
+	// maxRefusals is the number of names of permanently refused nodes and Pods that are kept.
 	maxRefusals = 2 * maxDrainedPods
-	// refusalMemory is how long a refusal of one attempt is kept for the next ones, because not every pod is
+	// refusalMemory is how long a refusal of one attempt is kept for the next ones, because not every Pod is
 	// tried in each attempt.
 	refusalMemory = time.Minute
 )
 
-// errEnoughPods ends a list once enough pods were read.
+// errEnoughPods ends a list once enough Pods were read.
 var errEnoughPods = errors.New("enough pods were read")
 
-// Drain holds the changes that are wanted of nodes and pods of a cluster.
+// Drain holds the changes that are wanted of nodes and Pods of a cluster.
 type Drain struct {
 	Cordon, Uncordon []hibernation.NodeVersion
 	Evict            []hibernation.ObservedPod
@@ -58,9 +58,9 @@ func (d Drain) isEmpty() bool { return len(d.Cordon)+len(d.Uncordon)+len(d.Evict
 // DrainResult is the result of a Drain.
 type DrainResult struct {
 	At time.Time
-	// Kept are the names of pods whose eviction was prevented by PodDisruptionBudgets.
+	// Kept are the names of Pods whose eviction was prevented by PodDisruptionBudgets.
 	Kept []string
-	// Refused are the names of nodes and pods that these credentials are permanently not allowed to change.
+	// Refused are the names of nodes and Pods that these credentials are permanently not allowed to change.
 	Refused map[string]bool
 	Err     error
 }
@@ -85,8 +85,8 @@ func (r *DrainResult) noteEarlier(last DrainResult) {
 	}
 }
 
-// ListWorkerPods returns the pods of nodes outside the control plane, without pods of DaemonSets and static
-// pods.
+// ListWorkerPods returns the Pods of nodes outside the control plane, without Pods of DaemonSets and static
+// Pods.
 func (c *ClusterClient) ListWorkerPods(ctx context.Context, nodes []hibernation.ObservedNode) (hibernation.WorkerPods, error) {
 	isWorker := map[string]bool{}
 	for _, n := range nodes {
@@ -111,7 +111,8 @@ func (c *ClusterClient) ListWorkerPods(ctx context.Context, nodes []hibernation.
 	return found, nil
 }
 
-// decodePod reads the few relevant fields of a Pod; false for a pod that stops with its node.
+// decodePod reads the fields of a Pod that a drain needs. isDrained is false for static Pods and Pods of DaemonSets,
+// which stop with their node.
 func decodePod(item []byte) (pod hibernation.ObservedPod, isDrained bool, err error) {
 	var p struct {
 		Metadata struct {
@@ -150,7 +151,7 @@ func decodePod(item []byte) (pod hibernation.ObservedPod, isDrained bool, err er
 
 func isNameOfPath(name string) bool { return len(validation.NameIsDNSSubdomain(name, false)) == 0 }
 
-// drain changes nodes and evicts pods within its time budget. Pods are tried in turn, so pods that budgets keep
+// drain changes nodes and evicts Pods within its time budget. Pods are tried in turn, so Pods that budgets keep
 // do not delay others.
 func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Time) {
 	if j.toDrain.isEmpty() {
@@ -175,7 +176,7 @@ func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Tim
 	}
 	for _, p := range inTurn(j.toDrain.Evict, j.lastEvicted) {
 		if ctx.Err() != nil {
-			return // The remaining pods are evicted after the next poll.
+			return // The remaining Pods are evicted after the next poll.
 		}
 		err := client.evictPod(ctx, p)
 		j.lastEvicted = NameOfPod(p)
@@ -189,10 +190,10 @@ func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Tim
 	}
 }
 
-// NameOfPod returns the name of a pod among the nodes and pods of a DrainResult.
+// NameOfPod returns the name of a Pod among the nodes and Pods of a DrainResult.
 func NameOfPod(p hibernation.ObservedPod) string { return p.Namespace + "/" + p.Name }
 
-// inTurn returns the pods sorted by name, beginning after the given one.
+// inTurn returns the Pods sorted by name, beginning after the given one.
 func inTurn(pods []hibernation.ObservedPod, last string) []hibernation.ObservedPod {
 	sorted := slices.SortedFunc(slices.Values(pods), func(a, b hibernation.ObservedPod) int { return cmp.Compare(NameOfPod(a), NameOfPod(b)) })
 	first := slices.IndexFunc(sorted, func(p hibernation.ObservedPod) bool { return strings.Compare(NameOfPod(p), last) > 0 })
@@ -225,7 +226,7 @@ func (c *ClusterClient) setCordon(ctx context.Context, n hibernation.NodeVersion
 	return nil
 }
 
-// evictPod requests the eviction of the observed pod. It is no error if the pod is gone.
+// evictPod requests the eviction of the observed Pod. It is no error if the Pod is gone.
 func (c *ClusterClient) evictPod(ctx context.Context, p hibernation.ObservedPod) error {
 	eviction, err := json.Marshal(policyv1.Eviction{
 		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},

@@ -204,8 +204,9 @@ func (c *ClusterClient) discardObject(ctx context.Context, request *rest.Request
 	return nil
 }
 
-// DescribeRefusal describes why a cluster refused an object; false if it did not answer at all, or refuses
-// everything. Without quotes it leaves out the server's own message, which repeats parts of the request.
+// DescribeRefusal describes why a cluster refused an object. The second result is false if the cluster did not answer
+// at all, or refuses everything. Unless mayQuote is true, the server's own message is left out, because it repeats
+// parts of the request.
 func DescribeRefusal(err error, mayQuote bool) (string, bool) {
 	if errors.Is(err, ErrUnknownKind) {
 		return ErrUnknownKind.Error(), true

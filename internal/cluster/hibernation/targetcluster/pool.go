@@ -212,7 +212,7 @@ func (c *connection) end() {
 	*c = connection{}
 }
 
-// RequestLook returns a result that no pass has read yet; false if the pass must wait for one.
+// RequestLook returns a result that no pass has read yet. The second result is false if the pass must wait for one.
 func (p *Pool) RequestLook(q Question) (Look, bool) {
 	p.clusters.Lock()
 	defer p.clusters.Unlock()

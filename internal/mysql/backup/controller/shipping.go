@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	// shippingPace is the interval at which shipping Pods are polled, and therefore at which a status is written.
+	// shippingPace is the interval at which the Pods that ship binary logs are polled. It also limits how often their
+	// reports change the status of a cluster.
 	shippingPace = time.Minute
 	// absenceGrace is how long a replaced Pod may take to run.
 	absenceGrace = 2 * shippingPace

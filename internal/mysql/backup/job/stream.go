@@ -95,7 +95,8 @@ func (s *binlogStream) stop() error {
 	return errors.Join(err, s.options.removeFolder())
 }
 
-// peekTransaction returns the head of the next transaction without taking it; false if it has not arrived yet.
+// peekTransaction returns the head of the next transaction without taking it. The second result is false if the
+// transaction has not arrived yet.
 func (s *binlogStream) peekTransaction() (binlog.TransactionHead, bool, error) {
 	for {
 		event, ok, err := s.peekEvent()
@@ -157,7 +158,7 @@ func (s *binlogStream) wait(ctx context.Context) error {
 	}
 }
 
-// peekEvent reads the event at the offset; false if it has not arrived yet.
+// peekEvent reads the event at the offset. The second result is false if the event has not arrived yet.
 func (s *binlogStream) peekEvent() (binlog.BinlogEvent, bool, error) {
 	if s.peeked != nil {
 		return *s.peeked, true, nil
