@@ -72,10 +72,10 @@ func TestUnhealthy(t *testing.T) {
 		lived time.Duration
 		want  string
 	}{
-		"crash before the limit: no hint":                      {30 * time.Second, ""},
-		"end at the limit: a hint at the health check":         {time.Minute, hint},
-		"slow end after the limit: a hint at the health check": {70 * time.Second, hint},
-		"crash long after the limit: no hint":                  {time.Hour, ""},
+		"crash before the deadline of the health check: no hint": {30 * time.Second, ""},
+		"end at the deadline of the health check: a hint":        {time.Minute, hint},
+		"end within the grace period after the deadline: a hint": {70 * time.Second, hint},
+		"crash long after the deadline: no hint":                 {time.Hour, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -60,7 +60,7 @@ func TestMachineSetsOfAPool(t *testing.T) {
 		"platform without zones: of the pool":                              {MachineSet{Name: "infra-worker"}, true},
 		"Azure, with the location and the zone: of the pool":               {MachineSet{Name: "infra-worker-centralus1", Zone: "1", Location: "centralus"}, true},
 		"GCP, with the end of the zone: of the pool":                       {MachineSet{Name: "infra-worker-b", Zone: "us-east1-b"}, true},
-		"label with any name: of the pool":                                 {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
+		"label of the pool and any name: of the pool":                      {MachineSet{Name: "mine", Labels: labelled("worker")}, true},
 		"label of another pool: not of the pool":                           {MachineSet{Name: "infra-worker-us-east-1a", Labels: labelled("other")}, false},
 		"another cluster: not of the pool":                                 {MachineSet{Name: "infra2-worker-us-east-1a"}, false},
 		"another pool: not of the pool":                                    {MachineSet{Name: "infra-infra-us-east-1a"}, false},

@@ -21,7 +21,7 @@ const (
 	maxObjects = 3
 	// maxNameBytes is the maximum length of a Kubernetes name with a namespace.
 	maxNameBytes = 2*253 + 1
-	// MaxItemBytes is more than any needed object has: larger ones are passed over.
+	// MaxItemBytes is the size above which objects are skipped. No object that a survey needs is that large.
 	MaxItemBytes = 256 << 10
 	// maxServices is how many Services of webhooks are read.
 	maxServices = 20
