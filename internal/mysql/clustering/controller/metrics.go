@@ -60,10 +60,10 @@ func NewMetrics() *Metrics {
 		cloning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "moco_instance_clone_in_progress", Help: "1 while the instance becomes a clone of another server",
 		}, instanceLabels),
-		cloneCount: prometheus.NewCounterVec(prometheus.CounterOpts{
+		cloneCount: newAgentCounter(prometheus.CounterOpts{
 			Name: "moco_instance_clone_count", Help: "Number of clone operations of the instance that have ended",
 		}, instanceLabels),
-		cloneFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
+		cloneFailures: newAgentCounter(prometheus.CounterOpts{
 			Name: "moco_instance_clone_failure_count", Help: "Number of clone operations of the instance that have failed",
 		}, instanceLabels),
 		cloneDuration: prometheus.NewSummaryVec(prometheus.SummaryOpts{
@@ -105,6 +105,11 @@ func NewMetrics() *Metrics {
 			Name: "moco_cluster_failover_total", Help: "The total count of failover in the cluster",
 		}, labels),
 	}
+}
+
+// newAgentCounter creates a counter with a name of MOCO's agent, which does not end in _total.
+func newAgentCounter(opts prometheus.CounterOpts, labels []string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(opts, labels)
 }
 
 func (m *Metrics) counters() []*prometheus.CounterVec {

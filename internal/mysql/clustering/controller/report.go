@@ -46,9 +46,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	instances := buildInstanceStatuses(seen, plan, primary)
 	conns := seen.clusterConns
 	// A user who stops clustering and works on the instances wants to see the result.
-	// Admission reads the lag when a Pod is evicted.
-	_, isLimitCrossed := plan.Do.(clustering.SetProtection)
-	isProgressOld := plan.Stop != nil || isLimitCrossed || seen.Now.Sub(conns.progressSavedAt) >= progressInterval
+	isProgressOld := plan.Stop != nil || changesProtection(plan) || seen.Now.Sub(conns.progressSavedAt) >= progressInterval
 	savesInstances := isProgressOld || !differOnlyInProgress(status.Instances, instances)
 	if savesInstances {
 		status.Instances = instances
@@ -79,6 +77,13 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 		}
 	}
 	return out
+}
+
+// changesProtection reports whether a replica has crossed the limit for the deletion of the primary's Pod. Admission
+// reads the lag in the status when a Pod is evicted.
+func changesProtection(plan clustering.Plan) bool {
+	_, isChanged := plan.Do.(clustering.SetProtection)
+	return isChanged
 }
 
 // nextLook returns the time of the next pass. It is not later than the end of a stop, because the regular pass of a
