@@ -19,23 +19,6 @@ func TestStatementsOfVersions(t *testing.T) {
 	} {
 		testenv.ExpectEqual(t, "statement of "+version, want, DiscardLogsStatement(version))
 	}
-	testenv.ExpectEqual(t, "the oldest version", Version{8, 0, 30}, OldestVersion())
-}
-
-// TestVersionedTextsLeaveNoGap checks that each version from the oldest one on accepts the text that it gets.
-func TestVersionedTextsLeaveNoGap(t *testing.T) {
-	all := []Version{OldestVersion(), {8, 0, 46}, {8, 1, 0}, {8, 2, 0}, {8, 3, 0}, {8, 4, 0}, {8, 4, 8}, {9, 0, 0}, {9, 7, 4}}
-	for p, texts := range listVersionedTexts() {
-		for _, v := range all {
-			text := textFor(p, v)
-			for _, one := range texts {
-				isGone := one.removed != Version{} && !v.isOlderThan(one.removed)
-				if one.text == text && (v.isOlderThan(one.since) || isGone) {
-					t.Errorf("%v refuses %q", v, text)
-				}
-			}
-		}
-	}
 }
 
 func TestDiscardedTransactionsAreGone(t *testing.T) {
