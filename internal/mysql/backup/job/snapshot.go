@@ -35,8 +35,10 @@ const (
 // READ LOCK, which mysqldump uses, also waits for readers and blocks all clients while it waits.
 type writersLock struct {
 	session *sql.Conn
-	gtids   string
-	tables  []string
+	// id is the server's number of the session.
+	id     int64
+	gtids  string
+	tables []string
 }
 
 func lockWriters(ctx context.Context, s *mysqlServer) (*writersLock, error) {
@@ -48,9 +50,21 @@ func lockWriters(ctx context.Context, s *mysqlServer) (*writersLock, error) {
 	}
 	l := &writersLock{session: c}
 	if err := l.lockTables(ctx); err != nil {
+		l.kill(ctx, s)
 		return nil, errors.Join(err, l.unlock())
 	}
 	return l, nil
+}
+
+// kill ends the session on the server. A server notices only at the end of a statement that its client has gone, and a
+// LOCK TABLES that waits holds the locks of the tables before.
+func (l *writersLock) kill(ctx context.Context, s *mysqlServer) {
+	if l.id == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+	defer cancel()
+	_, _ = s.db.ExecContext(ctx, fmt.Sprintf("kill %d", l.id)) // The session may already have ended.
 }
 
 func (l *writersLock) lockTables(ctx context.Context) error {
@@ -59,9 +73,15 @@ func (l *writersLock) lockTables(ctx context.Context) error {
 	if _, err := l.session.ExecContext(ctx, settings); err != nil {
 		return fmt.Errorf("prepare the snapshot: the instance %s", describeError(err))
 	}
+	if err := l.session.QueryRowContext(ctx, "select connection_id()").Scan(&l.id); err != nil {
+		return fmt.Errorf("prepare the snapshot: the instance %s", describeError(err))
+	}
 	tables, err := queryColumn(ctx, l.session, tablesQuery+" order by 1")
 	if err != nil {
 		return fmt.Errorf("list tables: %w", err)
+	}
+	if err := l.openTables(ctx, tables); err != nil {
+		return err
 	}
 	if len(tables) > 0 {
 		// MySQL's setting limits the wait for each table, this timeout the wait for all tables.
@@ -86,6 +106,21 @@ func (l *writersLock) lockTables(ctx context.Context) error {
 	l.tables = tables
 	l.gtids, err = l.executedGTIDs(ctx)
 	return err
+}
+
+// openedAtOnce is the number of tables that one statement opens.
+const openedAtOnce = 100
+
+// openTables makes the server open the tables before they are locked. LOCK TABLES opens them while it keeps writers
+// waiting, and an instance that was just started, or a replica without readers, has opened few.
+func (l *writersLock) openTables(ctx context.Context, tables []string) error {
+	for some := range slices.Chunk(tables, openedAtOnce) {
+		_, err := l.session.ExecContext(ctx, "select 1 from "+strings.Join(some, " where false union all select 1 from ")+" where false")
+		if err != nil && errorNumber(err) == 0 { // A table that cannot be opened is reported by LOCK TABLES.
+			return fmt.Errorf("open the tables for the snapshot: the instance %s", describeError(err))
+		}
+	}
+	return nil
 }
 
 func (l *writersLock) executedGTIDs(ctx context.Context) (string, error) {

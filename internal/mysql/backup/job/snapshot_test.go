@@ -98,3 +98,37 @@ func TestBackupGivesUpOnABusyInstance(t *testing.T) {
 		t.Errorf("expected a backup after the transaction, found %v", err)
 	}
 }
+
+// TestLockThatIsGivenUpEnds covers a lock that waits for one table after another, each for less than lock_wait_timeout.
+func TestLockThatIsGivenUpEnds(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	hold := func(statement string) (end func()) {
+		c, err := connect(t, source, "moco-admin", adminPassword).Conn(t.Context())
+		testenv.ExpectNoError(t, err)
+		for _, s := range []string{"begin", statement} {
+			_, err := c.ExecContext(t.Context(), s)
+			testenv.ExpectNoError(t, err)
+		}
+		return func() {
+			_, err := c.ExecContext(t.Context(), "rollback")
+			testenv.ExpectNoError(t, err)
+		}
+	}
+	endFirst, endLast := hold("insert into app.child values (2, 1)"), hold("insert into app.t (v) values (1)")
+	defer endLast()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := e.tryBackup(t.Context(), t, false, source.Address)
+		failed <- err
+	}()
+	const locking = "select count(*) from performance_schema.processlist where info like 'lock tables%' and command <> 'Killed'"
+	testenv.Eventually(t, "the lock waits for the first table", func() error {
+		return testenv.ErrorIf(queryOne(t, source, locking+" and time >= 1") == "0", "not yet")
+	})
+	endFirst()
+	expectError(t, <-failed, "is tried again")
+	if queryOne(t, source, locking) != "0" {
+		t.Error("expected the lock to end with the backup, found it waiting, while it keeps others from writing")
+	}
+}
