@@ -29,23 +29,37 @@ func TestChooseBackup(t *testing.T) {
 	half := backup.ObjectKeysAt("ns", "test", noon().Add(2*time.Hour))
 	other := backup.ObjectKeysAt("ns", "test2", noon().Add(time.Minute))
 	all := []string{second.Record, second.Dump, half.Dump, half.Accounts, other.Record, first.Record, "moco/ns/test/notes.txt"}
+	mocos := []string{
+		second.Record, "moco/ns/test/20261120-100000/dump.tar", "moco/ns/test/20261120-100000/binlog.tar.zst", "moco/ns/test/20261120-110000/dump.tar",
+		"moco/ns/test/20261120-123000/dump.tar", "moco/ns/test2/20261120-113000/dump.tar",
+	}
+	moco := func(after time.Duration, logs string, next time.Time) backup.ObjectKeys {
+		folder := "moco/ns/test/" + noon().Add(after).Format("20060102-150405") + "/"
+		if logs != "" {
+			logs = folder + logs
+		}
+		return backup.ObjectKeys{
+			Dump: folder + "dump.tar", Record: folder + "dump.tar",
+			Moco: &backup.MocoBackup{Time: noon().Add(after), Binlogs: logs, Next: next},
+		}
+	}
 	for name, row := range map[string]struct {
 		keys  []string
 		point time.Time
 		want  backup.ObjectKeys
 		err   string
 	}{
-		"newest complete backup is chosen":           {keys: all, point: noon().AddDate(1, 0, 0), want: second},
-		"backup exactly at the point is chosen":      {keys: all, point: noon().Add(time.Hour), want: second},
-		"a backup after the point is not chosen":     {keys: all, point: noon().Add(time.Hour - time.Second), want: first},
-		"a point may be in another time zone":        {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
-		"a point before the first backup is refused": {keys: all, point: noon().Add(-time.Second), err: "found 2, the first of 2026-11-20T12:00:00Z; choose a later restore point"},
-		"incomplete backup does not count":           {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; check the bucket"},
-		"MOCO's own backups are mentioned": {
-			keys:  []string{second.Record, "moco/ns/test/20261120-100000/dump.tar", "moco/ns/test/20261120-100000/binlog.tar.zst", "moco/ns/test/20261120-110000/dump.tar", "moco/ns/test/20261120-123000/dump.tar", "moco/ns/test2/20261120-113000/dump.tar"},
-			point: noon(), err: "found 2 that MOCO made, the last of 2026-11-20T11:00:00Z, which only MySQL Shell can load",
-		},
-		"an empty bucket is refused": {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
+		"newest complete backup is chosen":                {keys: all, point: noon().AddDate(1, 0, 0), want: second},
+		"backup exactly at the point is chosen":           {keys: all, point: noon().Add(time.Hour), want: second},
+		"a backup after the point is not chosen":          {keys: all, point: noon().Add(time.Hour - time.Second), want: first},
+		"a point may be in another time zone":             {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
+		"a point before the first backup is refused":      {keys: all, point: noon().Add(-time.Second), err: "found 2, the first of 2026-11-20T12:00:00Z; choose a later restore point"},
+		"incomplete backup does not count":                {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; check the bucket"},
+		"a newer backup of MOCO is chosen":                {keys: mocos, point: noon(), want: moco(-time.Hour, "", noon().Add(30*time.Minute))},
+		"binary logs of MOCO belong to the backup before": {keys: mocos, point: noon().Add(-90 * time.Minute), want: moco(-2*time.Hour, "binlog.tar.zst", noon().Add(-time.Hour))},
+		"a newer backup of Torpor is chosen":              {keys: mocos, point: noon().Add(2 * time.Hour), want: second},
+		"a point before the first of MOCO is refused":     {keys: mocos, point: noon().Add(-3 * time.Hour), err: "found 4, the first of 2026-11-20T10:00:00Z; choose a later restore point"},
+		"an empty bucket is refused":                      {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := backup.ChooseBackup(row.keys, "ns", "test", row.point)
@@ -53,8 +67,8 @@ func TestChooseBackup(t *testing.T) {
 				expectError(t, err, row.err)
 				return
 			}
-			if err != nil || got != row.want {
-				t.Errorf("expected %v, found %v, %v", row.want, got, err)
+			if diff := cmp.Diff(row.want, got); err != nil || diff != "" {
+				t.Errorf("(-want +got):\n%s, %v", diff, err)
 			}
 		})
 	}

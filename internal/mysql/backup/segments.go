@@ -75,6 +75,8 @@ type ShippedState struct {
 // StoredSegment is a segment in the bucket.
 type StoredSegment struct {
 	Key string
+	// File is the name of the binary log in a tar archive with the key; empty if the object is one segment.
+	File string
 	binlog.SegmentHeader
 }
 

@@ -99,15 +99,28 @@ const (
 	// timeFormat is the time in the names of backups, in UTC, so that names sort by time. It is upstream's.
 	timeFormat = "20060102-150405"
 	recordFile = "backup.json"
-	// mocoDumpFile is the file of MOCO's own backups, in folders with the same names.
-	mocoDumpFile = "dump.tar"
+	// mocoDumpFile and mocoBinlogsFile are the files of MOCO's own backups, in folders with the same names.
+	mocoDumpFile    = "dump.tar"
+	mocoBinlogsFile = "binlog.tar.zst"
 )
 
 // ObjectKeys holds the keys of one backup's objects.
 type ObjectKeys struct {
 	// Dump is compressed SQL, and Accounts holds the users and their grants. Record exists only when the other two are
-	// complete.
+	// complete. MOCO's backups have one object, which is both Dump and Record.
 	Dump, Accounts, Record string
+	// Moco is set for a backup that MOCO made.
+	Moco *MocoBackup
+}
+
+// MocoBackup describes a backup that MOCO made.
+type MocoBackup struct {
+	// Time is the time at which the backup began.
+	Time time.Time
+	// Binlogs is the key of the binary logs until the next backup; empty if there are none.
+	Binlogs string
+	// Next is the time of the next backup, until which the binary logs reach; zero if there is none.
+	Next time.Time
 }
 
 // ObjectPrefix returns the prefix of the keys of all backups of a cluster.
@@ -119,25 +132,53 @@ func ObjectKeysAt(namespace, name string, at time.Time) ObjectKeys {
 	return ObjectKeys{Dump: folder + "/dump.sql.zst", Accounts: folder + "/accounts.json", Record: path.Join(folder, recordFile)}
 }
 
-// ChooseBackup returns the newest complete backup that is not after the point. keys are those below the cluster's
-// prefix, in any order.
+// ChooseBackup returns the newest complete backup that is not after the point, also of those that MOCO made. keys are
+// those below the cluster's prefix, in any order.
 func ChooseBackup(keys []string, namespace, name string, point time.Time) (ObjectKeys, error) {
-	whole := wholeBackups(keys, namespace, name)
-	for _, at := range slices.Backward(whole) {
-		if !at.After(point) {
-			return ObjectKeysAt(namespace, name, at), nil
-		}
+	whole, mocos := wholeBackups(keys, namespace, name), backupsWith(mocoDumpFile, keys, namespace, name)
+	own, isOwn := newestUntil(whole, point)
+	moco, isMoco := newestUntil(mocos, point)
+	switch {
+	case isMoco && (!isOwn || moco.After(own)):
+		return mocoKeysAt(keys, namespace, name, moco, mocos), nil
+	case isOwn:
+		return ObjectKeysAt(namespace, name, own), nil
 	}
 	found := "none at all; check the bucket, and spec.restore.sourceNamespace and sourceName"
-	mocos := slices.DeleteFunc(backupsWith(mocoDumpFile, keys, namespace, name), func(at time.Time) bool { return at.After(point) })
-	switch {
-	case len(mocos) > 0:
-		found = fmt.Sprintf("%d that MOCO made, the last of %s, which only MySQL Shell can load; load it by hand into a cluster without spec.restore",
-			len(mocos), mocos[len(mocos)-1].Format(time.RFC3339))
-	case len(whole) > 0:
-		found = fmt.Sprintf("%d, the first of %s; choose a later restore point", len(whole), whole[0].Format(time.RFC3339))
+	if all := slices.SortedFunc(slices.Values(slices.Concat(whole, mocos)), time.Time.Compare); len(all) > 0 {
+		found = fmt.Sprintf("%d, the first of %s; choose a later restore point", len(all), all[0].Format(time.RFC3339))
 	}
 	return ObjectKeys{}, fmt.Errorf("expected a backup of %s/%s that is not after %s, found %s", namespace, name, point.UTC().Format(time.RFC3339), found)
+}
+
+// FindOwnBackup returns the newest complete backup that Torpor made until a time; false if there is none.
+func FindOwnBackup(keys []string, namespace, name string, until time.Time) (ObjectKeys, bool) {
+	at, found := newestUntil(wholeBackups(keys, namespace, name), until)
+	return ObjectKeysAt(namespace, name, at), found
+}
+
+// newestUntil returns the last of the sorted times that is not after a time.
+func newestUntil(sorted []time.Time, until time.Time) (time.Time, bool) {
+	for _, at := range slices.Backward(sorted) {
+		if !at.After(until) {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// mocoKeysAt returns the keys of the backup that MOCO made at a time. all are the times of its backups, oldest first.
+func mocoKeysAt(keys []string, namespace, name string, at time.Time, all []time.Time) ObjectKeys {
+	folder := ObjectPrefix(namespace, name) + at.UTC().Format(timeFormat)
+	moco := &MocoBackup{Time: at}
+	if logs := path.Join(folder, mocoBinlogsFile); slices.Contains(keys, logs) {
+		moco.Binlogs = logs
+	}
+	if next := slices.IndexFunc(all, at.Before); next >= 0 {
+		moco.Next = all[next]
+	}
+	dump := path.Join(folder, mocoDumpFile)
+	return ObjectKeys{Dump: dump, Record: dump, Moco: moco}
 }
 
 // acceptedGap is how far before the restore point a backup may be without a warning.

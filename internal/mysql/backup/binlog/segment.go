@@ -3,6 +3,7 @@
 package binlog
 
 import (
+	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -67,3 +68,42 @@ func ReadSegmentHeader(from io.Reader) (SegmentHeader, error) {
 	}
 	return h, nil
 }
+
+// ReadWholeLog reads a binary log to its end and describes its transactions. Previous and Source stay empty.
+func ReadWholeLog(from io.Reader) (SegmentHeader, error) {
+	var h SegmentHeader
+	buffered := bufio.NewReaderSize(from, readBuffer)
+	var magic [len(FileMagic)]byte
+	if _, err := io.ReadFull(buffered, magic[:]); err != nil || string(magic[:]) != FileMagic {
+		return h, fmt.Errorf("expected a binary log, found something else (%w)", err)
+	}
+	for {
+		event, err := ReadEvent(buffered)
+		if errors.Is(err, io.EOF) {
+			return h, nil
+		}
+		if err != nil {
+			return h, err
+		}
+		if !event.BeginsTransaction() {
+			continue
+		}
+		head, err := event.ParseTransactionHead()
+		if err != nil {
+			return h, err
+		}
+		if _, err := io.CopyN(io.Discard, buffered, head.Size-int64(len(event.Raw))); err != nil {
+			return h, fmt.Errorf("read transaction %s: %w", head.GTID, err)
+		}
+		if h.GTIDs.IsEmpty() {
+			h.First = head.Committed
+		}
+		h.GTIDs = h.GTIDs.Union(head.GTID)
+		if head.Committed.After(h.Last) {
+			h.Last = head.Committed
+		}
+	}
+}
+
+// readBuffer is the size of the buffer for reading events.
+const readBuffer = 1 << 20

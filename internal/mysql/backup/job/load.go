@@ -24,14 +24,8 @@ const maxFailures = 1000
 // failedStatement is the exit code of the client mysql if a statement failed. A client that was killed has another one.
 const failedStatement = 1
 
-// loadDump feeds a dump to the mysql client, which goes on after a statement that MySQL refuses. It returns what was
-// left out because of that. An error that is not about one object ends the load.
-func loadDump(ctx context.Context, host, password string, packed io.Reader, schema string) (left *leftOutParts, err error) {
-	options, err := writeOptionFile(host, RestoreUser, password)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, options.removeFolder()) }()
+// loadDump loads a dump in its stored form, or one schema of it.
+func loadDump(ctx context.Context, host, password string, packed io.Reader, schema string) (*leftOutParts, error) {
 	plain, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		return nil, fmt.Errorf("decompress the dump: %w", err)
@@ -42,6 +36,17 @@ func loadDump(ctx context.Context, host, password string, packed io.Reader, sche
 	if schema != "" {
 		outline.from = filterSchema(source, schema)
 	}
+	return loadSQL(ctx, host, password, source, outline)
+}
+
+// loadSQL feeds a dump to the mysql client, which goes on after a statement that MySQL refuses. It returns what was
+// left out because of that. An error that is not about one object ends the load. The outline reads from the source.
+func loadSQL(ctx context.Context, host, password string, source *readErrorRecorder, outline *dumpOutline) (left *leftOutParts, err error) {
+	options, err := writeOptionFile(host, RestoreUser, password)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, options.removeFolder()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	failures := &statementFailures{outline: outline, stop: cancel, seen: map[string]bool{}}

@@ -59,6 +59,9 @@ const maxLineHead = 1024
 // dumpOutline passes a dump on, and records which object each of its lines belongs to.
 type dumpOutline struct {
 	from io.Reader
+	// isShells is true for a dump of MySQL Shell. It has a comment before each trigger, event and routine, whose
+	// statements may have names in any form.
+	isShells bool
 
 	mu       sync.Mutex
 	parts    []dumpPart
@@ -66,6 +69,8 @@ type dumpOutline struct {
 	head     []byte
 	isHeader bool // The line before was "--", which begins and ends the headers that mysqldump writes.
 	schema   string
+	// announced is the object of the last such comment, until its statement.
+	announced *dumpPart
 }
 
 // Read implements io.Reader.
@@ -106,7 +111,47 @@ var (
 	createLine = regexp.MustCompile(`^(?:/\*!\d+ )?CREATE(?:\*/)?(?: /\*!\d+)? DEFINER=` + quotedPattern + `@` + quotedPattern + `(?:\*/ /\*!\d+)? (TRIGGER|EVENT|PROCEDURE|FUNCTION) (?:IF NOT EXISTS )?` + quotedPattern)
 )
 
+// announcement matches the comment of MySQL Shell before an object, and createShells the first line of its statement.
+var (
+	announcement = regexp.MustCompile("^-- begin (trigger|event|procedure|function) (.*)$")
+	createShells = regexp.MustCompile(`^(?:/\*!\d+ )?CREATE `)
+)
+
+// parseShells parses a line that only MySQL Shell writes.
+func (d *dumpOutline) parseShells(line string) (dumpPart, bool) {
+	if found := announcement.FindStringSubmatch(line); found != nil {
+		name := strings.TrimPrefix(strings.TrimPrefix(found[2], quoteName(d.schema)+"."), d.schema+".")
+		if strings.HasPrefix(name, "`") {
+			name = unquoteName(strings.TrimSuffix(name[1:], "`"))
+		}
+		d.announced = new(newObjectPart(strings.ToUpper(found[1]), d.schema, name))
+		return dumpPart{}, false
+	}
+	if d.announced == nil || !createShells.MatchString(line) {
+		return dumpPart{}, false
+	}
+	part := *d.announced
+	part.line, d.announced = d.line, nil
+	return part, true
+}
+
+func newObjectPart(verb, schema, name string) dumpPart {
+	part := dumpPart{kind: routinePart, verb: verb, schema: schema, name: name}
+	switch verb {
+	case "TRIGGER":
+		part.kind = triggerPart
+	case "EVENT":
+		part.kind = eventPart
+	}
+	return part
+}
+
 func (d *dumpOutline) parse(line string) (dumpPart, bool) {
+	if d.isShells {
+		if part, ok := d.parseShells(line); ok {
+			return part, true
+		}
+	}
 	if d.isHeader {
 		found := headerLine.FindStringSubmatch(line)
 		if found == nil {
@@ -133,13 +178,8 @@ func (d *dumpOutline) parse(line string) (dumpPart, bool) {
 	if found == nil {
 		return dumpPart{}, false
 	}
-	part := dumpPart{line: d.line, kind: routinePart, verb: found[3], schema: d.schema, name: unquoteName(found[4])}
-	switch part.verb {
-	case "TRIGGER":
-		part.kind = triggerPart
-	case "EVENT":
-		part.kind = eventPart
-	}
+	part := newObjectPart(found[3], d.schema, unquoteName(found[4]))
+	part.line = d.line
 	return part, true
 }
 

@@ -39,6 +39,22 @@ func (o RestoreOptions) planReplay(ctx context.Context, s *storedBackup, namespa
 		s.gtids, s.replay = dump, backup.ReplayPlan{Reached: s.status.Time.Time}
 		return nil
 	}
+	if s.keys.Moco != nil && s.keys.Moco.Binlogs != "" {
+		err = o.planMocoReplay(ctx, s, dump)
+	} else {
+		err = o.planSegmentReplay(ctx, s, dump, namespace, name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := o.cutReplay(ctx, s, dump); err != nil {
+		return err
+	}
+	return o.planReplayOfSchema(ctx, s, dump)
+}
+
+// planSegmentReplay chains the binary logs that Torpor has copied.
+func (o RestoreOptions) planSegmentReplay(ctx context.Context, s *storedBackup, dump gtid.Set, namespace, name string) error {
 	began := o.Clock.Now()
 	keys, err := s.from.ListKeys(ctx, backup.SegmentPrefix(namespace, name))
 	if err != nil {
@@ -55,13 +71,8 @@ func (o RestoreOptions) planReplay(ctx context.Context, s *storedBackup, namespa
 		return err
 	}
 	want := backup.ReplayRequest{Dump: dump, Time: s.status.Time.Time, Point: o.Point, WantsNewest: o.Point.After(began)}
-	if s.replay, err = backup.PlanReplay(want, segments, shipped); err != nil {
-		return err
-	}
-	if err := o.cutReplay(ctx, s, dump); err != nil {
-		return err
-	}
-	return o.planReplayOfSchema(ctx, s, dump)
+	s.replay, err = backup.PlanReplay(want, segments, shipped)
+	return err
 }
 
 // planReplayOfSchema reads the binary logs of a restore of one schema before anything is written. It refuses them if
@@ -148,21 +159,45 @@ func readSegmentHeaders(ctx context.Context, from bucket.Store, keys []string) (
 
 // copyTransactions copies the transactions of a segment until the restore point, as a binary log.
 func (o RestoreOptions) copyTransactions(ctx context.Context, from bucket.Store, segment backup.StoredSegment, f transactionFilter) error {
-	object, err := from.GetObject(ctx, segment.Key)
+	object, err := openPacked(ctx, from, segment.Key)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = object.Close() }() // The object was only read.
-	plain, err := zstd.NewReader(object, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		return fmt.Errorf("decompress %s: %w", segment.Key, err)
+	defer object.close()
+	var plain io.Reader = object.plain
+	if segment.File != "" {
+		if plain, err = findMocoLog(object.plain, segment.File); err != nil {
+			return fmt.Errorf("read %s: %w", segment.Key, err)
+		}
 	}
-	defer plain.Close()
 	f.from, f.wanted, f.until = bufio.NewReaderSize(plain, lineBuffer), segment.GTIDs, o.Point
 	if err := f.run(); err != nil {
 		return fmt.Errorf("read %s: %w", segment.Key, err)
 	}
 	return nil
+}
+
+// packedObject is an object that is decompressed while it is read.
+type packedObject struct {
+	stored io.Closer
+	plain  *zstd.Decoder
+}
+
+func openPacked(ctx context.Context, from bucket.Store, key string) (packedObject, error) {
+	object, err := from.GetObject(ctx, key)
+	if err != nil {
+		return packedObject{}, err
+	}
+	plain, err := zstd.NewReader(object, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return packedObject{}, errors.Join(fmt.Errorf("decompress %s: %w", key, err), object.Close())
+	}
+	return packedObject{object, plain}, nil
+}
+
+func (p packedObject) close() {
+	p.plain.Close()
+	_ = p.stored.Close() // The object was only read.
 }
 
 // maxStatement is the number of bytes of rows from which a statement is applied in several parts.
@@ -203,7 +238,9 @@ func (f *transactionFilter) run() error {
 			return err
 		}
 		if !event.BeginsTransaction() {
-			f.checksummed = event.HasChecksums()
+			if event.EventType() == binlog.FormatEvent {
+				f.checksummed = event.HasChecksums()
+			}
 			if _, err := f.to.Write(event.Raw); err != nil {
 				return err
 			}

@@ -19,6 +19,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/shelldump"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
@@ -73,6 +74,8 @@ type storedBackup struct {
 	hasZones bool
 	contents *dumpContents
 	accounts []mysqlAccount
+	// shell is the dump of a backup that MOCO made.
+	shell *shelldump.Dump
 	// replay describes the binary logs to apply after the dump, and gtids the transactions that result.
 	replay backup.ReplayPlan
 	gtids  gtid.Set
@@ -146,21 +149,30 @@ func (o RestoreOptions) findBackup(ctx context.Context) (storedBackup, error) {
 	if s.keys, err = backup.ChooseBackup(keys, namespace, name, o.Point); err != nil {
 		return s, err
 	}
-	var made backupRecord
-	if err := readJSONObject(ctx, from, s.keys.Record, &made); err != nil {
-		return s, err
+	read := o.readRecord
+	if s.keys.Moco != nil {
+		read = o.readMocoDump
 	}
-	s.status, s.hasZones, s.contents = made.BackupStatus, made.HasTimeZones, made.Contents
-	s.broken = slices.DeleteFunc(made.BrokenViews, func(v brokenView) bool {
-		return o.Schema != "" && v.Schema != o.Schema
-	})
-	if err := readJSONObject(ctx, from, s.keys.Accounts, &s.accounts); err != nil {
+	if err := read(ctx, &s); err != nil {
 		return s, err
 	}
 	if s.accounts, err = selectAccounts(s.accounts, o.Users); err != nil {
 		return s, err
 	}
 	return s, o.planReplay(ctx, &s, namespace, name)
+}
+
+// readRecord reads all of a backup but its dump.
+func (o RestoreOptions) readRecord(ctx context.Context, s *storedBackup) error {
+	var made backupRecord
+	if err := readJSONObject(ctx, s.from, s.keys.Record, &made); err != nil {
+		return err
+	}
+	s.status, s.hasZones, s.contents = made.BackupStatus, made.HasTimeZones, made.Contents
+	s.broken = slices.DeleteFunc(made.BrokenViews, func(v brokenView) bool {
+		return o.Schema != "" && v.Schema != o.Schema
+	})
+	return readJSONObject(ctx, s.from, s.keys.Accounts, &s.accounts)
 }
 
 func readJSONObject[T any](ctx context.Context, from bucket.Store, key string, into *T) error {
@@ -203,7 +215,7 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	if err := o.loadTimeZones(ctx, t, from); err != nil {
 		return nil, nil, err
 	}
-	left, err := o.loadStoredDump(ctx, t, from)
+	left, err := o.loadStoredDump(ctx, t, &from)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -239,6 +251,9 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 		warnings = append(warnings, fmt.Sprintf("%d events are disabled, as all are on a replica, which was dumped: %s; those that shall run need ALTER EVENT … ENABLE",
 			n, strings.Join(disabled[:min(n, maxNamed)], ", ")))
 	}
+	if from.shell != nil && from.shell.IsInexact {
+		warnings = append(warnings, "MOCO's dump says that its rows may be of other transactions than its GTID set; compare the data with the source")
+	}
 	return left.texts, warnings, t.finishLoad(ctx)
 }
 
@@ -251,20 +266,25 @@ func (o RestoreOptions) requireAllParts(left *leftOutParts) error {
 		"correct the source or the settings of the new MySQLCluster, or set onError to Skip in a new one", len(left.texts), left.summarize())}
 }
 
-func (o RestoreOptions) loadStoredDump(ctx context.Context, t restoreTarget, from storedBackup) (*leftOutParts, error) {
+func (o RestoreOptions) loadStoredDump(ctx context.Context, t restoreTarget, from *storedBackup) (*leftOutParts, error) {
 	object, err := from.from.GetObject(ctx, from.keys.Dump)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = object.Close() }() // It was only read.
-	left, err := loadDump(ctx, t.host, o.Password, object, o.Schema)
+	var left *leftOutParts
+	if from.shell != nil {
+		left, err = o.loadMocoDump(ctx, t, from, object)
+	} else {
+		left, err = loadDump(ctx, t.host, o.Password, object, o.Schema)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if err := t.execAll(ctx, "remove objects without their settings", left.drops...); err != nil {
 		return nil, err
 	}
-	return left, o.verifyLoaded(ctx, t, from)
+	return left, o.verifyLoaded(ctx, t, *from)
 }
 
 // replayOnto applies the binary logs, while stand-ins exist for the broken views. Afterwards broken holds the views

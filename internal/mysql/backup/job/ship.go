@@ -330,12 +330,10 @@ func (s *shipper) findNewestBackup(ctx context.Context) (mocov1beta2.BackupStatu
 	if err != nil {
 		return status, err
 	}
-	newest, err := backup.ChooseBackup(keys, s.namespace, s.name, s.Clock.Now().Add(time.Minute))
-	if err == nil { // An error means that there is no backup.
+	if newest, found := backup.FindOwnBackup(keys, s.namespace, s.name, s.Clock.Now().Add(time.Minute)); found {
 		err = readJSONObject(ctx, s.store, newest.Record, &status)
-		return status, err
 	}
-	return status, nil
+	return status, err
 }
 
 var errPrimaryChanged = errors.New("the primary is another than at the beginning")

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package shelldump reads dumps of MySQL Shell, which MOCO's backups hold as tar archives, and writes them as SQL for
+// the client mysql. It is pure: it only reads from the reader and writes to the writer that it gets.
+// The format: https://dev.mysql.com/doc/mysql-shell/9.7/en/mysql-shell-utilities-dump-instance-schema.html
+package shelldump
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
+)
+
+const (
+	// archiveFolder is the folder of all files in the archive.
+	archiveFolder = "dump/"
+	// maxFile limits a file with metadata or definitions, and maxKept all of them together.
+	maxFile = 16 << 20
+	maxKept = 64 << 20
+	// maxEntries limits the files of an archive, whose names are held in memory.
+	maxEntries = 1_000_000
+)
+
+// FormatError means that an archive is not a complete dump in a known format.
+type FormatError struct{ reason string }
+
+func (e *FormatError) Error() string { return e.reason }
+
+func formatErrorf(format string, args ...any) error {
+	return &FormatError{fmt.Sprintf(format, args...)}
+}
+
+// TableName is the name of a table.
+type TableName struct{ Schema, Table string }
+
+// String returns the quoted name.
+func (n TableName) String() string { return quoteName(n.Schema) + "." + quoteName(n.Table) }
+
+// ObjectName is the name of an object with its kind: table, view, trigger, event, procedure or function.
+type ObjectName struct{ Kind, Schema, Name string }
+
+// Dump describes a complete dump. It holds the definitions, but not the rows.
+type Dump struct {
+	// GTIDSet holds the transactions of the dump. IsInexact is true if the rows may be of other transactions.
+	GTIDSet   string
+	IsInexact bool
+
+	usesUTC bool
+	schemas []schema
+	users   string
+	// chunks holds the table of each file with rows, and sizes the number of bytes of those files where it is known.
+	chunks map[string]*table
+	sizes  map[string]int64
+	// rows holds the number of rows by schema and table where it is known.
+	rows map[string]map[string]int64
+}
+
+type schema struct {
+	name string
+	// create is the statement that creates the schema. definitions create it too, and its events and routines.
+	create, definitions string
+	tables              []*table
+	views               []view
+	objects             []ObjectName
+}
+
+type view struct {
+	name string
+	// standIn creates a table or view with the columns of the view, for other views that refer to it.
+	standIn, definition string
+}
+
+type table struct {
+	TableName
+
+	definition, triggers string
+	columns              []column
+}
+
+// columnEncoding is the form of the values of a column.
+type columnEncoding string
+
+const (
+	plainText   columnEncoding = ""
+	base64Text  columnEncoding = "FROM_BASE64"
+	hexadecimal columnEncoding = "UNHEX"
+)
+
+type column struct {
+	name     string
+	encoding columnEncoding
+}
+
+// Read reads an archive to its end. A dump that Write cannot write is an error.
+func Read(archive io.Reader) (*Dump, error) {
+	f, err := readFiles(archive)
+	if err != nil {
+		return nil, err
+	}
+	return f.parse()
+}
+
+// archiveFiles holds the texts of the files with metadata and definitions, and the names of the others.
+type archiveFiles struct {
+	texts map[string]string
+	data  map[string]bool
+}
+
+func readFiles(archive io.Reader) (archiveFiles, error) {
+	f := archiveFiles{texts: map[string]string{}, data: map[string]bool{}}
+	kept := 0
+	err := eachFile(archive, func(name string, size int64, from io.Reader) error {
+		if len(f.texts)+len(f.data) >= maxEntries {
+			return formatErrorf("expected at most %d files in the dump, found more", maxEntries)
+		}
+		if !strings.HasSuffix(name, ".json") && !strings.HasSuffix(name, ".sql") {
+			if !strings.HasSuffix(name, ".idx") { // The index of a file with rows.
+				f.data[name] = true
+			}
+			return nil
+		}
+		if kept += int(min(size, maxFile)); size > maxFile || kept > maxKept {
+			return formatErrorf("expected definitions of at most %d bytes in one file and %d in all, found more at %q", maxFile, maxKept, name)
+		}
+		text, err := io.ReadAll(from)
+		f.texts[name] = string(text)
+		return err
+	})
+	return f, err
+}
+
+// eachFile calls visit for each file of an archive. The names are those of files of one folder.
+func eachFile(archive io.Reader, visit func(name string, size int64, from io.Reader) error) error {
+	entries := tar.NewReader(archive)
+	for {
+		entry, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if errors.Is(err, tar.ErrHeader) {
+			return formatErrorf("expected a tar archive, found something else")
+		}
+		if err != nil {
+			return fmt.Errorf("read the archive: %w", err)
+		}
+		if entry.Typeflag == tar.TypeDir {
+			continue
+		}
+		name, isInFolder := strings.CutPrefix(strings.TrimPrefix(entry.Name, "./"), archiveFolder)
+		if !isInFolder || name == "" || strings.Contains(name, "/") || entry.Typeflag != tar.TypeReg {
+			return formatErrorf("expected only files in the folder %s of the archive, found %q", archiveFolder, entry.Name)
+		}
+		if err := visit(name, entry.Size, entries); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+}
+
+// The JSON files of a dump. Fields that do not matter to a load are left out.
+type (
+	instanceFile struct {
+		Version                  string            `json:"version"`
+		Schemas                  []string          `json:"schemas"`
+		Basenames                map[string]string `json:"basenames"`
+		DefaultCharacterSet      string            `json:"defaultCharacterSet"`
+		TZUTC                    bool              `json:"tzUtc"`
+		GTIDExecuted             string            `json:"gtidExecuted"`
+		GTIDExecutedInconsistent bool              `json:"gtidExecutedInconsistent"`
+		Consistent               bool              `json:"consistent"`
+		Capabilities             []struct {
+			ID string `json:"id"`
+		} `json:"capabilities"`
+	}
+	endFile struct {
+		TableRows      map[string]map[string]int64 `json:"tableRows"`
+		ChunkFileBytes map[string]int64            `json:"chunkFileBytes"`
+	}
+	schemaFile struct {
+		Tables     []string          `json:"tables"`
+		Views      []string          `json:"views"`
+		Events     []string          `json:"events"`
+		Functions  []string          `json:"functions"`
+		Procedures []string          `json:"procedures"`
+		Basenames  map[string]string `json:"basenames"`
+	}
+	tableFile struct {
+		Options struct {
+			Columns             []string                  `json:"columns"`
+			DecodeColumns       map[string]columnEncoding `json:"decodeColumns"`
+			DefaultCharacterSet string                    `json:"defaultCharacterSet"`
+			FieldsTerminatedBy  string                    `json:"fieldsTerminatedBy"`
+			FieldsEnclosedBy    string                    `json:"fieldsEnclosedBy"`
+			FieldsEscapedBy     string                    `json:"fieldsEscapedBy"`
+			LinesTerminatedBy   string                    `json:"linesTerminatedBy"`
+		} `json:"options"`
+		Triggers     []string `json:"triggers"`
+		IncludesData bool     `json:"includesData"`
+		Extension    string   `json:"extension"`
+		Chunking     bool     `json:"chunking"`
+		// Basenames holds the names of the files of each partition.
+		Basenames map[string]string `json:"basenames"`
+	}
+)
+
+const (
+	instanceName = "@.json"
+	endName      = "@.done.json"
+	usersName    = "@.users.sql"
+	characterSet = "utf8mb4"
+	rowsFormat   = "tsv.zst"
+)
+
+// parse checks all that Write needs, so that nothing is loaded of a dump that cannot be loaded as a whole.
+func (f archiveFiles) parse() (*Dump, error) {
+	var instance instanceFile
+	var end endFile
+	if err := f.decode(instanceName, &instance); err != nil {
+		return nil, err
+	}
+	if err := instance.validate(); err != nil {
+		return nil, err
+	}
+	if err := f.decode(endName, &end); err != nil { // It is written last.
+		return nil, err
+	}
+	d := &Dump{
+		GTIDSet: strings.ReplaceAll(instance.GTIDExecuted, "\n", ""), IsInexact: instance.GTIDExecutedInconsistent || !instance.Consistent,
+		usesUTC: instance.TZUTC, users: f.texts[usersName], chunks: map[string]*table{}, sizes: end.ChunkFileBytes, rows: end.TableRows,
+	}
+	for _, name := range instance.Schemas {
+		s, err := f.parseSchema(d, name, baseName(instance.Basenames, name, name))
+		if err != nil {
+			return nil, err
+		}
+		d.schemas = append(d.schemas, s)
+	}
+	return d, nil
+}
+
+// validate refuses formats that are not known. Minor versions may differ in what a load must do.
+func (i instanceFile) validate() error {
+	major, rest, _ := strings.Cut(i.Version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	switch {
+	case major != "1" && major != "2" || minor != "0":
+		return formatErrorf("expected a dump in MySQL Shell's format 1.0 or 2.0, found %q", i.Version)
+	case i.DefaultCharacterSet != characterSet:
+		return formatErrorf("expected a dump in the character set %s, found %q", characterSet, i.DefaultCharacterSet)
+	}
+	if _, err := gtid.Parse(i.GTIDExecuted); err != nil {
+		return formatErrorf("%s: %v", instanceName, err)
+	}
+	for _, c := range i.Capabilities {
+		if c.ID != "partition_awareness" {
+			return formatErrorf("expected a dump without unknown capabilities, found %q", c.ID)
+		}
+	}
+	return nil
+}
+
+func (f archiveFiles) decode(name string, into any) error {
+	text, isThere := f.texts[name]
+	if !isThere {
+		return formatErrorf("expected the file %s in the dump, found none; the dump is not complete", name)
+	}
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		return formatErrorf("%s: expected JSON of MySQL Shell: %v", name, err)
+	}
+	return nil
+}
+
+func (f archiveFiles) text(name string) (string, error) {
+	text, isThere := f.texts[name]
+	if !isThere {
+		return "", formatErrorf("expected the file %s in the dump, found none; the dump is not complete", name)
+	}
+	return text, nil
+}
+
+func baseName(names map[string]string, name, otherwise string) string {
+	if base, isThere := names[name]; isThere {
+		return base
+	}
+	return otherwise
+}
+
+func (f archiveFiles) parseSchema(d *Dump, name, base string) (schema, error) {
+	s := schema{name: name}
+	var file schemaFile
+	if err := f.decode(base+".json", &file); err != nil {
+		return s, err
+	}
+	var err error
+	if s.definitions, err = f.text(base + ".sql"); err != nil {
+		return s, err
+	}
+	if s.create, err = findCreateStatement(s.definitions); err != nil {
+		return s, fmt.Errorf("%s.sql: %w", base, err)
+	}
+	for _, list := range []struct {
+		kind  string
+		names []string
+	}{{"table", file.Tables}, {"view", file.Views}, {"event", file.Events}, {"function", file.Functions}, {"procedure", file.Procedures}} {
+		for _, object := range list.names {
+			s.objects = append(s.objects, ObjectName{list.kind, name, object})
+		}
+	}
+	for _, table := range file.Tables {
+		if err := f.parseTable(d, &s, table, baseName(file.Basenames, table, base+"@"+table)); err != nil {
+			return s, err
+		}
+	}
+	for _, name := range file.Views {
+		v, base := view{name: name}, baseName(file.Basenames, name, base+"@"+name)
+		if v.standIn, err = f.text(base + ".pre.sql"); err != nil {
+			return s, err
+		}
+		if v.definition, err = f.text(base + ".sql"); err != nil {
+			return s, err
+		}
+		s.views = append(s.views, v)
+	}
+	return s, nil
+}
+
+// findCreateStatement returns the statement that creates the schema, with which MySQL Shell begins its definitions.
+func findCreateStatement(definitions string) (string, error) {
+	const begin, end = "\nCREATE DATABASE ", ";\n"
+	_, rest, isThere := strings.Cut(definitions, begin)
+	statement, _, isWhole := strings.Cut(rest, end)
+	if !isThere || !isWhole {
+		return "", formatErrorf("expected the statement CREATE DATABASE, found none")
+	}
+	return begin + statement + end, nil
+}
+
+func (f archiveFiles) parseTable(d *Dump, s *schema, name, base string) error {
+	t := &table{TableName: TableName{s.name, name}}
+	var file tableFile
+	var err error
+	if t.definition, err = f.text(base + ".sql"); err != nil {
+		return err
+	}
+	if err = f.decode(base+".json", &file); err != nil {
+		return err
+	}
+	if len(file.Triggers) > 0 {
+		if t.triggers, err = f.text(base + ".triggers.sql"); err != nil {
+			return err
+		}
+	}
+	for _, trigger := range file.Triggers {
+		s.objects = append(s.objects, ObjectName{"trigger", s.name, trigger})
+	}
+	s.tables = append(s.tables, t)
+	if !file.IncludesData {
+		return nil
+	}
+	if err := t.parseColumns(file); err != nil {
+		return fmt.Errorf("%s.json: %w", base, err)
+	}
+	bases := []string{base}
+	if len(file.Basenames) > 0 {
+		bases = nil
+		for _, partition := range file.Basenames {
+			bases = append(bases, partition)
+		}
+	}
+	for _, base := range bases {
+		if err := f.addChunks(d, t, base, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *table) parseColumns(file tableFile) error {
+	o := file.Options
+	if o.FieldsTerminatedBy != "\t" || o.FieldsEnclosedBy != "" || o.FieldsEscapedBy != `\` || o.LinesTerminatedBy != "\n" ||
+		o.DefaultCharacterSet != characterSet || file.Extension != rowsFormat {
+		return formatErrorf("expected rows in MySQL Shell's own dialect, compressed with zstd, found others")
+	}
+	if len(o.Columns) == 0 {
+		return formatErrorf("expected the columns of the table, found none")
+	}
+	for _, name := range o.Columns {
+		encoding := o.DecodeColumns[name]
+		if !slices.Contains([]columnEncoding{plainText, base64Text, hexadecimal}, encoding) {
+			return formatErrorf("expected values encoded as base64 or as hexadecimal digits, found %q", encoding)
+		}
+		t.columns = append(t.columns, column{name, encoding})
+	}
+	return nil
+}
+
+// addChunks finds the files with the rows of a table or partition. Chunks are numbered from 0, and @@ marks the last.
+func (f archiveFiles) addChunks(d *Dump, t *table, base string, file tableFile) error {
+	if whole := base + "." + file.Extension; f.data[whole] { // Some versions write it for an empty table in spite of chunking.
+		d.chunks[whole] = t
+		return nil
+	}
+	for i := 0; file.Chunking; i++ {
+		chunk := base + "@" + strconv.Itoa(i) + "." + file.Extension
+		last := base + "@@" + strconv.Itoa(i) + "." + file.Extension
+		if f.data[last] {
+			d.chunks[last] = t
+			return nil
+		}
+		if !f.data[chunk] {
+			break
+		}
+		d.chunks[chunk] = t
+	}
+	if rows, isKnown := d.rows[t.Schema][t.Table]; isKnown && rows == 0 {
+		return nil
+	}
+	return formatErrorf("expected all rows of table %s in the dump, found a file missing; the dump is not complete", t)
+}
+
+// Objects returns the objects of the dump, of one schema if only is set.
+func (d *Dump) Objects(only string) []ObjectName {
+	var all []ObjectName
+	for _, s := range d.schemas {
+		if only == "" || only == s.name {
+			all = append(all, s.objects...)
+		}
+	}
+	return all
+}
+
+// quoteName returns an identifier as SQL.
+func quoteName(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
