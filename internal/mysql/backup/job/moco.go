@@ -116,8 +116,8 @@ func (o RestoreOptions) planMocoReplay(ctx context.Context, s *storedBackup, dum
 	case !reached.Before(o.Point):
 		s.replay.Reached = o.Point
 	case !o.Point.After(began):
-		return &RefusedError{fmt.Errorf("expected MOCO's binary logs %s to reach the restore point %s, found them until %s; choose a restore point between %s and that",
-			moco.Binlogs, formatPoint(o.Point), formatPoint(reached), formatPoint(moco.Time))}
+		return &RefusedError{fmt.Errorf("expected MOCO's binary logs %s to reach the restore point %s, found them until %s; "+
+			"choose a restore point between %s and that", moco.Binlogs, formatPoint(o.Point), formatPoint(reached), formatPoint(moco.Time))}
 	case reached.After(moco.Time):
 		s.replay.Reached = reached
 	}
@@ -156,7 +156,8 @@ func readMocoLogs(ctx context.Context, s *storedBackup) ([]backup.StoredSegment,
 	slices.SortFunc(all, func(a, b backup.StoredSegment) int { return mocoLogNumber(a.File) - mocoLogNumber(b.File) })
 	for i := range len(all) - 1 {
 		if mocoLogNumber(all[i+1].File) != mocoLogNumber(all[i].File)+1 {
-			return nil, &RefusedError{fmt.Errorf("read %s: expected binary logs with consecutive numbers, found %s after %s", key, path.Base(all[i+1].File), path.Base(all[i].File))}
+			return nil, &RefusedError{fmt.Errorf("read %s: expected binary logs with consecutive numbers, found %s after %s",
+				key, path.Base(all[i+1].File), path.Base(all[i].File))}
 		}
 	}
 	return all, nil

@@ -127,7 +127,8 @@ func readFiles(archive io.Reader) (archiveFiles, error) {
 			return nil
 		}
 		if kept += int(min(size, maxFile)); size > maxFile || kept > maxKept {
-			return formatErrorf("expected definitions of at most %d bytes in one file and %d in all, found more at %q", maxFile, maxKept, name)
+			return formatErrorf("expected definitions of at most %d bytes in one file and %d in all, found more at %q",
+				maxFile, maxKept, name)
 		}
 		text, err := io.ReadAll(from)
 		f.texts[name] = string(text)
@@ -231,8 +232,10 @@ func (f archiveFiles) parse() (*Dump, error) {
 		return nil, err
 	}
 	d := &Dump{
-		GTIDSet: strings.ReplaceAll(instance.GTIDExecuted, "\n", ""), IsInexact: instance.GTIDExecutedInconsistent || !instance.Consistent,
-		usesUTC: instance.TZUTC, users: f.texts[usersName], chunks: map[string]*table{}, sizes: end.ChunkFileBytes, rows: end.TableRows,
+		GTIDSet:   strings.ReplaceAll(instance.GTIDExecuted, "\n", ""),
+		IsInexact: instance.GTIDExecutedInconsistent || !instance.Consistent,
+		usesUTC:   instance.TZUTC, users: f.texts[usersName],
+		chunks: map[string]*table{}, sizes: end.ChunkFileBytes, rows: end.TableRows,
 	}
 	for _, name := range instance.Schemas {
 		s, err := f.parseSchema(d, name, baseName(instance.Basenames, name, name))
@@ -307,9 +310,12 @@ func (f archiveFiles) parseSchema(d *Dump, name, base string) (schema, error) {
 	for _, list := range []struct {
 		kind  string
 		names []string
-	}{{"table", file.Tables}, {"view", file.Views}, {"event", file.Events}, {"function", file.Functions}, {"procedure", file.Procedures}} {
+	}{
+		{"table", file.Tables}, {"view", file.Views}, {"event", file.Events},
+		{"function", file.Functions}, {"procedure", file.Procedures},
+	} {
 		for _, object := range list.names {
-			s.objects = append(s.objects, ObjectName{list.kind, name, object})
+			s.objects = append(s.objects, ObjectName{list.kind, name, objectName(list.kind, object)})
 		}
 	}
 	for _, table := range file.Tables {
@@ -328,6 +334,16 @@ func (f archiveFiles) parseSchema(d *Dump, name, base string) (schema, error) {
 		s.views = append(s.views, v)
 	}
 	return s, nil
+}
+
+// objectName returns a name as it is. MySQL Shell 8.0.21 wrote names of events and routines in quotes if they need
+// them.
+func objectName(kind, name string) string {
+	isQuoted := len(name) > 2 && strings.HasPrefix(name, "`") && strings.HasSuffix(name, "`")
+	if kind == "table" || kind == "view" || !isQuoted {
+		return name
+	}
+	return strings.ReplaceAll(name[1:len(name)-1], "``", "`")
 }
 
 // findCreateStatement returns the statement that creates the schema, with which MySQL Shell begins its definitions.
@@ -383,8 +399,8 @@ func (f archiveFiles) parseTable(d *Dump, s *schema, name, base string) error {
 
 func (t *table) parseColumns(file tableFile) error {
 	o := file.Options
-	if o.FieldsTerminatedBy != "\t" || o.FieldsEnclosedBy != "" || o.FieldsEscapedBy != `\` || o.LinesTerminatedBy != "\n" ||
-		o.DefaultCharacterSet != characterSet || file.Extension != rowsFormat {
+	isOwnDialect := o.FieldsTerminatedBy == "\t" && o.FieldsEnclosedBy == "" && o.FieldsEscapedBy == `\` && o.LinesTerminatedBy == "\n"
+	if !isOwnDialect || o.DefaultCharacterSet != characterSet || file.Extension != rowsFormat {
 		return formatErrorf("expected rows in MySQL Shell's own dialect, compressed with zstd, found others")
 	}
 	if len(o.Columns) == 0 {
@@ -402,7 +418,8 @@ func (t *table) parseColumns(file tableFile) error {
 
 // addChunks finds the files with the rows of a table or partition. Chunks are numbered from 0, and @@ marks the last.
 func (f archiveFiles) addChunks(d *Dump, t *table, base string, file tableFile) error {
-	if whole := base + "." + file.Extension; f.data[whole] { // Some versions write it for an empty table in spite of chunking.
+	// Some versions write one file for an empty table in spite of chunking.
+	if whole := base + "." + file.Extension; f.data[whole] {
 		d.chunks[whole] = t
 		return nil
 	}

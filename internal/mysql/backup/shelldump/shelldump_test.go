@@ -118,6 +118,16 @@ func TestNamesWithLineBreaks(t *testing.T) {
 	}
 }
 
+func TestObjects(t *testing.T) {
+	files := smallDump(t, "")
+	files["s.json"] = "{\"tables\": [\"t\"], \"views\": [], \"events\": [\"`a``b`\"], \"functions\": [\"`\"], \"procedures\": [\"p\"]}"
+	d, err := shelldump.Read(bytes.NewReader(buildTar(t, files)))
+	testenv.ExpectNoError(t, err)
+	want := []shelldump.ObjectName{{Kind: "table", Schema: "s", Name: "t"}, {Kind: "event", Schema: "s", Name: "a`b"}, {Kind: "function", Schema: "s", Name: "`"}, {Kind: "procedure", Schema: "s", Name: "p"}}
+	testenv.ExpectEqual(t, "objects", want, d.Objects("s"))
+	testenv.ExpectEqual(t, "objects of another schema", []shelldump.ObjectName(nil), d.Objects("other"))
+}
+
 func TestAccounts(t *testing.T) {
 	files := smallDump(t, "")
 	files["@.users.sql"] = "--\n-- Dumping user accounts\n--\n\n" +
