@@ -286,7 +286,7 @@ func packText(t *testing.T, text string) string {
 	return string(packer.EncodeAll([]byte(text), nil))
 }
 
-var defaultRole = regexp.MustCompile(" DEFAULT ROLE (\\S+)")
+var defaultRole = regexp.MustCompile(` DEFAULT ROLE (\S+)`)
 
 func (d *shellDumper) dumpUsers() {
 	text, roles := &strings.Builder{}, &strings.Builder{}

@@ -238,10 +238,7 @@ func (f *transactionFilter) run() error {
 			return err
 		}
 		if !event.BeginsTransaction() {
-			if event.EventType() == binlog.FormatEvent {
-				f.checksummed = event.HasChecksums()
-			}
-			if _, err := f.to.Write(event.Raw); err != nil {
+			if err := f.passOther(event); err != nil {
 				return err
 			}
 			continue
@@ -257,6 +254,16 @@ func (f *transactionFilter) run() error {
 			return err
 		}
 	}
+}
+
+// passOther passes an event outside transactions. The FormatEvent of a file reports whether its events have
+// checksums.
+func (f *transactionFilter) passOther(event binlog.BinlogEvent) error {
+	if event.EventType() == binlog.FormatEvent {
+		f.checksummed = event.HasChecksums()
+	}
+	_, err := f.to.Write(event.Raw)
+	return err
 }
 
 func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlog.TransactionHead) error {

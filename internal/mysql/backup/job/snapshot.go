@@ -115,7 +115,11 @@ const openedAtOnce = 100
 // waiting, and an instance that was just started, or a replica without readers, has opened few.
 func (l *writersLock) openTables(ctx context.Context, tables []string) error {
 	for some := range slices.Chunk(tables, openedAtOnce) {
-		_, err := l.session.ExecContext(ctx, "select 1 from "+strings.Join(some, " where false union all select 1 from ")+" where false")
+		queries := make([]string, len(some))
+		for i, table := range some {
+			queries[i] = "select 1 from " + table + " where false"
+		}
+		_, err := l.session.ExecContext(ctx, strings.Join(queries, " union all "))
 		if err != nil && errorNumber(err) == 0 { // A table that cannot be opened is reported by LOCK TABLES.
 			return fmt.Errorf("open the tables for the snapshot: the instance %s", describeError(err))
 		}

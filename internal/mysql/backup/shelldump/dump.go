@@ -311,8 +311,11 @@ func (f archiveFiles) parseSchema(d *Dump, name, base string) (schema, error) {
 		kind  string
 		names []string
 	}{
-		{"table", file.Tables}, {"view", file.Views}, {"event", file.Events},
-		{"function", file.Functions}, {"procedure", file.Procedures},
+		{"table", file.Tables},
+		{"view", file.Views},
+		{"event", file.Events},
+		{"function", file.Functions},
+		{"procedure", file.Procedures},
 	} {
 		for _, object := range list.names {
 			s.objects = append(s.objects, ObjectName{list.kind, name, objectName(list.kind, object)})
