@@ -47,12 +47,13 @@ func (a *app) waitForDeployment(t *testing.T, d *torporv1alpha1.CFDeployment, wa
 	})
 }
 
-// expectOnlyRevision expects that at this moment every LRP and every Pod is of the revision, including those
-// that are ending.
+// expectOnlyRevision expects that at this moment every LRP with instances and every Pod is of the revision, including
+// those that are ending. An LRP without instances, which a cancel would have restored, is deleted a moment later.
 func (a *app) expectOnlyRevision(t *testing.T, version string) {
 	t.Helper()
+	defer a.waitForRevisions(t, version)
 	for _, l := range a.listLRPs(t) {
-		if l.Spec.Version != version {
+		if l.Spec.Version != version && l.Spec.Instances > 0 {
 			t.Errorf("expected revision %s only, found the LRP %s of revision %s", version, l.Name, l.Spec.Version)
 		}
 	}
@@ -153,6 +154,78 @@ func TestCancelledFixFallsBackToTheRevisionThatServes(t *testing.T) {
 	}
 }
 
+// A deployment of web and worker can be cancelled at every moment until it is through, also when one of them
+// already runs the new revision only.
+func TestDeploymentOfTwoProcessesIsCancelledAtEveryMoment(t *testing.T) {
+	const never = "HOLLOW_START=1h ./app"
+	for name, row := range map[string]struct {
+		// web is the command of the new revision of the web process.
+		web string
+		// reached reports whether the deployment is at the moment of the cancel.
+		reached func(t *testing.T, web, worker *app) error
+	}{
+		"it has just begun": {never, func(*testing.T, *app, *app) error { return nil }},
+		"both revisions have instances": {never, func(t *testing.T, web, _ *app) error {
+			return testenv.ErrorIf(web.countRevisionPods(t, "1") == 0, "found no instance of web in revision 1")
+		}},
+		"the worker runs the new revision only": {never, func(t *testing.T, _, worker *app) error {
+			return worker.runsOnly(t, "1")
+		}},
+		"the worker is through and web has a new instance": {"HOLLOW_START=2s ./app", func(t *testing.T, web, worker *app) error {
+			return errors.Join(worker.runsOnly(t, "1"), testenv.ErrorIf(web.getProcess(t).Status.ActualInstances == 0, "found no instance of web ready"))
+		}},
+		"the last replaced instance is ending": {"./app", func(t *testing.T, web, worker *app) error {
+			found := web.getProcess(t).Status
+			isEnding := found.ActualInstances == 2 && web.countRevisionPods(t, "0") > 0
+			return errors.Join(worker.runsOnly(t, "1"), testenv.ErrorIf(!isEnding, "found %+v", found.Revisions))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := shared.Get(t)
+			a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_STOP=3s ./app"})
+			worker := *a
+			worker.process = revision.ProcessName(a.name, "worker")
+			e.ExpectCreated(t, &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: worker.process}, Spec: korifiv1alpha1.CFProcessSpec{
+				AppRef: korifiv1alpha1.Reference{Name: a.name}, ProcessType: "worker", DesiredInstances: new(int32(1)), MemoryMB: 16, DiskQuotaMB: 16,
+			}})
+			testenv.Eventually(t, "the worker runs", func() error { return worker.runsOnly(t, "0") })
+			a.waitUntilRunning(t)
+			h := a.watchHistory(t)
+			a.setCommand(t, row.web)
+			d := a.createDeployment(t, "two", torporv1alpha1.CFDeploymentSpec{})
+			a.waitForDeployment(t, d, torporv1alpha1.DeployingState)
+			testenv.Eventually(t, name, func() error { return row.reached(t, a, &worker) })
+			a.patchDeployment(t, d, `{"spec":{"cancelled":true}}`)
+			a.waitForDeployment(t, d, torporv1alpha1.CanceledState)
+			a.expectOnlyRevision(t, "0")
+			for _, p := range []*app{a, &worker} {
+				testenv.ExpectNoError(t, p.runsOnly(t, "0"))
+			}
+			if least, _ := h.countPods(); least < 2 {
+				t.Errorf("expected 2 ready Pods throughout, found %d", least)
+			}
+		})
+	}
+}
+
+// countRevisionPods returns the number of Pods of a revision of the process.
+func (a *app) countRevisionPods(t *testing.T, version string) int {
+	t.Helper()
+	pods := a.listProcessPods(t)
+	return len(slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Labels[korifiv1alpha1.VersionLabel] != version }))
+}
+
+// runsOnly returns an error unless all desired instances of the process, and no others, have the revision and are ready.
+func (a *app) runsOnly(t *testing.T, version string) error {
+	t.Helper()
+	process, all := a.getProcess(t), len(a.listProcessPods(t))
+	n := a.countRevisionPods(t, version)
+	if ready := process.Status.ActualInstances; n == 0 || n != all || int(ready) != n || int(*process.Spec.DesiredInstances) != n {
+		return fmt.Errorf("expected all instances of %s in revision %s, found %d of %d, and %d ready", process.Spec.ProcessType, version, n, all, ready)
+	}
+	return nil
+}
+
 // A cancel that comes when no earlier revision is left changes nothing, and is not reported as a cancel.
 func TestLateCancelIsNone(t *testing.T) {
 	e := shared.Get(t)
@@ -160,9 +233,12 @@ func TestLateCancelIsNone(t *testing.T) {
 	a.waitUntilRunning(t)
 	e.createBuild(t, a.name+"-2", "registry.example/app:2")
 	d := a.createDeployment(t, "late", torporv1alpha1.CFDeploymentSpec{DropletRef: &torporv1alpha1.AppReference{Name: a.name + "-2"}})
-	testenv.Eventually(t, "the old LRP goes", func() error {
+	testenv.Eventually(t, "the old LRP has no instances and is deleted by another", func() error {
 		for _, l := range a.listLRPs(t) {
 			if l.Spec.Version == "0" && l.DeletionTimestamp.IsZero() {
+				if l.Spec.Instances == 0 {
+					testenv.ExpectNoError(t, e.Client.Delete(t.Context(), &l))
+				}
 				return errors.New("found it to stay")
 			}
 		}

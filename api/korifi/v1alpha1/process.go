@@ -167,6 +167,9 @@ type RevisionStatus struct {
 	Ready int32 `json:"ready"`
 	// Draining is the number of terminating instances.
 	Draining int32 `json:"draining"`
+	// Restorable is true if its LRP exists and is not being deleted, so that a cancelled deployment can restore the revision.
+	// +optional
+	Restorable bool `json:"restorable,omitempty"`
 	// FirstReadyAt is the time at which its first instance was observed to be ready. It is kept while the revision has Pods or an LRP.
 	// +optional
 	FirstReadyAt *metav1.Time `json:"firstReadyAt,omitempty"`

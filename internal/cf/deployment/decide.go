@@ -6,6 +6,7 @@ package deployment
 
 import (
 	"math"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -102,8 +104,8 @@ func Decide(o Observed) Plan {
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped or restarted"}
 	case o.App.Spec.DesiredState != korifiv1alpha1.StartedState:
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped"}
-	case AwaitsCancel(d, o.App) && canComeBack(o.LRPs, current, lastStop):
-		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Droplet: findDropletBefore(o, current, lastStop), Why: "cancel the revision"}
+	case AwaitsCancel(d, o.App) && canComeBack(o.App, o.LRPs, current):
+		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Droplet: findDropletBefore(o), Why: "cancel the revision"}
 	}
 	p := planProgress(o, current, cancelled)
 	p.Revision = current
@@ -120,45 +122,42 @@ func AwaitsCancel(d *torporv1alpha1.CFDeployment, app *korifiv1alpha1.CFApp) boo
 	return d.Spec.Cancelled && app.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name && !revision.IsCancelled(app)
 }
 
-// canComeBack reports whether each process of the current revision has an LRP of an earlier one that is not
-// being deleted, and that there is at least one. Otherwise a part of the cancelled revision would keep
-// running.
-func canComeBack(lrps []eiriniv1.LRP, current, lastStop int64) bool {
-	hasCurrent, hasEarlier := map[string]bool{}, map[string]bool{}
+// canComeBack reports whether each process of the current revision has an earlier one that can be restored, and that
+// there is at least one. Otherwise a part of the cancelled revision would keep running.
+func canComeBack(app *korifiv1alpha1.CFApp, lrps []eiriniv1.LRP, current int64) bool {
+	byProcess := map[string][]*eiriniv1.LRP{}
 	for i := range lrps {
-		l := &lrps[i]
-		process, number := l.Labels[korifiv1alpha1.ProcessGUIDLabel], revision.ParseVersion(l.Spec.Version)
-		switch {
-		case number == current:
-			hasCurrent[process] = true
-		case number >= lastStop && number < current && l.DeletionTimestamp.IsZero():
-			hasEarlier[process] = true
-		}
+		guid := lrps[i].Labels[korifiv1alpha1.ProcessGUIDLabel]
+		byProcess[guid] = append(byProcess[guid], &lrps[i])
 	}
-	for process := range hasCurrent {
-		if !hasEarlier[process] {
+	restored := 0
+	for _, ofProcess := range byProcess {
+		hasCurrent := slices.ContainsFunc(ofProcess, func(l *eiriniv1.LRP) bool { return revision.ParseVersion(l.Spec.Version) == current })
+		if process.SelectRestored(app, ofProcess) != current {
+			restored++
+		} else if hasCurrent {
 			return false
 		}
 	}
-	return len(hasEarlier) > 0
+	return restored > 0
 }
 
 // findDropletBefore returns the droplet of the revision that comes back when the current one is cancelled.
 // The web process decides which revision that is, or all others if there is no web process. If the app does
 // not remember that droplet, the one at the start of the deployment is taken.
-func findDropletBefore(o Observed, current, lastStop int64) string {
-	byType := map[bool][]revision.ExistingRevision{}
+func findDropletBefore(o Observed) string {
+	byType := map[bool][]*eiriniv1.LRP{}
 	for i := range o.LRPs {
 		if l := &o.LRPs[i]; l.DeletionTimestamp.IsZero() {
 			isWeb := l.Labels[korifiv1alpha1.ProcessTypeLabel] == korifiv1alpha1.WebProcess
-			byType[isWeb] = append(byType[isWeb], revision.ExistingRevision{Number: revision.ParseVersion(l.Spec.Version), Serves: l.Status.Replicas > 0})
+			byType[isWeb] = append(byType[isWeb], l)
 		}
 	}
-	existing := byType[true]
-	if len(existing) == 0 {
-		existing = byType[false]
+	lrps := byType[true]
+	if len(lrps) == 0 {
+		lrps = byType[false]
 	}
-	target := revision.SelectTargetRevision(current, lastStop, true, existing)
+	target := process.SelectRestored(o.App, lrps)
 	for _, r := range revision.ListRestarts(o.App) {
 		if r.Revision == target && r.Droplet != "" {
 			return r.Droplet

@@ -85,6 +85,7 @@ func whenStopped(o *Observed)                  { o.App.Started = false }
 func whenOverlapping(o *Observed)              { o.App.Overlap = true }
 func duringDeployment(o *Observed)             { o.App.LastStop = 3 }
 func whenCancelled(o *Observed)                { o.App.LastStop, o.App.Rollout.Cancelled = 3, true }
+func whenCancellable(o *Observed)              { o.App.LastStop, o.App.Rollout.Cancellable = 3, true }
 func duringCanary(o *Observed)                 { o.App.LastStop, o.App.Rollout.CanaryPercent = 3, 50 }
 func wantingInstances(n int32) func(*Observed) { return func(o *Observed) { o.Desired = n } }
 
@@ -92,7 +93,8 @@ func TestDecide(t *testing.T) {
 	const starting, held, stopping, deploying = korifiv1alpha1.StartingReason, korifiv1alpha1.WaitingForDrainReason, korifiv1alpha1.StoppingReason, korifiv1alpha1.DeployingReason
 	const drained, draining = korifiv1alpha1.DrainedReason, korifiv1alpha1.DrainingReason
 	const left = 55 * time.Second
-	n4, n5 := revision.LRPName(guid, 4), revision.LRPName(guid, 5)
+	const running = korifiv1alpha1.RunningReason
+	n3, n4, n5 := revision.LRPName(guid, 3), revision.LRPName(guid, 4), revision.LRPName(guid, 5)
 	create := func(n int32) decisionSummary {
 		return decisionSummary{"create", CreateLRP{n5, 5, n}, starting, drained, 0}
 	}
@@ -233,6 +235,28 @@ func TestDecide(t *testing.T) {
 		},
 		"a deployment deletes the LRP of the last old instance": {
 			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
+		},
+		"a deployment that can be cancelled keeps the LRP of the last old instance": {
+			observedApp(whenCancellable, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", ScaleLRP{n4, 0}, deploying, drained, 0},
+		},
+		"a deployment is complete while an LRP without instances is kept": {
+			observedApp(whenCancellable, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"running", Nothing{}, running, drained, 0},
+		},
+		"a kept LRP is deleted once the deployment is over": {
+			observedApp(duringDeployment, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
+		},
+		"only the revision that a cancel would restore is kept": {
+			observedApp(whenCancellable, withLRP(3, 1), withPods(3, 1, 0), withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)),
+			decisionSummary{"retire replaced", DeleteLRPs{[]string{n3}}, deploying, drained, 0},
+		},
+		"a cancelled deployment scales a kept LRP up again": {
+			observedApp(whenCancelled, withLRP(4, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},
+		},
+		"a cancelled revision stays while the instances of the restored one are about to end": {
+			observedApp(whenCancelled, withLRP(4, 0), withPods(4, 3, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, deploying, drained, 0},
+		},
+		"a stop deletes a kept LRP": {
+			observedApp(whenCancellable, whenStopped, withLRP(4, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n4}}, stopping, draining, 0},
 		},
 		"a deployment is not complete while old instances end": {
 			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, draining, left},

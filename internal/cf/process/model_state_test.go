@@ -3,6 +3,8 @@
 package process
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
@@ -25,8 +27,10 @@ type modelPods struct{ starting, ready, draining int8 }
 // modelState is one app with one process, its LRPs and Pods by revision, and the pending action of the controller.
 type modelState struct {
 	started, overlap, cancelled bool
-	rev, last, desired          int8
-	deployed                    bool
+	// ongoing is true while the deployment can be cancelled.
+	ongoing            bool
+	rev, last, desired int8
+	deployed           bool
 	// lastOf holds, for each revision, the last stop at its begin. Older revisions must be gone before the revision
 	// runs.
 	lastOf [revisions]int8
@@ -53,7 +57,7 @@ func (w modelState) observe() Observed {
 	o := Observed{
 		Now: testNow(), ProcessGUID: guid, Desired: int32(w.desired),
 		App: DesiredApp{
-			Started: w.started, Revision: int64(w.rev), LastStop: int64(w.last), Overlap: w.overlap, Rollout: RolloutOptions{Cancelled: w.cancelled},
+			Started: w.started, Revision: int64(w.rev), LastStop: int64(w.last), Overlap: w.overlap, Rollout: RolloutOptions{Cancelled: w.cancelled, Cancellable: w.ongoing},
 		},
 	}
 	for r := range int64(revisions) {
@@ -160,7 +164,20 @@ func (w modelState) naturalSteps() []modelState {
 			add(modelLRP{}, p)
 		}
 	}
+	if n, ends := w.finishDeployment(); ends {
+		next = append(next, n)
+	}
 	return next
+}
+
+// finishDeployment returns the state after the end of the deployment, and whether it can end: its app runs.
+func (w modelState) finishDeployment() (modelState, bool) {
+	if !w.ongoing || !w.cancelled && w.pods[w.rev].ready < w.desired {
+		return w, false
+	}
+	ready := Decide(w.observe()).Ready
+	w.ongoing = ready.Status != metav1.ConditionTrue || ready.Reason != korifiv1alpha1.RunningReason
+	return w, !w.ongoing
 }
 
 // disturbances returns the state after each possible user request and accident.
@@ -184,7 +201,7 @@ func (w modelState) disturbances() []modelState {
 		n.desired = desired
 		next = append(next, n)
 	}
-	if w.deployed {
+	if w.deployed && w.ongoing {
 		n := w
 		n.cancelled = true
 		next = append(next, n)
@@ -227,6 +244,7 @@ func (w modelState) admitChange(change func(*korifiv1alpha1.CFApp)) (modelState,
 	if m.Cause != "" {
 		w.rev, w.last, w.cancelled = int8(m.Revision), int8(m.LastStop), false
 		w.lastOf[w.rev], w.deployed = w.last, m.Cause == korifiv1alpha1.CausedByDeployment
+		w.ongoing = w.deployed
 	}
 	return w, true
 }

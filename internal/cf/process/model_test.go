@@ -4,6 +4,7 @@ package process
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -97,9 +98,13 @@ func findUnsafe(w modelState, p Plan, decided modelState) []string {
 				wrong = append(wrong, "deletes a revision that is not older")
 			}
 		}
+		if w.started && w.ongoing && !w.cancelled && w.countRestorable() > 0 && decided.act().countRestorable() == 0 {
+			wrong = append(wrong, "deletes the last revision that a cancel can restore")
+		}
 	}
 	after := decided.act()
-	if p.Rule == "retire replaced" && after.countStaying() < min(w.countStaying(), w.desired) {
+	isReplaced := p.Rule == "retire replaced" || p.Rule == "delete obsolete LRPs" && w.started && !w.overlap && w.deletesOnlySince(p.Do, w.last)
+	if isReplaced && after.countStaying() < min(w.countStaying(), w.desired) {
 		wrong = append(wrong, "stops a needed ready instance")
 	}
 	if running := p.Ready.Status == metav1.ConditionTrue; running && w.started && w.pods[o.TargetRevision()].ready < w.desired {
@@ -122,6 +127,27 @@ func (w modelState) countStaying() int8 {
 	for r, l := range w.lrps {
 		if l.there && !l.deleting {
 			n += min(l.instances, w.pods[r].ready)
+		}
+	}
+	return n
+}
+
+// deletesOnlySince reports whether an action deletes LRPs of a revision and later ones only.
+func (w modelState) deletesOnlySince(do Action, first int8) bool {
+	deletion, isDeletion := do.(DeleteLRPs)
+	if !isDeletion {
+		return false
+	}
+	gone := revisionsNamed(deletion.Names...)
+	return !slices.Contains(gone[:first], true)
+}
+
+// countRestorable returns the number of LRPs that a cancel of the deployment could restore.
+func (w modelState) countRestorable() int {
+	n := 0
+	for r := w.last; r < w.rev; r++ {
+		if w.lrps[r].there && !w.lrps[r].deleting {
+			n++
 		}
 	}
 	return n

@@ -63,6 +63,8 @@ type RolloutOptions struct {
 	CanaryOfOne bool
 	// Cancelled returns to an older revision.
 	Cancelled bool
+	// Cancellable keeps the revision to which a cancel would return, even without instances.
+	Cancellable bool
 }
 
 // ObservedLRP is one revision of the process.
@@ -115,11 +117,11 @@ func DesiredInstances(p *korifiv1alpha1.CFProcess) int32 {
 }
 
 // olderLRPs returns the LRPs that a deployment replaces, newest first. LRPs from before the last stop are not among
-// them.
+// them, and neither is a spare one.
 func (o Observed) olderLRPs() []ObservedLRP {
 	var found []ObservedLRP
 	for _, l := range o.LRPs {
-		if l.Revision >= o.App.LastStop && l.Revision < o.TargetRevision() && !l.Deleting {
+		if l.Revision >= o.App.LastStop && l.Revision < o.TargetRevision() && !l.Deleting && !o.isSpare(l) {
 			found = append(found, l)
 		}
 	}
@@ -129,38 +131,26 @@ func (o Observed) olderLRPs() []ObservedLRP {
 
 // TargetRevision returns the revision that should run: the app's revision, or an earlier one if the deployment was
 // cancelled in time.
-func (o Observed) TargetRevision() int64 {
-	var existing []revision.ExistingRevision
-	for _, l := range o.LRPs {
-		if !l.Deleting {
-			existing = append(existing, revision.ExistingRevision{Number: l.Revision, Serves: o.podsOf(l.Revision).Ready > 0})
-		}
+func (o Observed) TargetRevision() int64 { return o.selectTarget(o.App.Rollout.Cancelled) }
+
+func (o Observed) selectTarget(cancelled bool) int64 {
+	if !cancelled {
+		return o.App.Revision
 	}
-	return revision.SelectTargetRevision(o.App.Revision, o.App.LastStop, o.App.Rollout.Cancelled, existing)
+	serves := func(revision int64) bool { return o.podsOf(revision).Ready > 0 }
+	return revision.SelectTargetRevision(o.App.Revision, o.App.LastStop, true, listRestorable(o.LRPs, serves))
 }
 
-// ReadTargetRevision returns the revision whose instances users see: the app's revision, or the restored one after a
-// cancelled deployment.
-func ReadTargetRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
-	return selectTarget(app, process, revision.IsCancelled(app))
+// isSpare reports whether an LRP has no instances and stays so that the deployment can be cancelled: it has the
+// revision to which a cancel would return.
+func (o Observed) isSpare(l ObservedLRP) bool {
+	return l.Instances == 0 && o.isRestoredByCancel(l)
 }
 
-// ReadRevisionBefore returns the revision of a process to which a cancelled deployment would return, or the app's
-// revision if no other is left.
-func ReadRevisionBefore(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
-	return selectTarget(app, process, true)
-}
-
-func selectTarget(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, cancelled bool) int64 {
-	current, lastStop, _ := revision.ReadRevision(app)
-	var existing []revision.ExistingRevision
-	for _, r := range process.Status.Revisions {
-		// A revision without desired instances is being removed and cannot be restored.
-		if r.Desired > 0 {
-			existing = append(existing, revision.ExistingRevision{Number: r.Revision, Serves: r.Ready > 0})
-		}
-	}
-	return revision.SelectTargetRevision(current, lastStop, cancelled, existing)
+// isRestoredByCancel reports whether a cancel of the app's deployment would return to the revision of an LRP.
+func (o Observed) isRestoredByCancel(l ObservedLRP) bool {
+	ongoing := o.App.Started && o.App.Rollout.Cancellable && !o.App.Rollout.Cancelled
+	return ongoing && !l.Deleting && l.Revision < o.App.Revision && l.Revision == o.selectTarget(true)
 }
 
 // ServingRevisions returns the older revisions that still serve during a deployment: those since the last stop that are
@@ -199,8 +189,18 @@ func (o Observed) mustBeDeleted(revision int64) bool {
 		// Instances of a cancelled deployment may serve requests, so they stay until enough others are ready; if none
 		// is ready, the revision goes at once. The same holds for an earlier deployment that does not serve now,
 		// because it may become the target a moment later.
-		return revision == o.App.Revision && o.podsOf(revision).Ready == 0 || o.podsOf(o.TargetRevision()).Ready >= o.Desired
+		return revision == o.App.Revision && o.podsOf(revision).Ready == 0 || o.targetStaying() >= o.Desired
 	}
+}
+
+// targetStaying returns the number of ready instances that the LRP of the target revision keeps. An LRP that was just
+// scaled down has more ready instances for a moment.
+func (o Observed) targetStaying() int32 {
+	target := o.targetLRP()
+	if target == nil || target.Deleting {
+		return 0
+	}
+	return min(target.Instances, o.podsOf(target.Revision).Ready)
 }
 
 // lrpsToDelete returns the sorted names of the obsolete LRPs.
@@ -265,7 +265,7 @@ func (o Observed) obsoleteRemains() remainingObjects { return o.remainsOf(o.must
 func (o Observed) remainsOf(matches func(revision int64) bool) remainingObjects {
 	var left remainingObjects
 	for _, l := range o.LRPs {
-		if matches(l.Revision) {
+		if matches(l.Revision) && !o.isSpare(l) {
 			left.lrps++
 			left.since = earliest(left.since, l.DeletedAt)
 		}

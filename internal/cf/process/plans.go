@@ -72,7 +72,7 @@ func planScale(o Observed) Plan {
 
 func planRetire(o Observed) Plan {
 	lrp, keep, _ := o.nextToRetire()
-	if keep == 0 {
+	if keep == 0 && !o.isRestoredByCancel(lrp) {
 		return Plan{Do: DeleteLRPs{[]string{lrp.Name}}, Ready: progressCondition(o)}
 	}
 	return Plan{Do: ScaleLRP{Name: lrp.Name, Instances: keep}, Ready: progressCondition(o)}

@@ -49,7 +49,7 @@ func (o Observed) isCanaryComplete() bool {
 // retirement, n is at least the smaller of d and n before it, so a deployment never takes a ready instance that is
 // needed. The model test TestEveryStateIsHarmlessAndComesToRest checks this.
 func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
-	needed := max(0, o.Desired-o.podsOf(o.TargetRevision()).Ready)
+	needed := max(0, o.Desired-o.targetStaying())
 	if o.canaryInstances() > 0 {
 		needed = max(needed, 1)
 	}

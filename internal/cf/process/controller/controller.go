@@ -79,7 +79,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Owns(&eiriniv1.LRP{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, refusalChanged()))).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.processesForApp), builder.WithPredicates(predicate.Or(specOrAnnotationsChanged(), scheduledStopsChanged()))).
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(c.processesForBuild)).
-		Watches(&torporv1alpha1.CFDeployment{}, handler.EnqueueRequestsFromMapFunc(c.processesForDeployment), builder.WithPredicates(specOrAnnotationsChanged())).
+		Watches(&torporv1alpha1.CFDeployment{}, handler.EnqueueRequestsFromMapFunc(c.processesForDeployment), builder.WithPredicates(predicate.Or(specOrAnnotationsChanged(), deploymentEnds()))).
 		WatchesRawSource(pods.Watch(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(korifiv1alpha1.ProcessGUIDLabel)))).
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFProcess, *observation, process.Plan]{

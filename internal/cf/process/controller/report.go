@@ -84,7 +84,7 @@ func revisionStatuses(o process.Observed, before []korifiv1alpha1.RevisionStatus
 	}
 	for _, l := range o.LRPs {
 		if r := of(l.Revision); !l.Deleting {
-			r.Desired = l.Instances
+			r.Desired, r.Restorable = l.Instances, true
 		}
 	}
 	for _, p := range o.Pods {

@@ -11,6 +11,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/deployment"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
@@ -31,7 +32,9 @@ func (c Controller) observeRollout(ctx context.Context, app *korifiv1alpha1.CFAp
 	if err != nil {
 		return process.RolloutOptions{Cancelled: cancelled}, fmt.Errorf("read the deployment: %w", err)
 	}
-	return rolloutOptions(&d, cancelled), nil
+	options := rolloutOptions(&d, cancelled)
+	options.Cancellable = !deployment.IsOver(&d)
+	return options, nil
 }
 
 // rolloutOptions returns the options of a deployment. A canary pauses at its next step; a canary without steps pauses

@@ -17,6 +17,7 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/deployment"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -101,6 +102,11 @@ func (c Controller) listRequests(ctx context.Context, namespace, app string) []c
 // specOrAnnotationsChanged passes changes of the desired state, and not the controllers' own reports.
 func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
+}
+
+// deploymentEnds passes the end of a deployment, after which it can no longer be cancelled.
+func deploymentEnds() predicate.Predicate {
+	return reconcile.FieldChanged(func(d *torporv1alpha1.CFDeployment) any { return deployment.IsOver(d) })
 }
 
 // scheduledStopsChanged passes changes of the Slumbers' stops of an app.
