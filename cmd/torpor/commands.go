@@ -79,7 +79,7 @@ it, unless GOMEMLIMIT is set.`,
 	f.StringVar(&o.RouteGateway, "route-gateway", "", "NAMESPACE/NAME of the Gateway that serves the routes of apps, as HTTPRoutes; empty creates Ingresses")
 	f.StringVar(&o.RouteIngressClass, "route-ingress-class", "", "class of the Ingresses for the routes of apps; empty means the cluster's default")
 	f.BoolVar(&o.TrustNodeImages, "trust-node-images", false, "use imagePullPolicy IfNotPresent for apps, which skips the registry's authorization for images that a node has cached")
-	f.DurationVar(&o.InstanceStopDelay, "instance-stop-delay", manager.DefaultInstanceStopDelay, "how long an instance of an app with a port keeps serving before it is terminated, so that gateways lose no request; 0 means no delay")
+	f.DurationVar(&o.InstanceStopDelay, "instance-stop-delay", manager.DefaultInstanceStopDelay, "how long an instance of an app with a port keeps serving after it has left its Services, if others serve in its place, so that gateways lose no request; 0 means no delay")
 	f.StringVar(&o.ExporterImage, "mysqld-exporter-image", manager.DefaultExporterImage, "image of mysqld_exporter, for MySQLClusters with spec.collectors")
 	f.DurationVar(&o.FailoverWaits.Silent, "mysql-failover-silent-after", 500*time.Millisecond, "how long the primary of a MySQLCluster must be silent to the manager and to its replicas before a failover; virtual machines with live migration may need more")
 	f.DurationVar(&o.FailoverWaits.Unseen, "mysql-failover-unseen-after", 0, "how long a primary that its replicas still receive from may be silent to the manager before a failover; 0 means no limit")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,8 @@ import (
 )
 
 const (
+	// stopDelay is how long instances serve after they have left their Services.
+	stopDelay          = time.Second
 	image              = "registry.example/app:1"
 	started            = korifiv1alpha1.StartedState
 	stopped            = korifiv1alpha1.StoppedState
@@ -57,6 +60,7 @@ func newEnv(t testing.TB) *env {
 	user := e.ApplyManagerRoles(t, e.namespace)
 	options := manager.Options{
 		MetricsAddress: "0", ProbeAddress: "0", Webhook: manager.WebhookOptions{Address: e.address}, IsolateSpaces: true, ImageRegistries: []string{"http://127.0.0.1"}, Namespace: e.namespace, Log: e.log.StructuredLogger(),
+		InstanceStopDelay: stopDelay,
 	}
 	testenv.RunInBackground(t, "the manager", func(ctx context.Context) error { return manager.Run(ctx, e.ImpersonateUser(user), options) })
 	e.WaitForAppAdmission(t, e.namespace, korifiv1alpha1.FirstRevision)

@@ -79,7 +79,8 @@ type Options struct {
 	ImageRegistries []string
 	// TrustNodeImages runs images of apps that a node has cached without the registry's authorization.
 	TrustNodeImages bool
-	// InstanceStopDelay is how long an instance with a port keeps serving before it is terminated.
+	// InstanceStopDelay is how long an instance with a port keeps serving after it has left its Services, if others
+	// serve in its place.
 	InstanceStopDelay time.Duration
 	// TakeOver lists the groups of controllers that also handle objects which another project writes.
 	TakeOver []string

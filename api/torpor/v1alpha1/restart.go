@@ -26,6 +26,14 @@ const (
 	SettingsLabel = "torpor.dev/settings"
 )
 
+// Labels and annotations of a Pod that has left its Services and ends soon.
+const (
+	// LeftServicesLabel replaces the label of the process type, which Services select by, and holds its value.
+	LeftServicesLabel = "torpor.dev/left-services"
+	// LeftServicesAtAnnotation is the time at which the Pod left its Services (RFC 3339).
+	LeftServicesAtAnnotation = "torpor.dev/left-services-at"
+)
+
 // AddressesAnnotation holds, on an LRP, the addresses that its instances receive in their environment, separated by commas.
 const AddressesAnnotation = "torpor.dev/addresses"
 

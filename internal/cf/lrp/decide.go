@@ -7,6 +7,7 @@ package lrp
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
@@ -27,6 +29,12 @@ type Observed struct {
 	Pods        []*corev1.Pod
 	// Refusal is why a Pod could not be created; it is read only while some are missing.
 	Refusal string
+	Now     time.Time
+	// StopDelay is how long an instance keeps serving after it has left its Services; 0 for a process that does not
+	// listen.
+	StopDelay time.Duration
+	// OthersServe is true if another revision of the process serves, and stays.
+	OthersServe bool
 }
 
 // LacksPods reports whether the StatefulSet's controller has observed the wanted number, and created fewer
@@ -45,6 +53,8 @@ const (
 	DoNothing Action = iota
 	AddFinalizer
 	CreateStatefulSet
+	LeaveServices
+	ReturnToServices
 	ScaleStatefulSet
 	CreateBudget
 	DeleteBudget
@@ -58,6 +68,10 @@ type Plan struct {
 	Do Action
 	// Replicas is the number that ScaleStatefulSet sets.
 	Replicas int32
+	// Pods are those that LeaveServices and ReturnToServices change.
+	Pods []*corev1.Pod
+	// After is the time until the next pass; 0 waits for an event.
+	After time.Duration
 	// Why names the decision, for the log and for errors.
 	Why string
 	// Conflict describes what keeps the LRP from running until a user intervenes; empty if there is no
@@ -82,7 +96,11 @@ func Decide(o Observed) Plan {
 		return Plan{Do: CreateStatefulSet, Why: "create the StatefulSet"}
 	case !o.StatefulSet.DeletionTimestamp.IsZero():
 		return Plan{Why: "wait for a StatefulSet that is being deleted"}
-	case desiredReplicas(o.StatefulSet) != wantedInstances(o.LRP):
+	case len(o.returningPods()) > 0:
+		return Plan{Do: ReturnToServices, Pods: o.returningPods(), Why: "return instances to their Services"}
+	case desiredReplicas(o.StatefulSet) > wantedInstances(o.LRP):
+		return decideScaleDown(o, wantedInstances(o.LRP), "scale down")
+	case desiredReplicas(o.StatefulSet) < wantedInstances(o.LRP):
 		return Plan{Do: ScaleStatefulSet, Replicas: wantedInstances(o.LRP), Why: "scale"}
 	default:
 		return decideBudget(o)
@@ -98,7 +116,7 @@ func decideDeletion(o Observed) Plan {
 	case o.StatefulSet == nil:
 		return Plan{Do: RemoveFinalizer, Why: "no Pod is left"}
 	case desiredReplicas(o.StatefulSet) != 0:
-		return Plan{Do: ScaleStatefulSet, Why: "scale to zero"}
+		return decideScaleDown(o, 0, "scale to zero")
 	// Once its controller has observed the scale it creates no more Pods; it need not have counted that none
 	// is left.
 	case o.StatefulSet.Status.ObservedGeneration < o.StatefulSet.Generation || len(o.Pods) > 0:
@@ -131,7 +149,7 @@ func desiredReplicas(set *appsv1.StatefulSet) int32 {
 func (o Observed) CountDraining() int32 {
 	var n int32
 	for _, pod := range o.Pods {
-		if !pod.DeletionTimestamp.IsZero() || !o.LRP.DeletionTimestamp.IsZero() {
+		if podstatus.IsEnding(pod) || !o.LRP.DeletionTimestamp.IsZero() {
 			n++
 		}
 	}

@@ -38,7 +38,8 @@ type PodOptions struct {
 	// PullPolicy is that of images. With any but Always, an instance runs the node's copy of a tag, and a
 	// user who names an image that a node holds needs no right to pull it.
 	PullPolicy corev1.PullPolicy
-	// StopDelay is how long an instance that listens keeps serving before it receives SIGTERM.
+	// StopDelay is how long an instance that listens keeps serving after it has left its Services, if others serve in
+	// its place.
 	StopDelay time.Duration
 }
 
@@ -110,20 +111,14 @@ func podLabels(lrp *eiriniv1.LRP) map[string]string {
 
 // BuildPodSpec returns the Pod spec of an instance.
 func BuildPodSpec(lrp *eiriniv1.LRP, options PodOptions) corev1.PodSpec {
-	container, grace := buildContainer(lrp), int64(graceSeconds)
+	container := buildContainer(lrp)
 	container.ImagePullPolicy = options.PullPolicy
-	if delay := int64(options.StopDelay.Seconds()); delay > 0 && len(lrp.Spec.Ports) > 0 {
-		// Gateways send requests for a moment after the Pod has left its Services. The kubelet counts the
-		// sleep as part of the grace period.
-		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: delay}}}
-		grace += delay
-	}
 	return corev1.PodSpec{
 		Containers:                    []corev1.Container{container},
 		ImagePullSecrets:              lrp.Spec.ImagePullSecrets,
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
-		TerminationGracePeriodSeconds: &grace,
+		TerminationGracePeriodSeconds: new(int64(graceSeconds)),
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},

@@ -62,26 +62,12 @@ func TestStatefulSetIsOneRevision(t *testing.T) {
 	}
 }
 
-func TestInstancesThatListenServeOnBeforeTheyEnd(t *testing.T) {
-	silent := newLRP(7)
-	silent.Spec.Ports = nil
-	for name, row := range map[string]struct {
-		lrp         *eiriniv1.LRP
-		delay       time.Duration
-		sleep, term int64
-	}{
-		"a process that listens serves on before it ends": {newLRP(7), 3 * time.Second, 3, 13},
-		"a process without a port ends at once":           {silent, 3 * time.Second, 0, 10},
-		"a process without a stop delay ends at once":     {newLRP(7), 0, 0, 10},
-	} {
-		pod := BuildPodSpec(row.lrp, PodOptions{StopDelay: row.delay})
-		var sleep int64
-		if l := pod.Containers[0].Lifecycle; l != nil {
-			sleep = l.PreStop.Sleep.Seconds
-		}
-		if sleep != row.sleep || *pod.TerminationGracePeriodSeconds != row.term {
-			t.Errorf("%s: expected a sleep of %d and a grace of %d seconds, found %d and %d", name, row.sleep, row.term, sleep, *pod.TerminationGracePeriodSeconds)
-		}
+// The kubelet runs a preStop hook at every end, also at that of a stop, so instances have none: their controller delays
+// the ends that need it.
+func TestInstancesHaveNoHookBeforeTheirEnd(t *testing.T) {
+	pod := BuildPodSpec(newLRP(7), PodOptions{StopDelay: 3 * time.Second})
+	if pod.Containers[0].Lifecycle != nil || *pod.TerminationGracePeriodSeconds != graceSeconds {
+		t.Errorf("expected no hook and a grace of %d seconds, found %+v and %d", graceSeconds, pod.Containers[0].Lifecycle, *pod.TerminationGracePeriodSeconds)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -142,6 +143,9 @@ func trim(o any) (any, error) {
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, Message: pod.Status.Message, Reason: pod.Status.Reason, Conditions: pod.Status.Conditions},
+	}
+	if at, left := pod.Annotations[torporv1alpha1.LeftServicesAtAnnotation]; left {
+		trimmed.Annotations = map[string]string{torporv1alpha1.LeftServicesAtAnnotation: at}
 	}
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]

@@ -14,6 +14,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
 // crashLoop is the kubelet's reason while it waits before it starts a container again.
@@ -35,6 +36,21 @@ func InstanceIndex(pod *corev1.Pod) string { return pod.Labels[appsv1.PodIndexLa
 // IsTerminating reports whether the deletion of a Pod was requested. Such a Pod is no longer an instance, whatever its
 // status.
 func IsTerminating(pod *corev1.Pod) bool { return !pod.DeletionTimestamp.IsZero() }
+
+// LeftServicesAt returns when a Pod left its Services, because it ends soon; zero if it did not.
+func LeftServicesAt(pod *corev1.Pod) time.Time {
+	if _, left := pod.Labels[torporv1alpha1.LeftServicesLabel]; !left {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339Nano, pod.Annotations[torporv1alpha1.LeftServicesAtAnnotation])
+	if err != nil {
+		return pod.CreationTimestamp.Time // Another has removed the time.
+	}
+	return at
+}
+
+// IsEnding reports whether a Pod is terminating, or has left its Services to be terminated soon.
+func IsEnding(pod *corev1.Pod) bool { return IsTerminating(pod) || !LeftServicesAt(pod).IsZero() }
 
 // InstanceStatus returns the state of an instance.
 func InstanceStatus(pod *corev1.Pod) korifiv1alpha1.InstanceStatus {

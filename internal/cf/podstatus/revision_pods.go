@@ -14,10 +14,11 @@ import (
 // RevisionPods counts the Pods of one revision of a process.
 type RevisionPods struct {
 	Revision int64
-	// Alive Pods are not terminating. Of these, Ready are ready, and Crashed have ended and are not restarted
+	// Alive Pods are not ending. Of these, Ready are ready, and Crashed have ended and are not restarted
 	// soon.
 	Alive, Ready, Crashed int32
-	// Draining Pods are terminating. Since is the time at which the first of their deletions was requested.
+	// Draining Pods are ending. Since is the time at which the first of them left its Services, or at which its
+	// deletion was requested.
 	Draining int32
 	Since    time.Time
 	// EndsBy is the deadline of the first of them, and NodeOfEnd the node that has to end it. If several have
@@ -26,6 +27,14 @@ type RevisionPods struct {
 	NodeOfEnd string
 	// Trouble is why one of the alive Pods can be neither placed nor started; empty if there is no such Pod.
 	Trouble string
+}
+
+// earliest returns the earlier of two times; a zero first time is ignored.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // CountPod adds a Pod to the counts of its revision.
@@ -39,11 +48,14 @@ func CountPod(counts []RevisionPods, pod *corev1.Pod) []RevisionPods {
 		counts = append(counts, RevisionPods{Revision: version})
 	}
 	p := &counts[i]
+	if left := LeftServicesAt(pod); !left.IsZero() && !IsTerminating(pod) {
+		p.Draining++
+		p.Since = earliest(p.Since, left)
+		return counts
+	}
 	if IsTerminating(pod) {
 		p.Draining++
-		if requested := deletionRequestedAt(pod); p.Since.IsZero() || requested.Before(p.Since) {
-			p.Since = requested
-		}
+		p.Since = earliest(p.Since, deletionRequestedAt(pod))
 		end, node := pod.DeletionTimestamp.Time, pod.Spec.NodeName
 		if p.EndsBy.IsZero() || end.Before(p.EndsBy) || end.Equal(p.EndsBy) && node < p.NodeOfEnd {
 			p.EndsBy, p.NodeOfEnd = end, node

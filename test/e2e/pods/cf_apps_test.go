@@ -28,6 +28,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/manager"
 	testenv "github.com/torpor-dev/torpor/test/env"
 	"github.com/torpor-dev/torpor/test/env/conversation"
 )
@@ -456,6 +457,7 @@ func TestAppsOnRealPods(t *testing.T) {
 		{"health checks begin to fail", (*appSuite).failHealthChecks},
 		{"a restart never shows two revisions", (*appSuite).testRestart},
 		{"a rolling deployment always answers", (*appSuite).testRollingDeployment},
+		{"a restart of instances that end at once does not pause", (*appSuite).testQuickRestart},
 		{"one instance is restarted", (*appSuite).testInstanceRestart},
 		{"the app's output is read", (*appSuite).testRecentLogs},
 		{"an instance crashes", (*appSuite).testInstanceCrash},
@@ -650,6 +652,35 @@ func (s *appSuite) deployRolling(t *testing.T) (took time.Duration, answers []pr
 		through[way] = end()
 	}
 	return took, answers, through
+}
+
+// testQuickRestart restarts instances that end at once. The old ones end without the delay of a rolling deployment.
+func (s *appSuite) testQuickRestart(t *testing.T) {
+	const restarts, before = 5, 4
+	var ends, runs []time.Duration
+	for i := range restarts {
+		old, revision := fmt.Sprint(before+i), fmt.Sprint(before+i+1)
+		p := s.shop.startProbe(t)
+		p.waitForAnswers(t, old, shopInstances, time.Now())
+		s.mustRequest(t, http.StatusOK, "POST", s.shop.path("/actions/restart"), "")
+		asked := time.Now()
+		p.waitForAnswers(t, revision, shopInstances, asked)
+		runs = append(runs, s.shop.waitUntilRunning(t, shopInstances).Sub(asked))
+		answers, _ := p.stopAndRead()
+		_, last := firstAndLast(answers, old)
+		first, _ := firstAndLast(answers, revision)
+		ends = append(ends, last.at.Sub(asked))
+		if overlap := last.asked.Sub(first.at); overlap > 0 {
+			t.Errorf("revision %s still answered %s after %s had begun to", old, overlap, revision)
+		}
+	}
+	slices.Sort(ends)
+	slices.Sort(runs)
+	if longest := ends[restarts-1]; longest > manager.DefaultInstanceStopDelay {
+		t.Errorf("expected the old instances to end at once, found that they answered for %s", longest)
+	}
+	s.logf(t, "restarts of instances that end at once: the old ones answered for %.2fs and the new ones ran after %.2fs, each the median of %d",
+		ends[restarts/2].Seconds(), runs[restarts/2].Seconds(), restarts)
 }
 
 func (s *appSuite) testInstanceRestart(t *testing.T) {

@@ -3,6 +3,7 @@
 package repositories
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"math"
@@ -20,6 +21,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
@@ -168,7 +170,8 @@ func readContainerLog(ctx context.Context, caller *authorization.Caller, pod *co
 	}
 	defer func() { _ = stream.Close() }()
 	limited := &io.LimitedReader{R: stream, N: *options.LimitBytes}
-	err = into.readLines(limited, instanceIndex(pod), pod.Labels[korifiv1alpha1.ProcessTypeLabel])
+	processType := cmp.Or(pod.Labels[korifiv1alpha1.ProcessTypeLabel], pod.Labels[torporv1alpha1.LeftServicesLabel])
+	err = into.readLines(limited, instanceIndex(pod), processType)
 	if limited.N <= 0 {
 		into.notePartial()
 	}

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +41,14 @@ func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) e
 		after := seen.StatefulSet.DeepCopy()
 		after.Spec.Replicas = new(plan.Replicas)
 		err = reconcile.PatchObserved(ctx, c.client, seen.StatefulSet, after, Name)
+	case lrp.LeaveServices:
+		err = c.patchPods(ctx, plan.Pods, func(pod *corev1.Pod) *corev1.Pod {
+			return lrp.LeaveServicesOf(pod, seen.LRP.Spec.ProcessType, c.Clock.Now())
+		})
+	case lrp.ReturnToServices:
+		err = c.patchPods(ctx, plan.Pods, func(pod *corev1.Pod) *corev1.Pod {
+			return lrp.ReturnToServicesOf(pod, seen.LRP.Spec.ProcessType)
+		})
 	case lrp.CreateBudget:
 		err = c.client.Create(ctx, lrp.BuildDisruptionBudget(seen.LRP), client.FieldOwner(Name))
 	case lrp.DeleteBudget:
@@ -55,6 +65,17 @@ func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) e
 		return fmt.Errorf("%s: %w", plan.Why, err)
 	}
 	return nil
+}
+
+// patchPods changes Pods in parallel, because instances that end at once should leave their Services at once.
+func (c Controller) patchPods(ctx context.Context, pods []*corev1.Pod, change func(*corev1.Pod) *corev1.Pod) error {
+	errs := make([]error, len(pods))
+	var patches sync.WaitGroup
+	for i, pod := range pods {
+		patches.Go(func() { errs[i] = reconcile.PatchObserved(ctx, c.client, pod, change(pod), Name) })
+	}
+	patches.Wait()
+	return errors.Join(errs...)
 }
 
 // explainTakenName returns ErrStale if the cache is stale, and otherwise an error that names the object with

@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -31,8 +32,11 @@ import (
 // Name is the name of the controller, the reporter of its events and its field manager.
 const Name = "torpor-lrp"
 
-// byPodLabels is the field by which the cache finds the LRPs of a Pod, from the Pod's labels.
-const byPodLabels = "what"
+// Fields by which the cache finds the LRPs of a Pod, from the Pod's labels, and those of a process.
+const (
+	byPodLabels = "what"
+	byProcess   = "process"
+)
 
 // Controller reconciles LRPs.
 type Controller struct {
@@ -56,7 +60,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=eirini.cloudfoundry.org,resources=lrps/finalizers,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -71,9 +75,13 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &eiriniv1.LRP{}, byPodLabels, indexPodLabels); err != nil {
 		return fmt.Errorf("set up %s: index LRPs: %w", Name, err)
 	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &eiriniv1.LRP{}, byProcess, indexProcess); err != nil {
+		return fmt.Errorf("set up %s: index LRPs by process: %w", Name, err)
+	}
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&eiriniv1.LRP{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&eiriniv1.LRP{}, handler.EnqueueRequestsFromMapFunc(c.otherLRPs), builder.WithPredicates(deletionBegins())).
 		WatchesRawSource(pods.Watch(&appsv1.StatefulSet{}, ownersOf(mgr))).
 		WatchesRawSource(pods.Watch(&policyv1.PodDisruptionBudget{}, ownersOf(mgr), predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(pods.Watch(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(c.lrpsForPod))).
@@ -112,6 +120,44 @@ func (c Controller) lrpsForPod(ctx context.Context, pod client.Object) []ctrl.Re
 		requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: list.Items[i].Name}})
 	}
 	return requests
+}
+
+// otherLRPs maps an LRP to the other ones of its process: their instances no longer serve on if it ends as well.
+func (c Controller) otherLRPs(ctx context.Context, o client.Object) []ctrl.Request {
+	obj, ok := o.(*eiriniv1.LRP)
+	if !ok {
+		return nil
+	}
+	var list eiriniv1.LRPList
+	err := c.client.List(ctx, &list, client.InNamespace(obj.Namespace), client.MatchingFields{byProcess: obj.Spec.GUID}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		if name := list.Items[i].Name; name != obj.Name {
+			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: obj.Namespace, Name: name}})
+		}
+	}
+	return requests
+}
+
+// deletionBegins passes the moment at which an object begins to be deleted.
+func deletionBegins() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetDeletionTimestamp().IsZero() && !e.ObjectNew.GetDeletionTimestamp().IsZero()
+		},
+	}
+}
+
+func indexProcess(o client.Object) []string {
+	obj, ok := o.(*eiriniv1.LRP)
+	if !ok {
+		return nil
+	}
+	return []string{obj.Spec.GUID}
 }
 
 func indexPodLabels(o client.Object) []string {

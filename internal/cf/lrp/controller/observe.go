@@ -31,7 +31,10 @@ const (
 
 // observe reads the caches.
 func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observed, error) {
-	o := lrp.Observed{LRP: obj, StatefulSet: &appsv1.StatefulSet{}, Budget: &policyv1.PodDisruptionBudget{}}
+	o := lrp.Observed{LRP: obj, StatefulSet: &appsv1.StatefulSet{}, Budget: &policyv1.PodDisruptionBudget{}, Now: c.Clock.Now()}
+	if len(obj.Spec.Ports) > 0 {
+		o.StopDelay = c.Pods.StopDelay
+	}
 	name := client.ObjectKey{Namespace: obj.Namespace, Name: revision.StatefulSetName(obj.Name)}
 	err := c.pods.Get(ctx, name, o.StatefulSet)
 	if k8serrors.IsNotFound(err) {
@@ -49,10 +52,17 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 	if err := c.pods.List(ctx, &pods, client.InNamespace(obj.Namespace), client.MatchingFields{podcache.ByProcess: obj.Spec.GUID}); err != nil {
 		return o, fmt.Errorf("list the Pods: %w", err)
 	}
+	serving := map[string]bool{}
 	for i := range pods.Items {
-		if p := &pods.Items[i]; p.Labels[korifiv1alpha1.VersionLabel] == obj.Spec.Version {
+		p := &pods.Items[i]
+		if version := p.Labels[korifiv1alpha1.VersionLabel]; version == obj.Spec.Version {
 			o.Pods = append(o.Pods, p)
+		} else if !podstatus.IsEnding(p) && podstatus.InstanceStatus(p).State == korifiv1alpha1.RunningInstance {
+			serving[version] = true
 		}
+	}
+	if o.OthersServe, err = c.stays(ctx, obj, serving); err != nil {
+		return o, err
 	}
 	// A cache lists in any order, and the report has to be about the same Pod each time.
 	slices.SortFunc(o.Pods, revision.CompareByAge[*corev1.Pod])
@@ -64,6 +74,19 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 		o.Refusal, err = c.readRefusal(ctx, o.StatefulSet)
 	}
 	return o, err
+}
+
+// stays reports whether one of the versions of the process has an LRP that is not being deleted.
+func (c Controller) stays(ctx context.Context, obj *eiriniv1.LRP, versions map[string]bool) (bool, error) {
+	if len(versions) == 0 {
+		return false, nil
+	}
+	var lrps eiriniv1.LRPList
+	err := c.client.List(ctx, &lrps, client.InNamespace(obj.Namespace), client.MatchingFields{byProcess: obj.Spec.GUID}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return false, fmt.Errorf("list the LRPs of the process: %w", err)
+	}
+	return slices.ContainsFunc(lrps.Items, func(l eiriniv1.LRP) bool { return versions[l.Spec.Version] && l.DeletionTimestamp.IsZero() }), nil
 }
 
 // readRefusal returns the last error of the StatefulSet's controller when it could not create a Pod. It is
@@ -82,7 +105,7 @@ func (c Controller) readRefusal(ctx context.Context, set *appsv1.StatefulSet) (s
 // Secrets in an event only.
 func (c Controller) readPullRefusal(ctx context.Context, o lrp.Observed) (string, error) {
 	at := slices.IndexFunc(o.Pods, func(pod *corev1.Pod) bool {
-		return !podstatus.IsTerminating(pod) && podstatus.DescribePullFailure(pod) != ""
+		return !podstatus.IsEnding(pod) && podstatus.DescribePullFailure(pod) != ""
 	})
 	if at < 0 || len(o.LRP.Spec.ImagePullSecrets) == 0 {
 		return "", nil

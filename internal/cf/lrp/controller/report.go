@@ -32,7 +32,7 @@ func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refuse
 	before, status := obj.Status.DeepCopy(), &obj.Status
 	status.Replicas, status.Instances = 0, nil
 	for _, pod := range o.Pods {
-		if podstatus.IsTerminating(pod) {
+		if podstatus.IsEnding(pod) {
 			continue
 		}
 		is := podstatus.InstanceStatus(pod)
@@ -52,6 +52,9 @@ func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refuse
 		korifiv1alpha1.ReadyCondition: lrp.ReadyCondition(o, p, status.Replicas), korifiv1alpha1.DrainingCondition: lrp.DrainingCondition(status.DrainingReplicas),
 	}, obj.Generation, c.Clock)
 	out.IsTransient = o.Refusal == "" && isTransient(obj, before, p)
+	if p.After > 0 {
+		out.RequeueAfter = p.After
+	}
 	if o.LacksPods() {
 		// A failed creation of a Pod triggers no event of a watched kind.
 		out.RequeueAfter = min(max(c.Clock.Since(lackingSince(o)), minRefusalInterval), maxRefusalInterval)

@@ -107,13 +107,13 @@ func revisionStatuses(o process.Observed, before []korifiv1alpha1.RevisionStatus
 	return all
 }
 
-// instanceStatuses returns the statuses of the target revision's instances by index, without terminating Pods.
+// instanceStatuses returns the statuses of the target revision's instances by index, without ending Pods.
 func instanceStatuses(seen *observation) map[string]korifiv1alpha1.InstanceStatus {
 	all := map[string]korifiv1alpha1.InstanceStatus{}
 	for i := range seen.pods {
 		pod := &seen.pods[i]
 		index := podstatus.InstanceIndex(pod)
-		if index != "" && !podstatus.IsTerminating(pod) && revision.ParseVersion(pod.Labels[korifiv1alpha1.VersionLabel]) == seen.TargetRevision() {
+		if index != "" && !podstatus.IsEnding(pod) && revision.ParseVersion(pod.Labels[korifiv1alpha1.VersionLabel]) == seen.TargetRevision() {
 			one := podstatus.InstanceStatus(pod)
 			if refusal := seen.TargetRefusal(); refusal != "" && podstatus.DescribePullFailure(pod) != "" {
 				one.Details = refusal
