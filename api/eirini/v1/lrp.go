@@ -19,13 +19,14 @@ const ApplicationContainer = "application"
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
 // +kubebuilder:resource:path=lrps,singular=lrp,shortName=lrp,scope=Namespaced
+// +kubebuilder:printcolumn:name="App",type="string",JSONPath=".spec.appName"
 // +kubebuilder:printcolumn:name="Replicas",type="integer",JSONPath=".spec.instances"
 // +kubebuilder:printcolumn:name="Ready",type="integer",JSONPath=".status.replicas"
 // +kubebuilder:printcolumn:name="Draining",type="integer",JSONPath=".status.drainingReplicas"
 // +kubebuilder:printcolumn:name="Revision",type="string",JSONPath=".spec.version"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 // +kubebuilder:printcolumn:name="Process",type="string",JSONPath=".spec.processType",priority=1
-// +kubebuilder:printcolumn:name="App",type="string",JSONPath=".spec.appGUID",priority=1
+// +kubebuilder:printcolumn:name="App GUID",type="string",JSONPath=".spec.appGUID",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
 type LRP struct {
 	metav1.TypeMeta   `json:",inline"`

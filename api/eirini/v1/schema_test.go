@@ -90,7 +90,7 @@ func (s *served) testRefusedLater(t *testing.T) {
 
 func (s *served) testColumns(t *testing.T) {
 	lrp := smallest()
-	lrp.Namespace, lrp.Spec.Version, lrp.Spec.Instances = s.CreateNamespace(t), "7", 3
+	lrp.Namespace, lrp.Spec.Version, lrp.Spec.Instances, lrp.Spec.AppName = s.CreateNamespace(t), "7", 3, "shop"
 	testenv.ExpectNoError(t, s.Client.Create(t.Context(), lrp))
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	want := eiriniv1.LRPStatus{
@@ -107,11 +107,11 @@ func (s *served) testColumns(t *testing.T) {
 	for _, column := range table.ColumnDefinitions {
 		names = append(names, strings.ToUpper(column.Name))
 	}
-	if got, want := strings.Join(names, " "), "NAME REPLICAS READY DRAINING REVISION AGE PROCESS APP WHY"; got != want {
+	if got, want := strings.Join(names, " "), "NAME APP REPLICAS READY DRAINING REVISION AGE PROCESS APP GUID WHY"; got != want {
 		t.Errorf("found columns %s, want %s", got, want)
 	}
 	cells := table.Rows[0].Cells
-	testenv.ExpectEqual(t, "cells", []any{"test", 3.0, 2.0, 1.0, "7", "2 of 3 instances are ready"}, append(cells[:5:5], cells[8]))
+	testenv.ExpectEqual(t, "cells", []any{"test", "shop", 3.0, 2.0, 1.0, "7", "2 of 3 instances are ready"}, append(cells[:6:6], cells[9]))
 	lrp.Status.Instances["0"] = eiriniv1.InstanceStatus{State: "UP"}
 	testenv.ExpectRefused(t, s.Client.SubResource("status").Update(t.Context(), lrp), "status.instances.0.state: Unsupported value")
 }

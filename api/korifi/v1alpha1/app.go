@@ -212,7 +212,7 @@ type InstanceCounts struct {
 	Ready int32 `json:"ready"`
 	// Draining is the number of terminating instances of all revisions.
 	Draining int32 `json:"draining"`
-	// ReadyOlder is the number of ready instances of older revisions that serve during a deployment.
+	// ReadyOlder is the number of ready instances that serve while a deployment, or its cancellation, replaces them.
 	// +optional
 	ReadyOlder int32 `json:"readyOlder,omitempty"`
 }

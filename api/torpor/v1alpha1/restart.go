@@ -34,6 +34,10 @@ const (
 	LeftServicesAtAnnotation = "torpor.dev/left-services-at"
 )
 
+// AppNameLabel holds, on the objects that run an app, its name, with dashes for characters that a label cannot have. It
+// is for people: the name of an app may change, and its objects keep it until the next revision.
+const AppNameLabel = "torpor.dev/app-name"
+
 // AddressesAnnotation holds, on an LRP, the addresses that its instances receive in their environment, separated by commas.
 const AddressesAnnotation = "torpor.dev/addresses"
 

@@ -101,6 +101,7 @@ func podLabels(lrp *eiriniv1.LRP) map[string]string {
 	}
 	for key, value := range map[string]string{
 		korifiv1alpha1.AppGUIDLabel: lrp.Spec.AppGUID, korifiv1alpha1.SpaceGUIDLabel: lrp.Spec.SpaceGUID, korifiv1alpha1.ProcessTypeLabel: lrp.Spec.ProcessType,
+		torporv1alpha1.AppNameLabel: revision.AppNameLabel(lrp.Spec.AppName),
 	} {
 		if value != "" {
 			labels[key] = value

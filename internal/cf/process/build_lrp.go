@@ -66,6 +66,9 @@ func BuildLRP(p LRPSource, do CreateLRP) *eiriniv1.LRP {
 			Instances: do.Instances, MemoryMB: LimitMegabytes(p.Process.Spec.MemoryMB), DiskMB: LimitMegabytes(p.Process.Spec.DiskQuotaMB),
 		},
 	}
+	if name := revision.AppNameLabel(p.App.Spec.DisplayName); name != "" {
+		lrp.Labels[torporv1alpha1.AppNameLabel] = name
+	}
 	return lrp
 }
 

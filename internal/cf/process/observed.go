@@ -153,17 +153,17 @@ func (o Observed) isRestoredByCancel(l ObservedLRP) bool {
 	return ongoing && !l.Deleting && l.Revision < o.App.Revision && l.Revision == o.selectTarget(true)
 }
 
-// ServingRevisions returns the older revisions that still serve during a deployment: those since the last stop that are
-// not being removed.
-func ServingRevisions(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (older []korifiv1alpha1.RevisionStatus) {
-	_, lastStop, _ := revision.ReadRevision(app)
+// ServingRevisions returns the replaced revisions that still serve: those since the last stop that are not being
+// removed. A deployment replaces older revisions, and its cancellation the newest one.
+func ServingRevisions(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (replaced []korifiv1alpha1.RevisionStatus) {
+	current, lastStop, _ := revision.ReadRevision(app)
 	target := ReadTargetRevision(app, process)
 	for _, r := range process.Status.Revisions {
-		if r.Revision >= lastStop && r.Revision < target && r.Desired > 0 {
-			older = append(older, r)
+		if r.Revision >= lastStop && r.Revision <= current && r.Revision != target && r.Desired > 0 {
+			replaced = append(replaced, r)
 		}
 	}
-	return older
+	return replaced
 }
 
 // targetLRP returns the LRP of the target revision, or nil.

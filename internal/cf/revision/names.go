@@ -17,6 +17,8 @@ const (
 	guidDigits     = 8
 	revisionDigits = 12
 	processDigits  = 32
+	// maxLabel is the limit of Kubernetes for the value of a label.
+	maxLabel = 63
 )
 
 // LRPName returns the name of the LRP of a process in a revision, and of its StatefulSet. It has at most 52 characters
@@ -49,6 +51,19 @@ func SettingsName(processGUID string, content []byte) string {
 func ProcessName(appGUID, processType string) string {
 	d := hashDigits(appGUID+"/"+processType, processDigits)
 	return d[:8] + "-" + d[8:12] + "-" + d[12:16] + "-" + d[16:20] + "-" + d[20:]
+}
+
+// AppNameLabel returns the name of an app as the value of a label, or "" if nothing of it can be one.
+func AppNameLabel(name string) string {
+	const separators = "-_."
+	allowed := func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(separators, r) {
+			return r
+		}
+		return '-'
+	}
+	value := strings.Trim(strings.Map(allowed, name), separators)
+	return strings.TrimRight(value[:min(len(value), maxLabel)], separators)
 }
 
 func hashDigits(text string, n int) string {

@@ -64,3 +64,15 @@ func TestStatefulSetName(t *testing.T) {
 		}
 	}
 }
+
+func TestAppNameLabel(t *testing.T) {
+	for name, want := range map[string]string{
+		"shop": "shop", "My Shop!": "My-Shop", "a/b_c.d": "a-b_c.d", "--": "", "": "", "ü": "", "läden": "l-den",
+		strings.Repeat("x", 62) + "-y": strings.Repeat("x", 62), strings.Repeat("y", 70): strings.Repeat("y", 63),
+	} {
+		got := AppNameLabel(name)
+		if wrong := validation.IsValidLabelValue(got); got != want || len(wrong) > 0 {
+			t.Errorf("%q: expected %q, found %q: %v", name, want, got, wrong)
+		}
+	}
+}

@@ -178,7 +178,9 @@ func findProblem(o Observed) (decision.Condition, bool) {
 // backend is a destination whose app exists.
 type backend struct {
 	destination korifiv1alpha1.RouteDestination
-	weight      int32
+	// appName is the name of the app as a label.
+	appName string
+	weight  int32
 }
 
 // listBackends weights each destination by its number of wanted instances. A stopped app gets no requests
@@ -191,7 +193,7 @@ func listBackends(o Observed) []backend {
 		if app == nil || p == nil {
 			continue
 		}
-		b := backend{destination: d}
+		b := backend{destination: d, appName: revision.AppNameLabel(app.Spec.DisplayName)}
 		if app.Spec.DesiredState == korifiv1alpha1.StartedState {
 			b.weight = process.DesiredInstances(p)
 		}

@@ -13,6 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
 )
 
@@ -36,7 +37,11 @@ func buildService(owner *korifiv1alpha1.CFRoute, b backend) *corev1.Service {
 	if b.destination.Port > 0 {
 		port = intstr.FromInt32(b.destination.Port)
 	}
-	return &corev1.Service{ObjectMeta: dependentMeta(owner, serviceName(b.destination)), Spec: corev1.ServiceSpec{
+	meta := dependentMeta(owner, serviceName(b.destination))
+	if b.appName != "" {
+		meta.Labels[torporv1alpha1.AppNameLabel] = b.appName
+	}
+	return &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
 		Selector: map[string]string{
 			korifiv1alpha1.AppGUIDLabel: b.destination.AppRef.Name, korifiv1alpha1.ProcessTypeLabel: b.destination.ProcessType,
 		},

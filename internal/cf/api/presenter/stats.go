@@ -33,8 +33,8 @@ type InstanceReport struct {
 	// IsAsleep is true if a Slumber stops the app although its desired state is STARTED. The instance starts when the
 	// Slumber's stop ends.
 	IsAsleep bool
-	// OlderRevision is the revision of an older instance that still serves during a deployment; nil means the current
-	// revision.
+	// OlderRevision is the revision of an instance that still serves while a deployment, or its cancellation, replaces
+	// it; nil means the current revision.
 	OlderRevision *int64
 }
 
@@ -42,8 +42,8 @@ type InstanceReport struct {
 func (i InstanceReport) IsRunning() bool { return i.State == korifiv1alpha1.RunningInstance }
 
 // ReportInstances returns a report for each desired instance of a process. It reports instances of the app's current
-// revision, and for missing ones the instances of older revisions that still serve during a deployment. Instances that
-// a restart replaces are omitted, even if they still run.
+// revision, and for missing ones the instances that still serve while a deployment, or its cancellation, replaces them.
+// Instances that a restart replaces are omitted, even if they still run.
 func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now time.Time) []InstanceReport {
 	// For an empty list a client would stop waiting, so there is a row for each desired instance.
 	all := make([]InstanceReport, process.DesiredInstances(p))
@@ -76,8 +76,8 @@ func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now
 	return all
 }
 
-// olderServingInstances returns, for each ready instance of an older revision that is not being stopped, its revision.
-// Since the last stop, only a deployment keeps such an instance serving.
+// olderServingInstances returns, for each ready instance of a replaced revision that is not being stopped, its revision.
+// Since the last stop, only a deployment or its cancellation keeps such an instance serving.
 func olderServingInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (revisions []int64) {
 	for _, r := range process.ServingRevisions(app, p) {
 		revisions = append(revisions, slices.Repeat([]int64{r.Revision}, int(min(r.Ready, r.Desired)))...)

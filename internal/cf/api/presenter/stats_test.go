@@ -35,6 +35,7 @@ func TestInstances(t *testing.T) {
 		details     string
 		settled     bool
 		lastStop    string
+		cancelled   bool
 		revisions   []korifiv1alpha1.RevisionStatus
 	}{
 		"older instances that a deployment keeps serving are shown": {
@@ -46,6 +47,16 @@ func TestInstances(t *testing.T) {
 			app: 2, status: 2, lastStop: "1", reason: korifiv1alpha1.DeployingReason, instances: all(running),
 			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 1, Ready: 1}, {Revision: 2, Desired: 2, Ready: 1}},
 			want:      []korifiv1alpha1.InstanceState{running, down}, settled: true,
+		},
+		"instances of a cancelled deployment that still serve are shown": {
+			app: 2, status: 2, lastStop: "1", cancelled: true, reason: korifiv1alpha1.DeployingReason, instances: all(running),
+			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 1, Desired: 2, Ready: 1, Restorable: true}, {Revision: 2, Desired: 2, Ready: 2, Restorable: true}},
+			want:      []korifiv1alpha1.InstanceState{running, running}, settled: true,
+		},
+		"instances of a cancelled deployment are shown before the earlier revision has one": {
+			app: 2, status: 2, lastStop: "1", cancelled: true, reason: korifiv1alpha1.DeployingReason,
+			revisions: []korifiv1alpha1.RevisionStatus{{Revision: 1, Restorable: true}, {Revision: 2, Desired: 2, Ready: 2, Restorable: true}},
+			want:      []korifiv1alpha1.InstanceState{running, running}, settled: true,
 		},
 		"a stopped app has rows that are down":                   {stopped: true, want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
 		"instances from before the stop are not shown":           {stopped: true, app: 1, instances: all(running, running), want: []korifiv1alpha1.InstanceState{down, down}, settled: true},
@@ -66,6 +77,9 @@ func TestInstances(t *testing.T) {
 			}
 			if test.lastStop != "" {
 				app.Annotations[korifiv1alpha1.LastStopRevisionAnnotation] = test.lastStop
+			}
+			if test.cancelled {
+				app.Annotations[torporv1alpha1.DeploymentAnnotation], app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] = "d", "d"
 			}
 			p := &korifiv1alpha1.CFProcess{}
 			p.Status.Revisions = test.revisions

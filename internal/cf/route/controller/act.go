@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -47,6 +48,10 @@ func (c Controller) applyService(ctx context.Context, is, wanted *corev1.Service
 		return c.create(ctx, wanted)
 	}
 	after := is.DeepCopy()
+	if after.Labels == nil {
+		after.Labels = map[string]string{}
+	}
+	maps.Copy(after.Labels, wanted.Labels)
 	after.Spec.Selector = wanted.Spec.Selector
 	if port := wanted.Spec.Ports[0]; len(is.Spec.Ports) != 1 || is.Spec.Ports[0].Port != port.Port || is.Spec.Ports[0].TargetPort != port.TargetPort {
 		after.Spec.Ports = wanted.Spec.Ports
