@@ -457,12 +457,12 @@ func TestAppsOnRealPods(t *testing.T) {
 		{"health checks begin to fail", (*appSuite).failHealthChecks},
 		{"a restart never shows two revisions", (*appSuite).testRestart},
 		{"a rolling deployment always answers", (*appSuite).testRollingDeployment},
-		{"a restart of instances that end at once does not pause", (*appSuite).testQuickRestart},
 		{"one instance is restarted", (*appSuite).testInstanceRestart},
 		{"the app's output is read", (*appSuite).testRecentLogs},
 		{"an instance crashes", (*appSuite).testInstanceCrash},
 		{"apps that never work report why", (*appSuite).testBrokenApps},
 		{"health checks that fail are noticed", (*appSuite).testFailedHealthChecks},
+		{"a restart of instances that end at once does not pause", (*appSuite).testQuickRestart},
 		{"a stopped app has no container, a deleted one nothing", (*appSuite).testStopAndDelete},
 	})
 }
