@@ -262,7 +262,7 @@ const (
 `
 	appCommands = `  . %[1]s/env
   kubectl get cfapps
-  kubectl get pods -L torpor.dev/app-name
+  kubectl get pods
 `
 )
 

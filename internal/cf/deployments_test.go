@@ -164,8 +164,8 @@ func TestDeploymentOfTwoProcessesIsCancelledAtEveryMoment(t *testing.T) {
 		// reached reports whether the deployment is at the moment of the cancel.
 		reached func(t *testing.T, web, worker *app) error
 	}{
-		"it has just begun": {never, func(*testing.T, *app, *app) error { return nil }},
-		"both revisions have instances": {never, func(t *testing.T, web, _ *app) error {
+		"the deployment has just begun": {never, func(*testing.T, *app, *app) error { return nil }},
+		"two revisions have instances": {never, func(t *testing.T, web, _ *app) error {
 			return testenv.ErrorIf(web.countRevisionPods(t, "1") == 0, "found no instance of web in revision 1")
 		}},
 		"the worker runs the new revision only": {never, func(t *testing.T, _, worker *app) error {

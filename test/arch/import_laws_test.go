@@ -210,7 +210,7 @@ func cfLaws() []importLaw {
 		pureLaw(podstatus).alsoReaching(revision),
 		pureLaw(process).alsoReaching(revision, podstatus, "internal/stop/record"),
 		pureLaw("internal/cf/app").alsoReaching(process, revision, podstatus, "internal/stop/record"),
-		pureLaw("internal/cf/lrp").alsoReaching(revision),
+		pureLaw("internal/cf/lrp").alsoReaching(revision, podstatus),
 		pureLaw("internal/cf/deployment").alsoReaching(revision),
 		pureLaw("internal/cf/orgspace"),
 		pureLaw("internal/cf/build"),

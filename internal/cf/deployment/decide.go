@@ -14,7 +14,6 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -68,9 +67,7 @@ type Plan struct {
 }
 
 // IsOver reports whether a deployment is finished: nothing more happens to it.
-func IsOver(d *torporv1alpha1.CFDeployment) bool {
-	return d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero()
-}
+func IsOver(d *torporv1alpha1.CFDeployment) bool { return revision.IsDeploymentOver(d) }
 
 // Decide is total: every Observed has exactly one Plan. The app's annotations record whether this
 // deployment's revision began and whether it was cancelled; the status of the deployment only remembers the
@@ -104,14 +101,15 @@ func Decide(o Observed) Plan {
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped or restarted"}
 	case o.App.Spec.DesiredState != korifiv1alpha1.StartedState:
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped"}
-	case AwaitsCancel(d, o.App) && canComeBack(o.App, o.LRPs, current):
+	// The write of the cancel is refused if the app's status has changed since, so it never follows the end.
+	case AwaitsCancel(d, o.App) && !isThrough(o.App, current) && canComeBack(o.App, o.LRPs, current):
 		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Droplet: findDropletBefore(o), Why: "cancel the revision"}
 	}
 	p := planProgress(o, current, cancelled)
 	p.Revision = current
 	p.LookAgain = d.Status.ObservedGeneration != d.Generation
 	if AwaitsCancel(d, o.App) {
-		p.Why = "the cancel came too late, because no earlier revision is left: " + p.Why
+		p.Why = "the cancel came too late, because the deployment is through or no earlier revision is left: " + p.Why
 	}
 	return p
 }
@@ -133,7 +131,7 @@ func canComeBack(app *korifiv1alpha1.CFApp, lrps []eiriniv1.LRP, current int64) 
 	restored := 0
 	for _, ofProcess := range byProcess {
 		hasCurrent := slices.ContainsFunc(ofProcess, func(l *eiriniv1.LRP) bool { return revision.ParseVersion(l.Spec.Version) == current })
-		if process.SelectRestored(app, ofProcess) != current {
+		if revision.SelectRestored(app, ofProcess) != current {
 			restored++
 		} else if hasCurrent {
 			return false
@@ -157,7 +155,7 @@ func findDropletBefore(o Observed) string {
 	if len(lrps) == 0 {
 		lrps = byType[false]
 	}
-	target := process.SelectRestored(o.App, lrps)
+	target := revision.SelectRestored(o.App, lrps)
 	for _, r := range revision.ListRestarts(o.App) {
 		if r.Revision == target && r.Droplet != "" {
 			return r.Droplet
@@ -174,6 +172,13 @@ func CountSteps(d *torporv1alpha1.CFDeployment) int32 {
 	return int32(max(1, min(len(d.Spec.Steps), math.MaxInt32)))
 }
 
+// isThrough reports whether every instance of an app runs a revision, and nothing else is left.
+func isThrough(app *korifiv1alpha1.CFApp, current int64) bool {
+	ready := meta.FindStatusCondition(app.Status.Conditions, korifiv1alpha1.ReadyCondition)
+	fresh := ready != nil && app.Status.ObservedRevision == current && app.Status.ObservedGeneration == app.Generation
+	return fresh && ready.Status == metav1.ConditionTrue && ready.Reason == korifiv1alpha1.RunningReason
+}
+
 const untilStarted = "until the Slumber that stops the app starts it again"
 
 // planProgress reports the progress of a revision that has begun. It reads the app's condition Ready, which
@@ -181,7 +186,7 @@ const untilStarted = "until the Slumber that stops the app starts it again"
 func planProgress(o Observed, current int64, cancelled bool) Plan {
 	ready := meta.FindStatusCondition(o.App.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := ready != nil && o.App.Status.ObservedRevision == current && o.App.Status.ObservedGeneration == o.App.Generation
-	through := fresh && ready.Status == metav1.ConditionTrue && ready.Reason == korifiv1alpha1.RunningReason
+	through := isThrough(o.App, current)
 	// The spec requests a start, and a Slumber stops the app: it is Ready without a running instance.
 	stopped := fresh && (ready.Reason == korifiv1alpha1.StoppedReason || ready.Reason == korifiv1alpha1.StoppingReason)
 	switch {

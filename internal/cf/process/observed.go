@@ -137,8 +137,11 @@ func (o Observed) selectTarget(cancelled bool) int64 {
 	if !cancelled {
 		return o.App.Revision
 	}
-	serves := func(revision int64) bool { return o.podsOf(revision).Ready > 0 }
-	return revision.SelectTargetRevision(o.App.Revision, o.App.LastStop, true, listRestorable(o.LRPs, serves))
+	var existing []revision.ExistingRevision
+	for _, l := range o.LRPs {
+		existing = append(existing, revision.ExistingRevision{Number: l.Revision, Serves: o.podsOf(l.Revision).Ready > 0, Ending: l.Deleting})
+	}
+	return revision.SelectTargetRevision(o.App.Revision, o.App.LastStop, true, existing)
 }
 
 // isSpare reports whether an LRP has no instances and stays so that the deployment can be cancelled: it has the
@@ -151,6 +154,18 @@ func (o Observed) isSpare(l ObservedLRP) bool {
 func (o Observed) isRestoredByCancel(l ObservedLRP) bool {
 	ongoing := o.App.Started && o.App.Rollout.Cancellable && !o.App.Rollout.Cancelled
 	return ongoing && !l.Deleting && l.Revision < o.App.Revision && l.Revision == o.selectTarget(true)
+}
+
+// ReadTargetRevision returns the revision whose instances users see: the app's revision, or the restored one after a
+// cancelled deployment.
+func ReadTargetRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
+	return revision.SelectReported(app, process, revision.IsCancelled(app))
+}
+
+// ReadRevisionBefore returns the revision of a process to which a cancelled deployment would return, or the app's
+// revision if no other is left.
+func ReadRevisionBefore(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
+	return revision.SelectReported(app, process, true)
 }
 
 // ServingRevisions returns the replaced revisions that still serve: those since the last stop that are not being

@@ -2,11 +2,19 @@
 
 package revision
 
-// ExistingRevision is a revision with an LRP that a cancelled deployment can restore.
+import (
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// ExistingRevision is a revision with an LRP, which a cancelled deployment may restore.
 type ExistingRevision struct {
 	Number int64
 	// Serves is true if at least one instance is ready.
 	Serves bool
+	// Ending is true if its LRP is being deleted, so that the revision cannot be restored. An LRP without instances can.
+	Ending bool
 }
 
 // SelectTargetRevision returns the revision of an app that should run. That is the current revision, unless its
@@ -19,7 +27,7 @@ func SelectTargetRevision(current, lastStop int64, cancelled bool, existing []Ex
 	target := ExistingRevision{Number: current}
 	for _, r := range existing {
 		// A stop ends every earlier revision permanently, so a cancelled deployment cannot restore any of them.
-		if r.Number < lastStop || r.Number >= current {
+		if r.Number < lastStop || r.Number >= current || r.Ending {
 			continue
 		}
 		if r.Serves && (!target.Serves || r.Number > target.Number) || !r.Serves && !target.Serves && r.Number < target.Number {
@@ -27,4 +35,30 @@ func SelectTargetRevision(current, lastStop int64, cancelled bool, existing []Ex
 		}
 	}
 	return target.Number
+}
+
+// SelectRestored returns the revision that a cancelled deployment restores for a process with some LRPs, or the app's
+// revision if it restores none.
+func SelectRestored(app *korifiv1alpha1.CFApp, lrps []*eiriniv1.LRP) int64 {
+	var existing []ExistingRevision
+	for _, l := range lrps {
+		existing = append(existing, ExistingRevision{Number: ParseVersion(l.Spec.Version), Serves: l.Status.Replicas > 0, Ending: l.DeletionTimestamp != nil})
+	}
+	current, lastStop, _ := ReadRevision(app)
+	return SelectTargetRevision(current, lastStop, true, existing)
+}
+
+// SelectReported returns the revision of a process that should run, from the revisions in its status.
+func SelectReported(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, cancelled bool) int64 {
+	var existing []ExistingRevision
+	for _, r := range process.Status.Revisions {
+		existing = append(existing, ExistingRevision{Number: r.Revision, Serves: r.Ready > 0, Ending: !r.Restorable && r.Desired == 0})
+	}
+	current, lastStop, _ := ReadRevision(app)
+	return SelectTargetRevision(current, lastStop, cancelled, existing)
+}
+
+// IsDeploymentOver reports whether a deployment is finished: nothing more happens to it, and it cannot be cancelled.
+func IsDeploymentOver(d *torporv1alpha1.CFDeployment) bool {
+	return d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero()
 }

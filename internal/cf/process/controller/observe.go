@@ -87,8 +87,10 @@ func (c Controller) observeLRPsAndPods(ctx context.Context, o *observation) erro
 	o.lrps = lrps.Items
 	for i := range o.lrps {
 		l := &o.lrps[i]
-		observed := process.ObserveLRP(l)
-		observed.Refusal = refusalOf(l)
+		observed := process.ObservedLRP{Name: l.Name, Revision: revision.ParseVersion(l.Spec.Version), Instances: l.Spec.Instances, Refusal: refusalOf(l)}
+		if l.DeletionTimestamp != nil {
+			observed.Deleting, observed.DeletedAt = true, l.DeletionTimestamp.Time
+		}
 		o.LRPs = append(o.LRPs, observed)
 	}
 	var pods corev1.PodList

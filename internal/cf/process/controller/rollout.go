@@ -11,7 +11,6 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/cf/deployment"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
@@ -33,7 +32,7 @@ func (c Controller) observeRollout(ctx context.Context, app *korifiv1alpha1.CFAp
 		return process.RolloutOptions{Cancelled: cancelled}, fmt.Errorf("read the deployment: %w", err)
 	}
 	options := rolloutOptions(&d, cancelled)
-	options.Cancellable = !deployment.IsOver(&d)
+	options.Cancellable = !revision.IsDeploymentOver(&d)
 	return options, nil
 }
 

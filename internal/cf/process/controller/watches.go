@@ -17,7 +17,7 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/cf/deployment"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -106,7 +106,7 @@ func specOrAnnotationsChanged() predicate.Predicate {
 
 // deploymentEnds passes the end of a deployment, after which it can no longer be cancelled.
 func deploymentEnds() predicate.Predicate {
-	return reconcile.FieldChanged(func(d *torporv1alpha1.CFDeployment) any { return deployment.IsOver(d) })
+	return reconcile.FieldChanged(func(d *torporv1alpha1.CFDeployment) any { return revision.IsDeploymentOver(d) })
 }
 
 // scheduledStopsChanged passes changes of the Slumbers' stops of an app.
