@@ -52,11 +52,14 @@ type SlumberList struct {
 }
 
 // SlumberSpec defines which objects are stopped, and on what schedule.
+//
+// +kubebuilder:validation:XValidation:rule=`has(self.windows) && size(self.windows) > 0 || has(self.holidays) && size(self.holidays) > 0`,message=`expected a window or a holiday; found none; add one`
 type SlumberSpec struct {
 	// TimeZone is the IANA name of the time zone in which the schedule is evaluated, such as Europe/Berlin.
 	// +optional
 	// +kubebuilder:default=UTC
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*)?$') && self != 'Local'`,message=`expected the IANA name of a time zone; found another form; write one such as Europe/Berlin or UTC`
 	TimeZone string `json:"timeZone,omitempty"`
 	// Windows are the recurring intervals in which the objects are stopped. Overlapping windows are merged.
 	// +optional
@@ -97,20 +100,30 @@ type SlumberSpec struct {
 // SlumberWindow is a recurring interval. It begins at each time that matches Sleep, and ends at the next time that matches Wake. A local
 // time that a change to daylight saving time skips takes effect when the clocks go forward. A local time that occurs twice takes effect
 // once, at its first occurrence.
+//
+// +kubebuilder:validation:XValidation:rule=`self.sleep.trim().lowerAscii() != self.wake.trim().lowerAscii()`,message=`expected another time for wake than for sleep, because such a window never lasts; found the same; correct one of them`
 type SlumberWindow struct {
 	// Sleep is the start of the window as a cron expression with five fields: minute, hour, day of month, month and day of week.
 	// Days of the week are 0 to 7, where 0 and 7 are Sunday, or names. A range may pass Sunday, such as FRI-MON.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
+	// +kubebuilder:validation:XValidation:rule=`self.lowerAscii().matches('^ *([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?(,([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?)* +([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?(,([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?)* +([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?(,([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?(,([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?(,([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?)* *$')`,message=`expected five fields of cron with values in their ranges: minute 0-59, hour 0-23, day of month 1-31, month 1-12 and day of week 0-7; found another form; write it such as 0 20 * * 1-5`
+	// +kubebuilder:validation:XValidation:rule=`self.trim().lastIndexOf(' ') < 0 || self.substring(0, self.trim().lastIndexOf(' ')).findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))`,message=`expected ranges of minutes, hours, days of the month and months that do not end before they begin; found one that does; write it as two ranges separated by a comma`
+	// +kubebuilder:validation:XValidation:rule=`!self.lowerAscii().matches('^ *[^ ]+ +[^ ]+ +((30|31) +(0*2|feb)|31 +(0*[469]|11|apr|jun|sep|nov)) +[*?] *$')`,message=`expected a day that occurs; found one that no year has; correct the day of month or the month`
 	Sleep string `json:"sleep"`
 	// Wake is the end of the window, in the same form.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
+	// +kubebuilder:validation:XValidation:rule=`self.lowerAscii().matches('^ *([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?(,([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?)* +([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?(,([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?)* +([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?(,([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?(,([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?(,([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?)* *$')`,message=`expected five fields of cron with values in their ranges: minute 0-59, hour 0-23, day of month 1-31, month 1-12 and day of week 0-7; found another form; write it such as 0 20 * * 1-5`
+	// +kubebuilder:validation:XValidation:rule=`self.trim().lastIndexOf(' ') < 0 || self.substring(0, self.trim().lastIndexOf(' ')).findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))`,message=`expected ranges of minutes, hours, days of the month and months that do not end before they begin; found one that does; write it as two ranges separated by a comma`
+	// +kubebuilder:validation:XValidation:rule=`!self.lowerAscii().matches('^ *[^ ]+ +[^ ]+ +((30|31) +(0*2|feb)|31 +(0*[469]|11|apr|jun|sep|nov)) +[*?] *$')`,message=`expected a day that occurs; found one that no year has; correct the day of month or the month`
 	Wake string `json:"wake"`
 }
 
 // Holiday is a day, or a range of days.
 //
+// +kubebuilder:validation:XValidation:rule=`!has(self.last) || self.first.startsWith('--') || self.last.startsWith('--') || self.first <= self.last`,message=`expected a last day that is not before the first; found one that is; correct them`
+// +kubebuilder:validation:XValidation:rule=`!(self.first + (has(self.last) ? self.last : '')).matches('-(02-3[01]|(04|06|09|11)-31)')`,message=`expected a day that occurs; found one that no year has; correct it`
 // +kubebuilder:validation:XValidation:rule=`!has(self.last) || self.first.startsWith('--') == self.last.startsWith('--')`,message=`expected the first and the last day in one form; found one with a year and one without; write both as 2026-12-24, or both as --12-24`
 type Holiday struct {
 	// Name is the name of the holiday.
@@ -118,10 +131,12 @@ type Holiday struct {
 	// +kubebuilder:validation:MaxLength=100
 	Name string `json:"name,omitempty"`
 	// First is the first day: 2026-12-24 for one year, or --12-24 for every year.
+	// +kubebuilder:validation:MaxLength=10
 	// +kubebuilder:validation:Pattern=`^([0-9]{4}|-)-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$`
 	First string `json:"first"`
 	// Last is the last day, in the same form as First. It defaults to First.
 	// +optional
+	// +kubebuilder:validation:MaxLength=10
 	// +kubebuilder:validation:Pattern=`^([0-9]{4}|-)-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$`
 	Last string `json:"last,omitempty"`
 }
@@ -169,6 +184,9 @@ const (
 	SlumberAsleep SlumberState = "Asleep"
 	// SlumberWakingUp means that the Slumber waits for objects to start.
 	SlumberWakingUp SlumberState = "WakingUp"
+	// SlumberInvalid means that the schedule or a selector is invalid. Stopped objects stay stopped until their stops expire, and no other
+	// object is stopped. The condition Stalled reports the reason.
+	SlumberInvalid SlumberState = "Invalid"
 )
 
 // SlumberStatus is the observed state of a Slumber.
@@ -176,7 +194,7 @@ type SlumberStatus struct {
 	// ObservedGeneration is the generation that the controller acted on last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// State is Awake, FallingAsleep, Asleep or WakingUp.
+	// State is Awake, FallingAsleep, Asleep, WakingUp or Invalid.
 	// +optional
 	State SlumberState `json:"state,omitempty"`
 	// Since is the time of the last change of State.

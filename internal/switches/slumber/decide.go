@@ -104,6 +104,9 @@ func Decide(o Observed) Plan {
 func keepAll(o Observed, err error) Plan {
 	p := Plan{Status: *o.Slumber.Status.DeepCopy()}
 	p.Status.ObservedGeneration, p.Status.NextTransitions = o.Slumber.Generation, nil
+	if p.Status.State != torporv1alpha1.SlumberInvalid {
+		p.Status.State, p.Status.Since = torporv1alpha1.SlumberInvalid, new(metav1.NewTime(o.Now))
+	}
 	message := "Nothing is stopped or started: " + err.Error()
 	p.Ready, p.Stalled = decision.False(torporv1alpha1.SlumberInvalidReason, message), decision.True(torporv1alpha1.SlumberInvalidReason, message)
 	if c := meta.FindStatusCondition(o.Slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c == nil || c.Message != message {
@@ -365,7 +368,7 @@ func stateOf(shouldSleep, isDone bool) torporv1alpha1.SlumberState {
 	}
 }
 
-// stateEvent returns the event for a new state. A new Slumber that is awake emits none.
+// stateEvent returns the event for a new state. A new or a corrected Slumber that is awake emits none.
 func stateEvent(before, after torporv1alpha1.SlumberState) []decision.Event {
 	event := decision.Event{Action: "Sleep"}
 	switch after {
@@ -376,7 +379,7 @@ func stateEvent(before, after torporv1alpha1.SlumberState) []decision.Event {
 	case torporv1alpha1.SlumberWakingUp:
 		event.Reason, event.Action, event.Note = EventWakeBegins, "Wake", "The waves are started one after another, the last one first"
 	case torporv1alpha1.SlumberAwake:
-		if before == "" {
+		if before == "" || before == torporv1alpha1.SlumberInvalid {
 			return nil
 		}
 		event.Reason, event.Action, event.Note = EventAllAwake, "Wake", "Every object runs again, except those that are also stopped for another reason"

@@ -142,7 +142,21 @@ func TestDecide(t *testing.T) {
 				s := withWaves(nights(), since, true, true)
 				s.Spec.TimeZone, s.Status.State = "Europe/Atlantis", torporv1alpha1.SlumberAsleep
 				return s
-			}(), noon(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt ", "InvalidSchedule", "InvalidSchedule",
+			}(), noon(), []members{{asleep("a")}, {asleep("b")}}, "Invalid tt ", "InvalidSchedule", "InvalidSchedule",
+		},
+		"a corrected schedule continues with the wave of the saved status": {
+			func() *torporv1alpha1.Slumber {
+				s := withWaves(nights(), since, true, true)
+				s.Status.State = torporv1alpha1.SlumberInvalid
+				return s
+			}(), evening(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt s s", "AsWished", "AllAsleep",
+		},
+		"a corrected schedule without a window emits no event": {
+			func() *torporv1alpha1.Slumber {
+				s := nights()
+				s.Status.State = torporv1alpha1.SlumberInvalid
+				return s
+			}(), noon(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -246,15 +246,16 @@ func TestBadInputIsRefusedOrTold(t *testing.T) {
 	s.clock.SetTime(beforeNight().Add(61 * time.Minute))
 	stop := s.startManager(t)
 	s.waitFor(t, "the night begins", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
-	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"windows": [{"sleep": "0 20 31 2 *", "wake": "0 7 * * *"}]}}`))))
-	s.waitFor(t, "sleeping members stay asleep", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
-	s.WaitForEvent(t, s.namespace, slumber.EventInvalidSchedule, "expected a day that occurs")
+	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"timeZone": "Europe/Atlantis"}}`))))
+	s.waitFor(t, "sleeping members stay asleep", torporv1alpha1.SlumberInvalid, "blog", "shop")
+	s.WaitForEvent(t, s.namespace, slumber.EventInvalidSchedule, `found "Europe/Atlantis"`)
 	if c := meta.FindStatusCondition(s.slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c == nil || c.Status != metav1.ConditionTrue || c.Reason != torporv1alpha1.SlumberInvalidReason {
 		t.Errorf("expected the condition to say so, found %+v", c)
 	}
 	s.expectGauge(t, "torpor_slumber_stalled", 1)
-	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"windows": [{"sleep": "0 20 * * *", "wake": "0 7 * * *"}]}}`))))
+	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"timeZone": "UTC"}}`))))
 	s.expectGauge(t, "torpor_slumber_stalled", 0)
+	s.waitFor(t, "the wave goes on", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
 	stop()
 }
 
