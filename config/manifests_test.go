@@ -36,7 +36,7 @@ func TestRenderManifestsOfOneFeature(t *testing.T) {
 	text := string(data)
 	for _, want := range []string{
 		"- --controllers=slumber\n", "- --webhook-address=:9443\n", "image: torpor:dev\n", "value: torpor:dev\n",
-		"name: slumbers.torpor.dev\n", "name: torpor-slumber-record\n", "name: torpor-webhook\n",
+		"name: slumbers.torpor.dev\n", "name: clusterslumbers.torpor.dev\n", "name: torpor-slumber-record\n", "name: torpor-webhook\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("expected %q, found none", want)

@@ -173,7 +173,10 @@ func listFeatures(c Config, s sharedParts) []feature {
 			collectors(syncController.Metrics), syncController.SetupWithManager,
 		},
 		{"machinepools", needs(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
-		{"slumber", needs(torporv1alpha1.SlumberKind()).with(slumbercontroller.ListOptionalKinds()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
+		{
+			"slumber", needs(torporv1alpha1.SlumberKind(), torporv1alpha1.ClusterSlumberKind()).with(slumbercontroller.ListOptionalKinds()), collectors(slumberController.Metrics),
+			setupAll(slumberController.SetupWithManager, slumbercontroller.ClusterController{Controller: slumberController, WatchNamespaces: c.namespaces}.SetupWithManager),
+		},
 		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(s, now, members, switchMetrics)},
 		{"adapters", needs(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), stopadaptercontroller.Controller{Clock: now, Manager: s.outer, Observer: members, Metrics: adapterMetrics, Ends: s.ends, WatchNamespaces: c.namespaces}.SetupWithManager},
 		{"clustering", needs(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},

@@ -20,7 +20,7 @@ func CFDeploymentKind() schema.GroupVersionKind {
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(), &CFDeployment{}, &CFDeploymentList{}, &Slumber{}, &SlumberList{}, &StopAdapter{}, &StopAdapterList{})
+	s.AddKnownTypes(GroupVersion(), &CFDeployment{}, &CFDeploymentList{}, &Slumber{}, &SlumberList{}, &ClusterSlumber{}, &ClusterSlumberList{}, &StopAdapter{}, &StopAdapterList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

@@ -14,8 +14,18 @@ const SkipUntilAnnotation = "torpor.dev/skip-until"
 // SlumberFinalizer delays the deletion of a Slumber until it has released every object that it stopped.
 const SlumberFinalizer = "torpor.dev/slumber"
 
+// ExcludeLabel, with the value "true" on an object or its namespace, excludes the object from all ClusterSlumbers.
+const ExcludeLabel = "torpor.dev/exclude-from-clusterslumbers"
+
+// ClusterSlumberPrefix precedes the name of a ClusterSlumber in the records of its stops. No Slumber has a name with an underscore, so that
+// both kinds share the annotations and the status fields.
+const ClusterSlumberPrefix = "cluster_"
+
 // SlumberKind is the kind of a Slumber.
 func SlumberKind() schema.GroupVersionKind { return GroupVersion().WithKind("Slumber") }
+
+// ClusterSlumberKind is the kind of a ClusterSlumber.
+func ClusterSlumberKind() schema.GroupVersionKind { return GroupVersion().WithKind("ClusterSlumber") }
 
 // Slumber stops objects of its namespace on a schedule, and starts them again. It does not change the power switch in an object's spec: a
 // scheduled stop is an additional reason to be stopped, and an object that a user has stopped stays stopped when the schedule ends.
@@ -95,6 +105,48 @@ type SlumberSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Reason string `json:"reason,omitempty"`
+}
+
+// ClusterSlumber stops objects in many namespaces on a schedule, and starts them again. It has the schedule and the waves of a Slumber. An
+// object that a Slumber of its own namespace selects belongs to that Slumber.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
+// +kubebuilder:resource:path=clusterslumbers,singular=clusterslumber,scope=Cluster,categories=torpor
+// +kubebuilder:validation:XValidation:rule=`self.metadata.name.size() <= 55`,message=`expected a name of 55 characters at most, because it is part of an annotation's name; found a longer one; choose a shorter one`
+// +kubebuilder:printcolumn:name="State",type="string",JSONPath=".status.state"
+// +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.since"
+// +kubebuilder:printcolumn:name="Members",type="integer",JSONPath=".status.members"
+// +kubebuilder:printcolumn:name="Asleep",type="integer",JSONPath=".status.asleep"
+// +kubebuilder:printcolumn:name="Next",type="string",JSONPath=".status.nextTransitions[0].to"
+// +kubebuilder:printcolumn:name="At",type="string",JSONPath=".status.nextTransitions[0].at"
+// +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].message",priority=1
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
+type ClusterSlumber struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec ClusterSlumberSpec `json:"spec"`
+	// +optional
+	Status SlumberStatus `json:"status,omitempty"`
+}
+
+// ClusterSlumberList is a list of ClusterSlumbers.
+//
+// +kubebuilder:object:root=true
+type ClusterSlumberList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterSlumber `json:"items"`
+}
+
+// ClusterSlumberSpec defines which objects are stopped, in which namespaces, and on what schedule.
+type ClusterSlumberSpec struct {
+	SlumberSpec `json:",inline"`
+	// NamespaceSelector selects the namespaces of the objects by their labels, including namespaces that are created later. An empty selector
+	// selects all namespaces.
+	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 }
 
 // SlumberWindow is a recurring interval. It begins at each time that matches Sleep, and ends at the next time that matches Wake. A local
@@ -296,7 +348,7 @@ const (
 
 // ScheduledStop records the stops of an object by one Slumber.
 type ScheduledStop struct {
-	// Slumber is the name of the Slumber.
+	// Slumber is the name of the Slumber. The name of a ClusterSlumber is preceded by "cluster_".
 	Slumber string `json:"slumber"`
 	// Stops are the last stops of the object by this Slumber, newest first.
 	// +optional

@@ -146,6 +146,7 @@ func listFinalizers() (all []kinds.Finalizer) {
 	}
 	return append(all,
 		kinds.Finalizer{Kind: torporv1alpha1.SlumberKind(), Name: torporv1alpha1.SlumberFinalizer},
+		kinds.Finalizer{Kind: torporv1alpha1.ClusterSlumberKind(), Name: torporv1alpha1.SlumberFinalizer},
 		kinds.Finalizer{Kind: torporv1alpha1.StopAdapterKind(), Name: torporv1alpha1.StopAdapterFinalizer},
 	)
 }

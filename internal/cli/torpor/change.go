@@ -97,7 +97,7 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 	case startVerb:
 		if r.before.Slumber != "" {
 			return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-				"%s: expected a manual stop, found that Slumber %s stops it; %s starts it", t, r.before.Slumber, r.before.SkipCommand())}
+				"%s: expected a manual stop, found that %s stops it; %s starts it", t, stoprecord.NameSlumber(r.before.Slumber), r.before.SkipCommand())}
 		}
 	case extendVerb:
 		if err := v.refuseExtension(r); err != nil {

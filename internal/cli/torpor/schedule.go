@@ -15,6 +15,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -112,9 +113,9 @@ func listTransitions(s *torporv1alpha1.Slumber, now time.Time) (all []scheduledT
 
 func (t scheduledTransition) describe() string {
 	if t.To == torporv1alpha1.SlumberAsleep {
-		return fmt.Sprintf("is stopped at %s by Slumber %s", formatTime(&t.At), t.Slumber)
+		return fmt.Sprintf("is stopped at %s by %s", formatTime(&t.At), stoprecord.NameSlumber(t.Slumber))
 	}
-	return fmt.Sprintf("is started at %s by Slumber %s", formatTime(&t.At), t.Slumber)
+	return fmt.Sprintf("is started at %s by %s", formatTime(&t.At), stoprecord.NameSlumber(t.Slumber))
 }
 
 // endOfSleep returns the end of the current sleep, or of the next one; zero if there is none.

@@ -80,7 +80,7 @@ func JudgeSlumbers(stops []torporv1alpha1.ScheduledStop, annotations map[string]
 	if scheduled == nil {
 		return nil
 	}
-	name, until := "the Slumber "+scheduled.Slumber, r.Stop().Until
+	name, until := "the "+stoprecord.NameSlumber(scheduled.Slumber), r.Stop().Until
 	switch {
 	case r.IsStart:
 		return []Finding{NewFinding(torporv1alpha1.StoppedBySlumberFinding, 1, name)}

@@ -43,6 +43,14 @@ func readScheduledExcept(known []torporv1alpha1.ScheduledStop, annotations map[s
 	return stops[:min(len(stops), maxSlumbers)]
 }
 
+// NameSlumber returns the kind and the name of the Slumber or ClusterSlumber that a ScheduledStop names.
+func NameSlumber(recorded string) string {
+	if name, isOfCluster := strings.CutPrefix(recorded, torporv1alpha1.ClusterSlumberPrefix); isOfCluster {
+		return "ClusterSlumber " + name
+	}
+	return "Slumber " + recorded
+}
+
 // ListScheduled returns all ScheduledStops of an object: those of status.scheduledStops, and those that only
 // an annotation holds. Another project's schema drops the field of the status, and keeps the annotations.
 func ListScheduled(inStatus []torporv1alpha1.ScheduledStop, annotations map[string]string) []torporv1alpha1.ScheduledStop {

@@ -75,7 +75,7 @@ func Decide(o Observed) Plan {
 	if err != nil {
 		return keepAll(o, err)
 	}
-	if err := validateSelectors(o.Slumber); err != nil {
+	if err := cmp.Or(o.InvalidReach, validateSelectors(o.Slumber)); err != nil {
 		return keepAll(o, err)
 	}
 	before := o.Slumber.Status

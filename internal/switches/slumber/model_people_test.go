@@ -59,8 +59,15 @@ func (f *fleet) act(m *modelMember) string {
 		m.interventions++
 		m.excusedAt, m.movedAt = f.now, f.now // Settled waves do not wait for it again.
 		wave := []string{"first", "second", "third", noWave}[f.random.IntN(4)]
-		m.write(func(obj kinds.Object) { obj.SetLabels(map[string]string{"wave": wave}) })
-		return "another wave: " + wave
+		labels := map[string]string{"wave": wave}
+		switch draw := f.random.IntN(6); {
+		case f.reach != nil && draw == 0:
+			labels["own"] = "yes"
+		case f.reach != nil && draw == 1:
+			labels[torporv1alpha1.ExcludeLabel] = "true"
+		}
+		m.write(func(obj kinds.Object) { obj.SetLabels(labels) })
+		return fmt.Sprint("other labels: ", labels)
 	case 9, 10:
 		return f.edit()
 	case 11:
@@ -259,8 +266,10 @@ func (f *fleet) expectAll(shouldSleep bool) {
 // mayStop reports whether the Slumber is to stop a member: the Slumber selects it, and no user skips it or has
 // resumed it since its wave began to sleep.
 func (f *fleet) mayStop(m *modelMember) bool {
-	wave, _ := slumber.FindWave(f.slumber, m.GVK().GroupKind(), m.stored.GetLabels())
-	if wave < 0 || f.now.Before(readSkip(m)) {
+	labels := m.stored.GetLabels()
+	isTaken := f.reach != nil && (labels["own"] != "" || labels[torporv1alpha1.ExcludeLabel] != "")
+	wave, _ := slumber.FindWave(f.slumber, m.GVK().GroupKind(), labels)
+	if wave < 0 || isTaken || f.now.Before(readSkip(m)) {
 		return false
 	}
 	is, since := m.read(f.now), f.slumber.Status.Waves[wave].Since

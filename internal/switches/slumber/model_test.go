@@ -19,6 +19,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
@@ -32,8 +33,8 @@ const (
 	noWave = "none"
 )
 
-// fleet is a Slumber with three waves of members of all kinds, whose controllers take their time, and users who act
-// at random.
+// fleet is a Slumber, or a ClusterSlumber, with three waves of members of all kinds, whose controllers take their time,
+// and users who act at random.
 type fleet struct {
 	t       testing.TB
 	random  *rand.Rand
@@ -53,6 +54,40 @@ type fleet struct {
 	areRequestersNoted      bool
 	lastPlan                slumber.Plan
 	isPlanOfTheSavedSlumber bool
+	// reach is that of a ClusterSlumber; nil for a Slumber.
+	reach *slumber.Reach
+}
+
+// modelNamespace is the namespace of all members. It has a Slumber that selects members with the label "own".
+const modelNamespace = "team"
+
+// newModelReach returns the reach of a ClusterSlumber that selects the namespace of the members.
+func newModelReach(t testing.TB, kinds []memberKind) *slumber.Reach {
+	t.Helper()
+	own := threeWaves(kinds)
+	own.Namespace = modelNamespace
+	for i := range own.Spec.Waves {
+		for j := range own.Spec.Waves[i].Targets {
+			own.Spec.Waves[i].Targets[j].Selector.MatchLabels = map[string]string{"own": "yes"}
+		}
+	}
+	another := own.DeepCopy()
+	another.Namespace = "another"
+	another.Spec.Waves[0].Targets[0].Selector = metav1.LabelSelector{}
+	reach, err := slumber.NewReach(&torporv1alpha1.ClusterSlumber{}, []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: modelNamespace}}}, []torporv1alpha1.Slumber{*own, *another})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reach
+}
+
+// waveOf returns the wave that selects a state of a member; -1 if none does.
+func (f *fleet) waveOf(m *modelMember, state kinds.Object) int {
+	wave, err := f.reach.FindWave(f.slumber, m.GVK().GroupKind(), state)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return wave
 }
 
 // threeWaves selects members of every kind by their label.
@@ -79,12 +114,16 @@ func newFleet(t testing.TB, kinds []memberKind, random *rand.Rand) *fleet {
 		m := &modelMember{memberKind: kind, t: t, draw: random.IntN}
 		kind.build(m)
 		m.stored.SetName(fmt.Sprint("m", i))
+		m.stored.SetNamespace(modelNamespace)
 		m.stored.SetLabels(map[string]string{"wave": f.slumber.Spec.Waves[random.IntN(3)].Name})
 		m.sync()
 		kind.control(m, now)
 		kind.finish(m, now)
 		m.sync()
 		f.members = append(f.members, m)
+	}
+	if random.IntN(2) == 0 {
+		f.reach, f.slumber.Name = newModelReach(t, kinds), torporv1alpha1.ClusterSlumberPrefix+f.slumber.Name
 	}
 	f.seen = f.slumber
 	return f
@@ -114,10 +153,7 @@ func (f *fleet) observe() (seen slumber.Observed, waves [][]*modelMember, leftov
 			seen.MissingKinds = append(seen.MissingKinds, m.GVK().GroupKind().String())
 			continue
 		}
-		wave, err := slumber.FindWave(f.seen, m.GVK().GroupKind(), m.cached.GetLabels())
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		wave := f.waveOf(m, m.cached)
 		member := slumber.ReadMember(f.seen.Name, m.Kind, m.cached, f.now)
 		switch {
 		case wave >= 0 && member.IsStoppable:
@@ -228,7 +264,7 @@ func (f *fleet) expectNeeded(m *modelMember, plan slumber.Plan, wave int, wish s
 func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	for _, other := range f.members {
-		before, _ := slumber.FindWave(f.seen, other.GVK().GroupKind(), other.cached.GetLabels())
+		before := f.waveOf(other, other.cached)
 		if before < 0 || before >= wave || plan.Status.Waves[before].Since == nil {
 			continue
 		}
@@ -251,7 +287,7 @@ func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
 func (f *fleet) expectTurnToWake(m *modelMember, plan slumber.Plan, wave int) {
 	f.t.Helper()
 	for _, other := range f.members {
-		behind, _ := slumber.FindWave(f.seen, other.GVK().GroupKind(), other.cached.GetLabels())
+		behind := f.waveOf(other, other.cached)
 		if behind <= wave || plan.Status.Waves[behind].Since == nil {
 			continue
 		}
@@ -295,7 +331,7 @@ func (f *fleet) observeTruth() {
 		if is.IsAwake || is.IsStoppedWithoutSlumbers || !is.IsStoppable || isUnknown {
 			m.backAt = f.now
 		}
-		if !is.IsStoppable || isUnknown || f.now.Before(readSkip(m)) || m.resumes > 0 && !is.ResumedAt.IsZero() || m.stored.GetLabels()["wave"] == noWave || f.slumber.Spec.Suspend {
+		if !is.IsStoppable || isUnknown || f.now.Before(readSkip(m)) || m.resumes > 0 && !is.ResumedAt.IsZero() || f.waveOf(m, m.stored) < 0 || f.slumber.Spec.Suspend {
 			m.excusedAt = f.now
 		}
 	}
@@ -359,7 +395,8 @@ func (f *fleet) isQuiet() bool {
 }
 
 // TestRandomSequencesKeepToTheModel has users stop, resume, change, skip and move members of every kind, and edit,
-// suspend and delete the Slumber, while managers die and are away. At any time, members that users have stopped are
+// suspend and delete the Slumber, while managers die and are away. Half of the sequences have a ClusterSlumber, whose
+// members users also exclude by label and hand over to a Slumber of their own namespace. At any time, members that users have stopped are
 // stopped, and waves keep their order. In the end, all other members follow the schedule, unless a user skips or has
 // resumed them, and every switch has the value that users gave it.
 func TestRandomSequencesKeepToTheModel(t *testing.T) {

@@ -5,6 +5,7 @@ package slumber
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,8 @@ type Observed struct {
 	// UnreadableKinds maps each kind whose objects could not be listed to the reason. The number and the state of
 	// these objects are unknown.
 	UnreadableKinds map[string]string
+	// InvalidReach is the reason why the namespaces of a ClusterSlumber cannot be selected; nil if they can.
+	InvalidReach error
 	// Leftovers are objects that the Slumber has stopped and no longer selects.
 	Leftovers []Member
 }
@@ -85,11 +88,11 @@ func (o Observed) listUnknown(wave int) (names []string) {
 
 // Concerns reports whether an object may be a member of a Slumber, or carries a stop of it. Other objects change no
 // decision.
-func Concerns(s *torporv1alpha1.Slumber, kind schema.GroupKind, o metav1.Object) bool {
+func Concerns(s *torporv1alpha1.Slumber, reach *Reach, kind schema.GroupKind, o metav1.Object) bool {
 	if o.GetAnnotations()[torporv1alpha1.SlumberAnnotationPrefix+s.Name] != "" {
 		return true
 	}
-	wave, err := FindWave(s, kind, o.GetLabels())
+	wave, err := reach.FindWave(s, kind, o)
 	return err != nil || wave >= 0
 }
 
@@ -147,13 +150,21 @@ func KindOf(target torporv1alpha1.SlumberTarget) schema.GroupKind {
 // ReadMember reads the state of an object that a Slumber may have stopped. An invalid time in the skip annotation
 // skips nothing.
 func ReadMember(slumber string, kind kinds.Kind, obj kinds.Object, now time.Time) Member {
-	m := Member{Name: kind.GVK().Kind + " " + obj.GetName(), State: kind.ReadState(obj, now)}
+	m := Member{Name: kind.GVK().Kind + " " + nameWithin(slumber, obj), State: kind.ReadState(obj, now)}
 	m.SkippedUntil, _ = stoprecord.ReadSkip(obj.GetAnnotations())
 	m.SkippedBy = stoprecord.ReadAuthor(obj.GetAnnotations(), torporv1alpha1.SkipUntilAnnotation)
 	stop := m.FindStops(slumber)
 	m.IsStopped = stoprecord.Records(stop.Stops).Holds()
 	m.IsExpired = m.IsStopped && stop.ExpiresAt != nil && !now.Before(stop.ExpiresAt.Time)
 	return m
+}
+
+// nameWithin returns the name of an object for users of a Slumber, with its namespace if that is not the Slumber's own.
+func nameWithin(slumber string, o metav1.Object) string {
+	if strings.HasPrefix(slumber, torporv1alpha1.ClusterSlumberPrefix) {
+		return o.GetNamespace() + "/" + o.GetName()
+	}
+	return o.GetName()
 }
 
 // FindStops returns the stops of a Slumber that a member records.
@@ -215,7 +226,7 @@ func (m Member) noteResume(stops stoprecord.Records, now time.Time) stoprecord.R
 // describeSlumber names the requester of a stop: the Slumber, and the user who last changed it, where an admission
 // policy recorded that.
 func describeSlumber(s *torporv1alpha1.Slumber) string {
-	by := "Slumber " + s.Name
+	by := stoprecord.NameSlumber(s.Name)
 	if person := s.Annotations[torporv1alpha1.RequestedByAnnotation]; person != "" {
 		by += " of " + person
 	}

@@ -114,7 +114,7 @@ func describeSleep(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now t
 	if scheduled == nil || ready == nil || ready.Reason != korifiv1alpha1.StoppedReason && ready.Reason != korifiv1alpha1.StoppingReason {
 		return ""
 	}
-	return "the Slumber " + scheduled.Slumber + " stops the app" + stoprecord.Records(scheduled.Stops).Describe()
+	return "the " + stoprecord.NameSlumber(scheduled.Slumber) + " stops the app" + stoprecord.Records(scheduled.Stops).Describe()
 }
 
 // IsSettled reports whether a client can stop waiting: an instance runs, all instances have crashed or are asleep, or

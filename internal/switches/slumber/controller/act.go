@@ -47,7 +47,7 @@ type memberWrite struct {
 
 // logChanges logs the stops and starts that were written into a member.
 func (w memberWrite) logChanges(ctx context.Context) {
-	logger := log.FromContext(ctx).WithValues("memberKind", w.kind.Name(), "member", w.GetName())
+	logger := log.FromContext(ctx).WithValues("memberKind", w.kind.Name(), "memberNamespace", w.GetNamespace(), "member", w.GetName())
 	reconcile.LogChanges(logger, stoprecord.Changes("", w.before.Stops, w.stops.Stops))
 }
 
@@ -238,22 +238,22 @@ func (c Controller) release(ctx context.Context, name string, kind kinds.Kind, o
 }
 
 // releaseOrphans removes the stops of a Slumber that does not exist: nothing else ends them. They remain if a
-// Slumber's finalizer was removed by hand, or they were written by hand.
-func (c Controller) releaseOrphans(ctx context.Context, key client.ObjectKey) error {
+// Slumber's finalizer was removed by hand, or they were written by hand. The object names the Slumber or
+// ClusterSlumber, and orphaned is its view.
+func (c Controller) releaseOrphans(ctx context.Context, obj client.Object, orphaned *torporv1alpha1.Slumber) error {
 	limited, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	orphaned := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err := c.live.Get(limited, key, orphaned.DeepCopy())
+	err := c.live.Get(limited, client.ObjectKeyFromObject(obj), obj)
 	switch {
 	case err == nil:
 		return nil // The cache is behind.
 	case !k8serrors.IsNotFound(err) || k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return fmt.Errorf("read the Slumber %s: %w", key.Name, err) // Also if the API server does not serve the kind for a moment.
+		return fmt.Errorf("read the %s: %w", stoprecord.NameSlumber(orphaned.Name), err) // Also if the API server does not serve the kind for a moment.
 	}
 	var failures []error
 	for _, kind := range c.listKinds() {
-		objects, _, err := listMembers(ctx, kind, orphaned)
-		failures = append(failures, err, c.release(ctx, key.Name, kind.Kind, objects))
+		objects, _, err := listMembers(ctx, kind, orphaned, &slumber.Reach{})
+		failures = append(failures, err, c.release(ctx, orphaned.Name, kind.Kind, objects))
 	}
 	return errors.Join(failures...)
 }

@@ -208,7 +208,7 @@ func TestASelectorThatCannotBeReadIsObserved(t *testing.T) {
 	s := &torporv1alpha1.Slumber{Spec: torporv1alpha1.SlumberSpec{Waves: []torporv1alpha1.SlumberWave{{Name: "all", Targets: []torporv1alpha1.SlumberTarget{{
 		Kind: "ClusterDeployment", Selector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}},
 	}}}}}}
-	seen, err := Controller{client: clusterLister{}, Clock: clocktesting.NewFakePassiveClock(beforeNight())}.observe(t.Context(), s)
+	seen, err := Controller{client: clusterLister{}, Clock: clocktesting.NewFakePassiveClock(beforeNight())}.observe(t.Context(), s, nil)
 	if err != nil || len(seen.Waves[0]) != 0 {
 		t.Errorf("expected no members and no error, found %+v and %v", seen, err)
 	}

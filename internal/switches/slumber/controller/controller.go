@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -56,6 +57,9 @@ type Controller struct {
 
 // +kubebuilder:rbac:groups=torpor.dev,resources=slumbers,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=torpor.dev,resources=slumbers/status,verbs=get;patch
+// +kubebuilder:rbac:groups=torpor.dev,resources=clusterslumbers,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=torpor.dev,resources=clusterslumbers/status,verbs=get;patch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=get;patch
 // +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch;patch
@@ -88,13 +92,15 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		build = build.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(c.slumbersOfNamespace), builder.WithPredicates(c.memberChanged(kind)))
 	}
 	if c.Members != nil {
-		build = build.WatchesRawSource(c.Members.watch(mgr.GetClient(), c.Clock))
+		build = build.WatchesRawSource(c.Members.watch(c.enqueueConcerned, c.Clock))
 	}
-	err := build.Complete(c.withOrphans(&reconcile.Pass[*torporv1alpha1.Slumber, *observation, slumber.Plan]{
+	err := build.Complete(c.withOrphans(newGoneSlumber, &reconcile.Pass[*torporv1alpha1.Slumber, *observation, slumber.Plan]{
 		Hub: reconcile.HubOf(mgr, Name, c.Clock), Ends: ends,
 		New:       func() *torporv1alpha1.Slumber { return &torporv1alpha1.Slumber{} },
 		Finalizer: &reconcile.Finalizer[*torporv1alpha1.Slumber]{Name: torporv1alpha1.SlumberFinalizer, Finalize: c.finalize},
-		Observe:   c.observe,
+		Observe: func(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
+			return c.observe(ctx, s, nil)
+		},
 		Decide:    func(seen *observation) slumber.Plan { return slumber.Decide(seen.Observed) },
 		Act:       c.act,
 		Report:    c.report,
@@ -108,14 +114,24 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// withOrphans also handles the members of a Slumber that is gone.
-func (c Controller) withOrphans(pass ctrlreconcile.Reconciler) ctrlreconcile.Reconciler {
+// newGoneFunc returns an object for a request, and its view as a Slumber.
+type newGoneFunc func(req ctrl.Request) (client.Object, *torporv1alpha1.Slumber)
+
+func newGoneSlumber(req ctrl.Request) (client.Object, *torporv1alpha1.Slumber) {
+	s := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}}
+	return s, s.DeepCopy()
+}
+
+// withOrphans also handles the members of a Slumber or ClusterSlumber that is gone.
+func (c Controller) withOrphans(newGone newGoneFunc, pass ctrlreconcile.Reconciler) ctrlreconcile.Reconciler {
 	return ctrlreconcile.Func(func(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-		err := c.client.Get(ctx, req.NamespacedName, &torporv1alpha1.Slumber{})
+		obj, orphaned := newGone(req)
+		err := c.client.Get(ctx, req.NamespacedName, obj)
 		if !k8serrors.IsNotFound(err) {
-			return pass.Reconcile(ctx, req) // The pass reads the Slumber, too, and reports the error.
+			return pass.Reconcile(ctx, req) // The pass reads the object, too, and reports the error.
 		}
-		if err := c.releaseOrphans(ctx, req.NamespacedName); errors.Is(err, reconcile.ErrStale) {
+		obj, _ = newGone(req)
+		if err := c.releaseOrphans(ctx, obj, orphaned); errors.Is(err, reconcile.ErrStale) {
 			return ctrl.Result{RequeueAfter: reconcile.StaleCacheRetry}, nil
 		} else if err != nil {
 			return ctrl.Result{}, err
@@ -135,15 +151,40 @@ func (c Controller) slumbersOfNamespace(ctx context.Context, o client.Object) []
 	for i := range list.Items {
 		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
+	return append(requests, listRecorded(o)...) // The handler drops duplicates.
+}
+
+// listRecorded returns requests for the Slumbers that the stops of an object name.
+func listRecorded(o client.Object) (requests []ctrl.Request) {
 	for _, stop := range stoprecord.ReadScheduled(o.GetAnnotations()) {
-		requests = append(requests, requestOf(o, stop)) // The handler drops duplicates.
+		if !strings.HasPrefix(stop.Slumber, torporv1alpha1.ClusterSlumberPrefix) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: stop.Slumber}})
+		}
 	}
 	return requests
 }
 
-// requestOf returns a request for the Slumber of a stop of an object.
-func requestOf(o client.Object, stop torporv1alpha1.ScheduledStop) ctrl.Request {
-	return ctrl.Request{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: stop.Slumber}}
+// enqueueConcerned requests a pass of each Slumber that an object concerns, including those that are gone; of each
+// Slumber without an object. Many objects change at once in a wave, and each pass reads all of them.
+func (c Controller) enqueueConcerned(ctx context.Context, kind kinds.Kind, obj client.Object, add addFunc) {
+	if obj == nil {
+		obj = &metav1.PartialObjectMetadata{}
+	}
+	for _, req := range listRecorded(obj) {
+		add(req, changesDelay)
+	}
+	var list torporv1alpha1.SlumberList
+	if err := c.client.List(ctx, &list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return // The controller is ending.
+	}
+	for i := range list.Items {
+		req := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])}
+		if obj.GetName() == "" {
+			add(req, 0)
+		} else if slumber.Concerns(&list.Items[i], nil, kind.GVK().GroupKind(), obj) {
+			add(req, changesDelay)
+		}
+	}
 }
 
 // memberChanged passes on events that can change a decision.
@@ -159,6 +200,7 @@ func (c Controller) memberChanged(kind kinds.Kind) predicate.Predicate {
 // observation is an observation with the objects that are needed for acting.
 type observation struct {
 	slumber.Observed
+	reach     *slumber.Reach
 	waves     [][]memberObject
 	leftovers []memberObject
 }
@@ -170,14 +212,14 @@ type memberObject struct {
 }
 
 // observe reads the members: kinds with a Go type from the cache, and other kinds as their cached metadata requires.
-func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
-	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
+func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber, reach *slumber.Reach) (*observation, error) {
+	seen := &observation{reach: reach, Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
 	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.kindsAwaitedUntil()
 	if !slumber.HasReadableSelectors(s) {
 		return seen, nil // The selected objects are unknown; the decision reports the reason.
 	}
 	for _, kind := range c.listKinds() {
-		objects, isServed, err := listMembers(ctx, kind, s)
+		objects, isServed, err := listMembers(ctx, kind, s, reach)
 		if err != nil && (kind.Switch() == nil || ctx.Err() != nil) {
 			return nil, err
 		}
@@ -201,7 +243,7 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*ob
 // longer.
 func (o *observation) addMembers(kind kinds.Kind, objects []client.Object) error {
 	for _, object := range objects {
-		wave, err := slumber.FindWave(o.Slumber, kind.GVK().GroupKind(), object.GetLabels())
+		wave, err := o.reach.FindWave(o.Slumber, kind.GVK().GroupKind(), object)
 		if err != nil {
 			return fmt.Errorf("read the selectors: %w", err)
 		}
@@ -249,7 +291,7 @@ func describeListFailure(err error) string {
 
 // listMembers returns the objects of a kind that may concern a Slumber, and others. Only the metadata of kinds
 // without a Go type is cached. Their whole objects are read if the metadata shows that one concerns the Slumber.
-func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumber) (objects []client.Object, isServed bool, err error) {
+func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumber, reach *slumber.Reach) (objects []client.Object, isServed bool, err error) {
 	if kind.Switch() == nil {
 		return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
 	}
@@ -259,7 +301,7 @@ func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumb
 	if err := kind.reader.List(limited, known, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, false, fmt.Errorf("list the metadata of kind %s: %w", kind.GVK().Kind, err)
 	}
-	isConcerned := func(o metav1.PartialObjectMetadata) bool { return slumber.Concerns(s, kind.GVK().GroupKind(), &o) }
+	isConcerned := func(o metav1.PartialObjectMetadata) bool { return slumber.Concerns(s, reach, kind.GVK().GroupKind(), &o) }
 	if !slices.ContainsFunc(known.Items, isConcerned) {
 		return nil, true, nil
 	}

@@ -16,8 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
 	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
@@ -27,11 +25,22 @@ import (
 type MemberKinds struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]readableKind
-	// queue and slumbers belong to the controller while it runs.
-	queue    workqueue.TypedRateLimitingInterface[ctrl.Request]
-	slumbers client.Reader
+	// running are the controllers that run now.
+	running []*notifiedController
 	// awaitedUntil is the time until which kinds may still be announced, because the controller has just started.
 	awaitedUntil time.Time
+}
+
+// addFunc requests a pass after a delay.
+type addFunc func(req ctrl.Request, delay time.Duration)
+
+// enqueueFunc adds requests for everything that an object concerns, or for everything if the object is nil.
+type enqueueFunc func(ctx context.Context, kind kinds.Kind, obj client.Object, add addFunc)
+
+// notifiedController is a controller that is notified about kinds and their objects.
+type notifiedController struct {
+	queue   workqueue.TypedRateLimitingInterface[ctrl.Request]
+	enqueue enqueueFunc
 }
 
 // changesDelay gathers the changes of many objects into one pass.
@@ -51,7 +60,7 @@ func (m *MemberKinds) AddKind(ctx context.Context, kind kinds.Kind, reader clien
 	}
 	m.kinds[kind.GVK().GroupKind()] = readableKind{kind, reader}
 	m.mu.Unlock()
-	m.enqueueAll(ctx)
+	m.notify(ctx, kind, nil)
 }
 
 // RemoveKind withdraws a kind.
@@ -59,21 +68,12 @@ func (m *MemberKinds) RemoveKind(ctx context.Context, kind kinds.Kind) {
 	m.mu.Lock()
 	delete(m.kinds, kind.GVK().GroupKind())
 	m.mu.Unlock()
-	m.enqueueAll(ctx)
+	m.notify(ctx, kind, nil)
 }
 
-// ObjectChanged triggers a pass of each Slumber that an object concerns, including those that are gone. Many objects
-// change at once in a wave, and each pass reads all of them.
+// ObjectChanged triggers a pass of each Slumber and ClusterSlumber that an object concerns.
 func (m *MemberKinds) ObjectChanged(ctx context.Context, kind kinds.Kind, obj client.Object) {
-	m.mu.Lock()
-	queue := m.queue
-	m.mu.Unlock()
-	for _, stop := range stoprecord.ReadScheduled(obj.GetAnnotations()) {
-		if queue != nil {
-			queue.AddAfter(requestOf(obj, stop), changesDelay)
-		}
-	}
-	m.enqueueIf(ctx, obj.GetNamespace(), changesDelay, func(s *torporv1alpha1.Slumber) bool { return slumber.Concerns(s, kind.GVK().GroupKind(), obj) })
+	m.notify(ctx, kind, obj)
 }
 
 // list returns the kinds in a stable order.
@@ -90,26 +90,14 @@ func (m *MemberKinds) list() []readableKind {
 	return all
 }
 
-func (m *MemberKinds) enqueueAll(ctx context.Context) {
-	m.enqueueIf(ctx, "", 0, func(*torporv1alpha1.Slumber) bool { return true })
-}
-
-// enqueueIf triggers, after a delay, a pass of each Slumber in a namespace, or in all, for which a condition holds.
-func (m *MemberKinds) enqueueIf(ctx context.Context, namespace string, delay time.Duration, holds func(*torporv1alpha1.Slumber) bool) {
+// notify triggers a pass of everything that an object concerns; of everything without an object. A controller that
+// starts passes over all of its objects.
+func (m *MemberKinds) notify(ctx context.Context, kind kinds.Kind, obj client.Object) {
 	m.mu.Lock()
-	queue, slumbers := m.queue, m.slumbers
+	running := slices.Clone(m.running)
 	m.mu.Unlock()
-	if queue == nil {
-		return // A controller that starts passes over all of them.
-	}
-	var list torporv1alpha1.SlumberList
-	if err := slumbers.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return // The controller is ending.
-	}
-	for i := range list.Items {
-		if s := &list.Items[i]; holds(s) {
-			queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}, delay)
-		}
+	for _, c := range running {
+		c.enqueue(ctx, kind, obj, func(req ctrl.Request, delay time.Duration) { c.queue.AddAfter(req, delay) })
 	}
 }
 
@@ -124,18 +112,17 @@ func (m *MemberKinds) kindsAwaitedUntil() time.Time {
 	return m.awaitedUntil
 }
 
-// watch connects the controller's queue while the controller runs.
-func (m *MemberKinds) watch(slumbers client.Reader, now clock.PassiveClock) source.Source {
+// watch notifies a controller while it runs.
+func (m *MemberKinds) watch(enqueue enqueueFunc, now clock.PassiveClock) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		notified := &notifiedController{queue, enqueue}
 		m.mu.Lock()
-		m.queue, m.slumbers, m.awaitedUntil = queue, slumbers, now.Now().Add(slumber.KindsGrace)
+		m.running, m.awaitedUntil = append(m.running, notified), now.Now().Add(slumber.KindsGrace)
 		m.mu.Unlock()
 		context.AfterFunc(ctx, func() {
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			if m.queue == queue {
-				m.queue, m.slumbers = nil, nil
-			}
+			m.running = slices.DeleteFunc(m.running, func(c *notifiedController) bool { return c == notified })
 		})
 		return nil
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics reads every Slumber directly from the cache, so that the values are right after a restart and vanish with
+// Metrics reads every Slumber and ClusterSlumber, which has no namespace, directly from the cache, so that the values are right after a restart and vanish with
 // the object. One lives as long as the process; register it once.
 type Metrics struct {
 	cache                        reconcile.ScrapedCache
@@ -39,12 +39,18 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	var list torporv1alpha1.SlumberList
-	if !m.cache.List(&list) {
+	var slumbers torporv1alpha1.SlumberList
+	var ofCluster torporv1alpha1.ClusterSlumberList
+	if !m.cache.List(&slumbers) || !m.cache.List(&ofCluster) {
 		return
 	}
-	for i := range list.Items {
-		s := &list.Items[i]
+	all := slumbers.Items
+	for i := range ofCluster.Items {
+		s := &ofCluster.Items[i]
+		all = append(all, torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Status: s.Status})
+	}
+	for i := range all {
+		s := &all[i]
 		gauge := func(desc *prometheus.Desc, value float64, more ...string) {
 			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{s.Namespace, s.Name}, more...)...)
 		}

@@ -36,7 +36,7 @@ func (c Controller) report(s *torporv1alpha1.Slumber, _ *observation, plan slumb
 
 // describeState returns the Slumber, its reason, and when its next state begins.
 func describeState(s *torporv1alpha1.Slumber) decision.Request {
-	asked := decision.Request{Requester: "Slumber " + s.Name, Reason: s.Spec.Reason}
+	asked := decision.Request{Requester: stoprecord.NameSlumber(s.Name), Reason: s.Spec.Reason}
 	if next := s.Status.NextTransitions; len(next) > 0 {
 		asked.Until = next[0].At.UTC().Format(time.RFC3339)
 	}
