@@ -51,7 +51,9 @@ func (c ClusterController) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.Metrics.cache.Use(mgr.GetClient())
 	workers := reconcile.WorkerOptions{Count: 2, PassTimeout: 5 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
-	ends := urgency.TrackEnds(c.Ends, ClusterName, func(s *torporv1alpha1.ClusterSlumber) bool { return slumber.IsWakePending(slumber.ViewOf(s), c.Clock.Now()) }, nil)
+	ends := urgency.TrackEnds(c.Ends, ClusterName, func(s *torporv1alpha1.ClusterSlumber) bool {
+		return slumber.IsWakePending(slumber.ViewOf(s), c.Clock.Now())
+	}, nil)
 	build := builder.ControllerManagedBy(mgr).
 		Named(ClusterName).
 		For(&torporv1alpha1.ClusterSlumber{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).

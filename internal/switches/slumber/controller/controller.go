@@ -101,9 +101,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Observe: func(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
 			return c.observe(ctx, s, nil)
 		},
-		Decide:    func(seen *observation) slumber.Plan { return slumber.Decide(seen.Observed) },
-		Act:       c.act,
-		Report:    c.report,
+		Decide: func(seen *observation) slumber.Plan { return slumber.Decide(seen.Observed) },
+		Act:    c.act,
+		Report: c.report,
 		Status: reconcilestatus.Storage[*torporv1alpha1.Slumber]{
 			Conditions: func(s *torporv1alpha1.Slumber) *[]metav1.Condition { return &s.Status.Conditions },
 		},
@@ -301,7 +301,9 @@ func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumb
 	if err := kind.reader.List(limited, known, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, false, fmt.Errorf("list the metadata of kind %s: %w", kind.GVK().Kind, err)
 	}
-	isConcerned := func(o metav1.PartialObjectMetadata) bool { return slumber.Concerns(s, reach, kind.GVK().GroupKind(), &o) }
+	isConcerned := func(o metav1.PartialObjectMetadata) bool {
+		return slumber.Concerns(s, reach, kind.GVK().GroupKind(), &o)
+	}
 	if !slices.ContainsFunc(known.Items, isConcerned) {
 		return nil, true, nil
 	}
