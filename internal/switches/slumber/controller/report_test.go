@@ -73,7 +73,7 @@ func TestStopsOfMembersAreLogged(t *testing.T) {
 	}
 	memberWrite{memberObject: memberObject{cd, clusters}, stops: held}.logChanges(ctx)
 	memberWrite{memberObject: memberObject{cd, clusters}, stops: held, before: held}.logChanges(ctx)
-	want := []string{`"level"=0 "msg"="Stop requested" "memberKind"="ClusterDeployment" "member"="fleet" "requester"="Slumber nights" "reason"="no budget"`}
+	want := []string{`"level"=0 "msg"="Stop requested" "memberKind"="ClusterDeployment" "memberNamespace"="dev" "member"="fleet" "requester"="Slumber nights" "reason"="no budget"`}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("log (-want +found):\n%s", diff)
 	}
