@@ -57,6 +57,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 		return nil, fmt.Errorf("register the kinds of Torpor: %w", err)
 	}
 	mapper.Add(torporv1alpha1.SlumberKind(), meta.RESTScopeNamespace)
+	mapper.Add(torporv1alpha1.ClusterSlumberKind(), meta.RESTScopeRoot)
 	mapper.Add(torporv1alpha1.StopAdapterKind(), meta.RESTScopeRoot)
 	if err := connection.AddLease(known, mapper); err != nil {
 		return nil, err

@@ -28,11 +28,20 @@ func (a *commands) newWhyCommand() *cobra.Command {
 		Example: `  # Print sentences
   kubectl torpor why clusterdeployment/mycluster
 
+  # Show the members of a schedule, and its next changes in its own time zone
+  kubectl torpor why slumber/nights
+  kubectl torpor why clusterslumber/development-nights
+
   # For a program
   kubectl torpor why cfapp/shop -o yaml`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: a.completeNames(1, anyKind),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if object, err := parseObject(args); err == nil && validateOutput(output, "json", "yaml") == nil {
+				if isSlumber, _ := isSlumberKind(object.kindName); isSlumber {
+					return a.explainSlumber(cmd, object, output)
+				}
+			}
 			rows, err := a.getTarget(cmd, output, args)
 			if err != nil {
 				return err
@@ -110,8 +119,12 @@ func (a *commands) writeExplanation(told explanation) error {
 	if err := a.writeAligned(lines); err != nil || len(told.Conditions) == 0 {
 		return err
 	}
+	return a.writeConditions(told.Conditions)
+}
+
+func (a *commands) writeConditions(conditions []metav1.Condition) error {
 	var rows [][]string
-	for _, c := range told.Conditions {
+	for _, c := range conditions {
 		rows = append(rows, []string{
 			formatCell(c.Type), formatCell(string(c.Status)), a.formatAge(&c.LastTransitionTime), formatCell(c.Reason), formatCell(c.Message),
 		})

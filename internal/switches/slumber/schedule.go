@@ -116,6 +116,9 @@ func (s Schedule) phaseGivenNext(at time.Time, next []torporv1alpha1.SlumberTran
 	return phase
 }
 
+// Local returns a time in the time zone of the schedule.
+func (s Schedule) Local(at time.Time) time.Time { return at.In(s.clock.zone) }
+
 // NextTransitions returns the next times at which members begin to sleep or to wake.
 func (s Schedule) NextTransitions(at time.Time) []torporv1alpha1.SlumberTransition {
 	return s.listTransitions(at, MaxTransitions)
