@@ -39,7 +39,7 @@ type clusterStory struct {
 	// awake are the replicas of each Deployment when it runs.
 	awake map[client.ObjectKey]int32
 	// requests counts requests of the manager. lists and namespacedLists count those that list Deployments, and those of
-	// a single namespace.
+	// a single namespace of the ClusterSlumber.
 	requests, lists, namespacedLists atomic.Int64
 }
 
@@ -63,7 +63,7 @@ func newClusterStory(t *testing.T) *clusterStory {
 // addNamespace creates a namespace that the ClusterSlumber selects.
 func (s *clusterStory) addNamespace(t *testing.T, labels map[string]string) string {
 	t.Helper()
-	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cs-", Labels: map[string]string{"run": s.run}}}
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: s.run + "-", Labels: map[string]string{"run": s.run}}}
 	maps.Copy(n.Labels, labels)
 	testenv.ExpectNoError(t, s.Client.Create(t.Context(), n))
 	return n.Name
@@ -107,7 +107,7 @@ func (s *clusterStory) count(base http.RoundTripper) http.RoundTripper {
 		}
 		if r.Method == http.MethodGet && !isWatch && strings.HasSuffix(r.URL.Path, "/deployments") {
 			s.lists.Add(1)
-			if strings.Contains(r.URL.Path, "/namespaces/") {
+			if strings.Contains(r.URL.Path, "/namespaces/"+s.run+"-") { // Other tests leave Slumbers behind.
 				s.namespacedLists.Add(1)
 			}
 		}
