@@ -314,7 +314,7 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	p.Status.Since = before.Since
 	if before.State != p.Status.State || before.Since == nil {
 		p.Status.Since = new(metav1.NewTime(o.Now))
-		p.Events = append(p.Events, stateEvent(before.State, p.Status.State)...)
+		p.Events = append(p.Events, stateEvent(before.State, p.Status)...)
 	}
 	next := p.describeNext(o)
 	p.Ready = decision.True(torporv1alpha1.SlumberAsWishedReason, fmt.Sprintf("%s: %d of %d are asleep; %s", p.Status.State, p.Status.Asleep, p.Status.Members, next))
@@ -368,14 +368,17 @@ func stateOf(shouldSleep, isDone bool) torporv1alpha1.SlumberState {
 	}
 }
 
-// stateEvent returns the event for a new state. A new or a corrected Slumber that is awake emits none.
-func stateEvent(before, after torporv1alpha1.SlumberState) []decision.Event {
+// stateEvent returns the event for a new state. A new or a corrected Slumber that is awake emits none, nor does one whose
+// members are all skipped.
+func stateEvent(before torporv1alpha1.SlumberState, after torporv1alpha1.SlumberStatus) []decision.Event {
 	event := decision.Event{Action: "Sleep"}
-	switch after {
+	switch after.State {
 	case torporv1alpha1.SlumberFallingAsleep:
 		event.Reason, event.Note = EventSleepBegins, "A window has begun: the waves are stopped one after another"
 	case torporv1alpha1.SlumberAsleep:
-		event.Reason, event.Note = EventAllAsleep, "Everything is asleep"
+		if event.Reason, event.Note = EventAllAsleep, describeAsleep(after); event.Note == "" {
+			return nil
+		}
 	case torporv1alpha1.SlumberWakingUp:
 		event.Reason, event.Action, event.Note = EventWakeBegins, "Wake", "The waves are started one after another, the last one first"
 	case torporv1alpha1.SlumberAwake:
@@ -385,6 +388,22 @@ func stateEvent(before, after torporv1alpha1.SlumberState) []decision.Event {
 		event.Reason, event.Action, event.Note = EventAllAwake, "Wake", "Every object runs again, except those that are also stopped for another reason"
 	}
 	return []decision.Event{event}
+}
+
+// describeAsleep returns the note of the event that all members are asleep; empty if all are skipped and none is asleep.
+func describeAsleep(after torporv1alpha1.SlumberStatus) string {
+	var skipped int32
+	for _, wave := range after.Waves {
+		skipped += wave.Skipped
+	}
+	switch {
+	case skipped == 0:
+		return "Everything is asleep"
+	case after.Asleep == 0:
+		return ""
+	default:
+		return fmt.Sprintf("Everything is asleep, except members that users skipped or resumed: %d", skipped)
+	}
 }
 
 func (p *Plan) describeNext(o Observed) string {

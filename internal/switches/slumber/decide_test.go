@@ -74,6 +74,8 @@ func verbs(p slumber.Plan) string {
 func TestDecide(t *testing.T) {
 	skipped, resumed := asleep("a"), asleep("a")
 	skipped.SkippedUntil = evening().Add(time.Hour)
+	skippedAndAwake := awake("a")
+	skippedAndAwake.SkippedUntil = skipped.SkippedUntil
 	resumed.ResumedAt, resumed.ResumedBy = metav1.NewTime(evening()), "bob"
 	others := asleep("a")
 	others.IsStopped, others.IsStoppedWithoutSlumbers = false, true
@@ -105,8 +107,9 @@ func TestDecide(t *testing.T) {
 		"a member with another stop holds up no wave": {
 			withWaves(nights(), noon(), false, false), noon(), []members{{others}, {awake("b")}}, "Awake ff a a", "AsWished", "",
 		},
-		"a skipped member is started": {withWaves(nights(), since, true, true), evening(), []members{{skipped}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
-		"a resumed member is started": {withWaves(nights(), since, true, true), evening(), []members{{resumed}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
+		"a skipped member is started":                         {withWaves(nights(), since, true, true), evening(), []members{{skipped}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
+		"no member sleeps, because all are skipped: no event": {withWaves(nights(), since, true, true), evening(), []members{{skippedAndAwake}, {}}, "Asleep tt a -", "AsWished", ""},
+		"a resumed member is started":                         {withWaves(nights(), since, true, true), evening(), []members{{resumed}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
 		"a night after an unseen morning begins with one wave": {
 			withWaves(nights(), evening().Add(-24*time.Hour), true, true), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tt - k", "InTransition", "SleepBegins",
 		},
@@ -292,6 +295,21 @@ func TestKindsThatMayStillComeAreNotSaidToBeMissing(t *testing.T) {
 		o.Now = o.KindsAwaitedUntil
 		if p := slumber.Decide(o); p.Stalled.Reason != torporv1alpha1.SlumberKindMissingReason {
 			t.Errorf("it was %s: expected it to be reported once the kinds are awaited no more, found %+v", was, p.Stalled)
+		}
+	}
+}
+
+// TestEventOfSleepCountsSkippedMembers checks the note of the event that all members are asleep.
+func TestEventOfSleepCountsSkippedMembers(t *testing.T) {
+	skipped := awake("b")
+	skipped.SkippedUntil = evening().Add(time.Hour)
+	for want, members := range map[string][]slumber.Member{
+		"Everything is asleep": {asleep("a")},
+		"Everything is asleep, except members that users skipped or resumed: 1": {asleep("a"), skipped},
+	} {
+		p := slumber.Decide(slumber.Observed{Now: evening(), Slumber: withWaves(nights(), evening().Add(-time.Minute), true, true), Waves: [][]slumber.Member{members, {}}})
+		if len(p.Events) != 1 || p.Events[0].Reason != slumber.EventAllAsleep || p.Events[0].Note != want {
+			t.Errorf("expected one event with %q, found %+v", want, p.Events)
 		}
 	}
 }
