@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ func (a *commands) newSkipCommand() *cobra.Command {
 		Long: `Keep objects running although a Slumber would stop them: until a time, or until the end of the current or next sleep.
 Objects that a Slumber has stopped are started at once. Manual stops stay in effect.`,
 		Example: `  # This night
-  kubectl torpor skip cfapp/shop
+  kubectl torpor skip deployment/web
 
   # For two more hours
   kubectl torpor skip mysqlcluster/test --until 2h
@@ -70,6 +71,8 @@ type skipResult struct {
 	// SkippedUntil is the end of the skip; empty after an error.
 	SkippedUntil string `json:"skippedUntil,omitempty"`
 	Error        string `json:"error,omitempty"`
+	// row is the row of the part that Slumbers stop.
+	row kinds.Row
 }
 
 func (s *skipCommand) run(cmd *cobra.Command, args []string) error {
@@ -129,6 +132,7 @@ func (s *skipCommand) skip(ctx context.Context, kube *kubeClient, t target, r *s
 	if namer, isNamed := t.kind.Definition.(kinds.DisplayNamer); isNamed {
 		r.DisplayName = namer.ReadDisplayName(obj)
 	}
+	r.row = t.findSlumberRow(obj)
 	until, err := s.findSkipEnd(ctx, kube, t, obj, s.until)
 	if err != nil {
 		return err
@@ -153,10 +157,39 @@ func (s *skipCommand) printResult(t target, r skipResult) {
 		fmt.Fprintln(unfitted(s.Out), t.kind.ObjectName(t.name))
 	case s.output != "":
 	case s.dryRun == dryRunServer:
-		fmt.Fprintf(s.Out, "%s keeps running until %s (server dry run)\n", t.displayName(), r.SkippedUntil)
+		fmt.Fprintf(s.Out, "%s %s (server dry run)\n", t.displayName(), r.describe())
 	default:
-		fmt.Fprintf(s.Out, "%s keeps running until %s\n", t.displayName(), r.SkippedUntil)
+		fmt.Fprintf(s.Out, "%s %s\n", t.displayName(), r.describe())
 	}
+}
+
+// describe describes the effect of the skip. A manual stop stays in effect.
+func (r skipResult) describe() string {
+	if !r.row.IsAsked {
+		return "keeps running until " + r.SkippedUntil
+	}
+	stop := "stays stopped"
+	if r.row.By != "" {
+		stop += " by " + formatCell(r.row.By)
+	}
+	end := " until a manual start"
+	switch {
+	case r.row.Since == nil: // The stop is not recorded yet.
+		end = ""
+	case r.row.Until != nil:
+		end = " until " + formatTime(r.row.Until)
+	}
+	return stop + end + "; Slumbers skip it until " + r.SkippedUntil
+}
+
+// findSlumberRow returns the row of the part that Slumbers stop; zero if the parts that users stop are others.
+func (t target) findSlumberRow(obj client.Object) kinds.Row {
+	unchanged, _ := obj.DeepCopyObject().(client.Object)
+	rows := t.kind.DescribeRows(unchanged)
+	if len(rows) == 0 || len(t.kind.PartNames()) > 1 && slices.Contains(t.kind.PartNames(), rows[len(rows)-1].Part) {
+		return kinds.Row{}
+	}
+	return rows[len(rows)-1]
 }
 
 // findSkipEnd returns the requested time, or the latest end of a sleep among the Slumbers that select the object.
