@@ -33,6 +33,9 @@ func TestDescribe(t *testing.T) {
 	ended.Requested, ended.EndedAt, ended.StartedBy = false, &later, "bob"
 	over.Until, over.EndedAt, over.StartedBy = &later, &later, torporv1alpha1.UntilAnnotation
 	const nightly = `{"slumber": "nights", "stops": [{"since": "2026-01-01T00:00:00Z", "by": "Slumber nights", "requested": true}]}`
+	const slept = `{"slumber": "nights", "stops": [{"since": "2026-01-01T00:00:00Z", "by": "Slumber nights", "endedAt": "2026-01-01T07:00:00Z", "startedBy": "Slumber nights"}]}`
+	earlier := ended
+	earlier.EndedAt = new(metav1.NewTime(at.Add(time.Hour)))
 	malformed := held
 	malformed.RequestedUntil = "tomorrow"
 	for name, test := range map[string]struct {
@@ -71,6 +74,11 @@ func TestDescribe(t *testing.T) {
 		"a Deployment that is not stopped: shown as stopping":                 {annotateObject(askToStop(newDeployment(t, 3, 3, held)), torporv1alpha1.StopRefusedAnnotation, "said"), 0, `replicas stopping alice true it is stuck: said`},
 		"a Deployment that a Slumber stops: shown as stopped":                 {annotateObject(withRestore(newDeployment(t, 0, 0)), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), 0, `replicas stopped Slumber nights true kubectl torpor skip -n ns deployment/x`},
 		"a Deployment scaled during a Slumber: shown as running":              {annotateObject(annotateObject(newDeployment(t, 3, 3), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), torporv1alpha1.ResumedAnnotation, "2026-01-01T01:00:00Z unknown (field manager kubectl-scale)"), 0, `replicas running unknown (field manager kubectl-scale) false -`},
+		"a Deployment that a Slumber started: shown as running":               {annotateObject(newDeployment(t, 3, 3), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `replicas running Slumber nights false -`},
+		"a Deployment that a Slumber started last: shown as running":          {annotateObject(newDeployment(t, 3, 3, earlier), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `replicas running Slumber nights false -`},
+		"a Deployment that a user started last: shown as running":             {annotateObject(newDeployment(t, 3, 3, ended), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `replicas running bob false -`},
+		"a start after a Slumber that no manager has seen: shown as starting": {annotateObject(annotateObject(keepStopped(newDeployment(t, 0, 0, held)), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), torporv1alpha1.StoppedAnnotation, "false"), 0, `replicas starting - false -`},
+		"an app that a Slumber started: shown as running":                     {withAnnotation(newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason), torporv1alpha1.SlumberAnnotationPrefix+"nights", slept), 0, `app running Slumber nights false -`},
 		"a stop of clustering that has expired: shown as stopping":            {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", over), 0, `clustering stopping torpor.dev/until false -`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,6 +192,11 @@ func newMySQL(annotation, value string, stops ...torporv1alpha1.StopRecord) *moc
 	c.SetGroupVersionKind(mocov1beta2.MySQLClusterKind())
 	c.Status.ClusteringStops = stops
 	return c
+}
+
+func withAnnotation[T kinds.Object](obj T, name, value string) T {
+	kinds.SetAnnotation(obj, name, value)
+	return obj
 }
 
 // newDeployment returns a Deployment with the given number of Pods, all of which are ready.

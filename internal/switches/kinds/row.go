@@ -104,17 +104,31 @@ func newRow(d Definition, obj Object, part Part, isStopped bool, stops stoprecor
 	return r
 }
 
-// withScheduled adds the stop of a Slumber to the row of an object that is not stopped otherwise.
+// withScheduled adds the stop of a Slumber, or its end, to the row of an object that is not stopped otherwise.
 func (r Row) withScheduled(stops []torporv1alpha1.ScheduledStop) Row {
 	for _, one := range stops {
 		r.PastScheduled = append(r.PastScheduled, one.Stops...)
 	}
 	at := slices.IndexFunc(stops, func(s torporv1alpha1.ScheduledStop) bool { return stoprecord.Records(s.Stops).Holds() })
-	if at < 0 || r.Stopped {
+	switch {
+	case r.Stopped:
 		return r
+	case at < 0:
+		return r.withScheduledStart()
 	}
 	newest := stops[at].Stops[0]
 	r.Stopped, r.Since, r.By, r.Reason, r.Until, r.Slumber = true, &newest.Since, newest.By, newest.Reason, newest.Until, stops[at].Slumber
+	return r
+}
+
+// withScheduledStart adds the end of the last stop of a Slumber, unless a later start is recorded, or a manual start is
+// not recorded yet.
+func (r Row) withScheduledStart() Row {
+	for _, past := range r.PastScheduled {
+		if past.EndedAt != nil && !r.Stops.Holds() && (r.Since == nil || past.EndedAt.After(r.Since.Time)) {
+			r.Since, r.By = past.EndedAt, past.StartedBy
+		}
+	}
 	return r
 }
 

@@ -120,7 +120,7 @@ func (k switched[K]) DescribeRows(obj Object) []Row {
 		r.PastScheduled = append(r.PastScheduled, one.Stops...)
 	}
 	r.IsUntouched = isUntouched(u, is)
-	if at, by := is.LastResume(); !r.Stopped && !at.IsZero() {
+	if at, by := is.LastResume(); !r.Stopped && (r.Since == nil && !at.IsZero() || r.Since != nil && at.After(r.Since.Time)) {
 		r.Since, r.By = &at, by
 	}
 	if r.State, r.RestsByItself = stateOfSwitched(how, r, is, rest, u); r.State == "stopped" || r.State == "running" {
