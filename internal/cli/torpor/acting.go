@@ -21,7 +21,8 @@ const (
 
 // withGap reports in NEXT that no controller acts on the object, or on the Slumbers that would stop it.
 func (r stopRow) withGap(acting lease.Acting) stopRow {
-	isScheduled := len(r.Schedule) > 0 && r.Next == r.Schedule[0].describe()
+	stop := r.nextStop()
+	isScheduled := stop != nil && r.Next == stop.describe()
 	if r.Row = r.WithGap(acting); r.NoController != "" || !isScheduled {
 		return r
 	}

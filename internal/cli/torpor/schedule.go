@@ -80,17 +80,38 @@ func (a *commands) addSchedules(rows []stopRow, slumbers []torporv1alpha1.Slumbe
 		for _, s := range r.findSlumbers(slumbers) {
 			r.Schedule = append(r.Schedule, r.listTransitions(s, a.clock.Now())...)
 		}
-		if r.Next == "" && len(r.Schedule) > 0 {
-			r.Next = r.Schedule[0].describe()
+		if next := r.nextStop(); r.Next == "" && next != nil {
+			r.Next = next.describe()
 		}
 	}
 }
 
-// listTransitions returns the next transitions of a Slumber that selects the object. A skipped object falls asleep when
-// the skip ends during a window.
+// nextStop returns the earliest scheduled stop; nil if there is none. A scheduled start changes nothing of an object that
+// runs.
+func (r stopRow) nextStop() *scheduledTransition {
+	var next *scheduledTransition
+	for i, t := range r.Schedule {
+		if t.To == torporv1alpha1.SlumberAsleep && (next == nil || t.At.Before(&next.At)) {
+			next = &r.Schedule[i]
+		}
+	}
+	return next
+}
+
+// listTransitions returns the next transitions of a Slumber that selects the object. They begin after a manual stop,
+// which stays in effect. A skipped object falls asleep when the skip ends during a window.
 func (r stopRow) listTransitions(s *torporv1alpha1.Slumber, now time.Time) []scheduledTransition {
-	if r.SkippedUntil == nil {
-		return listTransitions(s, now)
+	from := now
+	if r.IsAsked {
+		if r.Until == nil {
+			return nil
+		}
+		if r.Until.After(now) {
+			from = r.Until.Time
+		}
+	}
+	if r.SkippedUntil == nil || !r.SkippedUntil.After(from) {
+		return listTransitions(s, from)
 	}
 	next := listTransitions(s, r.SkippedUntil.Time)
 	if len(next) > 0 && next[0].To == torporv1alpha1.SlumberAwake {
