@@ -164,7 +164,7 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 	}
 	row := t.findRow(obj)
 	says := t.kind.FindPart(t.part).Annotations
-	request := stopcheck.PlanRequest{IsStart: p.verb == startVerb, Now: p.clock.Now(), Until: until, Record: row.Stops, UntilAnnotation: says.UntilAnnotation(obj.GetAnnotations())}
+	request := stopcheck.PlanRequest{IsStart: p.verb == startVerb, Now: p.clock.Now(), Until: until, Record: row.Stops, UntilAnnotation: says.UntilAnnotation(obj.GetAnnotations()), SkipCommand: row.SkipCommand()}
 	subject := kinds.PlanSubject{Object: obj, Part: t.part, StartCommand: row.StartCommand()}
 	for _, needed := range planner.ListRelated(obj) {
 		if err := kube.readRelated(ctx, t.namespace, needed, &subject); err != nil {
@@ -182,7 +182,7 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 	case p.verb == startVerb:
 	case !until.IsZero():
 		planned.Until = new(metav1.NewTime(until.UTC()))
-	default:
+	case row.Slumber == "": // The end of a Slumber's stop does not end a manual one.
 		planned.Until = row.Until
 	}
 	return planned, nil

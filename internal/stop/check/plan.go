@@ -30,6 +30,8 @@ type PlanRequest struct {
 	// Record is the record of the switch, and UntilAnnotation the annotation with the end of its stop.
 	Record          stoprecord.Records
 	UntilAnnotation string
+	// SkipCommand is the command that starts an object that a Slumber stops.
+	SkipCommand string
 }
 
 // Stop returns the stop in question: the one that is in effect, with the planned end, or one that begins now.
@@ -74,21 +76,44 @@ func JudgeShared(object metav1.Object, r PlanRequest) []Finding {
 	return findings
 }
 
-// JudgeSlumbers returns the finding about a Slumber that stops the object now.
-func JudgeSlumbers(stops []torporv1alpha1.ScheduledStop, annotations map[string]string, r PlanRequest) []Finding {
-	scheduled := stoprecord.FindScheduled(stops, annotations, r.Now)
+// JudgeSlumber returns the finding about the Slumber that stops the object now. scheduled is the stop of that Slumber;
+// nil if no Slumber stops the object.
+func JudgeSlumber(scheduled *torporv1alpha1.ScheduledStop, r PlanRequest) []Finding {
 	if scheduled == nil {
 		return nil
 	}
 	name, until := "the "+stoprecord.NameSlumber(scheduled.Slumber), r.Stop().Until
 	switch {
 	case r.IsStart:
-		return []Finding{NewFinding(torporv1alpha1.StoppedBySlumberFinding, 1, name)}
+		finding := NewFinding(torporv1alpha1.StoppedBySlumberFinding, 1, name)
+		finding.Message += "; " + r.SkipCommand + " starts it"
+		return []Finding{finding}
 	case !until.IsZero() && (scheduled.ExpiresAt == nil || scheduled.ExpiresAt.After(until)):
 		return []Finding{NewFinding(torporv1alpha1.SlumberGoesOnFinding, 1, name)}
 	default:
 		return nil
 	}
+}
+
+// DescribeTakeover describes the effects of a manual stop of an object that only a Slumber stops. It returns nil if no
+// Slumber stops the object, or if a manual stop is in effect already.
+func (r PlanRequest) DescribeTakeover(scheduled *torporv1alpha1.ScheduledStop, startCommand string) []string {
+	if scheduled == nil || r.IsStart || r.Record.Holds() {
+		return nil
+	}
+	end := "without a known end"
+	if until := scheduled.Stops[0].Until; until != nil {
+		end = "until " + until.UTC().Format(time.RFC3339)
+	}
+	effects := []string{
+		fmt.Sprintf("Nothing changes now: the Slumber %s already stops the object, %s", scheduled.Slumber, end),
+		"The manual stop is recorded with its requester, reason and end, and stays in effect when the Slumber ends its own stop",
+	}
+	if until := r.Stop().Until; !until.IsZero() {
+		return append(effects, "It ends at "+until.UTC().Format(time.RFC3339)+"; the object starts then, unless a Slumber still stops it")
+	}
+	return append(effects, "The object stays stopped until a user starts it: "+startCommand,
+		"Without a manual stop, start is refused while the Slumber stops the object, and this command starts it: "+r.SkipCommand)
 }
 
 // DescribeEnd describes the end of the stop.

@@ -198,13 +198,18 @@ func (cfApps) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
 			a.deployments = append(a.deployments, d)
 		}
 	}
-	findings := append(stopcheck.JudgeShared(a, r), stopcheck.JudgeSlumbers(a.Status.ScheduledStops, a.Annotations, r)...)
+	scheduled := stoprecord.FindScheduled(a.Status.ScheduledStops, a.Annotations, r.Now)
+	findings := append(stopcheck.JudgeShared(a, r), stopcheck.JudgeSlumber(scheduled, r)...)
 	if r.IsStart {
 		findings = append(findings, a.judgeStart()...)
 	} else {
 		findings = append(findings, a.judgeStop()...)
 	}
-	return stopcheck.Plan{Effects: a.effects(r), Findings: stopcheck.Join(findings)}
+	effects := r.DescribeTakeover(scheduled, a.startCommand)
+	if effects == nil {
+		effects = a.effects(r)
+	}
+	return stopcheck.Plan{Effects: effects, Findings: stopcheck.Join(findings)}
 }
 
 // plannedApp is a CFApp that is to be stopped or started.

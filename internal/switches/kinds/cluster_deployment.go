@@ -189,8 +189,9 @@ func (clusterDeployments) ListRelated(Object) []Related { return nil }
 func (clusterDeployments) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
 	cd, _ := s.Object.(*hivev1.ClusterDeployment)
 	cd = restoreStatus(cd)
-	findings := stopcheck.Join(stopcheck.JudgeShared(cd, r), judgeClusterObject(cd), stopcheck.JudgeSlumbers(cd.Status.ScheduledStops, cd.Annotations, r), judgeSurvey(cd, r))
-	return stopcheck.Plan{Effects: clusterEffects(cd, r), WakeBy: wakeByOf(cd), Findings: findings}
+	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, r.Now)
+	findings := stopcheck.Join(stopcheck.JudgeShared(cd, r), judgeClusterObject(cd), stopcheck.JudgeSlumber(scheduled, r), judgeSurvey(cd, r))
+	return stopcheck.Plan{Effects: clusterEffects(cd, scheduled, r), WakeBy: wakeByOf(cd), Findings: findings}
 }
 
 func wakeByOf(cd *hivev1.ClusterDeployment) *metav1.Time {
@@ -200,7 +201,7 @@ func wakeByOf(cd *hivev1.ClusterDeployment) *metav1.Time {
 	return nil
 }
 
-func clusterEffects(cd *hivev1.ClusterDeployment, r stopcheck.PlanRequest) []string {
+func clusterEffects(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.ScheduledStop, r stopcheck.PlanRequest) []string {
 	if cd.HasTrueAnnotation(hivev1.InfraDisabledAnnotation) {
 		return []string{"Nothing changes at its platform: the annotation " + hivev1.InfraDisabledAnnotation + " leaves its machines to their owner"}
 	}
@@ -215,14 +216,18 @@ func clusterEffects(cd *hivev1.ClusterDeployment, r stopcheck.PlanRequest) []str
 			"SyncSets and MachinePools catch up once",
 		}
 	}
+	startCommand := "kubectl torpor resume -n " + cd.Namespace + " " + cd.Name
+	if takeover := r.DescribeTakeover(scheduled, startCommand); takeover != nil {
+		return takeover
+	}
 	if state == string(hivev1.PowerStateHibernating) {
-		return []string{"It hibernates already", r.DescribeEnd("kubectl torpor resume -n " + cd.Namespace + " " + cd.Name)}
+		return []string{"It hibernates already", r.DescribeEnd(startCommand)}
 	}
 	return []string{
 		"Its nodes are recorded, which takes half a minute at most",
 		"Its machines are stopped at " + platform + ", all at once; disks and addresses stay, and Pods are not evicted before",
 		"No controller connects to it during the stop: SyncSets and MachinePools wait",
-		r.DescribeEnd("kubectl torpor resume -n " + cd.Namespace + " " + cd.Name),
+		r.DescribeEnd(startCommand),
 	}
 }
 

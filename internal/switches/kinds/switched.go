@@ -190,8 +190,11 @@ func (k switched[K]) ListRelated(obj Object) []Related {
 func (k switched[K]) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
 	u, _ := s.Object.(*unstructured.Unstructured)
 	how, is, refusal := k.Switch(), fieldswitch.ReadSwitch(u), fieldswitch.RefuseOwned(u)
-	var effects []string
+	scheduled := is.FindScheduled(u.GetAnnotations(), r.Now)
+	effects := r.DescribeTakeover(scheduled, s.StartCommand)
+	isTakeover := effects != nil
 	switch {
+	case isTakeover:
 	case r.IsStart:
 		effects = is.DescribeStart()
 	case len(is.Saved) > 0:
@@ -208,7 +211,7 @@ func (k switched[K]) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan
 	} else if how.IsScaled {
 		refusal = fieldswitch.RefuseAutoscaled(u, listAutoscalers(s.Related))
 	}
-	findings := append(stopcheck.JudgeShared(u, r), stopcheck.JudgeSlumbers(is.ListStopsSinceResume(), u.GetAnnotations(), r)...)
+	findings := append(stopcheck.JudgeShared(u, r), stopcheck.JudgeSlumber(scheduled, r)...)
 	if !r.IsStart {
 		findings = append(findings, judgeSwitch(refusal, unread)...)
 	}
@@ -216,7 +219,7 @@ func (k switched[K]) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan
 		schedule, deadline := how.ReadSchedule(u)
 		findings = append(findings, stopcheck.JudgeSchedule(u.GetName(), schedule, deadline, r)...)
 	}
-	if !r.IsStart {
+	if !r.IsStart && !isTakeover {
 		effects = append(effects, r.DescribeEnd(s.StartCommand))
 	}
 	return stopcheck.Plan{Effects: effects, Findings: stopcheck.Join(findings)}
