@@ -29,6 +29,7 @@ func TestScheduleOfARow(t *testing.T) {
 	noons.Name, noons.Spec.Windows = "noons", []torporv1alpha1.SlumberWindow{{Sleep: "0 12 * * *", Wake: "0 13 * * *"}}
 	const wake, sleep = "is started at 2026-11-25T07:00:00Z by Slumber nights", "is stopped at 2026-11-25T20:00:00Z by Slumber nights"
 	const laterWake, laterSleep = "is started at 2026-11-26T07:00:00Z by Slumber nights", "is stopped at 2026-11-26T20:00:00Z by Slumber nights"
+	const midnight = "is stopped at 2026-11-25T00:00:00Z by Slumber nights"
 	for name, row := range map[string]struct {
 		slumbers []torporv1alpha1.Slumber
 		row      kinds.Row
@@ -45,8 +46,7 @@ func TestScheduleOfARow(t *testing.T) {
 			},
 		},
 		"an object skipped until midnight is stopped then": {
-			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "running", SkippedUntil: at(2)},
-			"is stopped at 2026-11-25T00:00:00Z by Slumber nights", []string{"is stopped at 2026-11-25T00:00:00Z by Slumber nights", wake, sleep, laterWake},
+			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "running", SkippedUntil: at(2)}, midnight, []string{midnight, wake, sleep, laterWake},
 		},
 		"an object skipped until the end of the window is stopped in the evening": {
 			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "running", SkippedUntil: at(9)}, sleep, []string{sleep, laterWake, laterSleep},
