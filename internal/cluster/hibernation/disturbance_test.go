@@ -104,7 +104,7 @@ func firstTargetOnly(do Action) Action {
 		return StartMachines{IDs: do.IDs[:1]}
 	case ApproveRequests:
 		return ApproveRequests{Requests: do.Requests[:1]}
-	case TerminateMachines, ReplaceMachines, DrainWorkers, UncordonNodes, NoAction: // They concern the second machine only.
+	case TerminateMachines, ReplaceMachines, DrainWorkers, UncordonNodes, HoldGroups, ReleaseGroups, NoAction: // They concern the second machine only.
 	}
 	return do
 }

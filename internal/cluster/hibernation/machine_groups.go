@@ -148,13 +148,13 @@ func (o Observed) heldNote() string {
 			notes[r.Mode] = append(notes[r.Mode], r.Name)
 		}
 	}
-	text := ""
+	var text strings.Builder
 	for _, row := range []struct{ mode, note string }{{hivev1.MachineGroupsSuspend, "; suspended machine groups: "}, {hivev1.MachineGroupsScaleToZero, "; machine groups scaled to zero: "}} {
 		if names := notes[row.mode]; len(names) > 0 {
-			text += row.note + joinNames(names)
+			text.WriteString(row.note + joinNames(names))
 		}
 	}
-	return text
+	return text.String()
 }
 
 // groupsToRecord are the groups of the record that were not set back yet, which keep their entries, and the other

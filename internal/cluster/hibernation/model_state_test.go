@@ -387,6 +387,7 @@ func (s modelState) applyAction(do Action) modelState {
 		if s.cordon == cordonedForDrain {
 			s.cordon = notCordoned
 		}
+	case HoldGroups, ReleaseGroups: // The clusters of this model have no groups; see groupWorld.
 	case NoAction:
 	}
 	return s

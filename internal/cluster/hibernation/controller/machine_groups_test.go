@@ -35,21 +35,32 @@ func (e *env) newGroupedCluster(t *testing.T, mode string) *groupedCluster {
 	return e.newGroupedClusterAt(t, e.cloud, mode)
 }
 
-func (e *env) newGroupedClusterAt(t *testing.T, cloud *testenv.CloudServer, mode string) *groupedCluster {
+// newGroupedClusterAt creates the group before the cluster: a poll from before the group would not have it.
+func (e *env) newGroupedClusterAt(t *testing.T, cloud *testenv.CloudServer, mode string, edit ...func(s *groupedCluster)) *groupedCluster {
 	t.Helper()
-	s := &groupedCluster{testCluster: e.newCluster(t, func(r *clusterSetup) {
-		r.cloud = cloud
-		r.named = []string{"master-0", "worker-a", "worker-b"}
-		r.cd.Annotations = map[string]string{hivev1.MachineGroupsAnnotation: mode}
-	})}
-	s.group = "workers-of-" + s.infraID
-	testenv.Eventually(t, "the machines run", func() error { return s.cloud.ExpectState(t, s.infraID, "running") })
-	for _, id := range s.ids[1:] {
-		s.cloud.JoinGroup(t, id, s.group)
-	}
-	s.cloud.CallAutoScaling(t, "UpdateAutoScalingGroup", s.group, "MinSize", "1", "MaxSize", "5")
-	s.cloud.CallAutoScaling(t, "SuspendProcesses", s.group, "ScalingProcesses.member.1", "AZRebalance", "ScalingProcesses.member.2", "AddToLoadBalancer")
-	s.before = s.cloud.DescribeGroup(t, s.group)
+	s := &groupedCluster{}
+	var ids []string
+	made := e.newCluster(t, func(r *clusterSetup) {
+		infraID := r.cd.Spec.ClusterMetadata.InfraID
+		r.cloud, r.machines, r.cd.Annotations = cloud, 0, map[string]string{hivev1.MachineGroupsAnnotation: mode}
+		for _, name := range []string{"-master-0", "-worker-a", "-worker-b"} {
+			ids = append(ids, cloud.RunInstance(t, infraID, infraID+name))
+		}
+		testenv.Eventually(t, "the machines run", func() error { return cloud.ExpectState(t, infraID, "running") })
+		s.group = "workers-of-" + infraID
+		for _, id := range ids[1:] {
+			cloud.JoinGroup(t, id, s.group)
+		}
+		cloud.CallAutoScaling(t, "UpdateAutoScalingGroup", s.group, "MinSize", "1", "MaxSize", "5")
+		cloud.CallAutoScaling(t, "SuspendProcesses", s.group, "ScalingProcesses.member.1", "AZRebalance", "ScalingProcesses.member.2", "AddToLoadBalancer")
+		s.testCluster = &testCluster{cloud: cloud, ids: ids}
+		for _, change := range edit {
+			change(s)
+		}
+		s.before = cloud.DescribeGroup(t, s.group)
+	})
+	made.ids = ids
+	s.testCluster = made
 	return s
 }
 
@@ -168,8 +179,7 @@ func (s *groupedCluster) hasMessage(kind, text string) error {
 
 func refusesToScaleNodeGroups(t *testing.T, e *env) {
 	t.Helper()
-	s := e.newGroupedCluster(t, hivev1.MachineGroupsScaleToZero)
-	s.cloud.MarkNodeGroup(t, s.ids[1], s.group)
+	s := e.newGroupedClusterAt(t, e.cloud, hivev1.MachineGroupsScaleToZero, func(s *groupedCluster) { s.cloud.MarkNodeGroup(t, s.ids[1], s.group) })
 	s.setPowerState(t, hivev1.PowerStateHibernating)
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{s.group, "an EKS node group sets its size"}})
 	testenv.ExpectNoError(t, s.hasMessage(hivev1.ClusterHibernationPossibleCondition, "EKS"))
