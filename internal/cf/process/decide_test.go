@@ -81,11 +81,12 @@ func endingOn(node string, ago time.Duration) func(*Observed) {
 	}
 }
 
-func whenStopped(o *Observed)                  { o.App.Started = false }
-func whenOverlapping(o *Observed)              { o.App.Overlap = true }
-func duringDeployment(o *Observed)             { o.App.LastStop = 3 }
-func whenCancelled(o *Observed)                { o.App.LastStop, o.App.Rollout.Cancelled = 3, true }
-func whenCancellable(o *Observed)              { o.App.LastStop, o.App.Rollout.Cancellable = 3, true }
+func whenStopped(o *Observed)      { o.App.Started = false }
+func whenOverlapping(o *Observed)  { o.App.Overlap = true }
+func duringDeployment(o *Observed) { o.App.LastStop = 3 }
+func whenCancelled(o *Observed)    { o.App.LastStop, o.App.Rollout.Cancelled = 3, true }
+func whenCancellable(o *Observed)  { o.App.LastStop, o.App.Rollout.Cancellable = 3, true }
+
 func duringCanary(o *Observed)                 { o.App.LastStop, o.App.Rollout.CanaryPercent = 3, 50 }
 func wantingInstances(n int32) func(*Observed) { return func(o *Observed) { o.Desired = n } }
 
