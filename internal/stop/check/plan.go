@@ -106,7 +106,7 @@ func (r PlanRequest) DescribeTakeover(scheduled *torporv1alpha1.ScheduledStop, s
 		end = "until " + until.UTC().Format(time.RFC3339)
 	}
 	effects := []string{
-		fmt.Sprintf("Nothing changes now: the Slumber %s already stops the object, %s", scheduled.Slumber, end),
+		fmt.Sprintf("Nothing changes now: the %s already stops the object, %s", stoprecord.NameSlumber(scheduled.Slumber), end),
 		"The manual stop is recorded with its requester, reason and end, and stays in effect when the Slumber ends its own stop",
 	}
 	if until := r.Stop().Until; !until.IsZero() {

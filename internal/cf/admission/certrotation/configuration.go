@@ -25,7 +25,7 @@ type configuration struct {
 	kind, name string
 	// isForApps is true for the webhooks of apps, and isOptional if the object need not exist.
 	isForApps, isOptional bool
-	obj        client.Object
+	obj                   client.Object
 	// clients points to the client configurations in obj.
 	clients []*admissionregistrationv1.WebhookClientConfig
 }
