@@ -175,7 +175,7 @@ type SlumberWindow struct {
 // Holiday is a day, or a range of days.
 //
 // +kubebuilder:validation:XValidation:rule=`!has(self.last) || self.first.startsWith('--') || self.last.startsWith('--') || self.first <= self.last`,message=`expected a last day that is not before the first; found one that is; correct them`
-// +kubebuilder:validation:XValidation:rule=`!(self.first + (has(self.last) ? self.last : ”)).matches('-(02-3[01]|(04|06|09|11)-31)')`,message=`expected a day that occurs; found one that no year has; correct it`
+// +kubebuilder:validation:XValidation:rule=`!(self.first + (has(self.last) ? self.last : "")).matches('-(02-3[01]|(04|06|09|11)-31)')`,message=`expected a day that occurs; found one that no year has; correct it`
 // +kubebuilder:validation:XValidation:rule=`!has(self.last) || self.first.startsWith('--') == self.last.startsWith('--')`,message=`expected the first and the last day in one form; found one with a year and one without; write both as 2026-12-24, or both as --12-24`
 type Holiday struct {
 	// Name is the name of the holiday.

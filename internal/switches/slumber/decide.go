@@ -386,6 +386,8 @@ func stateEvent(before torporv1alpha1.SlumberState, after torporv1alpha1.Slumber
 			return nil
 		}
 		event.Reason, event.Action, event.Note = EventAllAwake, "Wake", "Every object runs again, except those that are also stopped for another reason"
+	case torporv1alpha1.SlumberInvalid:
+		return nil // The condition Ready has the reason.
 	}
 	return []decision.Event{event}
 }

@@ -317,7 +317,7 @@ func (p *appProbe) askStats(ctx context.Context, t *testing.T) {
 	})
 }
 
-func (p *appProbe) waitForAnswers(t *testing.T, revision string, instances int, since time.Time) {
+func (p *appProbe) waitForAnswers(t *testing.T, revision string, since time.Time) {
 	t.Helper()
 	eventually(t, "revision "+revision+" answers", func() error {
 		p.mu.Lock()
@@ -328,7 +328,7 @@ func (p *appProbe) waitForAnswers(t *testing.T, revision string, instances int, 
 				from[a.index] = true
 			}
 		}
-		return testenv.ErrorIf(len(from) < instances, "not yet")
+		return testenv.ErrorIf(len(from) < shopInstances, "not yet")
 	})
 }
 
@@ -480,7 +480,7 @@ func (s *appSuite) testPush(t *testing.T) {
 	s.shop = s.pushApp(t, "shop", webapp, "instances: 2", "env: {COLOUR: red, STOP_DELAY: "+stopDelay.String()+"}")
 	began := time.Now()
 	p := s.shop.startProbe(t)
-	p.waitForAnswers(t, "0", shopInstances, began)
+	p.waitForAnswers(t, "0", began)
 	answering := time.Since(began)
 	s.logf(t, "pushed: both instances answer %.2fs after the start, and stats say so after %.2fs", answering.Seconds(), s.shop.waitUntilRunning(t, shopInstances).Sub(began).Seconds())
 	p.stopAndRead()
@@ -518,12 +518,12 @@ func (s *appSuite) testRestart(t *testing.T) {
 	for i, actions := range [][]string{{"restart"}, {"stop", "start"}} {
 		before, revision := fmt.Sprint(i), fmt.Sprint(i+1)
 		p := s.shop.startProbe(t)
-		p.waitForAnswers(t, before, shopInstances, time.Now())
+		p.waitForAnswers(t, before, time.Now())
 		for _, action := range actions {
 			s.mustRequest(t, http.StatusOK, "POST", s.shop.path("/actions/"+action), "")
 		}
 		asked := time.Now()
-		p.waitForAnswers(t, revision, shopInstances, asked)
+		p.waitForAnswers(t, revision, asked)
 		s.shop.waitUntilRunning(t, shopInstances)
 		answers, stats := p.stopAndRead()
 		_, last := firstAndLast(answers, before)
@@ -661,10 +661,10 @@ func (s *appSuite) testQuickRestart(t *testing.T) {
 	for i := range restarts {
 		old, revision := fmt.Sprint(before+i), fmt.Sprint(before+i+1)
 		p := s.shop.startProbe(t)
-		p.waitForAnswers(t, old, shopInstances, time.Now())
+		p.waitForAnswers(t, old, time.Now())
 		s.mustRequest(t, http.StatusOK, "POST", s.shop.path("/actions/restart"), "")
 		asked := time.Now()
-		p.waitForAnswers(t, revision, shopInstances, asked)
+		p.waitForAnswers(t, revision, asked)
 		runs = append(runs, s.shop.waitUntilRunning(t, shopInstances).Sub(asked))
 		answers, _ := p.stopAndRead()
 		_, last := firstAndLast(answers, old)

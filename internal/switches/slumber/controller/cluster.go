@@ -108,9 +108,14 @@ func (c ClusterController) observe(ctx context.Context, s *torporv1alpha1.Cluste
 	view := slumber.ViewOf(s)
 	reach, err := slumber.NewReach(s, namespaces, slumbers.Items)
 	if err != nil {
-		return &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: view, InvalidReach: err}}, nil
+		return c.observeInvalid(view, err), nil
 	}
 	return c.Controller.observe(ctx, view, reach)
+}
+
+// observeInvalid returns the observation of a ClusterSlumber whose reach cannot be determined.
+func (c ClusterController) observeInvalid(view *torporv1alpha1.Slumber, invalid error) *observation {
+	return &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: view, InvalidReach: invalid}}
 }
 
 // listNamespaces returns the metadata of the watched namespaces from the cache.
