@@ -241,7 +241,9 @@ func TestSpecPages(t *testing.T) {
 // listDefinitions returns the files of CRDs. Fields that several kinds share are described on the page of the first.
 func listDefinitions(t *testing.T) []string {
 	t.Helper()
-	first := []string{"config/crd/hive.openshift.io_clusterdeployments.yaml", "config/crd/hive.openshift.io_syncsets.yaml"}
+	first := []string{
+		"config/crd/hive.openshift.io_clusterdeployments.yaml", "config/crd/hive.openshift.io_syncsets.yaml", "config/crd/torpor.dev_slumbers.yaml",
+	}
 	found := slices.Clone(first)
 	for _, name := range listFiles(t) {
 		if strings.HasPrefix(name, "config/crd/") && strings.Contains(name, "_") && !slices.Contains(first, name) {
@@ -290,7 +292,13 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[str
 	fields := describedFields{here: map[string]string{}, elsewhere: elsewhere}
 	for _, part := range []string{"spec", "status"} {
 		if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok && len(schema.Properties) > 0 {
-			fmt.Fprintf(&page, "\n### %s\n\n| field | type | meaning |\n|---|---|---|\n", part)
+			fmt.Fprintf(&page, "\n### %s\n\n", part)
+			if at := fields.find(schema); at != "" {
+				fmt.Fprintf(&page, "Its fields are those of %s.\n", at)
+				continue
+			}
+			fields.here[identifyFields(schema)] = part
+			page.WriteString("| field | type | meaning |\n|---|---|---|\n")
 			describeFields(&page, fields, part, schema, 1)
 		}
 	}
