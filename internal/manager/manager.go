@@ -174,8 +174,7 @@ func listFeatures(c Config, s sharedParts) []feature {
 		},
 		{"machinepools", needs(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
 		{
-			"slumber", needs(torporv1alpha1.SlumberKind(), torporv1alpha1.ClusterSlumberKind()).with(slumbercontroller.ListOptionalKinds()), collectors(slumberController.Metrics),
-			setupAll(slumberController.SetupWithManager, slumbercontroller.ClusterController{Controller: slumberController, WatchNamespaces: c.namespaces}.SetupWithManager),
+			"slumber", slumberKinds(c.namespaces), collectors(slumberController.Metrics), setUpSlumbers(slumberController, c.namespaces),
 		},
 		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(s, now, members, switchMetrics)},
 		{"adapters", needs(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), stopadaptercontroller.Controller{Clock: now, Manager: s.outer, Observer: members, Metrics: adapterMetrics, Ends: s.ends, WatchNamespaces: c.namespaces}.SetupWithManager},
@@ -206,6 +205,23 @@ func workloadKinds() (all featureKinds) {
 		all.required = append(all.required, kind.GVK())
 	}
 	return all
+}
+
+// slumberKinds returns the kinds of schedules. ClusterSlumbers are cluster-scoped, so that a manager of some namespaces
+// leaves them out.
+func slumberKinds(namespaces []string) featureKinds {
+	kinds := needs(torporv1alpha1.SlumberKind())
+	if len(namespaces) == 0 {
+		kinds = needs(torporv1alpha1.SlumberKind(), torporv1alpha1.ClusterSlumberKind())
+	}
+	return kinds.with(slumbercontroller.ListOptionalKinds())
+}
+
+func setUpSlumbers(c slumbercontroller.Controller, namespaces []string) conditional.SetupFunc {
+	if len(namespaces) > 0 {
+		return c.SetupWithManager
+	}
+	return setupAll(c.SetupWithManager, slumbercontroller.ClusterController{Controller: c}.SetupWithManager)
 }
 
 // switchWorkloads sets up a controller for each workload kind.

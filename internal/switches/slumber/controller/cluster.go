@@ -39,12 +39,8 @@ const (
 )
 
 // ClusterController reconciles ClusterSlumbers. It shares the passes of Slumbers: a ClusterSlumber is handled as a
-// Slumber without a namespace.
-type ClusterController struct {
-	Controller
-	// WatchNamespaces are the namespaces that the manager watches; empty for all.
-	WatchNamespaces []string
-}
+// Slumber without a namespace. It needs a manager that watches all namespaces.
+type ClusterController struct{ Controller }
 
 // SetupWithManager adds the controller.
 func (c ClusterController) SetupWithManager(mgr manager.Manager) error {
@@ -118,27 +114,14 @@ func (c ClusterController) observeInvalid(view *torporv1alpha1.Slumber, invalid 
 	return &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: view, InvalidReach: invalid}}
 }
 
-// listNamespaces returns the metadata of the watched namespaces from the cache.
+// listNamespaces returns the metadata of all namespaces from the cache.
 func (c ClusterController) listNamespaces(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	if err := c.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the namespaces: %w", err)
 	}
-	if len(c.WatchNamespaces) == 0 {
-		return list.Items, nil
-	}
-	watched := map[string]bool{}
-	for _, name := range c.WatchNamespaces {
-		watched[name] = true
-	}
-	var kept []metav1.PartialObjectMetadata
-	for _, n := range list.Items {
-		if watched[n.Name] {
-			kept = append(kept, n)
-		}
-	}
-	return kept, nil
+	return list.Items, nil
 }
 
 // report writes the plan into the status.
