@@ -78,7 +78,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("find the control plane's certificates: %w; set --control-plane to its folder", err))
 	}
 	if !IsFetched(c.Parts) {
-		errs = append(errs, fmt.Errorf("expected containerd and its companions in %s, found them not; run make node-parts", c.Parts))
+		errs = append(errs, fmt.Errorf("expected containerd and the programs it needs in %s, found no complete set; run make node-parts", c.Parts))
 	}
 	for _, program := range []string{"kubelet", "kube-proxy", "coredns", "pause"} {
 		if _, err := os.Stat(filepath.Join(c.Programs, program)); err != nil {

@@ -38,16 +38,16 @@ func TestTroubleAtGoogleCloud(t *testing.T) {
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a failed listing is retried as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause is left to the account":                  {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"a rate limit of any status is a pause":           {actuatortest.Fault{Operation: list, Status: http.StatusForbidden, Code: "rateLimitExceeded"}, actuatortest.Observe, 1, actuator.Throttled, 0},
-		"a pause of an overloaded cloud is kept":          {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
-		"an endless pause is capped":                      {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"a login may ask for a pause":                     {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a login that does not answer is unreachable":     {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a failed stop call is not retried":               {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a failed start call is retried":                  {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"an exceeded quota: NoCapacity":                   {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"a failed listing is retried as often as allowed":        {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a 429 is not retried, and its Retry-After is returned":  {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"rateLimitExceeded counts as throttling with any status": {actuatortest.Fault{Operation: list, Status: http.StatusForbidden, Code: "rateLimitExceeded"}, actuatortest.Observe, 1, actuator.Throttled, 0},
+		"a pause of an overloaded cloud is kept":                 {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
+		"an endless pause is capped":                             {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"the Retry-After of a rejected login is kept":            {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"a login that does not answer is unreachable":            {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a failed stop call is not retried":                      {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a failed start call is retried":                         {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"an exceeded quota: NoCapacity":                          {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startGCP(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})

@@ -37,12 +37,12 @@ func TestTroubleAtOpenStack(t *testing.T) {
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a failed listing is retried as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause is left to the account":                  {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"nova's old status 413: Throttled":                {actuatortest.Fault{Operation: list, Status: http.StatusRequestEntityTooLarge, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"an endless pause is capped":                      {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"a failed stop call is not retried":               {actuatortest.Fault{Operation: stop, Status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a failed start call is retried":                  {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a failed listing is retried as often as allowed":       {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a 429 is not retried, and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"nova's old status 413: Throttled":                      {actuatortest.Fault{Operation: list, Status: http.StatusRequestEntityTooLarge, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"an endless pause is capped":                            {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"a failed stop call is not retried":                     {actuatortest.Fault{Operation: stop, Status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a failed start call is retried":                        {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			actuatortest.ExpectEffect(t, startOpenStack(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})

@@ -216,9 +216,9 @@ func isLabelledBeforeReclone(i *instanceFacts) bool {
 
 func mayBeEmptied(i *instanceFacts) bool { return i.MayBeRecloned }
 
-// wasRecloned reports whether an instance with a re-clone request is empty. It then becomes a copy of the primary
-// like any empty instance.
-func wasRecloned(i *instanceFacts) bool {
+// isRecloneRequestDone reports whether a re-clone request can be removed: the instance is the primary, which is never
+// re-cloned, or is empty. An empty replica then becomes a copy of the primary.
+func isRecloneRequestDone(i *instanceFacts) bool {
 	return i.Pod.Reclone && i.Pod.Exists && !i.Stopped && !i.InActionBackoff && (i.IsPrimary || i.Reachable && i.Held.IsEmpty())
 }
 

@@ -108,7 +108,7 @@ func upkeepRules() []rule {
 		forFirst("hide an instance before its re-clone", isLabelledBeforeReclone,
 			act("is about to be re-cloned and loses its label", removeLabel)),
 		forFirst("empty an instance for its re-clone", mayBeEmptied, discardData),
-		forFirst("clear a re-clone request", wasRecloned, act("is empty, as requested", clearReclone)),
+		forFirst("clear a re-clone request", isRecloneRequestDone, act("is the primary or already empty, so its re-clone request is removed", clearReclone)),
 		forFirst("clone a replica", needsClone, cloneReplica),
 		forFirst("hide a replica with old data", isLabelledAndStale,
 			act("does not follow, or is too far behind, and loses its label", removeLabel)),

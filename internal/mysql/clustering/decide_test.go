@@ -330,7 +330,7 @@ func TestDecide(t *testing.T) {
 		"a replica with a re-clone request loses its label":                                     {healthyCluster(withInstance(1, askedToReclone)), decision{"hide an instance before its re-clone", SetRole{1, RoleNone}, StateHealthy}},
 		"a replica with a re-clone request is emptied":                                          {healthyCluster(withInstance(1, askedToReclone, unlabelled)), decision{"empty an instance for its re-clone", DiscardData{1}, StateHealthy}},
 		"a re-clone request of an empty replica is cleared":                                     {healthyCluster(withInstance(1, askedToReclone, withoutData, unlabelled)), decision{"clear a re-clone request", ClearReclone{1}, StateDegraded}},
-		"a primary is not re-cloned":                                                            {healthyCluster(withInstance(0, askedToReclone)), decision{"clear a re-clone request", ClearReclone{0}, StateHealthy}},
+		"the re-clone request of a primary is removed":                                          {healthyCluster(withInstance(0, askedToReclone)), decision{"clear a re-clone request", ClearReclone{0}, StateHealthy}},
 		"a replica that is ahead is unhealthy":                                                  {healthyCluster(withInstance(2, executed("0:1-10"))), settledAs(StateDegraded)},
 		"an SQL thread that was stopped by hand is started":                                     {healthyCluster(withInstance(1, sqlStopped)), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
 		"an SQL thread that an error stopped is reported":                                       {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},

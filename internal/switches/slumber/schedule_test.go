@@ -221,7 +221,7 @@ func TestScheduleErrors(t *testing.T) {
 		"no hour: refused":                    {specOf("UTC", "0 25 * * *", "0 7 * * *"), "spec.windows[0].sleep \"0 25 * * *\": expected five fields of cron"},
 		"an eighth day: refused":              {specOf("UTC", "0 20 * * 5-8", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * 5-8\": expected five fields of cron"},
 		"a step without a size: refused":      {specOf("UTC", "0 20 * * FRI-MON/0", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * FRI-MON/0\": expected five fields of cron"},
-		"a name: refused":                     {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a name"},
+		"@every, not five fields: refused":    {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a descriptor such as @daily"},
 		"a zone in the expression: refused":   {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
 		"a day that never occurs: refused":    {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day that occurs"},
 		"a window without a length: refused":  {specOf("UTC", "0 20 * * *", "0  20 * * *"), "expected another time than that of sleep"},

@@ -70,7 +70,7 @@ type cronMoment struct {
 
 func parseMoment(text string, clock wallClock) (cronMoment, error) {
 	if strings.Contains(text, "=") || strings.HasPrefix(strings.TrimSpace(text), "@") {
-		return cronMoment{}, errors.New("expected five fields of cron, found a time zone or a name; set spec.timeZone, and write the fields")
+		return cronMoment{}, errors.New("expected five fields of cron, found a time zone or a descriptor such as @daily; write the five fields, and set the time zone in spec.timeZone")
 	}
 	parsed, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(expandWeekdays(text))
 	if err != nil {

@@ -29,14 +29,14 @@ func TestUsageIsNotAskedForInVain(t *testing.T) {
 		answer http.HandlerFunc
 		want   int32
 	}{
-		"an API that is not served: asked 2 times":           {refuse(http.StatusNotFound), 2},
-		"an API whose server is down: asked 2 times":         {refuse(http.StatusServiceUnavailable), 2},
-		"an API whose server hangs: asked 2 times":           {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 2},
-		"a caller without the right: asked 3 times":          {refuse(http.StatusForbidden), 3},
-		"a caller with too many requests: asked 3 times":     {refuse(http.StatusTooManyRequests), 3},
-		"an unreadable response: asked 3 times":              {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[")) }, 3},
-		"an instance without an index: asked 3 times":        {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{}`) }, 3},
-		"a Pod without the container of apps: asked 3 times": {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{"apps.kubernetes.io/pod-index":"0"}`) }, 3},
+		"an API that is not served: 2 requests of 3 calls":           {refuse(http.StatusNotFound), 2},
+		"an API whose server is down: 2 requests of 3 calls":         {refuse(http.StatusServiceUnavailable), 2},
+		"an API whose server hangs: 2 requests of 3 calls":           {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 2},
+		"a caller without the right: 3 requests of 3 calls":          {refuse(http.StatusForbidden), 3},
+		"a caller with too many requests: 3 requests of 3 calls":     {refuse(http.StatusTooManyRequests), 3},
+		"an unreadable response: 3 requests of 3 calls":              {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("[")) }, 3},
+		"an instance without an index: 3 requests of 3 calls":        {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{}`) }, 3},
+		"a Pod without the container of apps: 3 requests of 3 calls": {func(w http.ResponseWriter, _ *http.Request) { writeMetrics(w, `{"apps.kubernetes.io/pod-index":"0"}`) }, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

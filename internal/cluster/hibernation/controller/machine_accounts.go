@@ -32,7 +32,7 @@ const (
 type machineAccounts struct {
 	mu        sync.Mutex
 	byCluster map[types.NamespacedName]machineAccount
-	// waiting are the clusters whose passes wait for a poll with an owner's credentials.
+	// waiting holds, by the name of the poll, the clusters that wait for its result.
 	waiting map[types.NamespacedName][]types.NamespacedName
 }
 
@@ -40,8 +40,8 @@ func newMachineAccounts() *machineAccounts {
 	return &machineAccounts{byCluster: map[types.NamespacedName]machineAccount{}, waiting: map[types.NamespacedName][]types.NamespacedName{}}
 }
 
-// ownerLook returns the name under which a cluster is polled on behalf of others. The result does not concern
-// the cluster's own passes. No object can have this name.
+// ownerLook returns the name under which a cluster is polled when another cluster needs the account of its machines.
+// The reconciles of the cluster itself do not use the result. The name contains a slash, so that no object has it.
 func ownerLook(cluster types.NamespacedName) types.NamespacedName {
 	cluster.Name += "/owner"
 	return cluster
@@ -55,8 +55,8 @@ func (a *machineAccounts) await(look, waiting types.NamespacedName) {
 	}
 }
 
-// takeWaiting returns the clusters whose passes run after a poll: the cluster itself, unless the poll was on
-// behalf of others.
+// takeWaiting returns the clusters that are reconciled after a poll: the cluster itself, or, for a name of ownerLook, the
+// clusters that wait for the account.
 func (a *machineAccounts) takeWaiting(look types.NamespacedName) []types.NamespacedName {
 	if !strings.Contains(look.Name, "/") {
 		return []types.NamespacedName{look}

@@ -39,7 +39,7 @@ func TestSchedulesAtAdmission(t *testing.T) {
 		"four fields: refused":                                 {sleepAt("0 20 * *"), badForm, "five fields"},
 		"six fields: refused":                                  {sleepAt("0 0 20 * * *"), badForm, "five fields"},
 		"a word: refused":                                      {sleepAt("every day at 8"), badForm, "five fields"},
-		"a name of cron: refused":                              {sleepAt("@midnight"), badForm, "five fields"},
+		"@midnight, not five fields: refused":                  {sleepAt("@midnight"), badForm, "five fields"},
 		"a time zone in the expression: refused":               {sleepAt("TZ=UTC 0 20 * * *"), badForm, "set spec.timeZone"},
 		"minute 60: refused":                                   {sleepAt("60 20 * * *"), badForm, "above maximum"},
 		"hour 24: refused":                                     {sleepAt("0 24 * * *"), badForm, "above maximum"},
