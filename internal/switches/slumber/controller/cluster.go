@@ -45,7 +45,7 @@ type ClusterController struct{ Controller }
 // SetupWithManager adds the controller.
 func (c ClusterController) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	c.Metrics.cache.Use(mgr.GetClient())
+	c.Metrics.clusterCache.Use(mgr.GetClient())
 	workers := reconcile.WorkerOptions{Count: 2, PassTimeout: 5 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	ends := urgency.TrackEnds(c.Ends, ClusterName, func(s *torporv1alpha1.ClusterSlumber) bool {
 		return slumber.IsWakePending(slumber.ViewOf(s), c.Clock.Now())

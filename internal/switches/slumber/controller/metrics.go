@@ -11,10 +11,12 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// Metrics reads every Slumber and ClusterSlumber, which has no namespace, directly from the cache, so that the values are right after a restart and vanish with
-// the object. One lives as long as the process; register it once.
+// Metrics reads every Slumber and ClusterSlumber, which has no namespace, directly from the cache, so that the values
+// are right after a restart and vanish with the object. One lives as long as the process; register it once.
 type Metrics struct {
-	cache                        reconcile.ScrapedCache
+	cache reconcile.ScrapedCache
+	// clusterCache is used by the controller of ClusterSlumbers, which not every manager has.
+	clusterCache                 reconcile.ScrapedCache
 	state, next, asleep, stalled *prometheus.Desc
 }
 
@@ -41,9 +43,10 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	var slumbers torporv1alpha1.SlumberList
 	var ofCluster torporv1alpha1.ClusterSlumberList
-	if !m.cache.List(&slumbers) || !m.cache.List(&ofCluster) {
+	if !m.cache.List(&slumbers) {
 		return
 	}
+	m.clusterCache.List(&ofCluster) // None without its controller.
 	all := slumbers.Items
 	for i := range ofCluster.Items {
 		s := &ofCluster.Items[i]
