@@ -6,7 +6,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +35,6 @@ func TestRestoredHub(t *testing.T) {
 		"a running cluster without status and annotations": {hivev1.PowerStateRunning, keptParts{}, running},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			e := newEnv(t)
 			stop := e.startManager(t, clouds())
 			s := e.newCluster(t, nil)
@@ -57,8 +55,8 @@ func TestRestoredHub(t *testing.T) {
 			s.touchAnnotation(t, 1)
 			s.awaitSettled(t, row.state)
 			s.awaitCondition(t, row.ready)
-			if found := s.get(t).Status.Hibernation; row.keep.annotations && !cmp.Equal(recorded, found) {
-				t.Errorf("record of the hibernation (-want +got):\n%s", cmp.Diff(recorded, found))
+			if found := s.get(t).Status.Hibernation; row.keep.annotations && recorded != nil {
+				testenv.ExpectEqual(t, "recorded nodes", recorded.Nodes, found.Nodes)
 			}
 			if calls := s.cloud.CountCalls(t); calls["StartInstances"]+calls["StopInstances"] != 0 {
 				t.Errorf("expected no order, found %v", calls)

@@ -5,6 +5,7 @@ package controller
 import (
 	"slices"
 	"testing"
+	"time"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	testenv "github.com/torpor-dev/torpor/test/env"
@@ -15,6 +16,10 @@ func refusesSecondOwner(t *testing.T, e *env) {
 	t.Helper()
 	first := e.newCluster(t, nil)
 	first.awaitSettled(t, hivev1.PowerStateRunning)
+	created := first.get(t).CreationTimestamp
+	testenv.Eventually(t, "the next object is younger, in whole seconds", func() error {
+		return testenv.ErrorIf(time.Since(created.Time) < time.Second, "it has the same time")
+	})
 	second := e.newCluster(t, func(r *clusterSetup) {
 		r.machines, r.cd.Spec.ClusterMetadata.InfraID, r.cd.Spec.PowerState = 0, first.infraID, hivev1.PowerStateHibernating
 	})

@@ -40,7 +40,7 @@ func TestSchedulesAtAdmission(t *testing.T) {
 		"six fields: refused":                                  {sleepAt("0 0 20 * * *"), badForm, "five fields"},
 		"a word: refused":                                      {sleepAt("every day at 8"), badForm, "five fields"},
 		"@midnight, not five fields: refused":                  {sleepAt("@midnight"), badForm, "five fields"},
-		"a time zone in the expression: refused":               {sleepAt("TZ=UTC 0 20 * * *"), badForm, "set spec.timeZone"},
+		"a time zone in the expression: refused":               {sleepAt("TZ=UTC 0 20 * * *"), badForm, "time zone in spec.timeZone"},
 		"minute 60: refused":                                   {sleepAt("60 20 * * *"), badForm, "above maximum"},
 		"hour 24: refused":                                     {sleepAt("0 24 * * *"), badForm, "above maximum"},
 		"day 0: refused":                                       {sleepAt("0 20 0 * *"), badForm, "below minimum"},
