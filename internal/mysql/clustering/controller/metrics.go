@@ -112,16 +112,15 @@ func newAgentCounter(opts prometheus.CounterOpts, labels []string) *prometheus.C
 	return prometheus.NewCounterVec(opts, labels)
 }
 
-func (m *Metrics) counters() []*prometheus.CounterVec {
-	return []*prometheus.CounterVec{m.checks, m.errors, m.switchovers, m.failovers}
+func (m *Metrics) gauges() []*prometheus.MetricVec {
+	return []*prometheus.MetricVec{m.state.MetricVec, m.lag.MetricVec, m.waiting.MetricVec, m.delay.MetricVec, m.cloning.MetricVec}
 }
 
-func (m *Metrics) gauges() []*prometheus.GaugeVec {
-	return []*prometheus.GaugeVec{m.state, m.lag, m.waiting, m.delay, m.cloning}
-}
-
-func (m *Metrics) cloneMetrics() []*prometheus.MetricVec {
-	return []*prometheus.MetricVec{m.cloneCount.MetricVec, m.cloneFailures.MetricVec, m.cloneDuration.MetricVec}
+// vectors are the metrics that keep their values between scrapes. All of them have the labels name and namespace.
+func (m *Metrics) vectors() []*prometheus.MetricVec {
+	return append(m.gauges(),
+		m.checks.MetricVec, m.errors.MetricVec, m.switchovers.MetricVec, m.failovers.MetricVec,
+		m.cloneCount.MetricVec, m.cloneFailures.MetricVec, m.cloneDuration.MetricVec, m.processing.MetricVec)
 }
 
 // Describe implements prometheus.Collector.
@@ -132,30 +131,16 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 		ch <- d
 	}
 	m.ongoing.Describe(ch)
-	for _, c := range m.counters() {
-		c.Describe(ch)
+	for _, v := range m.vectors() {
+		v.Describe(ch)
 	}
-	for _, g := range m.gauges() {
-		g.Describe(ch)
-	}
-	for _, c := range m.cloneMetrics() {
-		c.Describe(ch)
-	}
-	m.processing.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range m.counters() {
-		c.Collect(ch)
+	for _, v := range m.vectors() {
+		v.Collect(ch)
 	}
-	for _, g := range m.gauges() {
-		g.Collect(ch)
-	}
-	for _, c := range m.cloneMetrics() {
-		c.Collect(ch)
-	}
-	m.processing.Collect(ch)
 	from := m.readers.Load()
 	if from == nil {
 		return
@@ -241,7 +226,7 @@ func (m *Metrics) countPass(name types.NamespacedName, events []decision.Event, 
 
 // showLook exports the results of an observation.
 func (m *Metrics) showLook(name types.NamespacedName, seen *observation, plan clustering.Plan) {
-	m.dropGauges(name)
+	dropValues(m.gauges(), name)
 	m.state.WithLabelValues(name.Name, name.Namespace, string(plan.State)).Set(1)
 	for i, r := range plan.Instances {
 		m.lag.WithLabelValues(name.Name, name.Namespace, strconv.Itoa(i)).Set(r.Staleness.Seconds())
@@ -271,20 +256,12 @@ func (m *Metrics) countClone(name types.NamespacedName, i int, took time.Duratio
 	}
 }
 
-func (m *Metrics) dropGauges(name types.NamespacedName) {
-	for _, g := range m.gauges() {
-		g.DeletePartialMatch(prometheus.Labels{"name": name.Name, "namespace": name.Namespace})
+// dropValues removes the values of a cluster.
+func dropValues(vectors []*prometheus.MetricVec, name types.NamespacedName) {
+	for _, v := range vectors {
+		v.DeletePartialMatch(prometheus.Labels{"name": name.Name, "namespace": name.Namespace})
 	}
 }
 
-// forgetCluster removes the counts of a deleted cluster.
-func (m *Metrics) forgetCluster(name types.NamespacedName) {
-	for _, c := range m.counters() {
-		c.DeleteLabelValues(name.Name, name.Namespace)
-	}
-	for _, c := range m.cloneMetrics() {
-		c.DeletePartialMatch(prometheus.Labels{"name": name.Name, "namespace": name.Namespace})
-	}
-	m.processing.DeleteLabelValues(name.Name, name.Namespace)
-	m.dropGauges(name)
-}
+// forgetCluster removes the values of a deleted cluster.
+func (m *Metrics) forgetCluster(name types.NamespacedName) { dropValues(m.vectors(), name) }
