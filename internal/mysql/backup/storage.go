@@ -151,7 +151,8 @@ func ChooseBackup(keys []string, namespace, name string, point time.Time) (Objec
 	return ObjectKeys{}, fmt.Errorf("expected a backup of %s/%s that is not after %s, found %s", namespace, name, point.UTC().Format(time.RFC3339), found)
 }
 
-// FindOwnBackup returns the newest complete backup that Torpor made until a time; false if there is none.
+// FindOwnBackup returns the newest complete backup that Torpor made until a time. The second result is false if there is
+// none.
 func FindOwnBackup(keys []string, namespace, name string, until time.Time) (ObjectKeys, bool) {
 	at, found := newestUntil(wholeBackups(keys, namespace, name), until)
 	return ObjectKeysAt(namespace, name, at), found

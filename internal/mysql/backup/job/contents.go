@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/shelldump"
 )
 
 // dumpContents describes what a dump holds, so that a restore can be compared with it.
@@ -214,7 +216,7 @@ func (o RestoreOptions) compareContents(ctx context.Context, t restoreTarget, wa
 		return err
 	}
 	isWanted := func(name string) bool {
-		return (o.Schema == "" || strings.Contains(name, " "+quoteName(o.Schema)+".")) && !left.names[name]
+		return (o.Schema == "" || strings.Contains(name, " "+shelldump.QuoteName(o.Schema)+".")) && !left.names[name]
 	}
 	for _, name := range slices.Sorted(maps.Keys(want.Definitions)) {
 		hash, isThere := found[name]

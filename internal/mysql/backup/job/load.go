@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/shelldump"
 )
 
 // maxFailures limits how many parts of a dump may fail. A server that refuses more is not the one that the dump is
@@ -224,7 +226,7 @@ func (f *statementFailures) leftOut() *leftOutParts {
 			continue
 		}
 		if wasMade {
-			left.drops = append(left.drops, "drop "+part.displayKind()+" if exists "+quoteName(part.schema)+"."+quoteName(part.name))
+			left.drops = append(left.drops, "drop "+part.displayKind()+" if exists "+shelldump.QuoteName(part.schema)+"."+shelldump.QuoteName(part.name))
 		}
 		left.add(part.key(), "%s is not restored: %s", part, failure)
 	}
@@ -260,7 +262,7 @@ func copySections(to io.Writer, from *bufio.Reader, schema string) error {
 		piece, err := from.ReadSlice('\n')
 		if lineStart && bytes.HasPrefix(piece, []byte(schemaSection)) {
 			name := strings.TrimSuffix(strings.TrimSpace(string(piece[len(schemaSection):])), "`")
-			wanted = unquoteName(name) == schema
+			wanted = shelldump.UnquoteName(name) == schema
 		}
 		lineStart = err == nil
 		if wanted {

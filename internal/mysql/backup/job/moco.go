@@ -80,7 +80,7 @@ func (o RestoreOptions) loadMocoDump(ctx context.Context, t restoreTarget, from 
 		from.contents.Rows[name.String()] = count
 	}
 	for _, object := range from.shell.Objects(o.Schema) {
-		from.contents.Definitions[object.Kind+" "+quoteName(object.Schema)+"."+quoteName(object.Name)] = ""
+		from.contents.Definitions[object.Kind+" "+shelldump.QuoteName(object.Schema)+"."+shelldump.QuoteName(object.Name)] = ""
 	}
 	return left, nil
 }

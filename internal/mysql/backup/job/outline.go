@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/shelldump"
 )
 
 // partKind is the kind of object that a part of a dump creates.
@@ -43,7 +45,7 @@ func (p dumpPart) key() string {
 	if p.kind == rowsPart {
 		kind = string(tablePart)
 	}
-	return kind + " " + quoteName(p.schema) + "." + quoteName(p.name)
+	return kind + " " + shelldump.QuoteName(p.schema) + "." + shelldump.QuoteName(p.name)
 }
 
 func (p dumpPart) displayKind() string {
@@ -120,9 +122,9 @@ var (
 // parseShells parses a line that only MySQL Shell writes.
 func (d *dumpOutline) parseShells(line string) (dumpPart, bool) {
 	if found := announcement.FindStringSubmatch(line); found != nil {
-		name := strings.TrimPrefix(strings.TrimPrefix(found[2], quoteName(d.schema)+"."), d.schema+".")
+		name := strings.TrimPrefix(strings.TrimPrefix(found[2], shelldump.QuoteName(d.schema)+"."), d.schema+".")
 		if strings.HasPrefix(name, "`") {
-			name = unquoteName(strings.TrimSuffix(name[1:], "`"))
+			name = shelldump.UnquoteName(strings.TrimSuffix(name[1:], "`"))
 		}
 		d.announced = new(newObjectPart(strings.ToUpper(found[1]), d.schema, name))
 		return dumpPart{}, false
@@ -158,7 +160,7 @@ func (d *dumpOutline) parse(line string) (dumpPart, bool) {
 			return dumpPart{}, false
 		}
 		// A statement may count from the line before, which is the first of its comments.
-		part := dumpPart{line: d.line - 1, schema: d.schema, name: unquoteName(found[2])}
+		part := dumpPart{line: d.line - 1, schema: d.schema, name: shelldump.UnquoteName(found[2])}
 		switch found[1] {
 		case "Current Database: ":
 			part.kind, d.schema = schemaPart, part.name
@@ -178,12 +180,10 @@ func (d *dumpOutline) parse(line string) (dumpPart, bool) {
 	if found == nil {
 		return dumpPart{}, false
 	}
-	part := newObjectPart(found[3], d.schema, unquoteName(found[4]))
+	part := newObjectPart(found[3], d.schema, shelldump.UnquoteName(found[4]))
 	part.line = d.line
 	return part, true
 }
-
-func unquoteName(name string) string { return strings.ReplaceAll(name, "``", "`") }
 
 // find returns the part that a line belongs to. For a setting, isSetting is true, and the part is the object that the
 // setting is for, which is created without it. The object is unknown as long as it has not been read.

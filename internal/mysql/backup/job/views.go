@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/shelldump"
 )
 
 // maxBrokenViews limits the number of views that a backup leaves out.
@@ -28,10 +29,9 @@ type brokenView struct {
 	reason string
 }
 
-func (v brokenView) quotedName() string { return quoteName(v.Schema) + "." + quoteName(v.Name) }
-
-// quoteName returns an identifier as SQL.
-func quoteName(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+func (v brokenView) quotedName() string {
+	return shelldump.QuoteName(v.Schema) + "." + shelldump.QuoteName(v.Name)
+}
 
 // backupRecord is the object that completes a backup.
 type backupRecord struct {

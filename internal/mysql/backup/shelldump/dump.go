@@ -41,7 +41,7 @@ func formatErrorf(format string, args ...any) error {
 type TableName struct{ Schema, Table string }
 
 // String returns the quoted name.
-func (n TableName) String() string { return quoteName(n.Schema) + "." + quoteName(n.Table) }
+func (n TableName) String() string { return QuoteName(n.Schema) + "." + QuoteName(n.Table) }
 
 // ObjectName is the name of an object with its kind: table, view, trigger, event, procedure or function.
 type ObjectName struct{ Kind, Schema, Name string }
@@ -346,7 +346,7 @@ func objectName(kind, name string) string {
 	if kind == "table" || kind == "view" || !isQuoted {
 		return name
 	}
-	return strings.ReplaceAll(name[1:len(name)-1], "``", "`")
+	return UnquoteName(name[1 : len(name)-1])
 }
 
 // findCreateStatement returns the statement that creates the schema, with which MySQL Shell begins its definitions.
@@ -455,5 +455,8 @@ func (d *Dump) Objects(only string) []ObjectName {
 	return all
 }
 
-// quoteName returns an identifier as SQL.
-func quoteName(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+// QuoteName returns an identifier as SQL.
+func QuoteName(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+
+// UnquoteName returns the name of an identifier in SQL, given without its quotes.
+func UnquoteName(quoted string) string { return strings.ReplaceAll(quoted, "``", "`") }

@@ -60,7 +60,7 @@ func (d *Dump) Accounts() ([]Account, error) {
 
 func unquote(text, name string) string {
 	if name != "" {
-		return strings.ReplaceAll(name, "``", "`")
+		return UnquoteName(name)
 	}
 	return strings.NewReplacer("''", "'", `\'`, "'", `\\`, `\`).Replace(text)
 }

@@ -40,7 +40,7 @@ func (d *Dump) Write(to io.Writer, archive io.Reader, only string) (map[TableNam
 	wanted := d.schemasNamed(only)
 	for _, s := range wanted {
 		w.header("Current Database: ", s.name)
-		w.text(s.create, "USE ", quoteName(s.name), ";\n")
+		w.text(s.create, "USE ", QuoteName(s.name), ";\n")
 		for _, t := range s.tables {
 			w.header("Table structure for table ", t.Table)
 			w.text(t.definition, "\n", session)
@@ -137,12 +137,12 @@ func (w *sqlWriter) text(parts ...string) {
 
 // header begins the part of an object, as in mysqldump. A line break in the name would end the comment.
 func (w *sqlWriter) header(what, name string) {
-	w.text("--\n-- ", what, strings.ReplaceAll(quoteName(name), "\n", " "), "\n--\n\n")
+	w.text("--\n-- ", what, strings.ReplaceAll(QuoteName(name), "\n", " "), "\n--\n\n")
 }
 
 func (w *sqlWriter) use(schema string) {
 	w.header("Current Database: ", schema)
-	w.text("USE ", quoteName(schema), ";\n")
+	w.text("USE ", QuoteName(schema), ";\n")
 }
 
 // chunk writes the rows of a file and returns the size of the decompressed file.
@@ -189,9 +189,9 @@ func (w *sqlWriter) chunk(t *table, packed io.Reader) (int64, error) {
 func (t *table) insertStatement() string {
 	names := make([]string, len(t.columns))
 	for i, c := range t.columns {
-		names[i] = quoteName(c.name)
+		names[i] = QuoteName(c.name)
 	}
-	return "INSERT INTO " + quoteName(t.Table) + " (" + strings.Join(names, ",") + ") VALUES\n("
+	return "INSERT INTO " + QuoteName(t.Table) + " (" + strings.Join(names, ",") + ") VALUES\n("
 }
 
 // readLine reads a row into line, without its line break. Line breaks in values are escaped.
@@ -226,7 +226,7 @@ func (w *sqlWriter) row(columns []column) error {
 		var field []byte
 		field, rest, isMore = bytes.Cut(rest, []byte("\t"))
 		if err := w.value(field, c.encoding); err != nil {
-			return fmt.Errorf("column %s: %w", quoteName(c.name), err)
+			return fmt.Errorf("column %s: %w", QuoteName(c.name), err)
 		}
 	}
 	if isMore {
