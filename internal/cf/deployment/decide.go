@@ -66,15 +66,12 @@ type Plan struct {
 	Why     string
 }
 
-// IsOver reports whether a deployment is finished: nothing more happens to it.
-func IsOver(d *torporv1alpha1.CFDeployment) bool { return revision.IsDeploymentOver(d) }
-
 // Decide is total: every Observed has exactly one Plan. The app's annotations record whether this
 // deployment's revision began and whether it was cancelled; the status of the deployment only remembers the
 // state before it.
 func Decide(o Observed) Plan {
 	d := o.Deployment
-	if IsOver(d) {
+	if revision.IsDeploymentOver(d) {
 		return planPrune(o)
 	}
 	if o.App == nil || !o.App.DeletionTimestamp.IsZero() {

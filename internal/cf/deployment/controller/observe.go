@@ -21,7 +21,7 @@ import (
 // observe reads the app and whether a later deployment has superseded this one.
 func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment) (deployment.Observed, error) {
 	o := deployment.Observed{Deployment: d}
-	if deployment.IsOver(d) {
+	if revision.IsDeploymentOver(d) {
 		var err error
 		o.Finished, err = c.listFinished(ctx, d)
 		return o, err
@@ -70,6 +70,6 @@ func (c Controller) listFinished(ctx context.Context, d *torporv1alpha1.CFDeploy
 		return nil, fmt.Errorf("list the app's deployments: %w", err)
 	}
 	return slices.DeleteFunc(list.Items, func(other torporv1alpha1.CFDeployment) bool {
-		return !deployment.IsOver(&other) || !other.DeletionTimestamp.IsZero()
+		return !revision.IsDeploymentOver(&other) || !other.DeletionTimestamp.IsZero()
 	}), nil
 }

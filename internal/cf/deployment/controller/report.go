@@ -7,13 +7,14 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/deployment"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // report writes the progress of the deployment into its status. A finished deployment keeps its last report.
 func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Observed, plan deployment.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	status, out := &d.Status, reconcile.FollowUp{Rule: plan.Why}
-	if deployment.IsOver(d) {
+	if revision.IsDeploymentOver(d) {
 		status.ObservedGeneration = d.Generation
 		return out
 	}
