@@ -24,7 +24,8 @@ func (c programCompiler) compile(ctx context.Context, name string, m krew.Machin
 	if err != nil {
 		return "", fmt.Errorf("find the folder of programs: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", path, "./cmd/"+name)
+	args := []string{"build", "-trimpath", "-buildvcs=true", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", "-o", path, "./cmd/" + name}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = c.root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+m.OS, "GOARCH="+m.Architecture, "GOFLAGS=")
 	var problems bytes.Buffer

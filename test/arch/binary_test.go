@@ -19,7 +19,7 @@ const maxBinaryBytes = 65_000_000
 // each compiled main package, and would print it again in a later build of the same one.
 func TestTheManagerBinaryHasNoUnreachableMethods(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "torpor")
-	build := exec.Command("go", "build", "-trimpath", "-gcflags=./cmd/torpor=-N", "-ldflags=-s -w -dumpdep", "-o", binary, "./cmd/torpor")
+	build := exec.Command("go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-gcflags=./cmd/torpor=-N -dwarf=false", "-ldflags=-s -w -dumpdep", "-o", binary, "./cmd/torpor")
 	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	dependencies, err := build.CombinedOutput()
 	if err != nil {
