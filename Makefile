@@ -70,7 +70,7 @@ up: local torpor ## Run a hub, a cloud, a cluster and torpor, until `make down`;
 	@$(BIN)/local up --dir .cache/up $(UP)
 down: local ## Stop what `make up` runs
 	@$(BIN)/local down --dir .cache/up
-pods-up: node-parts torpor mysql ## As root on Debian: run a cluster with real pods, until `make pods-down`
+pods-up: node-parts torpor ## As root on Debian: run a cluster with real pods, until `make pods-down`
 	@$(BIN)/local pods up --dir .cache/pods
 pods-down: local ## Stop what `make pods-up` runs
 	@$(BIN)/local pods down --dir .cache/pods
