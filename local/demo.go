@@ -205,11 +205,11 @@ func upCommand() *cobra.Command {
 	var foreground, apps bool
 	cmd := demoCommand(&cobra.Command{
 		Use:   "up",
-		Short: "Build the stage of a demo and keep it",
-		Long: `Build the stage of the demo, a hub, a cloud, a cluster and torpor manager, and keep it in the background; or with --apps that of the demo
-of apps, with an app in it.
+		Short: "Start the environment of a demo and keep it running",
+		Long: `Start the environment of the hibernation demo (a hub, a cloud, a cluster and torpor manager) and keep it running in the background, or
+with --apps the environment of the app demo, with an app in it.
 
-Exit codes: 0 when the stage is ready, 1 otherwise.`,
+Exit codes: 0 when the environment is ready, 1 otherwise.`,
 		Example: "  local up --dir .cache/up\n  local down --dir .cache/up",
 	}, &c.Config, "up", func(cmd *cobra.Command) error {
 		c.Certificates = time.Hour
@@ -228,7 +228,7 @@ Exit codes: 0 when the stage is ready, 1 otherwise.`,
 		}
 	})
 	cmd.Flags().BoolVar(&foreground, "foreground", false, "stay in the foreground until interrupted")
-	cmd.Flags().BoolVar(&apps, "apps", false, "the stage of the demo of apps, with a gateway, the CF API and an app")
+	cmd.Flags().BoolVar(&apps, "apps", false, "start the environment of the app demo, with a gateway, the CF API and an app")
 	return addClusterFlags(cmd, &c)
 }
 
@@ -243,15 +243,15 @@ func keepInBackground(ctx context.Context, c hibernation.Config, apps bool) erro
 		argv = append(argv, "--apps")
 		parts, try = "hub, node, gateway, manager, CF API, app", appCommands
 	}
-	fmt.Fprintf(c.Out, "building the stage: %s (about 20 seconds)\n", parts)
+	fmt.Fprintf(c.Out, "starting the environment: %s (about 20 seconds)\n", parts)
 	if err := b.Start(ctx, argv...); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "the stage is ready. Try:\n\n"+try+"\nkubectl is bundled in %[2]s. Stop everything with: make down\n", b.Dir, filepath.Dir(c.Local))
+	fmt.Fprintf(c.Out, "the environment is ready. Try:\n\n"+try+"\nkubectl is bundled in %[2]s. Stop everything with: make down\n", b.Dir, filepath.Dir(c.Local))
 	return nil
 }
 
-// Suggested commands for each stage; their arguments are its folder and that of the programs.
+// Suggested commands for each environment. Their arguments are the folders of the environment and of the programs.
 const (
 	clusterCommands = `  export KUBECONFIG=%[1]s/hub/admin.kubeconfig PATH=%[2]s:$PATH
   kubectl get cd
@@ -270,14 +270,14 @@ func downCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:     "down",
-		Short:   "Stop what up has built",
+		Short:   "Stop the environment that up started",
 		Example: "  local down --dir .cache/up",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return stopBackground(cmd, dir, standingFile)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "up", "folder that up was given")
+	cmd.Flags().StringVar(&dir, "dir", "up", "folder that was passed to up")
 	return cmd
 }
 

@@ -72,7 +72,7 @@ func nodePartsCommand() *cobra.Command {
 			return realnode.FetchParts(c.Context(), dir, c.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", ".cache/node", "folder for the parts")
+	c.Flags().StringVar(&dir, "dir", ".cache/node", "folder into which the parts are fetched")
 	return c
 }
 
@@ -88,7 +88,7 @@ func bootNodeCommand() *cobra.Command {
 	}
 }
 
-var errUnready = errors.New("expected make node-parts and make mysql to have run")
+var errUnready = errors.New("expected the parts of a real node, found no complete set; run make node-parts and make mysql")
 
 func podsCommand() *cobra.Command {
 	c := &cobra.Command{Use: "pods", Short: "Run a cluster with real pods on this machine, as root"}
@@ -141,7 +141,7 @@ func detachPods(cmd *cobra.Command, c podcluster.Config) error {
 	if err := b.Start(cmd.Context(), argv...); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "real pods can be made. Try:\n\n  export KUBECONFIG=%s/admin.kubeconfig PATH=%s:$PATH\n  kubectl get pods -A\n\nStop everything with: %s\n", b.Dir, c.Programs, describeStop(b.Dir))
+	fmt.Fprintf(c.Out, "the cluster is ready for real pods. Try:\n\n  export KUBECONFIG=%s/admin.kubeconfig PATH=%s:$PATH\n  kubectl get pods -A\n\nStop everything with: %s\n", b.Dir, c.Programs, describeStop(b.Dir))
 	return nil
 }
 
@@ -157,7 +157,7 @@ func podsDownCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:     "down",
-		Short:   "Stop the cluster of pods up, and remove leftovers of a killed one from the machine",
+		Short:   "Stop the cluster that pods up started, and remove leftovers of a killed one from the machine",
 		Example: "  local pods down --dir .cache/pods",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -167,7 +167,7 @@ func podsDownCommand() *cobra.Command {
 			return realnode.RemoveLeftovers(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "pods", "folder of pods up")
+	cmd.Flags().StringVar(&dir, "dir", "pods", "folder that was passed to pods up")
 	return cmd
 }
 
@@ -200,6 +200,6 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was made i
 	f.StringVar(&c.Image, "image", "", "image of the MySQL server; "+publicImage+" if a kubeconfig is given")
 	f.StringVar(&c.Parts, "parts", ".cache/node", "folder that make node-parts has filled")
 	f.StringVar(&c.MySQL, "mysql", ".cache/mysql", "folder that make mysql has filled")
-	f.StringVar(&c.ConfigDir, "config", "config", "folder with crd in it")
+	f.StringVar(&c.ConfigDir, "config", "config", "folder that contains crd, the folder of the CustomResourceDefinitions")
 	return cmd
 }

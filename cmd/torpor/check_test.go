@@ -49,8 +49,8 @@ func TestCheckWaitsForAnInstallation(t *testing.T) {
 				"waiting: 1 of 2 Pods of the manager are ready\nwaiting: the manager does not act yet: it does not hold the Lease of the installation\n",
 		},
 		"a check that keeps failing times out": {
-			seen: []any{elsewhere}, code: exit.TimedOut, took: time.Minute, says: "timed out: expected an installation that works, found: installation: expected the Torpor of namespace",
-			progress: "waiting: installation: expected the Torpor of namespace torpor-system to act, found that the one of namespace elsewhere acts\n",
+			seen: []any{elsewhere}, code: exit.TimedOut, took: time.Minute, says: "timed out: expected an installation that works, found: installation: expected the installation in namespace",
+			progress: "waiting: installation: expected the installation in namespace torpor-system to be active, found that the one in namespace elsewhere is\n",
 		},
 		"a hub that never answers times out": {
 			seen: []any{unreachable}, code: exit.TimedOut, took: time.Minute, says: "found: connection refused", progress: "waiting: connection refused\n",

@@ -46,7 +46,7 @@ func recordCommand(ctx context.Context, clk clock.PassiveClock, args []string, o
 		return err
 	}
 	if *name == "" || flags.NArg() == 0 {
-		return errors.New("expected --out=NAME and a command, found none of one of them; see record --help")
+		return errors.New("expected --out=NAME and a command, found only one or neither; see record --help")
 	}
 	r := newRecording(clk, out)
 	cmd := exec.CommandContext(ctx, flags.Arg(0), flags.Args()[1:]...)

@@ -168,7 +168,7 @@ func packagePlugin(ctx context.Context, out io.Writer, p krew.Plugin, machines [
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s has the plugin %s %s for %d kinds of machines\n", filepath.Join(to.folder, p.Name+".yaml"), p.Name, m.Spec.Version, len(m.Spec.Platforms))
+	fmt.Fprintf(out, "%s is the manifest of the plugin %s %s for %d platforms\n", filepath.Join(to.folder, p.Name+".yaml"), p.Name, m.Spec.Version, len(m.Spec.Platforms))
 	return nil
 }
 

@@ -27,7 +27,7 @@ const (
 )
 
 var (
-	errStands  = errors.New("expected no running stage, found one; stop it with down and the same folder")
+	errStands  = errors.New("expected no running environment in this folder, found one; stop it with down and the same folder")
 	errTooLate = errors.New("took too long")
 )
 
@@ -87,14 +87,14 @@ func (b Program) awaitReady(ctx context.Context, ended <-chan error) error {
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, startLimit, false, func(context.Context) (bool, error) {
 		select {
 		case err := <-ended:
-			return false, fmt.Errorf("the stage ended early: %w", errors.Join(err, errTooLate))
+			return false, fmt.Errorf("the environment ended early: %w", errors.Join(err, errTooLate))
 		default:
 			_, err := os.Stat(filepath.Join(b.Dir, b.readyFile))
 			return err == nil, nil
 		}
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("the stage is not ready after %s: %w", startLimit, errTooLate)
+		return fmt.Errorf("the environment is not ready after %s: %w", startLimit, errTooLate)
 	}
 	return err
 }
@@ -103,7 +103,7 @@ func (b Program) awaitReady(ctx context.Context, ended <-chan error) error {
 func (b Program) Stop(ctx context.Context, out io.Writer) error {
 	pid, err := b.findPID()
 	if errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintln(out, "nothing stands")
+		fmt.Fprintln(out, "nothing is running")
 		return nil
 	}
 	if err != nil {

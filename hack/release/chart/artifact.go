@@ -83,7 +83,7 @@ func (p Package) WriteLayout(folder string) error {
 		return err
 	}
 	if err := os.RemoveAll(folder); err != nil {
-		return fmt.Errorf("make room for the layout: %w", err)
+		return fmt.Errorf("remove the earlier layout: %w", err)
 	}
 	at, err := layout.Write(folder, mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	if err != nil {

@@ -207,7 +207,7 @@ func (r Release) WriteLayout(folder, imageName string) error {
 		options = append(options, layout.WithAnnotations(annotations))
 	}
 	if err := os.RemoveAll(folder); err != nil {
-		return fmt.Errorf("make room for the layout: %w", err)
+		return fmt.Errorf("remove the earlier layout: %w", err)
 	}
 	at, err := layout.Write(folder, mutate.IndexMediaType(empty.Index, types.OCIImageIndex))
 	if err != nil {

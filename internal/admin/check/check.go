@@ -316,7 +316,7 @@ func judgeDefinitions(seen Observed) []Finding {
 		found.State, found.Remedy = Warned, "torpor install"
 		found.Message += fmt.Sprintf(", %d are of another version", counts[crds.Outdated])
 	} else if counts[crds.Absent] > 0 {
-		found.Remedy = "torpor install, now or later: the manager notices"
+		found.Remedy = "torpor install, now or later: the manager detects new CRDs while it runs"
 	}
 	return append([]Finding{found}, foreign...)
 }
@@ -324,14 +324,14 @@ func judgeDefinitions(seen Observed) []Finding {
 func judgeInstallation(seen Observed) []Finding {
 	switch seen.Acting {
 	case "":
-		return []Finding{{InstallationCheck, Passed, "no Torpor acts yet", ""}}
+		return []Finding{{InstallationCheck, Passed, "no installation of Torpor is active yet", ""}}
 	case seen.Namespace:
-		return []Finding{{InstallationCheck, Passed, "the Torpor of namespace " + seen.Acting + " acts", ""}}
+		return []Finding{{InstallationCheck, Passed, "the installation in namespace " + seen.Acting + " is active", ""}}
 	}
 	return []Finding{{
-		InstallationCheck, Failed, fmt.Sprintf("expected the Torpor of namespace %s to act, found that the one of namespace %s acts",
+		InstallationCheck, Failed, fmt.Sprintf("expected the installation in namespace %s to be active, found that the one in namespace %s is",
 			seen.Namespace, seen.Acting),
-		"uninstall one of them: the second does nothing while the first acts",
+		"uninstall one of them: only one installation can be active",
 	}}
 }
 
@@ -367,11 +367,11 @@ func judgeRights(seen Observed) []Finding {
 	}
 	switch {
 	case len(missing) > 0:
-		return []Finding{{RightsCheck, Failed, "expected the rights to install Torpor, found none to " + strings.Join(missing, ", "), "ask an admin of the hub to install it"}}
+		return []Finding{{RightsCheck, Failed, "expected the rights to install Torpor, found no right to " + strings.Join(missing, ", "), "ask an admin of the hub to install it"}}
 	case len(granting) > 0:
 		return []Finding{{
 			RightsCheck, Warned, "found no right to " + strings.Join(granting, ", ") + ", so that you can only grant rights that you have",
-			"have each right of config/rbac and config/features, or ask an admin of the hub",
+			"get every right that config/rbac and config/features grant, or ask an admin of the hub",
 		}}
 	}
 	return []Finding{{RightsCheck, Passed, "you may install and upgrade Torpor", ""}}
@@ -461,14 +461,14 @@ func findLastExpiry(bundle []byte) (last time.Time, err error) {
 
 func judgeClock(seen Observed) []Finding {
 	if seen.ServerTime.IsZero() {
-		return []Finding{{ClockCheck, Warned, "the response of the API server has no date", "compare the clocks by hand"}}
+		return []Finding{{ClockCheck, Warned, "the response of the API server has no date", "compare the two clocks yourself"}}
 	}
 	// The header has whole seconds, and the response took some time.
 	skew := seen.Now.Sub(seen.ServerTime).Abs()
 	skew = max(0, skew-seen.Travel-time.Second)
 	found := Finding{ClockCheck, Passed, fmt.Sprintf("the clocks of the API server and of this machine agree within %s", bearableSkew), ""}
 	if skew > bearableSkew {
-		found.State, found.Remedy = Warned, "let both take their time from the same source: ends of stops, Leases and certificates go by it"
+		found.State, found.Remedy = Warned, "synchronize both with the same time source: ends of stops, Leases and certificates depend on it"
 		found.Message = fmt.Sprintf("the clocks of the API server and of this machine are %s apart", skew.Round(time.Second))
 	}
 	if skew > harmfulSkew {

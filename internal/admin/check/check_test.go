@@ -47,13 +47,13 @@ func TestJudge(t *testing.T) {
 		want   CheckState
 		says   string
 	}{
-		"an old Kubernetes fails":                       {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
-		"the oldest supported Kubernetes passes":        {func(o *Observed) { o.Version = "v1.33.0-eks-1a2b" }, KubernetesCheck, Passed, "v1.33.0-eks-1a2b"},
-		"an unparsable version warns":                   {func(o *Observed) { o.Version = "main" }, KubernetesCheck, Warned, `found "main"`},
-		"a kind that is not served fails":               {func(o *Observed) { o.Served = o.Served[1:] }, APIsCheck, Failed, "v1 namespaces"},
-		"a hub without mutating policies warns":         {func(o *Observed) { o.Served = NeededResources() }, RecordCheck, Warned, "there is no webhook"},
-		"an active installation without policies warns": {func(o *Observed) { o.Acting = o.Namespace }, RecordCheck, Warned, "are not recorded"},
-		"policies are named":                            {func(o *Observed) { o.RecordPolicies = []string{"torpor-mysql-record"} }, RecordCheck, Passed, "policies record the requesters of stops: torpor-mysql-record"},
+		"an old Kubernetes fails":                             {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
+		"the oldest supported Kubernetes passes":              {func(o *Observed) { o.Version = "v1.33.0-eks-1a2b" }, KubernetesCheck, Passed, "v1.33.0-eks-1a2b"},
+		"a version that cannot be parsed warns":               {func(o *Observed) { o.Version = "main" }, KubernetesCheck, Warned, `found "main"`},
+		"a resource that the API server does not serve fails": {func(o *Observed) { o.Served = o.Served[1:] }, APIsCheck, Failed, "v1 namespaces"},
+		"a hub without mutating policies warns":               {func(o *Observed) { o.Served = NeededResources() }, RecordCheck, Warned, "there is no webhook"},
+		"an active installation without policies warns":       {func(o *Observed) { o.Acting = o.Namespace }, RecordCheck, Warned, "are not recorded"},
+		"installed policies are named":                        {func(o *Observed) { o.RecordPolicies = []string{"torpor-mysql-record"} }, RecordCheck, Passed, "policies record the requesters of stops: torpor-mysql-record"},
 		"a trusted webhook replaces policies": {func(o *Observed) {
 			o.Served, o.RecordWebhooks = NeededResources(), []WebhookClient{{Name: "torpor-mysql-record", CABundle: bundleUntil(t, now().AddDate(0, 1, 0))}}
 		}, RecordCheck, Passed, "a webhook records the requesters of stops while the manager is available: torpor-mysql-record"},
@@ -63,46 +63,46 @@ func TestJudge(t *testing.T) {
 		"a webhook with an expired authority warns": {func(o *Observed) {
 			o.RecordWebhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}}
 		}, RecordCheck, Warned, "found one that ended at 2026-11-24T11:00:00Z"},
-		"missing definitions pass":  {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
-		"an older definition warns": {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
-		"a foreign definition warns and names its writer": {
+		"missing CRDs pass":  {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
+		"an older CRD warns": {func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
+		"a CRD of another project warns and names its writer": {
 			func(o *Observed) { o.Definitions = []crds.Judgement{definition(crds.Foreign)} }, DefinitionsCheck, Warned,
 			"another project's, written by hive-operator; left as it is; Torpor lacks status.stops",
 		},
-		"the installation itself may act": {func(o *Observed) { o.Acting, o.RecordPolicies = "torpor-system", []string{"a"} }, InstallationCheck, Passed, "torpor-system acts"},
-		"another installation fails":      {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one of namespace elsewhere acts"},
-		"a ready Deployment passes":       {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 2} }, DeploymentCheck, Passed, "2 of 2 Pods"},
+		"the active installation passes": {func(o *Observed) { o.Acting, o.RecordPolicies = "torpor-system", []string{"a"} }, InstallationCheck, Passed, "the installation in namespace torpor-system is active"},
+		"another installation fails":     {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one in namespace elsewhere is"},
+		"a ready Deployment passes":      {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 2} }, DeploymentCheck, Passed, "2 of 2 Pods"},
 		"a Deployment without a ready Pod fails and names the reason": {func(o *Observed) {
 			o.Deployment = &ManagerDeployment{Desired: 2, Problems: []string{"torpor-manager-a: ImagePullBackOff: not found"}}
 		}, DeploymentCheck, Failed, "expected 2 ready Pods of the manager, found 0: torpor-manager-a: ImagePullBackOff: not found"},
 		"a Deployment with one of two Pods warns":   {func(o *Observed) { o.Deployment = &ManagerDeployment{Desired: 2, Ready: 1} }, DeploymentCheck, Warned, "found 1"},
 		"a Deployment that is scaled to zero fails": {func(o *Observed) { o.Deployment = &ManagerDeployment{} }, DeploymentCheck, Failed, "expected 1 ready Pods"},
-		"a missing right fails and is named":        {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "none to create namespaces"},
-		"missing rights to grant warn":              {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
+		"a missing right fails and is named":        {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "no right to create namespaces"},
+		"missing rights to grant rights warn":       {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
 		"a webhook without a caBundle fails":        {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found it empty"},
 		"a webhook with a malformed caBundle fails": {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},
 		"a caBundle that has ended fails":           {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "ended at 2026-11-24T11:00:00Z"},
 		"a caBundle that ends soon warns":           {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
-		"the later of two authorities counts": {func(o *Observed) {
+		"the authority with the later end counts": {func(o *Observed) {
 			o.Webhooks = []WebhookClient{{CABundle: slices.Concat(bundleUntil(t, now().Add(-time.Hour)), bundleUntil(t, now().AddDate(0, 1, 0)))}}
 		}, WebhookCheck, Passed, "2026-12-24"},
-		"admission that answers passes and is named": {func(o *Observed) {
+		"an answered dry-run request passes, and the admission that answered is named": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "Deployment", Admission: "torpor-workloads-record"}, {Kind: "CFApp", Admission: "torpor", IsForApps: true}}
 		}, AdmissionCheck, Passed, "dry-run requests are answered: Deployment by torpor-workloads-record, CFApp by torpor"},
-		"a record without an answer warns": {func(o *Observed) {
+		"a policy that records no requester warns": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "Deployment", Admission: "torpor-workloads-record", Problem: "found no annotation"}}
 		}, AdmissionCheck, Warned, "expected torpor-workloads-record to record the requester of a dry-run request that creates a Deployment: found no annotation"},
-		"a webhook for apps without an answer fails": {func(o *Observed) {
+		"a webhook for apps that does not answer fails": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "CFApp", Admission: "torpor", IsForApps: true, Problem: "failed calling webhook"}}
 		}, AdmissionCheck, Failed, "expected torpor to answer a dry-run request that creates a CFApp: failed calling webhook; apps can be neither started nor stopped"},
-		"a probe that is forbidden warns": {func(o *Observed) {
+		"a dry-run request that is forbidden warns": {func(o *Observed) {
 			o.Admission = []AdmissionAnswer{{Kind: "CFApp", Admission: "torpor", IsForApps: true, IsForbidden: true}}
 		}, AdmissionCheck, Warned, "found no right to create a CFApp"},
-		"a skew below the header's precision passes": {func(o *Observed) { o.ServerTime = now().Add(-5900 * time.Millisecond) }, ClockCheck, Passed, "agree"},
-		"a slow response is not a skew":              {func(o *Observed) { o.ServerTime = now().Add(-20 * time.Second); o.Travel = 15 * time.Second }, ClockCheck, Passed, "agree"},
-		"a skew of some seconds warns":               {func(o *Observed) { o.ServerTime = now().Add(21 * time.Second) }, ClockCheck, Warned, "20s apart"},
-		"a skew of minutes fails":                    {func(o *Observed) { o.ServerTime = now().Add(-3 * time.Minute) }, ClockCheck, Failed, "2m59s apart"},
-		"a response without a date warns":            {func(o *Observed) { o.ServerTime = time.Time{} }, ClockCheck, Warned, "has no date"},
+		"a clock skew within the precision of the Date header passes": {func(o *Observed) { o.ServerTime = now().Add(-5900 * time.Millisecond) }, ClockCheck, Passed, "agree"},
+		"a slow response does not count as a clock skew":              {func(o *Observed) { o.ServerTime = now().Add(-20 * time.Second); o.Travel = 15 * time.Second }, ClockCheck, Passed, "agree"},
+		"a clock skew of 20 seconds warns":                            {func(o *Observed) { o.ServerTime = now().Add(21 * time.Second) }, ClockCheck, Warned, "20s apart"},
+		"a clock skew of three minutes fails":                         {func(o *Observed) { o.ServerTime = now().Add(-3 * time.Minute) }, ClockCheck, Failed, "2m59s apart"},
+		"a response without a date warns":                             {func(o *Observed) { o.ServerTime = time.Time{} }, ClockCheck, Warned, "has no date"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := Observed{

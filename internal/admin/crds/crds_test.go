@@ -44,13 +44,13 @@ func TestJudgeCRD(t *testing.T) {
 		want       State
 		mayInstall bool
 	}{
-		"a missing definition is absent": {nil, Absent, true},
-		"an equal definition is current": {served(func(*apiextensionsv1.CustomResourceDefinition) {}), Current, false},
-		"an older definition is another version": {served(func(crd *apiextensionsv1.CustomResourceDefinition) {
+		"a missing CRD is absent": {nil, Absent, true},
+		"an equal CRD is current": {served(func(*apiextensionsv1.CustomResourceDefinition) {}), Current, false},
+		"a CRD without the status in its schema is outdated": {served(func(crd *apiextensionsv1.CustomResourceDefinition) {
 			delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "status")
 		}), Outdated, true},
-		"an older definition without labels is recognized": {served(func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Labels = nil; crd.Spec.Names.ShortNames = nil }), Outdated, true},
-		"another project's definition is never replaced":   {hives, Foreign, false},
+		"an older CRD of Torpor without labels is recognized": {served(func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Labels = nil; crd.Spec.Names.ShortNames = nil }), Outdated, true},
+		"a CRD of another project is never replaced":          {hives, Foreign, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, err := JudgeCRD(ours, row.served)

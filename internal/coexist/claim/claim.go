@@ -38,7 +38,7 @@ const (
 )
 
 // errTaken reports that another installation acts.
-var errTaken = errors.New("another Torpor acts on this cluster")
+var errTaken = errors.New("another installation of Torpor is active in this cluster")
 
 // Claim is the claim of an installation to act. It is a conditional.Condition that holds while the Lease is held.
 type Claim struct {
@@ -163,8 +163,8 @@ func (c *Claim) renew(ctx context.Context) error {
 	}
 	now := c.Clock.Now()
 	if acting := lease.Read(held, now); acting.Installation != "" && acting.Installation != c.Namespace {
-		return fmt.Errorf("%w: the Lease %s/%s is held by the one in the namespace %s; this one, in %s, waits until that is uninstalled%s",
-			errTaken, lease.Namespace, lease.Name, acting.Installation, c.Namespace, describeScopes(acting.Scope, c.Scope))
+		return fmt.Errorf("%w: the installation in namespace %s holds the Lease %s/%s; the installation in namespace %s waits until the other one is uninstalled%s",
+			errTaken, acting.Installation, lease.Namespace, lease.Name, c.Namespace, describeScopes(acting.Scope, c.Scope))
 	}
 	lease.Take(held, c.Namespace, c.Scope, leaseDuration, now)
 	if k8serrors.IsNotFound(err) {
@@ -183,7 +183,7 @@ func describeScopes(acting *lease.Scope, waiting lease.Scope) string {
 	if acting == nil {
 		return ""
 	}
-	return fmt.Sprintf("; that one handles %s, and this one would handle %s", acting, waiting)
+	return fmt.Sprintf("; the active installation handles %s, and the waiting one would handle %s", acting, waiting)
 }
 
 func newLease() *coordinationv1.Lease {

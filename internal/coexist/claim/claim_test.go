@@ -37,8 +37,8 @@ func TestOneInstallationActs(t *testing.T) {
 	}
 	attempt(first, true, "")
 	for range 5 {
-		attempt(second, false, "held by the one in the namespace torpor-system; this one, in other, waits until that is uninstalled; that one handles the controllers sync in the namespaces of-torpor-system, "+
-			"and this one would handle the controllers sync in the namespaces of-other")
+		attempt(second, false, "the installation in namespace other waits until the other one is uninstalled; the active installation handles the controllers sync in the namespaces of-torpor-system, "+
+			"and the waiting one would handle the controllers sync in the namespaces of-other")
 		now.Step(renewInterval)
 		attempt(first, true, "")
 	}
@@ -47,7 +47,7 @@ func TestOneInstallationActs(t *testing.T) {
 	t.Log("After the installation is removed the other one acts, and continues when the first one returns.")
 	now.Step(leaseDuration)
 	attempt(second, true, "")
-	attempt(first, false, "in the namespace other")
+	attempt(first, false, "the installation in namespace other holds the Lease")
 	t.Log("A failed call changes nothing until the Lease has expired.")
 	failed := k8serrors.NewForbidden(schema.GroupResource{Resource: "leases"}, lease.Name, nil)
 	now.Step(leaseDuration - time.Second)

@@ -146,7 +146,7 @@ func (d *appDemo) startControlPlane() {
 }
 
 func (d *appDemo) grantRights() {
-	d.BeginStep("An admin installs the kinds and grants rights")
+	d.BeginStep("An administrator installs the CRDs and grants access")
 	runner.ExpectNoError(os.WriteFile(d.config.FilePath("people.yaml"), []byte(people), 0o600))
 	for _, args := range [][]string{
 		{"apply", "--server-side", "-k", filepath.Join(d.config.ConfigDir, "crd")},

@@ -202,7 +202,7 @@ func TestOnlyOneOfTwoInstallationsActs(t *testing.T) {
 	first.waitUntilReady(t)
 	second := startReplica(t, hub, hub.CreateNamespace(t))
 	for check, words := range map[string]string{
-		"installation":  "another Torpor acts on this cluster: the Lease kube-system/torpor is held by the one in the namespace " + system,
+		"installation":  "another installation of Torpor is active in this cluster: the installation in namespace " + system + " holds the Lease kube-system/torpor",
 		"webhook-trust": "MutatingWebhookConfiguration torpor to point to the Service",
 	} {
 		testenv.Eventually(t, "the second manager reports why it does not act", func() error {

@@ -52,14 +52,14 @@ func TestHubIsLookedAt(t *testing.T) {
 			}
 		}
 	}
-	check("a bare hub is ready", env.Config, nil, "no Torpor acts yet", "0 are Torpor's")
+	check("a bare hub is ready", env.Config, nil, "no installation of Torpor is active yet", "0 are Torpor's")
 	stranger := env.ImpersonateUser("stranger", "system:authenticated")
 	if _, err := (Observer{Config: stranger, Namespace: "torpor-system", Clock: clock.RealClock{}}).Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("expected the observation to fail without rights, found %v", err)
 	}
 	env.GrantRights(t, "viewer", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get"}})
 	check("a viewer lacks the rights to install", env.ImpersonateUser("viewer", "system:authenticated"),
-		map[admincheck.Check]admincheck.CheckState{admincheck.RightsCheck: admincheck.Failed}, "found none to create namespaces")
+		map[admincheck.Check]admincheck.CheckState{admincheck.RightsCheck: admincheck.Failed}, "found no right to create namespaces")
 	for name, row := range map[string]struct {
 		by   time.Duration
 		want admincheck.CheckState
@@ -84,9 +84,9 @@ func TestHubIsLookedAt(t *testing.T) {
 				ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
 			}},
 		})
-	check("a hub with Hive, another Torpor and a webhook without trust", env.Config, map[admincheck.Check]admincheck.CheckState{
+	check("a hub with Hive, another installation and a webhook without a certificate", env.Config, map[admincheck.Check]admincheck.CheckState{
 		admincheck.DefinitionsCheck: admincheck.Warned, admincheck.InstallationCheck: admincheck.Failed, admincheck.WebhookCheck: admincheck.Failed,
-	}, "clusterdeployments.hive.openshift.io: another project's", "namespace elsewhere acts", "mutate-cfapps.torpor.dev: expected a certificate")
+	}, "clusterdeployments.hive.openshift.io: another project's", "namespace elsewhere is", "mutate-cfapps.torpor.dev: expected a certificate")
 }
 
 // TestWhatNotesWhoStopsThingsIsTold observes an API server with the policies, and an older one before and after the

@@ -213,7 +213,7 @@ func copyPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (
 	}
 	switch {
 	case from.Spec.Type != korifiv1alpha1.DockerPackage:
-		return Response{}, apierrors.NewUnprocessableEntity("expected a package of an image in source_guid, because the builder keeps code per package, found one of type " + string(from.Spec.Type) + "; push the code to the other app")
+		return Response{}, apierrors.NewUnprocessableEntity("expected source_guid to name a package with an image, because the code of a package cannot be copied; found a package of type " + string(from.Spec.Type) + "; push the code to the other app")
 	case len(from.Spec.Source.Registry.ImagePullSecrets) > 0:
 		return Response{}, apierrors.NewUnprocessableEntity("expected a package of an image that needs no login in source_guid, because each app has its own login, found one that has a login; push the image with --docker-username")
 	}
@@ -237,7 +237,7 @@ func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate)
 	case !isCode && body.Data.Image == "":
 		return Response{}, apierrors.NewUnprocessableEntity("expected data.image of a package of type docker, found none; name the image")
 	case (body.Data.Username == "") != (body.Data.Password == ""):
-		return Response{}, apierrors.NewUnprocessableEntity("expected both data.username and data.password of a registry, or neither, found one; the client takes the password from CF_DOCKER_PASSWORD")
+		return Response{}, apierrors.NewUnprocessableEntity("expected both data.username and data.password, or neither; found only one; the cf client reads the password from CF_DOCKER_PASSWORD")
 	}
 	app, err := r.Store.GetApp(ctx, r.Caller, body.Relationships.App.Data.GUID)
 	if err != nil {

@@ -30,7 +30,7 @@ type TaskCreate struct {
 // Validate rejects a task that cannot run.
 func (t TaskCreate) Validate() error {
 	if t.Command == "" || len(t.Command) > maxTaskCommand || len(t.Name) > maxTaskName {
-		return apierrors.NewUnprocessableEntity("expected a command of at most 4096 characters and a name of at most 255, found none or longer ones; give a command")
+		return apierrors.NewUnprocessableEntity("expected a command of 1 to 4096 characters and a name of at most 255; found no command, or a longer text; correct the request")
 	}
 	return cmp.Or(checkTaskSize("memory_in_mb", t.MemoryMB), checkTaskSize("disk_in_mb", t.DiskMB))
 }

@@ -61,7 +61,7 @@ func (s *Store) ListPackagesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp
 // Without a Name, the package awaits code.
 type PackageImage struct{ Name, Username, Password string }
 
-// CreatePackage creates a package of an image, or one that awaits code.
+// CreatePackage creates a package with an image, or one to which code is uploaded later.
 func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image PackageImage) (*korifiv1alpha1.CFPackage, error) {
 	registry := korifiv1alpha1.Registry{Image: image.Name}
 	if image.Username != "" {
