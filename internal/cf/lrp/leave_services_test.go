@@ -70,13 +70,13 @@ func TestInstancesThatAreReplacedServeOnBeforeTheyEnd(t *testing.T) {
 		"a revision that another replaces leaves its Services": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: LeaveServices, changedPods: []string{"pod-0", "pod-1"},
 		},
-		"a revision that has left its Services serves on": {
+		"a revision that has just left its Services keeps serving": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, time.Second), instanceOf(1, time.Second)}, waitsAtLeast: 2 * time.Second,
 		},
-		"a revision that has served on ends": {
+		"a revision ends when the stop delay is over": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, testStopDelay), instanceOf(1, testStopDelay)}, do: ScaleStatefulSet,
 		},
-		"a stop does not wait for instances that serve on": {
+		"a stop does not wait for instances that keep serving": {
 			deleted: true, pods: []*corev1.Pod{instanceOf(0, time.Second), instanceOf(1, in)}, do: ScaleStatefulSet,
 		},
 		"instances that are not ready end at once": {
@@ -88,13 +88,13 @@ func TestInstancesThatAreReplacedServeOnBeforeTheyEnd(t *testing.T) {
 		"a scale down takes the last instance out of its Services": {
 			wanted: 1, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: LeaveServices, changedPods: []string{"pod-1"},
 		},
-		"a scale down ends the instance that has served on": {
+		"a scale down ends the instance whose stop delay is over": {
 			wanted: 1, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, testStopDelay)}, do: ScaleStatefulSet, replicas: 1,
 		},
-		"a scale to zero has no instance that serves in its place": {
+		"a scale to zero ends all instances at once": {
 			pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: ScaleStatefulSet,
 		},
-		"an instance whose delay is over does not wait for another": {
+		"an instance whose stop delay is over does not wait for another instance": {
 			deleted: true, othersServe: true, pods: []*corev1.Pod{instanceOf(0, time.Second), instanceOf(1, testStopDelay)}, do: ScaleStatefulSet, replicas: 1,
 		},
 		"a clock that is ahead does not extend the wait": {
@@ -106,7 +106,7 @@ func TestInstancesThatAreReplacedServeOnBeforeTheyEnd(t *testing.T) {
 		"a process that does not listen ends at once": {
 			wanted: 1, without: func(o *Observed) { o.StopDelay = 0 }, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: ScaleStatefulSet, replicas: 1,
 		},
-		"an LRP that no Service of Torpor selects ends at once": {
+		"an instance of an LRP without a process type ends at once": {
 			wanted: 1, without: func(o *Observed) { o.LRP.Spec.ProcessType = "" }, pods: []*corev1.Pod{instanceOf(0, in), instanceOf(1, in)}, do: ScaleStatefulSet, replicas: 1,
 		},
 	} {

@@ -172,12 +172,12 @@ func TestProbes(t *testing.T) {
 		"a process check has no probe":                   {eiriniv1.Healthcheck{Type: "process", Port: 8080}, nil, nil},
 		"a check without a type has no probe":            {eiriniv1.Healthcheck{Port: 8080}, nil, nil},
 		"a process that listens on no port has no probe": {eiriniv1.Healthcheck{Type: "port"}, nil, nil},
-		"a port check may fail for a minute": {
+		"a port check without timeouts may fail for a minute": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 1, FailureThreshold: 61},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 1, FailureThreshold: 1},
 		},
-		"odd times are rounded up": {
+		"timeouts are rounded up to whole seconds": {
 			eiriniv1.Healthcheck{Type: "port", Port: 8080, TimeoutMs: 2001, InvocationTimeoutMs: 1001},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 1, TimeoutSeconds: 2, FailureThreshold: 4},
 			&corev1.Probe{ProbeHandler: tcp, PeriodSeconds: 30, TimeoutSeconds: 2, FailureThreshold: 1},

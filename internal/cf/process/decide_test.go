@@ -112,10 +112,10 @@ func TestDecide(t *testing.T) {
 			observedApp(withLRP(4, 3), func(o *Observed) { o.App = DesiredApp{Started: true, Unreadable: "x"} }),
 			decisionSummary{"revision unreadable", Nothing{}, korifiv1alpha1.RevisionUnreadableReason, drained, staleInterval},
 		},
-		"a newer revision is never touched": {
+		"an LRP of a newer revision is kept": {
 			observedApp(withLRP(6, 3), withLRP(4, 3)), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, draining, staleInterval},
 		},
-		"a newer revision is not touched when the app seems stopped": {
+		"an LRP of a newer revision is kept when the app seems stopped": {
 			observedApp(withLRP(6, 3), whenStopped), decisionSummary{"newer revision", Nothing{}, korifiv1alpha1.NewerRevisionReason, drained, staleInterval},
 		},
 		"an app does not start while Korifi's Pods exist": {
@@ -127,7 +127,7 @@ func TestDecide(t *testing.T) {
 		"a running app ignores Korifi's Pods": {
 			observedApp(withLRP(5, 3), withPods(5, 3, 0), func(o *Observed) { o.UpstreamPods = 2 }), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, drained, 0},
 		},
-		"a stop deletes everything": {
+		"a stop deletes the LRPs of all revisions": {
 			observedApp(withLRP(5, 3), withLRP(4, 3), withPods(4, 3, 0), whenStopped), decisionSummary{"delete obsolete LRPs", DeleteLRPs{sortedNames(n4, n5)}, stopping, draining, 0},
 		},
 		"a stop deletes an LRP without a version": {
@@ -184,17 +184,17 @@ func TestDecide(t *testing.T) {
 			observedApp(withDyingLRP(4), withPods(4, 0, 3), func(o *Observed) { o.App.DrainTimeout, o.Now = 0, testNow().Add(time.Hour) }),
 			decisionSummary{"held until drained", Nothing{}, held, draining, 0},
 		},
-		"an LRP of another revision with the name is waited for": {
+		"a revision waits for the deletion of another revision's LRP with its name": {
 			observedApp(func(o *Observed) {
 				o.LRPs = []ObservedLRP{{Name: n5, Revision: 4, Deleting: true}}
 				o.App.Overlap = true
 			}),
 			decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, draining, staleInterval},
 		},
-		"an LRP of another owner with the name is waited for": {
+		"a revision waits while an LRP of another owner has its name": {
 			observedApp(func(o *Observed) { o.NameTaken = true }), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
-		"an LRP that is being deleted is not used again": {
+		"a revision waits for the deletion of its own LRP": {
 			observedApp(withDyingLRP(5), withPods(5, 3, 0)), decisionSummary{"waiting for the LRP name", Nothing{}, korifiv1alpha1.NameTakenReason, drained, staleInterval},
 		},
 		"a process with too few instances is scaled up":    {observedApp(withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 3}, starting, drained, 0}},
@@ -212,17 +212,17 @@ func TestDecide(t *testing.T) {
 		"a surplus instance that does not end is not reported": {
 			observedApp(withLRP(5, 3), withPods(5, 3, 0), endingOn("n", time.Hour)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},
-		"an old instance does not count":          {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
-		"a process with all instances is Running": {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},
-		"an instance that was scaled down drains": {observedApp(withLRP(5, 3), withPods(5, 3, 1)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0}},
+		"an instance of an older revision does not count as ready": {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
+		"a process with all instances is Running":                  {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},
+		"an instance that was scaled down drains":                  {observedApp(withLRP(5, 3), withPods(5, 3, 1)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0}},
 
 		"a deployment begins next to the old revision": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0)), decisionSummary{"create", CreateLRP{n5, 5, 1}, deploying, drained, 0},
 		},
-		"a deployment starts as many instances as may be in flight": {
+		"a deployment begins with maxInFlight instances": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 2 }), decisionSummary{"create", CreateLRP{n5, 5, 2}, deploying, drained, 0},
 		},
-		"a deployment starts no more than the desired instances": {
+		"a deployment with a large maxInFlight begins with the desired instances": {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = 9 }), decisionSummary{"create", CreateLRP{n5, 5, 3}, deploying, drained, 0},
 		},
 		"no old instance is stopped before a new one is ready": {
@@ -279,20 +279,20 @@ func TestDecide(t *testing.T) {
 			observedApp(duringDeployment, withLRP(3, 2), withPods(3, 2, 0), withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 1, 0)),
 			decisionSummary{"retire replaced", ScaleLRP{revision.LRPName(guid, 3), 1}, deploying, drained, 0},
 		},
-		"a stop before the deployment still has to drain": {
+		"a revision from before the last stop is drained before a deployment begins": {
 			observedApp(duringDeployment, withLRP(2, 3), withPods(2, 3, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{revision.LRPName(guid, 2)}}, starting, draining, 0},
 		},
-		"a canary pauses": {
+		"a canary at its step pauses": {
 			observedApp(duringCanary, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"canary paused", Nothing{}, korifiv1alpha1.DeploymentPausedReason, drained, 0},
 		},
-		"a canary with the maximum of maxInFlight grows": {
+		"a canary with the largest maxInFlight grows to its step": {
 			observedApp(duringCanary, wantingInstances(4), withLRP(4, 4), withPods(4, 4, 0), withLRP(5, 1), withPods(5, 1, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = math.MaxInt32 }),
 			decisionSummary{"scale", ScaleLRP{n5, 2}, deploying, drained, 0},
 		},
-		"a cancelled deployment grows the old revision": {
+		"a cancelled deployment scales up the old revision": {
 			observedApp(whenCancelled, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},
 		},
-		"a cancelled deployment makes room for the old revision under a full quota": {
+		"a cancelled deployment scales down the new revision, so that a full quota has room for the old one": {
 			observedApp(whenCancelled, wantingInstances(10), withLRP(4, 10), withPods(4, 6, 0), withLRP(5, 5), withPods(5, 5, 0)), decisionSummary{"retire replaced", ScaleLRP{n5, 4}, starting, drained, 0},
 		},
 		"a cancelled deployment keeps the new instances until the old ones serve": {
@@ -301,10 +301,10 @@ func TestDecide(t *testing.T) {
 		"a cancelled deployment deletes the new revision when the old one serves": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n5}}, deploying, draining, 0},
 		},
-		"a cancelled deployment waits for the new revision's Pods": {
+		"a cancelled deployment waits until the new revision's Pods have ended": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0), withDyingLRP(5), withPods(5, 0, 2)), decisionSummary{"replaced instances are ending", Nothing{}, deploying, draining, left},
 		},
-		"a cancelled deployment deletes a new revision that is not ready at once": {
+		"a cancelled deployment deletes a new revision without ready instances at once": {
 			observedApp(whenCancelled, withLRP(4, 2), withPods(4, 2, 0), withLRP(5, 2)), decisionSummary{"delete obsolete LRPs", DeleteLRPs{[]string{n5}}, starting, draining, 0},
 		},
 		"a cancelled revision is not created again": {observedApp(whenCancelled, withLRP(4, 3), withPods(4, 3, 0)), runs},

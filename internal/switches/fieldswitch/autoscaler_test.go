@@ -28,10 +28,10 @@ func TestEveryAutoscalerOfAnObjectIsJudged(t *testing.T) {
 		first, second autoscalingv2.HorizontalPodAutoscaler
 		names         string
 	}{
-		"two autoscalers that rest at zero: no objection":                         {build("a", "web", 1), build("b", "web", 2), ""},
-		"an autoscaler from zero, and one of another object: the first is named":  {build("a", "web", 0), build("b", "other", 0), "a with minReplicas 0"},
-		"an autoscaler from zero, and one that rests at zero: the first is named": {build("a", "web", 0), build("b", "web", 1), "a with minReplicas 0"},
-		"two autoscalers from zero: the last is named":                            {build("a", "web", 0), build("b", "web", 0), "b with minReplicas 0"},
+		"two autoscalers with minReplicas above zero: the stop is not refused":             {build("a", "web", 1), build("b", "web", 2), ""},
+		"an autoscaler with minReplicas 0, and one of another object: the first is named":  {build("a", "web", 0), build("b", "other", 0), "a with minReplicas 0"},
+		"an autoscaler with minReplicas 0, and one with minReplicas 1: the first is named": {build("a", "web", 0), build("b", "web", 1), "a with minReplicas 0"},
+		"two autoscalers with minReplicas 0: the last one by name is named":                {build("a", "web", 0), build("b", "web", 0), "b with minReplicas 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, all := range [][]autoscalingv2.HorizontalPodAutoscaler{{row.first, row.second}, {row.second, row.first}} {

@@ -14,18 +14,18 @@ import (
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ steps, want string }{
-		"an object that was never stopped stays as it is":                {"", "3 free"},
-		"an object that a Slumber stopped is restored":                   {"sleep", "3 free ObjectRestored"},
-		"an object that was scaled in a sleep loses the mark":            {"sleep scale:5", "5 free"},
-		"an object that a user stopped stays stopped":                    {"stop", "0 kept LeftStopped"},
-		"an object that a user stopped in a sleep stays stopped":         {"sleep stop", "0 kept LeftStopped"},
-		"an unobserved scaling in a sleep is kept":                       {"sleep scale:5/dies", "5 free StartedByOthers"},
-		"an unobserved scaling of an object that a user stopped is kept": {"stop scale:5/dies", "5 free StartedByOthers"},
-		"an unobserved stop after a scaling has no effect":               {"sleep scale:5/dies stop/dies", "5 free"},
-		"an object whose stop has expired is restored":                   {"stop until later/dies", "3 free StopEnded ObjectRestored"},
-		"an invalid restore annotation stays for users to fix":           {"sleep spoil", "0 kept LeftStopped"},
-		"a refused stop loses its mark":                                  {"refuse sleep", "3 free"},
-		"a scaling to zero by a user is kept":                            {"scale:0 sleep", "0 free ObjectRestored"},
+		"an object that was never stopped stays as it is":                         {"", "3 free"},
+		"an object that a Slumber stopped is restored":                            {"sleep", "3 free ObjectRestored"},
+		"an object that was scaled during a Slumber's stop loses its annotations": {"sleep scale:5", "5 free"},
+		"an object that a user stopped stays stopped":                             {"stop", "0 kept LeftStopped"},
+		"an object that a user stopped during a Slumber's stop stays stopped":     {"sleep stop", "0 kept LeftStopped"},
+		"an unobserved scaling during a Slumber's stop is kept":                   {"sleep scale:5/dies", "5 free StartedByOthers"},
+		"an unobserved scaling of an object that a user stopped is kept":          {"stop scale:5/dies", "5 free StartedByOthers"},
+		"an unobserved stop after a scaling has no effect":                        {"sleep scale:5/dies stop/dies", "5 free"},
+		"an object whose stop has expired is restored":                            {"stop until later/dies", "3 free StopEnded ObjectRestored"},
+		"an invalid restore annotation is kept, so that a user can correct it":    {"sleep spoil", "0 kept LeftStopped"},
+		"an object whose stop was refused loses its annotations":                  {"refuse sleep", "3 free"},
+		"a scaling to zero by a user is kept":                                     {"scale:0 sleep", "0 free ObjectRestored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

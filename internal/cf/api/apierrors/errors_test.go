@@ -24,8 +24,8 @@ func TestForbiddenOfAQuotaIsNoMissingRight(t *testing.T) {
 			"exceeded quota: small, requested: count/cfapps=1, used: count/cfapps=1, limited: count/cfapps=1", http.StatusUnprocessableEntity,
 			"expected room in the quotas of the space, found none: exceeded quota: small, requested: count/cfapps=1, used: count/cfapps=1, limited: count/cfapps=1; delete unused objects, or ask for a larger quota",
 		},
-		"a missing right stays what it is": {`User "bob" cannot create resource "cfapps"`, http.StatusForbidden, notAuthorized},
-		"a name that looks like a quota does not count as a quota": {
+		"a missing right is reported as a missing right": {`User "bob" cannot create resource "cfapps"`, http.StatusForbidden, notAuthorized},
+		"a user name that looks like a quota error is not reported as a quota": {
 			`User "is forbidden: exceeded quota: " cannot create resource "cfapps"`, http.StatusForbidden, notAuthorized,
 		},
 	} {

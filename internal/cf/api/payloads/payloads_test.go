@@ -71,16 +71,16 @@ func TestManifestsThatCostTooMuchAreRefused(t *testing.T) {
 		doubled += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
 	}
 	for name, test := range map[string]struct{ body, says string }{
-		"a long repeated text: refused":        {"x: &x " + strings.Repeat("y", 40_000) + "\napplications:\n- name: a\n  e: [" + strings.Repeat("*x,", 5000) + "]", "aliases expanded"},
-		"lists that double: refused":           {doubled + "applications: [{name: a}]", "aliases expanded"},
-		"a list that contains itself: refused": {"x: &x [*x]\napplications: [{name: a}]", "aliases expanded"},
-		"too many nodes: refused":              {"x: [" + strings.Repeat("1,", 100_000) + "]\napplications: [{name: a}]", "aliases expanded"},
-		"too many apps: refused":               {"applications:\n" + strings.Repeat("- name: a\n", maxManifestApps+1), "expected at most 100 apps"},
-		"too many processes: refused":          {"applications:\n- name: a\n  processes:\n" + strings.Repeat("  - type: w\n", maxManifestProcesses), "200 processes"},
-		"too many instances: refused":          {"applications: [{name: a, instances: 2147483647}]", "expected instances of at most 1000, found 2147483647"},
-		"instances of a worker: refused":       {"applications: [{name: a, processes: [{type: w, instances: 1001}]}]", "expected instances of at most 1000, found 1001"},
-		"too much memory: refused":             {"applications: [{name: a, memory: 2T}]", "expected a size of at most 1048576M"},
-		"a disk that overflows: refused":       {"applications: [{name: a, disk_quota: 17592186044416M}]", "expected a size"},
+		"an alias of a long text that is repeated: refused": {"x: &x " + strings.Repeat("y", 40_000) + "\napplications:\n- name: a\n  e: [" + strings.Repeat("*x,", 5000) + "]", "aliases expanded"},
+		"aliases that double a list thirty times: refused":  {doubled + "applications: [{name: a}]", "aliases expanded"},
+		"an alias within its own list: refused":             {"x: &x [*x]\napplications: [{name: a}]", "aliases expanded"},
+		"too many nodes: refused":                           {"x: [" + strings.Repeat("1,", 100_000) + "]\napplications: [{name: a}]", "aliases expanded"},
+		"too many apps: refused":                            {"applications:\n" + strings.Repeat("- name: a\n", maxManifestApps+1), "expected at most 100 apps"},
+		"too many processes: refused":                       {"applications:\n- name: a\n  processes:\n" + strings.Repeat("  - type: w\n", maxManifestProcesses), "200 processes"},
+		"too many instances: refused":                       {"applications: [{name: a, instances: 2147483647}]", "expected instances of at most 1000, found 2147483647"},
+		"too many instances of a worker: refused":           {"applications: [{name: a, processes: [{type: w, instances: 1001}]}]", "expected instances of at most 1000, found 1001"},
+		"too much memory: refused":                          {"applications: [{name: a, memory: 2T}]", "expected a size of at most 1048576M"},
+		"a disk that overflows: refused":                    {"applications: [{name: a, disk_quota: 17592186044416M}]", "expected a size"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var before, after runtime.MemStats
