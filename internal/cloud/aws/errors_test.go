@@ -217,7 +217,7 @@ func TestChangePower(t *testing.T) {
 		"more than 900 machines need more than one call": {
 			ids: machines(1801), batches: []int{900, 900, 1},
 		},
-		"a refused machine causes halvings until the rest is accepted": {
+		"a batch with a refused machine is halved until the other machines are accepted": {
 			ids: machines(4), bad: map[string]string{"i-0002": "IncorrectInstanceState"},
 			batches: []int{4, 2, 2, 1, 1}, wantClass: actuator.WrongState,
 			want: []string{"IncorrectInstanceState for i-0002: no"},
@@ -232,7 +232,7 @@ func TestChangePower(t *testing.T) {
 			ids: machines(901), bad: map[string]string{"i-0000": "UnauthorizedOperation"},
 			wantClass: actuator.PermissionDenied, want: []string{"StopInstances: UnauthorizedOperation: no; no machine is stopped without"},
 		},
-		"a right missing for the last machine only keeps all running": {
+		"a right that is missing for the last machine keeps all machines running": {
 			ids: machines(901), bad: map[string]string{"i-0900": "UnauthorizedOperation"},
 			wantClass: actuator.PermissionDenied, want: []string{"UnauthorizedOperation: no"},
 		},

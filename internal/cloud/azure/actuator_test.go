@@ -46,10 +46,10 @@ func TestTroubleAtAzure(t *testing.T) {
 		retryAfter time.Duration
 	}{
 		"a failed listing is retried as often as allowed: Unreachable": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause longer than a call may take is left to the account": {
+		"a Retry-After of 90 s is returned, and the listing is not retried": {
 			actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second,
 		},
-		"an endless pause is capped": {
+		"an excessive Retry-After is capped": {
 			actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute,
 		},
 		"a failed stop call is not retried": {actuatortest.Fault{Operation: deallocate, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},

@@ -41,7 +41,7 @@ func TestTroubleAtAnEngine(t *testing.T) {
 	}{
 		"a failed listing is retried as often as allowed":       {actuatortest.Fault{Operation: list, Status: http.StatusInternalServerError}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"a 429 is not retried, and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"an endless pause is capped":                            {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"an excessive Retry-After is capped":                    {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
 		"a failed stop call is not retried":                     {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"a failed stop concerns its container only":             {actuatortest.Fault{Operation: stop, Status: http.StatusInternalServerError}, actuatortest.Stop, 3, actuator.Other, 0},
 		"a failed start call is retried":                        {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},

@@ -35,9 +35,9 @@ func TestTroubleAtIBMCloud(t *testing.T) {
 	}{
 		"a failed listing is retried as often as allowed":       {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"a 429 is not retried, and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"a pause of an overloaded cloud is kept":                {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
-		"the Retry-After of a rejected login is kept":           {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a login that does not answer is unreachable":           {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"the Retry-After of an overloaded cloud is returned":    {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
+		"the Retry-After of a rejected login is returned":       {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"a login that fails with 502: Unreachable":              {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"a failed stop call is not retried":                     {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"a failed start call is retried":                        {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
 		"an exceeded quota: NoCapacity":                         {actuatortest.Fault{Operation: start, Status: http.StatusConflict, Code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},

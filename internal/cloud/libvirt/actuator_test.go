@@ -121,12 +121,12 @@ func TestDomainsInEveryState(t *testing.T) {
 		"blocked":                          {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
 		"unknown":                          {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
 		"domain paused by a user: Running": {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"domain paused because its disk fails: Running":               {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
-		"domain paused after a failed move: Running":                  {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused after an I/O error: Running":                   {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
+		"domain paused after a failed migration: Running":             {domainState{statePaused, 13}, actuator.Running, false, actuator.Running, actuator.Running, actuator.Other, actuator.Other},
 		"domain paused during migration: Running":                     {domainState{statePaused, 2}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
 		"domain paused for a snapshot: Running":                       {domainState{statePaused, 9}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
 		"domain starting up: Starting":                                {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
-		"domain about to be off: Stopping":                            {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
+		"domain paused while it shuts down: Stopping":                 {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
 		"domain shutting down: Stopping":                              {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
 		"domain shut off: Stopped":                                    {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
 		"crashed":                                                     {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
@@ -170,16 +170,16 @@ func TestOwnersOfDomains(t *testing.T) {
 		isClaimed     bool
 		want          string
 	}{
-		"a domain named as a machine of the cluster: cluster sleepy": {"sleepy-worker-0", "", false, "sleepy"},
-		"a domain whose name fits two infraIDs: cluster sleepy-a":    {"sleepy-a-worker-0", "", false, "sleepy-a"},
-		"a domain named as the infraID without a dash: no cluster":   {"sleepy2-worker-0", "", false, ""},
-		"a domain named as the infraID: no cluster":                  {"sleepy", "", false, ""},
-		"a name of a longer infraID that is not wanted: no cluster":  {"sleepy-b-worker-0", "", false, ""},
-		"a name without a role: no cluster":                          {"sleepy-db", "", false, ""},
-		"metadata":                                                   {"db", "other", true, "other"},
-		"metadata of another cluster than the name: cluster other":   {"sleepy-worker-0", "other", true, "other"},
-		"metadata of a cluster that is not wanted: no cluster":       {"sleepy-worker-0", "foreign", true, ""},
-		"metadata without a cluster: no cluster":                     {"sleepy-worker-0", "", true, ""},
+		"a domain named as a machine of the cluster: cluster sleepy":                 {"sleepy-worker-0", "", false, "sleepy"},
+		"a domain whose name fits two infraIDs: cluster sleepy-a":                    {"sleepy-a-worker-0", "", false, "sleepy-a"},
+		"a domain named as the infraID without a dash: no cluster":                   {"sleepy2-worker-0", "", false, ""},
+		"a domain named as the infraID: no cluster":                                  {"sleepy", "", false, ""},
+		"a domain of a cluster with a longer infraID that is not polled: no cluster": {"sleepy-b-worker-0", "", false, ""},
+		"a name without a role: no cluster":                                          {"sleepy-db", "", false, ""},
+		"metadata":                                                                   {"db", "other", true, "other"},
+		"metadata of another cluster than the name: cluster other":                   {"sleepy-worker-0", "other", true, "other"},
+		"metadata of a cluster that is not wanted: no cluster":                       {"sleepy-worker-0", "foreign", true, ""},
+		"metadata without a cluster: no cluster":                                     {"sleepy-worker-0", "", true, ""},
 	} {
 		if got := findOwner(row.domain, row.claim, row.isClaimed, clusters); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)

@@ -40,7 +40,7 @@ func TestTroubleAtOpenStack(t *testing.T) {
 		"a failed listing is retried as often as allowed":       {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"a 429 is not retried, and its Retry-After is returned": {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
 		"nova's old status 413: Throttled":                      {actuatortest.Fault{Operation: list, Status: http.StatusRequestEntityTooLarge, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"an endless pause is capped":                            {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"an excessive Retry-After is capped":                    {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
 		"a failed stop call is not retried":                     {actuatortest.Fault{Operation: stop, Status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"a failed start call is retried":                        {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
 	} {
@@ -317,11 +317,11 @@ func TestServersOfSecrets(t *testing.T) {
 		class  actuator.ErrorClass
 		shown  bool
 	}{
-		"a host without a list of endpoints: allowed, its message is hidden":        {"https://openstack.example.com/v3", nil, actuator.CredentialsInvalid, false},
-		"a host that is listed: allowed, the daemon's message is shown":             {"https://openstack.example.com/v3", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
-		"a host that is not on the list: refused":                                   {"https://openstack.example.com/v3", []string{"10.0.0.0/8"}, actuator.Other, false},
-		"a metadata service: refused":                                               {"http://169.254.169.254/v3", nil, actuator.Other, false},
-		"a metadata service that is listed: allowed, the daemon's message is shown": {"http://169.254.169.254/v3", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
+		"a host without a list of endpoints: allowed, its message is hidden": {"https://openstack.example.com/v3", nil, actuator.CredentialsInvalid, false},
+		"a host that is listed: allowed, its message is shown":               {"https://openstack.example.com/v3", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
+		"a host that is not on the list: refused":                            {"https://openstack.example.com/v3", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"a metadata service: refused":                                        {"http://169.254.169.254/v3", nil, actuator.Other, false},
+		"a metadata service that is listed: allowed, its message is shown":   {"http://169.254.169.254/v3", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			listed, err := httpguard.ParseEndpoints(row.listed)
@@ -374,15 +374,15 @@ func TestCredentials(t *testing.T) {
 		says   string
 	}{
 		"a password: accepted":                                {secret: replace("", "")},
-		"the interface by its old name: accepted":             {secret: cloud.credentials("    endpoint_type: publicURL\n")},
-		"the certificates of the system: accepted":            {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
+		"the interface as endpoint_type: accepted":            {secret: cloud.credentials("    endpoint_type: publicURL\n")},
+		"a cacert with the system's certificates: accepted":   {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
 		"no Secret: CredentialsMissing":                       {class: actuator.CredentialsMissing, says: "has no clouds.yaml"},
-		"no YAML: CredentialsInvalid":                         {secret: map[string][]byte{cloudsKey: []byte("hush: [")}, class: actuator.CredentialsInvalid, says: "expected YAML"},
-		"no such cloud: CredentialsInvalid":                   {secret: replace("fleet:", "other:"), class: actuator.CredentialsInvalid, says: `no cloud "fleet"`},
+		"a clouds.yaml that is not YAML: CredentialsInvalid":  {secret: map[string][]byte{cloudsKey: []byte("hush: [")}, class: actuator.CredentialsInvalid, says: "expected YAML"},
+		"a cloud that is not listed: CredentialsInvalid":      {secret: replace("fleet:", "other:"), class: actuator.CredentialsInvalid, says: `no cloud "fleet"`},
 		"no auth_url: CredentialsMissing":                     {secret: replace("auth_url", "url"), class: actuator.CredentialsMissing, says: "has no auth_url"},
-		"an auth_url of a file: CredentialsInvalid":           {secret: replace("http://", "file://"), class: actuator.CredentialsInvalid, says: "must be a URL"},
+		"an auth_url of scheme file: CredentialsInvalid":      {secret: replace("http://", "file://"), class: actuator.CredentialsInvalid, says: "must be a URL"},
 		"an auth_url with a password: CredentialsInvalid":     {secret: replace("http://", "http://a:hush@"), class: actuator.CredentialsInvalid, says: "must be a URL"},
-		"an old identity service: CredentialsInvalid":         {secret: replace("/identity/v3", "/identity/v2.0"), class: actuator.CredentialsInvalid, says: "version 2.0"},
+		"an auth_url of version 2.0: CredentialsInvalid":      {secret: replace("/identity/v3", "/identity/v2.0"), class: actuator.CredentialsInvalid, says: "version 2.0"},
 		"no user: CredentialsMissing":                         {secret: replace("username", "name"), class: actuator.CredentialsMissing, says: "neither application_credential_id nor username"},
 		"no password: CredentialsMissing":                     {secret: replace("password", "pass"), class: actuator.CredentialsMissing, says: "has no password"},
 		"no project: CredentialsMissing":                      {secret: replace("project_id", "project"), class: actuator.CredentialsMissing, says: "neither project_id nor project_name"},
@@ -391,11 +391,11 @@ func TestCredentials(t *testing.T) {
 		"no such region: Other":                               {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
 		"a compute service that is elsewhere: Unreachable":    {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "it does not answer"},
 		"servers without verification: CredentialsInvalid":    {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
-		"a file of the manager: CredentialsInvalid":           {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
-		"invalid certificates: CredentialsInvalid":            {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},
+		"a cacert outside the Secret: CredentialsInvalid":     {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
+		"a cacert without certificates: CredentialsInvalid":   {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},
 		"a client certificate: CredentialsInvalid":            {secret: cloud.credentials("    cert: /etc/x\n"), class: actuator.CredentialsInvalid, says: "has cert"},
 		"a profile: CredentialsInvalid":                       {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "names a profile"},
-		"an interface of administrators: CredentialsInvalid":  {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
+		"the interface admin: CredentialsInvalid":             {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Cloud: "fleet", Credentials: row.secret})

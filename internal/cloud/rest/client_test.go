@@ -137,19 +137,19 @@ func TestRefusalsAreSorted(t *testing.T) {
 		class  actuator.ErrorClass
 		pause  time.Duration
 	}{
-		"a pause in seconds: Throttled":                  {http.StatusTooManyRequests, "30", actuator.Throttled, 30 * time.Second},
-		"a pause without a length: Throttled":            {http.StatusTooManyRequests, "", actuator.Throttled, 0},
-		"a pause without end: Throttled":                 {http.StatusTooManyRequests, "99999999", actuator.Throttled, maxRetryAfter},
-		"a pause that is negative: Throttled":            {http.StatusTooManyRequests, "-1", actuator.Throttled, 0},
-		"a pause that is not a number: Throttled":        {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
-		"an overload with a pause: Throttled":            {http.StatusServiceUnavailable, "5", actuator.Throttled, 5 * time.Second},
-		"an overload without a pause: Unreachable":       {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
-		"no credentials: CredentialsInvalid":             {http.StatusUnauthorized, "", actuator.CredentialsInvalid, 0},
-		"no right: PermissionDenied":                     {http.StatusForbidden, "", actuator.PermissionDenied, 0},
-		"a machine that is gone: NotFound":               {http.StatusGone, "", actuator.NotFound, 0},
-		"a machine in the wrong state: WrongState":       {http.StatusConflict, "", actuator.WrongState, 0},
-		"a redirect, which is not followed: Unreachable": {http.StatusFound, "", actuator.Unreachable, 0},
-		"a request that makes no sense: Other":           {http.StatusBadRequest, "", actuator.Other, 0},
+		"429 with a Retry-After in seconds: Throttled":                              {http.StatusTooManyRequests, "30", actuator.Throttled, 30 * time.Second},
+		"429 without a Retry-After: Throttled":                                      {http.StatusTooManyRequests, "", actuator.Throttled, 0},
+		"429 with an excessive Retry-After: Throttled, and the pause is capped":     {http.StatusTooManyRequests, "99999999", actuator.Throttled, maxRetryAfter},
+		"429 with a negative Retry-After: Throttled, and it is ignored":             {http.StatusTooManyRequests, "-1", actuator.Throttled, 0},
+		"429 with a Retry-After that is not a number: Throttled, and it is ignored": {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
+		"503 with a Retry-After: Throttled":                                         {http.StatusServiceUnavailable, "5", actuator.Throttled, 5 * time.Second},
+		"503 without a Retry-After: Unreachable":                                    {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
+		"no credentials: CredentialsInvalid":                                        {http.StatusUnauthorized, "", actuator.CredentialsInvalid, 0},
+		"no right: PermissionDenied":                                                {http.StatusForbidden, "", actuator.PermissionDenied, 0},
+		"a machine that is gone: NotFound":                                          {http.StatusGone, "", actuator.NotFound, 0},
+		"a machine in the wrong state: WrongState":                                  {http.StatusConflict, "", actuator.WrongState, 0},
+		"a redirect, which is not followed: Unreachable":                            {http.StatusFound, "", actuator.Unreachable, 0},
+		"a malformed request: Other":                                                {http.StatusBadRequest, "", actuator.Other, 0},
 	} {
 		refusal := StatusError{Status: row.status, Header: http.Header{"Retry-After": {row.after}}}
 		if class, pause := refusal.Class(), refusal.RetryAfter(); class != row.class || pause != row.pause {

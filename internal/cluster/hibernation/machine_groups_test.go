@@ -60,20 +60,20 @@ func TestGroupsThatCannotBeHeldAreRefused(t *testing.T) {
 		edit func(*Observed)
 		want string
 	}{
-		"without the option":             {"", nil, "or set the annotation torpor.dev/machine-groups to suspend or scale-to-zero"},
-		"at a cloud that cannot":         {suspend, func(o *Observed) { o.CanChangeGroups = false }, "which terminates and replaces them"},
-		"of an unknown group":            {suspend, func(o *Observed) { o.Groups = nil }, "which the cloud does not describe"},
-		"suspended":                      {suspend, nil, ""},
-		"scaled to zero":                 {scale, nil, ""},
-		"a node group that is suspended": {suspend, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, ""},
-		"a node group that is scaled":    {scale, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, "cannot be scaled to zero, because an EKS node group sets its size"},
-		"a control plane that is scaled": {scale, func(o *Observed) { o.Machines[0].Group = "workers-a" }, "the disks of its machines of the control plane would be lost"},
-		"a recorded group without option": {"", func(o *Observed) {
+		"a group without the annotation: refused, with the two modes": {"", nil, "or set the annotation torpor.dev/machine-groups to suspend or scale-to-zero"},
+		"a cloud whose groups cannot be changed: refused":             {suspend, func(o *Observed) { o.CanChangeGroups = false }, "which terminates and replaces them"},
+		"a group that the cloud does not describe: refused":           {suspend, func(o *Observed) { o.Groups = nil }, "which the cloud does not describe"},
+		"a group that can be suspended: not refused":                  {suspend, nil, ""},
+		"a group that can be scaled to zero: not refused":             {scale, nil, ""},
+		"a node group with the mode suspend: not refused":             {suspend, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, ""},
+		"a node group with the mode scale-to-zero: refused":           {scale, func(o *Observed) { o.Groups[0].Unscalable = "an EKS node group sets its size" }, "cannot be scaled to zero, because an EKS node group sets its size"},
+		"a control plane with the mode scale-to-zero: refused":        {scale, func(o *Observed) { o.Machines[0].Group = "workers-a" }, "the disks of its machines of the control plane would be lost"},
+		"a recorded group without the annotation: not refused": {"", func(o *Observed) {
 			o.Record = openRecord()
 			o.Record.MachineGroups = []hivev1.MachineGroupRecord{{Name: "workers-a", Mode: suspend}}
 		}, ""},
-		"an invalid option": {"", func(o *Observed) { o.Options.InvalidMachineGroups = "Expected suspend" }, "Expected suspend"},
-		"an invalid option of a cluster that hibernates already": {"", func(o *Observed) {
+		"an invalid annotation: refused": {"", func(o *Observed) { o.Options.InvalidMachineGroups = "Expected suspend" }, "Expected suspend"},
+		"an invalid annotation on a hibernating cluster: not refused": {"", func(o *Observed) {
 			o.Options.InvalidMachineGroups, o.Record = "Expected suspend", openRecord()
 			o.Machines = o.Machines[:1]
 		}, ""},

@@ -28,9 +28,9 @@ func TestPackagesOfUnseenBuildsAreKept(t *testing.T) {
 		isStale  bool
 		packages int
 	}{
-		"the package of an observed build in use is kept": {func(*observation) {}, false, 6},
-		"a build in use that was not observed holds up":   {func(o *observation) { o.Builds = nil }, true, 7},
-		"a deleted build holds up nothing": {func(o *observation) {
+		"the package of an observed build in use is kept":         {func(*observation) {}, false, 6},
+		"a build in use that the cache lacks delays the deletion": {func(o *observation) { o.Builds = nil }, true, 7},
+		"a deleted build does not delay the deletion": {func(o *observation) {
 			o.App.Status.Restarts = []korifiv1alpha1.Restart{{Revision: 1, Droplet: "deleted"}}
 		}, false, 6},
 	} {

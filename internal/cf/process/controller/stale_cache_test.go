@@ -31,15 +31,15 @@ func TestAStaleDecisionIsNotActedOn(t *testing.T) {
 		stale  bool
 		lrps   int
 	}{
-		"an unchanged LRP is deleted":                 {process.DeleteLRPs{Names: []string{"lrp"}}, func(*observation) {}, false, 0},
-		"another revision keeps its LRP":              {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { revise(o.app, "6") }, true, 1},
-		"an app that was started again keeps its LRP": {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.Spec.DesiredState = korifiv1alpha1.StoppedState }, true, 1},
-		"another app of the same name keeps its LRP":  {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.UID = "another" }, true, 1},
-		"another LRP of the same name is kept":        {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.lrps[0].UID = "another" }, true, 1},
-		"an LRP is created":                           {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(*observation) {}, false, 2},
-		"no LRP is created for another revision":      {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { revise(o.app, "6") }, true, 1},
-		"no LRP is created next to an unseen one":     {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.lrps = nil }, true, 1},
-		"no LRP is created for an earlier process": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) {
+		"an LRP of an unchanged app is deleted":                           {process.DeleteLRPs{Names: []string{"lrp"}}, func(*observation) {}, false, 0},
+		"an LRP is kept if the app has another revision":                  {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { revise(o.app, "6") }, true, 1},
+		"an LRP is kept if the app was started again":                     {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.Spec.DesiredState = korifiv1alpha1.StoppedState }, true, 1},
+		"an LRP is kept if it belongs to another app of the same name":    {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.app.UID = "another" }, true, 1},
+		"an LRP is kept if it replaced the observed one of the same name": {process.DeleteLRPs{Names: []string{"lrp"}}, func(o *observation) { o.lrps[0].UID = "another" }, true, 1},
+		"an LRP is created": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(*observation) {}, false, 2},
+		"no LRP is created if the app has another revision":  {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { revise(o.app, "6") }, true, 1},
+		"no LRP is created next to one that the cache lacks": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.lrps = nil }, true, 1},
+		"no LRP is created from an outdated process": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) {
 			o.process.Spec.MemoryMB, o.process.Generation = 64, o.process.Generation-1
 		}, true, 1},
 		"no LRP is created for another process of the same name": {process.CreateLRP{Name: "new", Revision: 7, Instances: 1}, func(o *observation) { o.process.UID, o.lrps[0].UID = "another", "another" }, true, 1},
