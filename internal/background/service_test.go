@@ -248,7 +248,7 @@ func sorted(begun string) string {
 	return fmt.Sprint(slices.Sorted(strings.FieldsSeq(strings.Trim(begun, "[]"))))
 }
 
-func TestTakePutsOffForgetsAndAsks(t *testing.T) {
+func TestTakePostponesForgetsAndCalls(t *testing.T) {
 	run(t, func(s *server) {
 		s.take = func(key string, due time.Time, call Call) Call {
 			switch {

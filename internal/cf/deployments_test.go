@@ -227,7 +227,7 @@ func (a *app) runsOnly(t *testing.T, version string) error {
 }
 
 // A cancel that comes when no earlier revision is left changes nothing, and is not reported as a cancel.
-func TestLateCancelIsNone(t *testing.T) {
+func TestLateCancelHasNoEffect(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, command: "HOLLOW_STOP=5s ./app"})
 	a.waitUntilRunning(t)
@@ -292,7 +292,7 @@ func TestNothingStartsTheCancelledDroplet(t *testing.T) {
 
 // A canary of an app with one instance waits next to the old instance, and so does a canary at all of its
 // instances.
-func TestCanaryOfOneInstanceWaitsBesideTheOldOne(t *testing.T) {
+func TestCanaryOfOneInstanceWaitsNextToTheOldOne(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
 	a.waitUntilRunning(t)
@@ -572,7 +572,7 @@ func TestAppKeepsItsLastDeployments(t *testing.T) {
 }
 
 // A deployment that cannot proceed reports the reason, even if Kubernetes reports it in an event only.
-func TestDeploymentThatCannotProceedSaysWhy(t *testing.T) {
+func TestDeploymentThatCannotProceedReportsTheReason(t *testing.T) {
 	for name, row := range map[string]struct {
 		pods   string
 		memory int64

@@ -96,7 +96,7 @@ func TestDropletIsPinnedByDigest(t *testing.T) {
 
 // A login of the space is used and stays secret. A missing image fails at once, and an image whose registry
 // may not be asked is run by its name.
-func TestBuildSaysWhatTheRegistrySays(t *testing.T) {
+func TestBuildReportsTheAnswerOfTheRegistry(t *testing.T) {
 	e := shared.Get(t)
 	const password = "word-that-nobody-may-read"
 	host := newImageRegistry(t, password)

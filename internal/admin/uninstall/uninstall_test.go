@@ -32,7 +32,7 @@ import (
 )
 
 // Neither the webhook's Service nor a manager exists.
-func TestNothingOfTorporIsLeft(t *testing.T) {
+func TestUninstallRemovesEverythingOfTorpor(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
 	const system = "torpor-system"
@@ -145,7 +145,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 }
 
 // The definition of ClusterDeployments is Hive's.
-func TestDefinitionsGoOnlyWhenAsked(t *testing.T) {
+func TestCRDsAreDeletedOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	hub := testenv.Start(t)
 	hub.InstallCRDs(t, filepath.Join("..", "..", "..", "test", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))

@@ -15,7 +15,7 @@ import (
 
 const typed, pinned = "registry.example/shop:1", "registry.example/shop:1@sha256:abc"
 
-func TestDropletIsWhatTheRegistrySays(t *testing.T) {
+func TestDropletFollowsTheAnswerOfTheRegistry(t *testing.T) {
 	secrets := []corev1.LocalObjectReference{{Name: "login"}}
 	dropletOf := func(image string, ports ...int32) *korifiv1alpha1.Droplet {
 		return &korifiv1alpha1.Droplet{

@@ -543,7 +543,7 @@ func loginSecret(t *testing.T, hosts ...string) corev1.Secret {
 	return corev1.Secret{Type: corev1.SecretTypeDockerConfigJson, Data: map[string][]byte{corev1.DockerConfigJsonKey: config}}
 }
 
-func TestPolicySaysWhoIsAsked(t *testing.T) {
+func TestPolicySelectsRegistries(t *testing.T) {
 	for _, bad := range [][]string{{"none", "*"}, {"https://registry.example"}, {"registry.example:5000"}, {""}, {"http://"}} {
 		if _, err := ParsePolicy(bad); err == nil {
 			t.Errorf("%v: expected an error", bad)

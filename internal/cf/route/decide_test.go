@@ -105,7 +105,7 @@ func TestPublisherIsAGatewayOrIngresses(t *testing.T) {
 	}
 }
 
-func TestReadyIsWhatTheGatewaySays(t *testing.T) {
+func TestReadyFollowsTheGateway(t *testing.T) {
 	says := func(parent string, statuses ...metav1.ConditionStatus) func(*Observed) {
 		return func(o *Observed) {
 			status := gatewayv1.RouteParentStatus{ParentRef: gatewayv1.ParentReference{Namespace: new(gatewayv1.Namespace("infra")), Name: gatewayv1.ObjectName(parent)}}

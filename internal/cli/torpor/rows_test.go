@@ -293,8 +293,8 @@ func TestFormatCell(t *testing.T) {
 	}
 }
 
-// TestForeignObjectsSayWhatTheyWaitFor has a Kustomization without a status, so that its state is unknown.
-func TestForeignObjectsSayWhatTheyWaitFor(t *testing.T) {
+// TestForeignObjectsReportThePendingCondition has a Kustomization without a status, so that its state is unknown.
+func TestForeignObjectsReportThePendingCondition(t *testing.T) {
 	t.Parallel()
 	k, err := stopadapter.NewKind(&torporv1alpha1.StopAdapter{
 		ObjectMeta: metav1.ObjectMeta{Name: "kustomizations.kustomize.toolkit.fluxcd.io"},

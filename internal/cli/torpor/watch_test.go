@@ -108,9 +108,9 @@ func expectLastLine(t *testing.T, what string, out *testenv.LogBuffer, want stri
 	})
 }
 
-// TestAWatchKnowsTheSchedules has a Slumber that selects an app. Each row is printed once until it changes, with the
-// next scheduled transition.
-func TestAWatchKnowsTheSchedules(t *testing.T) {
+// TestWatchShowsTheNextTransition has a Slumber that selects an app. Each row is printed once until it changes, with
+// the next scheduled transition.
+func TestWatchShowsTheNextTransition(t *testing.T) {
 	t.Parallel()
 	api := newOneApp()
 	out, end := startWatch(t, api)
@@ -135,8 +135,8 @@ func TestAWatchOutlivesAListThatFails(t *testing.T) {
 	testenv.ExpectNoError(t, end())
 }
 
-// TestAWatchOfNothingSaysSo lets the only kind disappear between the table and the watch.
-func TestAWatchOfNothingSaysSo(t *testing.T) {
+// TestWatchWithoutAKindIsAnError lets the only kind disappear between the table and the watch.
+func TestWatchWithoutAKindIsAnError(t *testing.T) {
 	t.Parallel()
 	api := newOneApp()
 	gone := api.List(t.Context(), &korifiv1alpha1.CFRouteList{})

@@ -131,7 +131,7 @@ func TestSessionsAreReplacedBeforeTheyEnd(t *testing.T) {
 	}
 }
 
-func TestRolesThatAreNotTaken(t *testing.T) {
+func TestRolesThatCannotBeAssumed(t *testing.T) {
 	for name, row := range map[string]struct {
 		roles  []string
 		refuse string
@@ -173,7 +173,7 @@ func TestRolesThatAreNotTaken(t *testing.T) {
 }
 
 // A tenant may put anything into a Secret, including the name of another tenant's role.
-func TestASecretThatSpellsARoleIsNotThatRole(t *testing.T) {
+func TestSecretsWithTheNameOfARoleGetAnotherAccount(t *testing.T) {
 	c := roleCloud{lifetime: time.Hour}
 	a, ofRole := c.start(t, testTenant+"="+testRole)
 	ofRole.Role.ExternalID = ""

@@ -121,7 +121,7 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-func TestCapacityIsNotTriedAgain(t *testing.T) {
+func TestMissingCapacityIsNotRetried(t *testing.T) {
 	calls := 0
 	a := New(Options{HTTPClient: clientFunc(func(*http.Request) (*http.Response, error) {
 		calls++
@@ -284,7 +284,7 @@ func TestChangePower(t *testing.T) {
 	}
 }
 
-func TestRightsThatAreMissingForOneClusterKeepNoOtherAsleep(t *testing.T) {
+func TestMissingRightsForOneClusterDoNotDelayOtherStarts(t *testing.T) {
 	const clusters = 40
 	for name, row := range map[string]struct {
 		refused  func(id string) bool

@@ -313,7 +313,7 @@ func newCertificate(t *testing.T) []byte {
 	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
 }
 
-func TestAccountsAreTold(t *testing.T) {
+func TestAccountNames(t *testing.T) {
 	a := New(Options{})
 	account := func(change func(*actuator.Target)) string {
 		target := actuator.Target{InfraID: "one", Credentials: goodCredentials()}

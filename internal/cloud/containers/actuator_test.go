@@ -205,7 +205,7 @@ func TestASocketIsUsedByItsNamespace(t *testing.T) {
 	}
 }
 
-func TestStrangersAreToldApart(t *testing.T) {
+func TestInvalidCertificatesAreReported(t *testing.T) {
 	engine := startEngine(t)
 	c := engine.newCluster()
 	c.Create(t, 1)

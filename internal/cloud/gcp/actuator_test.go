@@ -258,7 +258,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}
 }
 
-func TestRightsAreAskedBeforeAStop(t *testing.T) {
+func TestRightsAreCheckedBeforeAStop(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 4)
@@ -276,9 +276,9 @@ func TestRightsAreAskedBeforeAStop(t *testing.T) {
 	}
 }
 
-// TestRightsAreAskedForEachClusterAndZone has rights that a condition on names grants to one cluster and withholds
+// TestRightsAreCheckedForEachClusterAndZone has rights that a condition on names grants to one cluster and withholds
 // from another.
-func TestRightsAreAskedForEachClusterAndZone(t *testing.T) {
+func TestRightsAreCheckedForEachClusterAndZone(t *testing.T) {
 	for name, row := range map[string]struct {
 		ids       []string
 		questions int
@@ -312,7 +312,7 @@ func TestRightsAreAskedForEachClusterAndZone(t *testing.T) {
 	}
 }
 
-func TestQuestionsOfALargeBatchAreBounded(t *testing.T) {
+func TestRightsChecksOfALargeBatchAreBounded(t *testing.T) {
 	const zones = 3
 	for _, clusters := range []int{1, maxZoneQuestions / zones, maxZoneQuestions, 2 * maxZoneQuestions} {
 		var ids []string
@@ -397,7 +397,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-func TestAccountsAreTold(t *testing.T) {
+func TestAccountNames(t *testing.T) {
 	cloud := startGCP(t)
 	account := func(infraID string, other map[string]string) string {
 		name, err := cloud.actuator.AccountOf(t.Context(), actuator.Target{InfraID: infraID, Credentials: cloud.credentials(other)})

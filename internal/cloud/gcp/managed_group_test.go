@@ -26,7 +26,7 @@ func (c *simulatedCluster) expectGroups(t *testing.T, reads int, want map[string
 	testenv.ExpectEqual(t, "instances that were read", reads, c.CountCalls()[zoneRead])
 }
 
-func TestMembersOfManagedGroupsAreToldByTheValueOfTheirMetadata(t *testing.T) {
+func TestMembersOfManagedGroupsAreFoundByTheirMetadata(t *testing.T) {
 	c := startGCP(t).newCluster()
 	want := map[string]string{}
 	for value, group := range map[string]string{

@@ -239,7 +239,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-func TestAccountsAreTold(t *testing.T) {
+func TestAccountNames(t *testing.T) {
 	cloud := startIBMCloud(t)
 	account := func(infraID, region, key string) string {
 		name, err := cloud.actuator.AccountOf(t.Context(), actuator.Target{InfraID: infraID, Region: region, Credentials: map[string][]byte{apiKeyKey: []byte(key)}})

@@ -76,7 +76,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	}
 }
 
-func TestServersStartWhateverTurnedThemOff(t *testing.T) {
+func TestServersStartFromEveryStoppedStatus(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 4)
@@ -104,7 +104,7 @@ func TestServersStartWhateverTurnedThemOff(t *testing.T) {
 	}
 }
 
-func TestServersAreShelvedWhereThatIsAskedFor(t *testing.T) {
+func TestServersAreShelvedIfStopMethodIsShelve(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newShelvedCluster()
 	ids := c.Create(t, 5)
@@ -142,8 +142,8 @@ func TestServersAreShelvedWhereThatIsAskedFor(t *testing.T) {
 	expectHeld()
 }
 
-// TestAServerThatFindsNoRoomIsTold has a cloud that accepts the order, as OpenStack does.
-func TestAServerThatFindsNoRoomIsTold(t *testing.T) {
+// TestServersThatStayShelvedAreReported has a cloud that accepts the order, as OpenStack does.
+func TestServersThatStayShelvedAreReported(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newShelvedCluster()
 	ids := c.Create(t, 2)
@@ -437,7 +437,7 @@ func TestOwnCertificatesAreTrusted(t *testing.T) {
 	}
 }
 
-func TestAccountsAreTold(t *testing.T) {
+func TestAccountNames(t *testing.T) {
 	cloud := startOpenStack(t)
 	account := func(change func(*actuator.Target)) string {
 		target := actuator.Target{InfraID: "one", Cloud: "fleet", Credentials: cloud.credentials("")}

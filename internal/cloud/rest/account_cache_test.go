@@ -65,7 +65,7 @@ func TestOneNamespaceDropsOnlyItsOwnAccounts(t *testing.T) {
 }
 
 // A field may contain any bytes that a Secret can hold.
-func TestAccountsAreKnownByEachField(t *testing.T) {
+func TestAccountsDifferByEachField(t *testing.T) {
 	cache := NewAccountCache[string]()
 	names := map[string]bool{}
 	for _, fields := range [][]string{{"a", "b"}, {"ab"}, {"a", "b", ""}, {"", "a", "b"}, {"a\x00b"}, {"a\x00", "b"}, {"a", "\x00b"}, {"1:a1:b"}} {

@@ -67,7 +67,7 @@ func TestTokensAreFetchedWhenTheyAreNeeded(t *testing.T) {
 	}
 }
 
-func TestWhoIsRefusedAsksTwiceAtMost(t *testing.T) {
+func TestRefusedRequestsAreRetriedOnce(t *testing.T) {
 	client, _ := newClient(time.Hour)
 	var calls atomic.Int32
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -165,7 +165,7 @@ func TestWordsOfCloudsAreScrubbed(t *testing.T) {
 	}
 }
 
-func TestOnlyACloudThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+func TestOnlyUnreachableCloudsAreCalledAgain(t *testing.T) {
 	for class, want := range map[actuator.ErrorClass]int{actuator.Unreachable: 2, actuator.Throttled: 1, actuator.Other: 1, "": 1} {
 		tries := 0
 		_, err := RetryUnreachable(t.Context(), 2, func() (int, error) {

@@ -541,7 +541,7 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 	}
 }
 
-func TestWhatIsAskedOfACluster(t *testing.T) {
+func TestRequestsToACluster(t *testing.T) {
 	const on, off = actuator.Running, actuator.Stopped
 	for name, row := range map[string]struct {
 		in   Observed

@@ -38,7 +38,7 @@ func TestJoinNames(t *testing.T) {
 	}
 }
 
-func TestMachineNamesSayWhatIsKnown(t *testing.T) {
+func TestMachineNamesIncludeTheirNotes(t *testing.T) {
 	o := Observed{Machines: []actuator.Machine{{ID: "b", Note: "its BMC does not answer"}, {ID: "a", Name: "worker"}, {ID: "c"}}}
 	if got, want := o.machineNames([]string{"a", "b"}), "b: its BMC does not answer, worker (a)"; got != want {
 		t.Errorf("expected %q, found %q", want, got)

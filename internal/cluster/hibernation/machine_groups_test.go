@@ -31,7 +31,7 @@ func TestAGroupOfMachinesIsNamed(t *testing.T) {
 	}
 }
 
-func TestAClusterWhoseMachinesOfGroupsAreOffStaysAsleep(t *testing.T) {
+func TestClustersWithStoppedGroupMembersKeepHibernating(t *testing.T) {
 	o := observedCluster(hivev1.PowerStateHibernating, openRecord(), actuator.Stopped, machineOfGroup(0))
 	if p := Decide(o); p.Rule != "hibernating" || UnsupportedReason(o) != "" {
 		t.Errorf("expected the cluster to keep hibernating, found rule %q and %q", p.Rule, UnsupportedReason(o))

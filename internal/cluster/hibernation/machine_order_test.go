@@ -136,7 +136,7 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 	}
 }
 
-func TestReportsTellWhichMachinesComeFirst(t *testing.T) {
+func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 	const on, off, goingOff = actuator.Running, actuator.Stopped, actuator.Stopping
 	silent := func(o *Observed) {
 		o.API, o.APIMessage, o.IsAPIProblemLasting = Unreachable, "the server refuses", true
@@ -207,7 +207,7 @@ func TestReportsTellWhichMachinesComeFirst(t *testing.T) {
 	}
 }
 
-func TestOptionsThatMakeNoSenseAreToldOnce(t *testing.T) {
+func TestInvalidOptionsAreReportedOnce(t *testing.T) {
 	options := ReadStopOptions(map[string]string{hivev1.StopOrderAnnotation: strings.Repeat("x", 100)})
 	if options.WorkersFirst || len(options.Ignored) > 200 {
 		t.Errorf("found %+v, want only a short note", options)

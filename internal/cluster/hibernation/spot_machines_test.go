@@ -188,7 +188,7 @@ func TestSpotMachinesAreRecorded(t *testing.T) {
 	}
 }
 
-func TestWhatIsTerminatedAndReplacedIsTold(t *testing.T) {
+func TestTerminatedAndReplacedMachinesAreReported(t *testing.T) {
 	const on, off = actuator.Running, actuator.Stopped
 	left := observedCluster("", withSpot(resumingRecord(partialResumeAfter+time.Second)), on, withoutSecondMachine, apiWithNodes(readyNode("n0")), apiWithMachines(secondOpenShiftMachine()),
 		func(o *Observed) { o.ReplacementError = "they cannot be deleted: no" })

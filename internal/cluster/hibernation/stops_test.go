@@ -41,7 +41,7 @@ func TestStopEnds(t *testing.T) {
 	}
 }
 
-func TestStopOfASlumberHibernatesWhateverTheSpecSays(t *testing.T) {
+func TestSlumbersOverrideThePowerStateOfTheSpec(t *testing.T) {
 	scheduled := &torporv1alpha1.ScheduledStop{Slumber: "nights", Stops: stoppedSince("")}
 	for _, spec := range []hivev1.PowerState{"", hivev1.PowerStateRunning, hivev1.PowerStateHibernating} {
 		if found := EffectivePowerState(spec, stoppedSince("60m"), scheduled); found != hivev1.PowerStateHibernating {
@@ -54,7 +54,7 @@ func TestStopOfASlumberHibernatesWhateverTheSpecSays(t *testing.T) {
 	}
 }
 
-func TestStopIsTold(t *testing.T) {
+func TestStopIsReported(t *testing.T) {
 	t.Run("hibernating cluster reports the requester, reason and end, and gets a pass then", func(t *testing.T) {
 		o := observedCluster(wantHibernating, &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(time.Hour)}, actuator.Stopped, func(o *Observed) {
 			o.Stops = stoppedSince("61m")

@@ -117,7 +117,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestAnswersAreWrittenDownAndTold(t *testing.T) {
+func TestAnswersAreRecordedAndReported(t *testing.T) {
 	sets := []hivev1.MachineSetStatus{{Name: "a", Replicas: 2}, {Name: "b", Replicas: 1}}
 	failure := &Refusal{hivev1.MachinePoolRefusedReason, "no"}
 	answered := func(answer Answer, before *Refusal) Observed {

@@ -11,7 +11,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-func TestSetsThatCannotBeSentSayWhy(t *testing.T) {
+func TestReasonsOfInvalidSets(t *testing.T) {
 	resource := func(text string) *hivev1.SyncSetCommonSpec {
 		return &hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{{Raw: []byte(text)}}}
 	}

@@ -10,7 +10,7 @@ import (
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 )
 
-func TestEventsTellWhatBecameOfSets(t *testing.T) {
+func TestEventsReportTheResultsOfSets(t *testing.T) {
 	a := object("a")
 	failed := applied("s", a)
 	failed.Result, failed.FailureMessage = hiveinternalv1alpha1.FailureSyncSetResult, "ConfigMap a: no"

@@ -136,8 +136,8 @@ func TestWhatOthersChangeStays(t *testing.T) {
 	}
 }
 
-// TestStopsThatMakeNoSense expects invalid stops to be refused before anything is changed.
-func TestStopsThatMakeNoSense(t *testing.T) {
+// TestInvalidStopsAreRefused expects invalid stops to be refused before anything is changed.
+func TestInvalidStopsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		object, want string
@@ -163,10 +163,10 @@ func TestStopsThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// TestOperationsAreOfTheSpecOrOneText has annotations and labels with fields below them, or with values that are not
-// strings. With one such value, none of an object's annotations could be read, and Torpor's annotations would replace
-// all of them.
-func TestOperationsAreOfTheSpecOrOneText(t *testing.T) {
+// TestOperationsChangeSpecFieldsOrSingleStrings has annotations and labels with fields below them, or with values that
+// are not strings. With one such value, none of an object's annotations could be read, and Torpor's annotations would
+// replace all of them.
+func TestOperationsChangeSpecFieldsOrSingleStrings(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		want      string
@@ -193,9 +193,9 @@ func TestOperationsAreOfTheSpecOrOneText(t *testing.T) {
 	}
 }
 
-// TestWhatNoStopHasSavedIsNotRestored has a user forge the saved fields: another namespace, so that another object
+// TestForgedSavedFieldsAreNotRestored has a user forge the saved fields: another namespace, so that another object
 // would be written, and an annotation that is not a string.
-func TestWhatNoStopHasSavedIsNotRestored(t *testing.T) {
+func TestForgedSavedFieldsAreNotRestored(t *testing.T) {
 	t.Parallel()
 	for name, saved := range map[string]string{
 		"another namespace":                  `[{"path":"/metadata/namespace","before":"kube-system","after":"shops"}]`,

@@ -26,8 +26,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestHubIsLookedAt observes a real API server, first without changes and then after each change that a check covers.
-func TestHubIsLookedAt(t *testing.T) {
+// TestHubIsObserved observes a real API server, first without changes and then after each change that a check covers.
+func TestHubIsObserved(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
 	check := func(name string, cfg *rest.Config, want map[admincheck.Check]admincheck.CheckState, says ...string) {
@@ -89,9 +89,9 @@ func TestHubIsLookedAt(t *testing.T) {
 	}, "clusterdeployments.hive.openshift.io: another project's", "namespace elsewhere is", "mutate-cfapps.torpor.dev: expected a certificate")
 }
 
-// TestWhatNotesWhoStopsThingsIsTold observes an API server with the policies, and an older one before and after the
+// TestRecordingOfRequestersIsReported observes an API server with the policies, and an older one before and after the
 // webhook is installed.
-func TestWhatNotesWhoStopsThingsIsTold(t *testing.T) {
+func TestRecordingOfRequestersIsReported(t *testing.T) {
 	t.Parallel()
 	expect := func(env *testenv.Environment, want admincheck.CheckState, says string) {
 		t.Helper()

@@ -90,9 +90,9 @@ func (c *reviewedCallers) show(t *testing.T, token, remote string) int {
 	}
 }
 
-// TestHonestCallersAreNotRefusedForWhatOthersDo sends requests over a time of a fake clock in which every cached answer
-// expires twice.
-func TestHonestCallersAreNotRefusedForWhatOthersDo(t *testing.T) {
+// TestHonestCallersAreServedDuringAttacksOfOthers sends requests over a time of a fake clock in which every cached
+// answer expires twice.
+func TestHonestCallersAreServedDuringAttacksOfOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		honest, hostilePerSecond int
 		hostileFrom              func(i int) string
@@ -139,7 +139,7 @@ func TestHonestCallersAreNotRefusedForWhatOthersDo(t *testing.T) {
 	}
 }
 
-func TestCredentialIsAskedAboutAgain(t *testing.T) {
+func TestCredentialsAreReviewedAgain(t *testing.T) {
 	c := newReviewedCallers(t)
 	expect := func(what string, status int, token string, asked int64) {
 		t.Helper()

@@ -10,7 +10,7 @@ import (
 )
 
 // A caller who investigates an app that does not start is not held.
-func TestAllLooksAtOneStartAreHeldForTenSecondsTogether(t *testing.T) {
+func TestPollsOfOneStartShareTheHoldTime(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1, 0))
 	polls := NewPollTracker(clock)
 	expect := func(process string, want time.Duration) {

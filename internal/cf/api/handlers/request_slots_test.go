@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestCallerWhoSendsManyWaitsForThemselves(t *testing.T) {
+func TestManyRequestsDelayOnlyTheirCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots, nothing := NewRequestSlots(2, 1), func() error { return nil }
 		release, err := slots.acquire(t.Context(), "mallory", nothing)

@@ -27,7 +27,7 @@ func TestMB(t *testing.T) {
 	}
 }
 
-func TestDecodeTakesWhatNewerClientsSend(t *testing.T) {
+func TestDecodeIgnoresFieldsOfNewerClients(t *testing.T) {
 	var d DeploymentCreate
 	body := `{"strategy":"rolling","something":{"new":1},"options":{"max_in_flight":null,"web_instances":null},"revision":null}`
 	if err := DecodeJSON(strings.NewReader(body), &d); err != nil || d.Strategy != "rolling" {
@@ -41,7 +41,7 @@ func TestDecodeTakesWhatNewerClientsSend(t *testing.T) {
 	}
 }
 
-func TestWrongTypesAreToldInWords(t *testing.T) {
+func TestErrorsOfWrongTypesNameBothTypes(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"strategy":1}`:                              "expected strategy to be a string, found a number",
 		`{"options":{"max_in_flight":"2"}}`:           "expected options.max_in_flight to be a whole number, found a string",

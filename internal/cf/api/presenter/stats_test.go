@@ -111,7 +111,7 @@ func TestInstances(t *testing.T) {
 }
 
 // A started app that a Slumber stops does not start while a client waits, so the stats report the Slumber at once.
-func TestAnAppThatSleepsSaysSo(t *testing.T) {
+func TestStatsNameTheSlumberThatStopsAnApp(t *testing.T) {
 	since := time.Unix(1000, 0)
 	for name, test := range map[string]struct {
 		reason   string
@@ -159,7 +159,7 @@ func TestStatsAreHonest(t *testing.T) {
 
 // After a cancelled deployment the app has the number of the cancelled revision, and its instances belong to the
 // revision before it.
-func TestStatsAfterACancelShowWhatTheInstancesUse(t *testing.T) {
+func TestStatsAfterACancelShowTheUsageOfTheEarlierRevision(t *testing.T) {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		korifiv1alpha1.RevisionAnnotation: "2", korifiv1alpha1.LastStopRevisionAnnotation: "1",
 		torporv1alpha1.DeploymentAnnotation: "d", torporv1alpha1.CancelledDeploymentAnnotation: "d",

@@ -43,7 +43,7 @@ func (c *logCollector) readAll(t *testing.T, logs ...io.Reader) []string {
 	return all
 }
 
-func TestLogCollectorSelectsWhatAWindowWants(t *testing.T) {
+func TestLogCollectorSelectsTheLinesOfAWindow(t *testing.T) {
 	at := func(second int) int64 { return logBegin.Add(time.Duration(second) * time.Second).UnixNano() }
 	for name, test := range map[string]struct {
 		window LogWindow
@@ -64,8 +64,8 @@ func TestLogCollectorSelectsWhatAWindowWants(t *testing.T) {
 	}
 }
 
-// TestLogCollectorHoldsNoMoreThanAnAnswer reads the logs of thirty Pods, which have 120 MiB.
-func TestLogCollectorHoldsNoMoreThanAnAnswer(t *testing.T) {
+// TestLogCollectorKeepsOnlyTheLinesOfOneResponse reads the logs of thirty Pods, which have 120 MiB.
+func TestLogCollectorKeepsOnlyTheLinesOfOneResponse(t *testing.T) {
 	const pods = 30
 	for width, least := range map[int]int{100: 1000, 10_000: 75, 2 * maxLineBytes: 8} {
 		for _, descending := range []bool{false, true} {

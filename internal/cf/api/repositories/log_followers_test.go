@@ -179,7 +179,7 @@ func (s *logServer) expectCounts(t *testing.T, when string, alice, bob, reviews 
 	}
 }
 
-func TestFollowersOfAnAppShareWhatIsRead(t *testing.T) {
+func TestFollowersOfAnAppShareItsLines(t *testing.T) {
 	s := newLogServer(t, 2)
 	alice, bob := s.caller(t, "alice"), s.caller(t, "bob")
 	const both = "shop-0 0|shop-1 0"
@@ -203,7 +203,7 @@ func TestFollowersOfAnAppShareWhatIsRead(t *testing.T) {
 }
 
 // A revoked right takes effect at the next poll, even while other callers may read.
-func TestWhoMayNotReadLogsSeesNoneOfOthers(t *testing.T) {
+func TestCallersWithoutTheRightGetNoSharedLines(t *testing.T) {
 	s := newLogServer(t, 2)
 	alice, bob := s.caller(t, "alice"), s.caller(t, "bob")
 	s.expectFollowed(t, alice, 3*time.Second, 100, "shop-0 0|shop-1 0")
@@ -218,7 +218,7 @@ func TestWhoMayNotReadLogsSeesNoneOfOthers(t *testing.T) {
 
 // A caller that polls during another caller's round waits for that round. If the reading caller disconnects, the others
 // do not fail.
-func TestFollowersLookTogether(t *testing.T) {
+func TestFollowersWaitForTheCurrentRound(t *testing.T) {
 	s := newLogServer(t, 2)
 	s.reading = make(chan struct{})
 	alice, bob := s.caller(t, "alice"), s.caller(t, "bob")
@@ -243,7 +243,7 @@ func TestFollowersLookTogether(t *testing.T) {
 }
 
 // Logs that exceed a shared round are read for each caller, and no line is lost.
-func TestATalkativeAppIsReadForEach(t *testing.T) {
+func TestLogsThatExceedARoundAreReadForEachCaller(t *testing.T) {
 	s := newLogServer(t, 2)
 	s.talkative["shop-0"] = maxSharedLines + 500
 	alice, bob := s.caller(t, "alice"), s.caller(t, "bob")
@@ -267,7 +267,7 @@ func TestAFailedReadingIsNotShared(t *testing.T) {
 	s.expectFollowed(t, bob, 3*time.Second, 100, "shop-0 0")
 }
 
-func TestTheSameLookWaitsForItsTurn(t *testing.T) {
+func TestRepeatedPollsWaitForNewLines(t *testing.T) {
 	look := logLook{caller: "alice", app: "shop", window: LogWindow{From: 7, Until: math.MaxInt64, Limit: 100}}
 	other := look
 	other.window.From = 8

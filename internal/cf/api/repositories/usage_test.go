@@ -19,8 +19,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
-// TestUsageIsNotAskedForInVain counts the requests of three calls. The last call comes after the pause.
-func TestUsageIsNotAskedForInVain(t *testing.T) {
+// TestUsageRequestsPauseWhileTheAPIIsUnavailable counts the requests of three calls. The last call comes after the
+// pause.
+func TestUsageRequestsPauseWhileTheAPIIsUnavailable(t *testing.T) {
 	t.Parallel()
 	refuse := func(status int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }

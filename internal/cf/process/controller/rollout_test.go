@@ -10,7 +10,7 @@ import (
 )
 
 // A canary without steps pauses once, at one instance, because a share of 1 % would be ten of a thousand instances.
-func TestCanaryWaitsWhereItsStepsSay(t *testing.T) {
+func TestCanaryPausesAtItsSteps(t *testing.T) {
 	t.Parallel()
 	steps := []torporv1alpha1.CanaryStep{{InstanceWeight: 1}, {InstanceWeight: 50}}
 	for name, row := range map[string]struct {

@@ -74,7 +74,7 @@ func suspendAll() []actuator.GroupChange {
 	return []actuator.GroupChange{{Name: "workers", Suspend: []string{"Launch", "Terminate"}}}
 }
 
-func TestGroupsArePolledOnlyForClustersThatWantThem(t *testing.T) {
+func TestGroupsArePolledOnlyOnRequest(t *testing.T) {
 	runGroup(t, func(t *testing.T, f *fleet, cloud *groupCloud) {
 		f.know(cloud)
 		if cloud.polls != 0 {

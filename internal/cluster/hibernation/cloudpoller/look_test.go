@@ -29,7 +29,7 @@ func (s *scriptedLooks) ObserveAll(_ context.Context, _ actuator.Target, infraID
 	return found, err
 }
 
-func TestAClusterThatNobodyLookedAtGetsTheErrorOfTheAccount(t *testing.T) {
+func TestUnpolledClustersGetTheErrorOfTheAccount(t *testing.T) {
 	ofOne, throttled := errors.New("a machine is in an unknown state"), actuator.Errorf(actuator.Throttled, "slow down")
 	for name, answers := range map[string][]error{
 		"throttled while polling the first half of the clusters: no cluster seems empty":     {ofOne, throttled, nil},
@@ -50,7 +50,7 @@ func TestAClusterThatNobodyLookedAtGetsTheErrorOfTheAccount(t *testing.T) {
 	}
 }
 
-func TestAClusterThatIsRenamedDuringALookIsLookedAtAgain(t *testing.T) {
+func TestClustersRenamedDuringAPollArePolledAgain(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		f.look("another", "a") // This cluster keeps the account.
 		f.look("before", "a")
@@ -111,7 +111,7 @@ func TestALargeClusterThatIsOffHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestWhoIsWaitedForIsLookedAtFirst(t *testing.T) {
+func TestAwaitedClustersArePolledFirst(t *testing.T) {
 	now := time.Now()
 	a := accountOfClusters(now, slices.Repeat([]int{1}, maxLook+50)...)
 	for i := range maxLook + 50 {

@@ -469,8 +469,9 @@ func TestAStopThatIsSentAgainIsConfirmedAgain(t *testing.T) {
 	})
 }
 
-// TestOnlyWhatHasNotTakenAStopIsToldAgain has two machines; the controller of one does not answer for a while.
-func TestOnlyWhatHasNotTakenAStopIsToldAgain(t *testing.T) {
+// TestOnlyMachinesThatDidNotTakeAStopAreStoppedAgain has two machines. The controller of one does not answer for a
+// while.
+func TestOnlyMachinesThatDidNotTakeAStopAreStoppedAgain(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
 		silent := name + "-1"
@@ -492,9 +493,8 @@ func TestOnlyWhatHasNotTakenAStopIsToldAgain(t *testing.T) {
 	})
 }
 
-// TestOrdersFitWhatTheCloudTakes stops 12,000 machines of one account. Each 900 take a dry run of StartInstances, of
-// which EC2 allows five calls at once
-// and two per second.
+// TestOrdersFitWhatTheCloudTakes stops 12,000 machines of one account. Each batch of 900 requires a dry run of
+// StartInstances, of which EC2 allows five calls at once and two per second.
 func TestOrdersFitWhatTheCloudTakes(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names, ordered := f.fill(1000), 0
@@ -714,7 +714,7 @@ func TestOfAnOrderThatWasRefusedInPartTheRestCounts(t *testing.T) {
 	})
 }
 
-func TestOneClusterDoesNotSpoilALookAtOthers(t *testing.T) {
+func TestErrorsOfOneClusterDoNotAffectThePollOfOthers(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		f.cloud.broken = "b3"
 		for i := range 8 {
@@ -776,8 +776,8 @@ func TestACloudIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 	}
 }
 
-// TestAFleetIsLookedAtLessOftenThanOneCluster watches clusters every second, as passes do while machines change.
-func TestAFleetIsLookedAtLessOftenThanOneCluster(t *testing.T) {
+// TestFleetsArePolledLessOftenThanOneCluster watches clusters every second, as passes do while machines change.
+func TestFleetsArePolledLessOftenThanOneCluster(t *testing.T) {
 	for clusters, most := range map[int]int{1: 21, 200: 11} {
 		runFleet(t, func(t *testing.T, f *fleet) {
 			names := f.fill(clusters)
@@ -796,8 +796,8 @@ func TestAFleetIsLookedAtLessOftenThanOneCluster(t *testing.T) {
 	}
 }
 
-// TestAWatchEndsWithThePassThatWantsNone has clusters that have just stopped: they are watched closely for a while.
-func TestAWatchEndsWithThePassThatWantsNone(t *testing.T) {
+// TestWatchesEndOnceAPassRequestsNone has clusters that have just stopped: they are watched closely for a while.
+func TestWatchesEndOnceAPassRequestsNone(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		name := f.fill(1)[0]
 		f.take()

@@ -47,7 +47,7 @@ func (f *fleet) know(cloud actuator.Actuator) Snapshot {
 	return Snapshot{}
 }
 
-func TestNothingIsStoppedWithoutTheRightsToTerminateLater(t *testing.T) {
+func TestStopsRequireTheRightsToTerminateSpotMachines(t *testing.T) {
 	for name, row := range map[string]struct {
 		cloud func(*batchCloud) actuator.Actuator
 		want  actuator.ErrorClass

@@ -79,9 +79,9 @@ func asksForRightsFirst(t *testing.T, e *env) {
 	}
 }
 
-// TestSameMachinesAreFoundByWhatAllCallThem has two ClusterDeployments of one cluster, whose owners use different
-// names in clouds.yaml.
-func TestSameMachinesAreFoundByWhatAllCallThem(t *testing.T) {
+// TestSharedMachinesAreFoundUnderDifferentCloudNames has two ClusterDeployments of one cluster, whose owners use
+// different names in clouds.yaml.
+func TestSharedMachinesAreFoundUnderDifferentCloudNames(t *testing.T) {
 	on := func(platform hivev1.Platform) []string {
 		cd := &hivev1.ClusterDeployment{}
 		cd.Spec.ClusterMetadata, cd.Spec.Platform = &hivev1.ClusterMetadata{InfraID: "sleepy-x7k2p"}, platform

@@ -143,9 +143,9 @@ func TestApprovalsOfANode(t *testing.T) {
 	}
 }
 
-// TestFloodOfATokenHoldsUpNobodyElse floods the cluster with requests of one bootstrap token, which all new nodes
+// TestFloodsOfOneTokenDoNotDelayOtherNodes floods the cluster with requests of one bootstrap token, which all new nodes
 // share.
-func TestFloodOfATokenHoldsUpNobodyElse(t *testing.T) {
+func TestFloodsOfOneTokenDoNotDelayOtherNodes(t *testing.T) {
 	const flood = 500
 	otherNode := func(a *testRequest) { a.renameNode("n2") }
 	for name, row := range map[string]struct {

@@ -122,7 +122,7 @@ func TestOnlySoManyPodsOfWorkersAreKept(t *testing.T) {
 	}
 }
 
-func TestADrainSaysWhatItCouldNotDo(t *testing.T) {
+func TestDrainsReportFailedSteps(t *testing.T) {
 	client, asked := drainServer(t, 0)
 	pod := func(name string) hibernation.ObservedPod {
 		return hibernation.ObservedPod{Namespace: "shop", Name: name, UID: "uid-" + name}
@@ -158,7 +158,7 @@ func TestADrainSaysWhatItCouldNotDo(t *testing.T) {
 	}
 }
 
-func TestADrainSaysWhatTheClusterRefusesForGood(t *testing.T) {
+func TestDrainsReportPermanentRefusals(t *testing.T) {
 	client, asked := drainServer(t, 0)
 	job := &lookJob{toDrain: Drain{Cordon: []hibernation.NodeVersion{{Name: "refused", UID: "uid-node"}}}}
 	for _, name := range []string{"refused-0", "denied", "early", "ending", "kept", "broken", "web", "refused-1"} {

@@ -229,7 +229,7 @@ func TestClustersThatHangHoldUpNoOther(t *testing.T) {
 	}
 }
 
-func TestApprovalsThatAreHandedInAreMadeAndTold(t *testing.T) {
+func TestRequestedApprovalsAreMadeAndReported(t *testing.T) {
 	p := startPool(t)
 	s := p.add("one")
 	q := question("one", ReadRequests)
@@ -302,8 +302,8 @@ func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	}
 }
 
-// TestLooksThatNobodyWaitsForGiveWay has a cluster that has just resumed, and one whose pass waits.
-func TestLooksThatNobodyWaitsForGiveWay(t *testing.T) {
+// TestProbesWithoutAWaitingPassHaveLowerPriority has a cluster that has just resumed, and one whose pass waits.
+func TestProbesWithoutAWaitingPassHaveLowerPriority(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
 	p := NewPool(Dialer{AllowInsecure: true}, now)
 	s := startPoolServer(t)

@@ -46,7 +46,7 @@ func setAutoscaling(least, most int32) func(*hivev1.MachinePoolSpec) {
 	}
 }
 
-func TestMachineSetsAreAsThePoolSays(t *testing.T) {
+func TestMachineSetsMatchThePool(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, "a", "b")
@@ -237,7 +237,7 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	}
 }
 
-func TestClusterWithoutMachinesSaysSo(t *testing.T) {
+func TestClusterWithoutMachineSetsIsReported(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	plain := e.newClusterOf(t, e.Environment) // The hub is not an OpenShift cluster.
@@ -263,7 +263,7 @@ func TestClusterWithoutMachinesSaysSo(t *testing.T) {
 	}
 }
 
-func TestRefusalOfTheClusterIsTold(t *testing.T) {
+func TestRefusalOfTheClusterIsReported(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, "a", "b")
@@ -281,7 +281,7 @@ func TestRefusalOfTheClusterIsTold(t *testing.T) {
 	testenv.ExpectEqual(t, "the MachineSets", []string{"2 theirs=stays", "2 theirs=stays"}, c.readAll(t, "a", "b"))
 }
 
-func TestClusterThatDoesNotAnswerIsTold(t *testing.T) {
+func TestClusterThatDoesNotAnswerIsReported(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, "a")
@@ -346,9 +346,9 @@ func TestYoungerPoolOfTheSameNameWaits(t *testing.T) {
 	testenv.ExpectEqual(t, "the MachineSet", "5 theirs=stays", c.read(t, "a"))
 }
 
-// TestWhatHasChangedSinceItWasSeenIsNotChanged applies changes to MachineSets that were deleted, replaced or edited
+// TestMachineSetsThatChangedAfterPlanningAreKept applies changes to MachineSets that were deleted, replaced or edited
 // after planning.
-func TestWhatHasChangedSinceItWasSeenIsNotChanged(t *testing.T) {
+func TestMachineSetsThatChangedAfterPlanningAreKept(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, "deleted", "replaced", "edited")
@@ -381,7 +381,7 @@ func TestWhatHasChangedSinceItWasSeenIsNotChanged(t *testing.T) {
 	testenv.ExpectEqual(t, "the MachineSets", []string{"", "1 theirs=stays", "2 theirs=stays"}, c.readAll(t, "deleted", "replaced", "edited"))
 }
 
-func TestSchemaRefusesWhatMakesNoSense(t *testing.T) {
+func TestSchemaRefusesInvalidPools(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t)
@@ -515,8 +515,8 @@ func TestHostileMachineSetsAreNotKept(t *testing.T) {
 	}
 }
 
-// TestMachineSetThatChangesMeanwhileIsLookedAtAgain edits a MachineSet between its read and its write, once or always.
-func TestMachineSetThatChangesMeanwhileIsLookedAtAgain(t *testing.T) {
+// TestMachineSetThatChangesBeforeTheWriteIsReadAgain edits a MachineSet between its read and its write, once or always.
+func TestMachineSetThatChangesBeforeTheWriteIsReadAgain(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	const looks = 3 // Two lists, and one MachineSet.

@@ -77,7 +77,7 @@ func TestSetReachesTheServerThatOverridesTheKubeconfigs(t *testing.T) {
 	testenv.ExpectEqual(t, "the ConfigMap", map[string]string{"key": "1"}, c.configMapData(t, "first"))
 }
 
-func TestUpsertKeepsWhatLeavesTheSetAndSyncDeletesIt(t *testing.T) {
+func TestUpsertKeepsRemovedResourcesAndSyncDeletesThem(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	c := e.newCluster(t, e.CreateNamespace(t), "cluster", nil)

@@ -254,9 +254,9 @@ func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
 	s.waitFor(t, "the resting one sleeps, too", resting, true, replicasAre(0))
 }
 
-// TestWhatTheAPIServerRefusesIsTold has a policy against Deployments without replicas, and a user who stops a
+// TestRefusalsOfTheAPIServerAreReported has a policy against Deployments without replicas, and a user who stops a
 // Deployment nevertheless.
-func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
+func TestRefusalsOfTheAPIServerAreReported(t *testing.T) {
 	s := newStory(t)
 	defer s.stop()
 	s.ExpectCreated(t, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -287,9 +287,9 @@ func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
 	})
 }
 
-// TestWhatNobodyStopsIsNotRead has Deployments that change and are scaled, and one that is stopped, with a manager
-// that starts before and after.
-func TestWhatNobodyStopsIsNotRead(t *testing.T) {
+// TestObjectsWithoutASwitchAreNotRead has Deployments that change and are scaled, and one that is stopped, with a
+// manager that starts before and after.
+func TestObjectsWithoutASwitchAreNotRead(t *testing.T) {
 	s := newStory(t)
 	plain := s.create(t, deployment("plain"))
 	s.create(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: plain},
@@ -310,9 +310,9 @@ func TestWhatNobodyStopsIsNotRead(t *testing.T) {
 	testenv.ExpectEqual(t, "the other Deployment is read", false, isRead)
 }
 
-// TestWhatPeopleStopUntilATimeComesBack has a stop whose end time passes, and a Slumber's stop that expires, while
+// TestStopsThatEndWithoutAManagerAreRestored has a stop whose end time passes, and a Slumber's stop that expires, while
 // no manager runs.
-func TestWhatPeopleStopUntilATimeComesBack(t *testing.T) {
+func TestStopsThatEndWithoutAManagerAreRestored(t *testing.T) {
 	s := newStory(t)
 	u := s.create(t, deployment("timed"))
 	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": "true", "torpor.dev/until": "2099-01-01T00:00:00Z"}}}`)
