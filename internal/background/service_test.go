@@ -91,7 +91,7 @@ func (s *server) call(key string, value *int) func(context.Context) func() {
 	}
 }
 
-// ask asks for calls after a time from now.
+// ask requests calls that are due after some time.
 func (s *server) ask(after time.Duration, queue Share, keys ...string) {
 	s.Lock()
 	defer s.Unlock()
@@ -110,7 +110,7 @@ func (s *server) forget(key string) {
 	s.Forget(key)
 }
 
-// elapse lets virtual time pass, and returns the calls that began meanwhile, in order.
+// elapse advances the virtual time, and returns the calls that began during that time, in order.
 func (s *server) elapse(d time.Duration) string {
 	<-time.After(d)
 	synctest.Wait()
@@ -360,8 +360,8 @@ func TestRunDueFollowsTheClock(t *testing.T) {
 	}
 }
 
-// TestRandomAsks asks, forgets and puts off at random. Limits hold at any time, and every call that was asked for last
-// is made.
+// TestRandomAsks requests, forgets and postpones calls at random. The limits hold at any time, and the last requested
+// call of each key is made.
 func TestRandomAsks(t *testing.T) {
 	queues := []Share{{"prompt", 3}, {"patient", 2}, {}}
 	shares := []Share{{"x", 2}, {"y", 1}}

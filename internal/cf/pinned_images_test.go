@@ -94,8 +94,8 @@ func TestDropletIsPinnedByDigest(t *testing.T) {
 	}
 }
 
-// A login of the space is used and stays secret. A missing image fails at once, and an image whose registry
-// may not be asked is run by its name.
+// Registry credentials of the space are used and never shown. A build of a missing image fails at once. An image whose
+// registry may not be contacted runs by its name.
 func TestBuildReportsTheAnswerOfTheRegistry(t *testing.T) {
 	e := shared.Get(t)
 	const password = "word-that-nobody-may-read"

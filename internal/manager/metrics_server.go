@@ -26,12 +26,13 @@ const (
 	// reviewLifetime is how long the result of a review of a token and a path is reused.
 	reviewLifetime = 10 * time.Second
 	reviewTimeout  = 5 * time.Second
-	// maxReviews limits the cached results, and so the reviews that unauthenticated callers can cause.
+	// maxReviews limits the cached results. While the cache is full, other callers are refused without a review, so
+	// that unauthenticated callers cannot flood the API server with reviews.
 	maxReviews = 100
 )
 
 // errTooManyReviews is returned if callers use too many different tokens.
-var errTooManyReviews = errors.New("expected fewer callers, found too many recently; try again")
+var errTooManyReviews = errors.New("expected fewer different tokens, found too many within the last seconds; try again")
 
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create

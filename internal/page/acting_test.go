@@ -23,9 +23,9 @@ func holdLease(scope lease.Scope) *coordinationv1.Lease {
 	return held
 }
 
-// TestPageReportsWhatNoControllerActsOn has a manager without the controllers of ClusterDeployments, which does not
+// TestPageReportsObjectsWithoutAController has a manager without the controllers of ClusterDeployments, which does not
 // watch one of the namespaces.
-func TestPageReportsWhatNoControllerActsOn(t *testing.T) {
+func TestPageReportsObjectsWithoutAController(t *testing.T) {
 	const watched, unwatched = "watched", "unwatched"
 	e := newPageEnvWith(t, holdLease(lease.Scope{Controllers: []string{"restart"}, Namespaces: []string{watched}}))
 	asked := buildCluster(watched, "asked")

@@ -411,8 +411,8 @@ func TestSearchFindsAppsByBothNames(t *testing.T) {
 	}
 }
 
-// TestRowsSayWhatIsOverdue has stops whose end is in the future, has just passed, and passed two hours ago.
-func TestRowsSayWhatIsOverdue(t *testing.T) {
+// TestRowsMarkOverdueStops has stops whose end is in the future, has just passed, and passed two hours ago.
+func TestRowsMarkOverdueStops(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
 	for passed, want := range map[time.Duration]string{

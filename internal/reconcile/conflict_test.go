@@ -125,9 +125,9 @@ func TestAConflictThatStays(t *testing.T) {
 	}
 }
 
-// TestWhatIsStoredIsTold has another client change an object between the write of its status and that of the
-// annotation that remembers it.
-func TestWhatIsStoredIsTold(t *testing.T) {
+// TestEventsOfASavedStatusAreEmittedDespiteAConflict has another client change an object between the write of its
+// status and that of the annotation that remembers it.
+func TestEventsOfASavedStatusAreEmittedDespiteAConflict(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
 	namespace, isOn, refused := env.CreateNamespace(t), &atomic.Bool{}, &atomic.Int64{}

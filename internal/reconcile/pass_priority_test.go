@@ -15,9 +15,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile/urgency"
 )
 
-// TestAPassEndsWhatIsOverdue expects an object to be removed from the overdue ends if its pass does not continue at
-// once.
-func TestAPassEndsWhatIsOverdue(t *testing.T) {
+// TestPassesRemoveTheirObjectFromTheOverdueEnds expects an object to be removed from the overdue ends if its pass does
+// not continue at once.
+func TestPassesRemoveTheirObjectFromTheOverdueEnds(t *testing.T) {
 	for name, row := range map[string]struct {
 		out     FollowUp
 		looks   error

@@ -34,8 +34,8 @@ func (s *stumblingAPI) Get(_ context.Context, _ client.ObjectKey, into client.Ob
 	return nil
 }
 
-// TestALookWithoutAnAnswerIsMadeAgainSoon has an API server that is busy at the first call.
-func TestALookWithoutAnAnswerIsMadeAgainSoon(t *testing.T) {
+// TestFailedReadsAreRepeatedSoon has an API server that is busy at the first call.
+func TestFailedReadsAreRepeatedSoon(t *testing.T) {
 	api, now := &stumblingAPI{}, time.Now()
 	signs := &UpstreamSigns{Upstream: otherwriter.MOCO(), Reader: api}
 	signs.read(t.Context(), now)

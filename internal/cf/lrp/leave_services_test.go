@@ -48,8 +48,8 @@ func runningSet(replicas int32) *appsv1.StatefulSet {
 	return set
 }
 
-// A planned end of an instance that others replace lets it serve for the stop delay after it has left its Services. A
-// stop and a restart end instances at once.
+// An instance that is about to end keeps serving for the stop delay after it has left its Services, if others serve in
+// its place. A stop and a restart end instances at once.
 func TestInstancesThatAreReplacedServeOnBeforeTheyEnd(t *testing.T) {
 	t.Parallel()
 	const in = -1

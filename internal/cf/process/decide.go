@@ -84,7 +84,7 @@ func (o Observed) isStopping() bool { return !o.App.Started && !o.obsoleteRemain
 // isStopped reports whether the app is stopped.
 func (o Observed) isStopped() bool { return !o.App.Started }
 
-// lacksDroplet reports whether the needed LRP cannot be made for want of a droplet.
+// lacksDroplet reports whether the needed LRP cannot be created because its droplet is missing.
 func (o Observed) lacksDroplet() bool { return o.lacksTargetLRP() && o.NoDroplet != "" }
 
 // isDeploying reports whether LRPs exist that a deployment replaces.

@@ -91,7 +91,7 @@ func TestEndedRevisionsHaveAMaximum(t *testing.T) {
 	}
 }
 
-func TestEndedRevisionsThatCannotBeReadAreNone(t *testing.T) {
+func TestUnreadableEndedRevisionsAreIgnored(t *testing.T) {
 	for _, text := range []string{"", "[]", "{", `"a"`, "[" + strings.Repeat(" ", maxEndedBytes) + "]"} {
 		a := newApp(on, revisionAnnotations("3", "3", torporv1alpha1.EndedRevisionsAnnotation, text))
 		if found := ListRestarts(a); len(found) != 0 {

@@ -131,10 +131,10 @@ func HostKey(spec korifiv1alpha1.CFRouteSpec) string {
 	return spec.DomainRef.Namespace + "/" + spec.DomainRef.Name + "/" + HostOf(spec)
 }
 
-// FindHolder returns the older route that keeps another from its address, among those of its host; nil if
-// no route does. A host belongs to the space of its oldest route, as in Cloud Controller, whatever the paths.
-// The longer path wins, so another space with a path below it would receive requests that are meant for the
-// first space, with their passwords.
+// FindHolder returns the older route of the same host that prevents a route from getting its address; nil if there is
+// none. A host with all its paths belongs to the space of its oldest route, as in Cloud Controller. Requests go to the
+// route with the longest matching path, so another space with a longer path would receive requests for the first space,
+// including passwords.
 func FindHolder(obj *korifiv1alpha1.CFRoute, ofHost []*korifiv1alpha1.CFRoute) *korifiv1alpha1.CFRoute {
 	holder := obj
 	for _, other := range ofHost {

@@ -79,7 +79,7 @@ func (o *clusterWithoutRequest) Patch(context.Context, client.Object, client.Pat
 	return nil
 }
 
-func TestARequestThatWasTakenBackIsNotToldAsDone(t *testing.T) {
+func TestWithdrawnRotationsAreNotReportedAsDone(t *testing.T) {
 	t.Parallel()
 	rotated := metav1.ObjectMeta{Annotations: map[string]string{mocov1beta2.RotationIDAnnotation: "r"}}
 	next := mysqlusers.AddNextPasswords(map[string][]byte{}, func() string { return "secret" })

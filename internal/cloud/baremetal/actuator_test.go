@@ -329,9 +329,9 @@ func TestHostileAnswersOfRedfishAreCut(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatComesAfterTheVisitIsNone has a server whose handler returns without an answer once the client is
+// TestAnswersAfterTheDeadlineAreIgnored has a server whose handler returns without an answer once the client is
 // gone.
-func TestAnAnswerThatComesAfterTheVisitIsNone(t *testing.T) {
+func TestAnswersAfterTheDeadlineAreIgnored(t *testing.T) {
 	c := newRedfishController(bmcAddress{hostPort: "192.0.2.1", system: "/redfish/v1/Systems/1"}, login{}, httpguard.Endpoints{})
 	c.http = httpguard.NewClient(lateServer{}, maxAnswerBytes, 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -401,7 +401,7 @@ func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
 	}
 }
 
-// FuzzUnwrap feeds packets of strangers. None may be accepted as a packet of an open session, nor do harm.
+// FuzzUnwrap passes arbitrary packets. None may be accepted as a packet of an open session, or cause a panic.
 func FuzzUnwrap(f *testing.F) {
 	session := &ipmiSession{suite: cipherSuites()[0], isOpen: true, integrityKey: make([]byte, 32), privacyKey: make([]byte, 16)}
 	good, err := session.wrap(payloadIPMI, []byte{1, 2, 3})

@@ -183,7 +183,7 @@ func (s *simulatedIBMCloud) serveList(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := map[string]any{"instances": all, "limit": limit, "total_count": len(s.instances)}
 	if len(page) < len(ids) {
-		// Whatever host the answer names, the token must not be sent there.
+		// The token must not be sent to the host that the answer names.
 		answer["next"] = map[string]string{"href": "https://evil.example.com/v1/instances?limit=5&start=" + page[len(page)-1]}
 	}
 	writeJSON(w, http.StatusOK, answer)

@@ -94,7 +94,7 @@ func TestADomainOfAnotherDaemonIsAnotherDomain(t *testing.T) {
 
 // A cluster whose machines also belong to another cluster is not stopped. An unlisted daemon must therefore not be
 // able to claim the machines of others.
-func TestADaemonThatNobodyListsIsNoOtherHost(t *testing.T) {
+func TestUnlistedDaemonsCannotClaimAnotherHost(t *testing.T) {
 	const host = "host-1.example.com"
 	listed, byAddress := connection{errorExplainer: errorExplainer{"qemu:///system", true}, place: "a"}, connection{errorExplainer: errorExplainer{"qemu:///system", true}, place: "b"}
 	unlisted, other := connection{errorExplainer: errorExplainer{driver: "qemu:///system"}, place: "c"}, connection{errorExplainer: errorExplainer{driver: "qemu:///system"}, place: "d"}

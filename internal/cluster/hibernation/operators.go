@@ -116,7 +116,8 @@ func (o Observed) isOperatorWaitOpen() bool {
 	return o.isInResumeWait() && !o.SkipsOperators
 }
 
-// isInResumeWait reports whether a resume still waits for parts of the cluster that may be missing for longer.
+// isInResumeWait reports whether a resume may still wait for parts that the cluster can run without, such as
+// ClusterOperators. The wait ends partialResumeAfter the start of the resume.
 func (o Observed) isInResumeWait() bool {
 	return o.isResuming() && o.Record.ReadyInPartAt == nil && o.Now.Sub(o.Record.ResumeStartedAt.Time) <= partialResumeAfter
 }

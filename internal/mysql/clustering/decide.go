@@ -335,7 +335,7 @@ type MakeWritable struct{ Index, WaitFor int }
 //
 // Invariant: a session ends before its wait does, so that no client mistakes the end of its wait for an
 // acknowledgement. The model of KillConnections in model_state_test.go keeps the order;
-// TestNoSessionIsToldOfUnacknowledgedCommit checks it with real servers.
+// TestSessionsOfUnacknowledgedCommitsAreEnded checks it with real servers.
 type KillConnections struct {
 	Index    int
 	EndWaits bool

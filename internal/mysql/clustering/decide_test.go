@@ -490,7 +490,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestSettledClustersAreLookedAtInTime(t *testing.T) {
+func TestPollIntervalsOfSettledClusters(t *testing.T) {
 	for name, row := range map[string]struct {
 		in   Observed
 		want time.Duration
@@ -710,7 +710,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestStopRecordsWhatIsUnfinished(t *testing.T) {
+func TestStopRecordsUnfinishedWork(t *testing.T) {
 	p := Decide(healthyCluster(stopAsked, withInstance(0, podNotReady), stopAskedSince(time.Minute)))
 	want := &StopRecord{Since: modelTime(), Unfinished: "the primary, instance 0, does not answer"}
 	if diff := cmp.Diff(want, p.Stop); diff != "" {
@@ -1190,9 +1190,9 @@ func TestSinceWhenCommitsAwaitReplicasIsRemembered(t *testing.T) {
 	}
 }
 
-// TestAFailoverNeedsWhoeverMayHaveACommit loses the primary of a cluster of three. Two of its instances may have just
+// TestFailoversDependOnAcknowledgedCommits loses the primary of a cluster of three. Two of its instances may have just
 // been added.
-func TestAFailoverNeedsWhoeverMayHaveACommit(t *testing.T) {
+func TestFailoversDependOnAcknowledgedCommits(t *testing.T) {
 	for name, row := range map[string]struct {
 		acks     func(*Observed)
 		wantRule string
@@ -1233,9 +1233,9 @@ func TestWithResult(t *testing.T) {
 	}
 }
 
-// TestRotationIsToldOnce requests a second rotation before the old passwords are discarded. It changes nothing and
+// TestRotationEmitsOneEvent requests a second rotation before the old passwords are discarded. It changes nothing and
 // emits no event.
-func TestRotationIsToldOnce(t *testing.T) {
+func TestRotationEmitsOneEvent(t *testing.T) {
 	for name, row := range map[string]struct {
 		in   Observed
 		want string

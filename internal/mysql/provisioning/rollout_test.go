@@ -96,7 +96,7 @@ func withDemotionRequested(p PodState) PodState {
 	return p
 }
 
-func TestAStopSaysWhatToDo(t *testing.T) {
+func TestRolloutMessageNamesTheCommandAfterAStop(t *testing.T) {
 	pod := PodState{Exists: true, Ready: true, Outdated: true}
 	plan := DecideRollout(ObservedRollout{Name: "test", RevisionKnown: true, Pods: []PodState{pod, pod, pod, pod, pod}, ClusteringStopped: true})
 	for _, words := range []string{"moco-test-0", "and 2 more", "kubectl moco start clustering test"} {

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestWhatEndsTheWritingIsReadFirst checks the order of one statement, which MySQL evaluates from left to right. A
+// TestReadOnlyIsReadBeforeTheExecutedSet checks the order of one statement, which MySQL evaluates from left to right. A
 // transaction that is committed while the statement runs must not be missing from the executed set of a server that
 // has stopped writing.
-func TestWhatEndsTheWritingIsReadFirst(t *testing.T) {
+func TestReadOnlyIsReadBeforeTheExecutedSet(t *testing.T) {
 	statement := buildReadStatement([]string{"rpl_semi_sync_source_enabled"})
 	var at []int
 	for _, part := range []string{isPendingAct, "@@global.super_read_only", `\_wait\_sessions`, "@@global.gtid_owned", "@@global.gtid_executed", "@@global.gtid_purged"} {

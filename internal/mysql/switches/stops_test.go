@@ -201,7 +201,7 @@ func TestTheEndIsSavedBeforeTheStopEnds(t *testing.T) {
 	}
 }
 
-func TestWhoStartsIsNoted(t *testing.T) {
+func TestTheUserOfAStartIsRecorded(t *testing.T) {
 	for name, row := range map[string]struct {
 		until, by, want string
 		after           time.Duration
@@ -228,7 +228,7 @@ func TestWhoStartsIsNoted(t *testing.T) {
 	}
 }
 
-func TestIgnoredUntilIsTold(t *testing.T) {
+func TestIgnoredUntilIsReported(t *testing.T) {
 	for until, words := range map[string]string{"tomorrow": `found "tomorrow"`, "2026-11-23T08:00:00Z": "which an earlier stop left", "2026-11-23T18:00:00Z": "", "9h": ""} {
 		s := newStory(map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0]", torporv1alpha1.UntilAnnotation: until})
 		found := s.look()

@@ -48,8 +48,8 @@ func TestFindLostFields(t *testing.T) {
 	}
 }
 
-// TestWhatAnotherControllerTakesAwayIsNoLoss has two controllers that share a map of the status.
-func TestWhatAnotherControllerTakesAwayIsNoLoss(t *testing.T) {
+// TestFieldsRemovedByAnotherControllerAreNotLost has two controllers that share a map of the status.
+func TestFieldsRemovedByAnotherControllerAreNotLost(t *testing.T) {
 	before := parseFields(t, `{"pause":{"clustering":{"by":"a"},"reconciliation":{"by":"b"},"observedAt":1}}`)
 	after := parseFields(t, `{"pause":{"clustering":{"by":"a"},"reconciliation":{"by":"b"},"observedAt":2}}`)
 	written := buildStatusPatch(before, after).written
@@ -152,7 +152,7 @@ func TestSchemaIsTriedAgainAfterAWhile(t *testing.T) {
 	}
 }
 
-func TestPassWhoseReportIsNotKeptBacksOff(t *testing.T) {
+func TestPassesBackOffWhileTheStatusIsDropped(t *testing.T) {
 	var s servedSchema
 	podRequest := ctrl.Request{NamespacedName: types.NamespacedName{Name: "p"}}
 	var waits []time.Duration

@@ -123,9 +123,9 @@ func TestOverdueObjectsComeFirst(t *testing.T) {
 	}
 }
 
-// TestWhatIsUntoldIsToldThoughMoreIsOverdue has another end become overdue shortly before the timer fires, and no
-// change after that.
-func TestWhatIsUntoldIsToldThoughMoreIsOverdue(t *testing.T) {
+// TestDelayedFunctionsAreCalledAlthoughMoreEndsAreOverdue has another end become overdue shortly before the timer
+// fires, and no change after that.
+func TestDelayedFunctionsAreCalledAlthoughMoreEndsAreOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})
 		one := trackPods(all, "one", "a", "b")

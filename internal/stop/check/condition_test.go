@@ -22,7 +22,7 @@ func codesOf(findings []Finding) []string {
 	return codes
 }
 
-func TestWhatOfACheckMattersToAStop(t *testing.T) {
+func TestFindingsOfACheckForAStop(t *testing.T) {
 	in := func(d time.Duration) time.Time { return fixedTime().Add(d) }
 	cronjobs := torporv1alpha1.StopFinding{Code: torporv1alpha1.CronJobsMissStartsFinding, Count: 5, Objects: []string{"n/a"}, After: &metav1.Duration{Duration: 30 * time.Hour}}
 	for name, row := range map[string]struct {
@@ -76,7 +76,7 @@ func TestHibernationPossible(t *testing.T) {
 	}
 }
 
-func TestEventsTellWhatIsNew(t *testing.T) {
+func TestEventsReportNewFindings(t *testing.T) {
 	near, webhooks, volumes := NewFinding(torporv1alpha1.WakeByNearFinding, 0), NewFinding(torporv1alpha1.WebhookBlocksWakeUpFinding, 1, "guard"), NewFinding(torporv1alpha1.VolumesLocalFinding, 1, "n/a")
 	said := Condition([]Finding{webhooks, volumes}, true)
 	before := &metav1.Condition{Message: said.Message}

@@ -122,7 +122,7 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 	}
 }
 
-func TestAWebhookWhoseServiceLeadsOutOfTheClusterMayAnswer(t *testing.T) {
+func TestWebhooksWithAnExternalServiceBlockNothing(t *testing.T) {
 	found := items{"validatingwebhookconfigurations": {webhookConfig(t, `{}`)}, "namespaces": systemNamespaces()}
 	for service, want := range map[string]int{
 		`{"spec":{"selector":{"app":"guard"}}}`: 1, `{"spec":{"externalName":"policy.example.com"}}`: 0, `nonsense`: 1,
@@ -201,7 +201,7 @@ func TestFindingsOfAList(t *testing.T) {
 	}
 }
 
-func TestWhatWasNotReadStandsAsItWas(t *testing.T) {
+func TestFindingsOfUnreadListsAreKept(t *testing.T) {
 	cronjob := torporv1alpha1.StopFinding{Code: torporv1alpha1.CronJobsMissStartsFinding, Count: 7, Objects: []string{"n/a"}}
 	before := &hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjob, {Code: torporv1alpha1.VolumesLocalFinding, Count: 1}}, WakeBy: new(metav1.NewTime(fixedTime()))}
 	s := surveyOf(items{"cronjobs": {`{"metadata":{"name":"b"},"spec":{"schedule":"* * * * *"}}`}})

@@ -13,9 +13,9 @@ import (
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
 )
 
-// TestAnUnsupportedClusterIsToldTheSameEachTime has two conditions that report why the cluster cannot
+// TestUnsupportedClustersReportTheConditionHibernating has two conditions that report why the cluster cannot
 // hibernate: Hibernating has precedence.
-func TestAnUnsupportedClusterIsToldTheSameEachTime(t *testing.T) {
+func TestUnsupportedClustersReportTheConditionHibernating(t *testing.T) {
 	cd := &hivev1.ClusterDeployment{Spec: hivev1.ClusterDeploymentSpec{Installed: true}}
 	cd.Status.Conditions = []metav1.Condition{
 		{Type: hivev1.ClusterHibernationPossibleCondition, Reason: torporv1alpha1.HibernationUnsupportedFinding, Message: "possible"},

@@ -123,9 +123,9 @@ func (farms) Switch() *kinds.FieldSwitch {
 	}}
 }
 
-// TestWhatSleepsStaysAMember has a kind whose objects may be stopped only while they are ready. A sleeping object is
+// TestStoppedObjectsStayMembers has a kind whose objects may be stopped only while they are ready. A sleeping object is
 // never ready.
-func TestWhatSleepsStaysAMember(t *testing.T) {
+func TestStoppedObjectsStayMembers(t *testing.T) {
 	t.Parallel()
 	kind := kinds.NewSwitched(farms{})
 	for name, row := range map[string]struct {

@@ -62,8 +62,8 @@ func TestToyKindIsStopped(t *testing.T) {
 	}
 }
 
-// TestToyKindHasWhatTheFrontsNeed reads the names, the notes and the plan of a kind in a registry of its own.
-func TestToyKindHasWhatTheFrontsNeed(t *testing.T) {
+// TestKindsDefineNamesNotesAndPlan reads the names, the notes and the plan of a kind in a registry of its own.
+func TestKindsDefineNamesNotesAndPlan(t *testing.T) {
 	t.Parallel()
 	registry := kinds.NewRegistry(kinds.NewSwitched(toyTrains{}).Definition)
 	train := registry[0]

@@ -270,8 +270,8 @@ func TestStopsAreRecorded(t *testing.T) {
 	}
 }
 
-// TestASelectorThatCannotBeReadIsTold has an operator without values, which the schema accepts.
-func TestASelectorThatCannotBeReadIsTold(t *testing.T) {
+// TestInvalidSelectorsAreReported has an operator without values, which the schema accepts.
+func TestInvalidSelectorsAreReported(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-3*time.Hour), true, true)
 	s.Spec.Waves[1].Targets[0].Selector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}}
 	plan := slumber.Decide(slumber.Observed{Now: noon(), Slumber: s, Waves: make([][]slumber.Member, 2)})

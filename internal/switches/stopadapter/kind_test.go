@@ -10,9 +10,9 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestAnObjectWithoutAStatusIsAsked has an object that its own controller has not seen yet, or, like Flux, does not
+// TestObjectsWithoutAStatusCanBeStopped has an object that its own controller has not seen yet, or, like Flux, does not
 // reconcile while it is stopped.
-func TestAnObjectWithoutAStatusIsAsked(t *testing.T) {
+func TestObjectsWithoutAStatusCanBeStopped(t *testing.T) {
 	for _, o := range testenv.ListForeignObjects() {
 		t.Run(o.Example, func(t *testing.T) {
 			kind, err := NewKind(testenv.ReadStopAdapter(t, o.Example))

@@ -32,7 +32,7 @@ func (c *spotCloud) TerminateAll(_ context.Context, _ actuator.Target, clusters 
 	return make([]error, len(clusters))
 }
 
-// know polls the cluster c of another cloud.
+// know polls the cluster c at the given cloud.
 func (f *fleet) know(cloud actuator.Actuator) Snapshot {
 	f.t.Helper()
 	const name = "c"

@@ -27,7 +27,7 @@ func TestALateReplicaIsReadOnlyIfNoOtherCan(t *testing.T) {
 	}
 }
 
-func TestAProblemIsToldUntilNothingIsMissing(t *testing.T) {
+func TestProblemIsReportedUntilShippingIsComplete(t *testing.T) {
 	s := &shippingStatus{clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 	for complete, want := range map[bool]string{false: "too slow", true: ""} {
 		s.setProblem(errors.New("too slow"))

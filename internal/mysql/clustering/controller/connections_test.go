@@ -16,8 +16,8 @@ import (
 	testenv "github.com/torpor-dev/torpor/test/env"
 )
 
-// TestFailedWatchIsLookedAt has a server without connections, so that every watch of it fails at once.
-func TestFailedWatchIsLookedAt(t *testing.T) {
+// TestFailedWatchesCauseAPass has a server without connections, so that every watch of it fails at once.
+func TestFailedWatchesCauseAPass(t *testing.T) {
 	t.Parallel()
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	manager := newConnManager(now)

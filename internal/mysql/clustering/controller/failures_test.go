@@ -441,8 +441,8 @@ func TestThreadsThatSomebodyStopsAreStarted(t *testing.T) {
 	e.expectEqualRows(t)
 }
 
-// TestAChannelToAnotherPortIsMended makes a replica connect to another server on the primary's host.
-func TestAChannelToAnotherPortIsMended(t *testing.T) {
+// TestChannelToAnotherPortIsCorrected makes a replica connect to another server on the primary's host.
+func TestChannelToAnotherPortIsCorrected(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	const victim = 2
@@ -534,8 +534,8 @@ func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
 	}
 }
 
-// TestPodOfPrimaryIsProtectedWhileReplicaLags delays a replica as MOCO's own test does. The annotation is set, deletions
-// are refused, and a requested switchover waits until the replica has caught up.
+// TestPodOfPrimaryIsProtectedWhileReplicaLags delays a replica as MOCO's own test does. The annotation is set,
+// deletions are refused, and a requested switchover waits until the replica has caught up.
 func TestPodOfPrimaryIsProtectedWhileReplicaLags(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)

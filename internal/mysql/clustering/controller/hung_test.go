@@ -122,9 +122,9 @@ func TestLoginsHang(t *testing.T) {
 	}
 }
 
-// TestNoSessionIsToldOfUnacknowledgedCommit has the commits of an administrator and of a client wait in a former
+// TestSessionsOfUnacknowledgedCommitsAreEnded has the commits of an administrator and of a client wait in a former
 // primary.
-func TestNoSessionIsToldOfUnacknowledgedCommit(t *testing.T) {
+func TestSessionsOfUnacknowledgedCommitsAreEnded(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
 	e.createCluster(t, nil)

@@ -74,9 +74,9 @@ func (e *environment) waitForEqualAnswers(t *testing.T, primary int, query strin
 	})
 }
 
-// TestStartJudgesWhatIsThereNow requests a start immediately after each mistake, and immediately after each was fixed
+// TestStartChecksThePresentState requests a start immediately after each mistake, and immediately after each was fixed
 // as advised. A result of an earlier observation would be wrong.
-func TestStartJudgesWhatIsThereNow(t *testing.T) {
+func TestStartChecksThePresentState(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	expectStart := func(want exit.Code, says string) {

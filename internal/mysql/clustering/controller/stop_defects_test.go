@@ -66,8 +66,8 @@ func TestStopIsReachedWithoutSecret(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.ClusteringActiveCondition, "True ClusteringActive")
 }
 
-// TestStopIsReachedByManagerThatCannotAsk checks that a manager that starts without a password reaches a stop.
-func TestStopIsReachedByManagerThatCannotAsk(t *testing.T) {
+// TestStopIsReachedWithoutPasswords checks that a manager that starts without a password reaches a stop.
+func TestStopIsReachedWithoutPasswords(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)
 	e.createCluster(t, nil)
@@ -117,7 +117,8 @@ func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	e.mustRun(t, cluster.Status.CurrentPrimaryIndex, "app", "insert into app.t (v) values ('after')")
 }
 
-// TestGaugesOfStoppedClusterAreBackAfterRestart checks that the gauges of a stopped cluster are exported after a restart.
+// TestGaugesOfStoppedClusterAreBackAfterRestart checks that the gauges of a stopped cluster are exported after a
+// restart.
 func TestGaugesOfStoppedClusterAreBackAfterRestart(t *testing.T) {
 	t.Parallel()
 	e := newEnvironmentWithServers(t)

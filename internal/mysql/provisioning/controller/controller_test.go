@@ -624,8 +624,8 @@ func TestForcedRolloutNeedsNoHealth(t *testing.T) {
 	})
 }
 
-// TestAnotherVersionOfTorporRestartsNobody covers Pods whose template another version made from the same spec.
-func TestAnotherVersionOfTorporRestartsNobody(t *testing.T) {
+// TestAnotherVersionOfTorporReplacesNoPods covers Pods whose template another version made from the same spec.
+func TestAnotherVersionOfTorporReplacesNoPods(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))
 	e.addCluster(t, nil)

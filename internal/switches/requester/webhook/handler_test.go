@@ -147,9 +147,9 @@ func TestNothingIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoQuestionIsAFailedCall has calls fail, so that the API server applies failurePolicy, which it
+// TestMalformedReviewsAreFailedCalls has calls fail, so that the API server applies failurePolicy, which it
 // does not after a regular refusal.
-func TestWhatIsNoQuestionIsAFailedCall(t *testing.T) {
+func TestMalformedReviewsAreFailedCalls(t *testing.T) {
 	server := httptest.NewUnstartedServer(newHandler(func(requester.Request, *admittedObject, *admittedObject) map[string]string { panic("a mistake") }))
 	server.Config.ErrorLog = stdlog.New(io.Discard, "", 0)
 	server.Start()

@@ -91,9 +91,9 @@ func stopAll(kind kinds.Kind, names ...string) (*observation, slumber.Plan) {
 	return seen, plan
 }
 
-// TestARefusedMemberKeepsNoOtherFromBeingWritten has an admission that refuses two members. The others are written
+// TestRefusedMembersDoNotPreventOtherWrites has an admission that refuses two members. The others are written
 // nevertheless, and the message names both in a stable order.
-func TestARefusedMemberKeepsNoOtherFromBeingWritten(t *testing.T) {
+func TestRefusedMembersDoNotPreventOtherWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &slowAPI{refuses: map[string]error{"d": errors.New("forbidden for d"), "b": errors.New("forbidden for b")}}
 		seen, plan := stopAll(kinds.ListWorkloads()[0], "d", "c", "b", "a")
@@ -108,9 +108,9 @@ func TestARefusedMemberKeepsNoOtherFromBeingWritten(t *testing.T) {
 	})
 }
 
-// TestARefusalIsToldBesideAStaleMember has one member for which the cache is behind: that alone is not reported, and
-// it hides no refusal.
-func TestARefusalIsToldBesideAStaleMember(t *testing.T) {
+// TestRefusalsAreReportedNextToAStaleMember has one member for which the cache is behind: that alone is not reported,
+// and it hides no refusal.
+func TestRefusalsAreReportedNextToAStaleMember(t *testing.T) {
 	refusal, stale := errors.New("forbidden"), fmt.Errorf("%w: gone", reconcile.ErrStale)
 	for what, row := range map[string]struct {
 		refuses map[string]error
@@ -164,9 +164,9 @@ func TestMembersAreAnnotatedUnderEverySchema(t *testing.T) {
 	}
 }
 
-// TestWhatACrashLeavesIsWrittenAgain has, in each row, the stops in the status and in the annotation of a stopped
+// TestPartlyWrittenStopsAreWrittenAgain has, in each row, the stops in the status and in the annotation of a stopped
 // member. A pass writes nothing only if one of them holds the wanted stops and the other holds nothing else.
-func TestWhatACrashLeavesIsWrittenAgain(t *testing.T) {
+func TestPartlyWrittenStopsAreWrittenAgain(t *testing.T) {
 	seen, plan := stopAll(kinds.ListOwn()[0], "a")
 	wanted := listWrites(seen, plan)[0].stops
 	another := *wanted.DeepCopy()

@@ -229,8 +229,9 @@ func TestPeopleComeBeforeSlumbers(t *testing.T) {
 	stop()
 }
 
-// TestBadInputIsRefusedOrTold has schedules that the schema refuses, and one that only the controller can check.
-func TestBadInputIsRefusedOrTold(t *testing.T) {
+// TestInvalidSlumbersAreRefusedOrReported has schedules that the schema refuses, and one that only the controller can
+// check.
+func TestInvalidSlumbersAreRefusedOrReported(t *testing.T) {
 	s := newStory(t)
 	for what, change := range map[string]string{
 		"a wave without targets":   `{"spec": {"waves": [{"name": "a", "targets": []}]}}`,
