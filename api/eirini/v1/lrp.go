@@ -131,7 +131,7 @@ type LRPSpec struct {
 	UserDefinedAnnotations map[string]string `json:"userDefinedAnnotations,omitempty"`
 }
 
-// Sidecar is a type of upstream.
+// Sidecar is a type of the API of eirini-controller.
 type Sidecar struct {
 	Name string `json:"name"`
 	// +listType=atomic
@@ -142,7 +142,7 @@ type Sidecar struct {
 	Env map[string]string `json:"env,omitempty"`
 }
 
-// PrivateRegistry is a type of upstream. Torpor uses ImagePullSecrets instead.
+// PrivateRegistry is a type of the API of eirini-controller. Torpor uses ImagePullSecrets instead.
 type PrivateRegistry struct {
 	// +optional
 	Username string `json:"username,omitempty"`
@@ -150,7 +150,7 @@ type PrivateRegistry struct {
 	Password string `json:"password,omitempty"`
 }
 
-// VolumeMount is a type of upstream.
+// VolumeMount is a type of the API of eirini-controller.
 type VolumeMount struct {
 	MountPath string `json:"mountPath"`
 	ClaimName string `json:"claimName"`
@@ -179,7 +179,7 @@ type Healthcheck struct {
 	InvocationTimeoutMs int64 `json:"invocationTimeoutMs,omitempty"`
 }
 
-// LRPStatus is the observed state of an LRP. Only Replicas is a field of upstream.
+// LRPStatus is the observed state of an LRP. In the API of eirini-controller it has only the field Replicas.
 type LRPStatus struct {
 	// Replicas is the number of ready instances.
 	// +optional

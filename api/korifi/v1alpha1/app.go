@@ -198,7 +198,7 @@ type CFAppStatus struct {
 	// VCAPApplicationSecretName names the Secret with VCAP_APPLICATION.
 	// +optional
 	VCAPApplicationSecretName string `json:"vcapApplicationSecretName,omitempty"`
-	// ServiceBindings is a field of upstream, which Torpor preserves.
+	// ServiceBindings is a field of Korifi. Torpor preserves it.
 	// +optional
 	// +listType=atomic
 	ServiceBindings []ServiceBinding `json:"serviceBindings,omitempty"`
@@ -261,7 +261,7 @@ type Restart struct {
 	Settings map[string]string `json:"settings,omitempty"`
 }
 
-// ServiceBinding is a type of upstream.
+// ServiceBinding is a type of the API of Korifi.
 type ServiceBinding struct {
 	GUID string `json:"guid"`
 	// +optional
