@@ -21,14 +21,14 @@ const customizations = "../../../../config/argocd/argocd-cm.yaml"
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"a cluster that is new": "Progressing: nothing is reported yet", "a cluster that runs": "Healthy: runs", "a cluster that stops": "Progressing: stops",
-		"a cluster that sleeps": "Suspended: sleeps", "a cluster that is stuck": "Degraded: i-1 does not stop",
-		"a database that works": "Healthy: works", "a database that is down": "Degraded: no primary", "a database on its own": "Suspended: stopped",
-		"an app that runs": "Healthy: runs", "an app that is stopped": "Suspended: stopped", "an app that starts": "Progressing: starts", "an app of which more is asked": "Progressing: no controller has acted on the request",
-		"a cluster that is to sleep now":          "Progressing: no controller has acted on the request",
-		"a database that is to be left alone now": "Progressing: no controller has acted on the request",
-		"a schedule that is asleep":               "Healthy: asleep", "a schedule that needs somebody": "Degraded: a cluster does not wake",
-		"an adapter that runs": "Healthy: runs", "an adapter whose kind is not installed": "Suspended: not served", "an adapter that begins": "Progressing: being found out", "an adapter without rights": "Degraded: grant a role",
+		"a new cluster": "Progressing: nothing is reported yet", "a running cluster": "Healthy: runs", "a stopping cluster": "Progressing: stops",
+		"a hibernating cluster": "Suspended: sleeps", "a cluster that fails to stop": "Degraded: i-1 does not stop",
+		"a healthy database": "Healthy: works", "a database without a primary": "Degraded: no primary", "a database with clustering stopped": "Suspended: stopped",
+		"a running app": "Healthy: runs", "a stopped app": "Suspended: stopped", "a starting app": "Progressing: starts", "an app with an unobserved change": "Progressing: no controller has acted on the request",
+		"a cluster with an unobserved stop":  "Progressing: no controller has acted on the request",
+		"a database with an unobserved stop": "Progressing: no controller has acted on the request",
+		"a Slumber whose objects are asleep": "Healthy: asleep", "a stalled Slumber": "Degraded: a cluster does not wake",
+		"a running StopAdapter": "Healthy: runs", "a StopAdapter of a kind that is not installed": "Suspended: not served", "a new StopAdapter": "Progressing: being found out", "a StopAdapter without rights": "Degraded: grant a role",
 	}
 	for name, obj := range listStatuses(t) {
 		t.Run(name, func(t *testing.T) {
@@ -55,12 +55,12 @@ type actions struct {
 func TestActionsStopAndStart(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
-		"a cluster that runs: hibernate is offered":         {"hibernate", "resume"},
-		"an app that runs: stop is offered":                 {"stop", "start"},
-		"a database that works: stop-clustering is offered": {"stop-clustering", "start-clustering"},
-		"a cluster that sleeps: resume is offered":          {"resume", "hibernate"},
-		"an app that is stopped: start is offered":          {"start", "stop"},
-		"a schedule that is asleep: suspend is offered":     {"suspend", "unsuspend"},
+		"a running cluster":                  {"hibernate", "resume"},
+		"a running app":                      {"stop", "start"},
+		"a healthy database":                 {"stop-clustering", "start-clustering"},
+		"a hibernating cluster":              {"resume", "hibernate"},
+		"a stopped app":                      {"start", "stop"},
+		"a Slumber whose objects are asleep": {"suspend", "unsuspend"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -90,7 +90,7 @@ func TestActionsStopAndStart(t *testing.T) {
 
 func TestAStartTakesTheReasonAway(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"a cluster that sleeps", "an app that is stopped"} {
+	for _, name := range []string{"a hibernating cluster", "a stopped app"} {
 		obj := listStatuses(t)[name]
 		var of actions
 		if err := yaml.UnmarshalStrict([]byte(readCustomization(t, "actions", obj)), &of); err != nil {

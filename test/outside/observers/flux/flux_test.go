@@ -22,10 +22,10 @@ const healthChecks = "../../../../config/flux/health-checks.yaml"
 func TestFluxReadsWhatIsAsWishedAsCurrent(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
-		"a cluster that is new": "waits", "a cluster that runs": "Current", "a cluster that stops": "InProgress", "a cluster that sleeps": "Current",
-		"a cluster that is to sleep now": "InProgress", "a cluster that is stuck": "Failed",
-		"a database that works": "Current", "a database that is down": "InProgress", "a database on its own": "Current",
-		"a database that is to be left alone now": "InProgress",
+		"a new cluster": "waits", "a running cluster": "Current", "a stopping cluster": "InProgress", "a hibernating cluster": "Current",
+		"a cluster with an unobserved stop": "InProgress", "a cluster that fails to stop": "Failed",
+		"a healthy database": "Current", "a database without a primary": "InProgress", "a database with clustering stopped": "Current",
+		"a database with an unobserved stop": "InProgress",
 	}
 	checks := readHealthChecks(t)
 	all, err := statuses.List()

@@ -16,14 +16,14 @@ import (
 func TestKstatusReadsWhatIsAsWishedAsCurrent(t *testing.T) {
 	t.Parallel()
 	want := map[string]status.Status{
-		"a cluster that is new": status.CurrentStatus, "a cluster that runs": status.CurrentStatus, "a cluster that stops": status.InProgressStatus,
-		"a cluster that sleeps": status.InProgressStatus, "a cluster that is stuck": status.FailedStatus,
-		"a database that works": status.CurrentStatus, "a database that is down": status.CurrentStatus, "a database on its own": status.CurrentStatus,
-		"a cluster that is to sleep now": status.InProgressStatus, "a database that is to be left alone now": status.CurrentStatus,
-		"an app that runs": status.CurrentStatus, "an app that is stopped": status.CurrentStatus, "an app that starts": status.InProgressStatus,
-		"an app of which more is asked": status.InProgressStatus,
-		"a schedule that is asleep":     status.CurrentStatus, "a schedule that needs somebody": status.FailedStatus,
-		"an adapter that runs": status.CurrentStatus, "an adapter whose kind is not installed": status.InProgressStatus, "an adapter that begins": status.InProgressStatus, "an adapter without rights": status.InProgressStatus,
+		"a new cluster": status.CurrentStatus, "a running cluster": status.CurrentStatus, "a stopping cluster": status.InProgressStatus,
+		"a hibernating cluster": status.InProgressStatus, "a cluster that fails to stop": status.FailedStatus,
+		"a healthy database": status.CurrentStatus, "a database without a primary": status.CurrentStatus, "a database with clustering stopped": status.CurrentStatus,
+		"a cluster with an unobserved stop": status.InProgressStatus, "a database with an unobserved stop": status.CurrentStatus,
+		"a running app": status.CurrentStatus, "a stopped app": status.CurrentStatus, "a starting app": status.InProgressStatus,
+		"an app with an unobserved change":   status.InProgressStatus,
+		"a Slumber whose objects are asleep": status.CurrentStatus, "a stalled Slumber": status.FailedStatus,
+		"a running StopAdapter": status.CurrentStatus, "a StopAdapter of a kind that is not installed": status.InProgressStatus, "a new StopAdapter": status.InProgressStatus, "a StopAdapter without rights": status.InProgressStatus,
 	}
 	all, err := statuses.List()
 	if err != nil {
