@@ -69,7 +69,7 @@ func (c *Component) Stop(limit time.Duration) error {
 	case <-c.done:
 		return c.err
 	case <-time.After(limit):
-		return fmt.Errorf("expected %s to stop within %s, it runs", c.name, limit)
+		return fmt.Errorf("expected %s to stop within %s, found it still running", c.name, limit)
 	}
 }
 

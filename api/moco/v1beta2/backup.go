@@ -76,8 +76,8 @@ type BackupPolicySpec struct {
 	// +nullable
 	// +kubebuilder:validation:Minimum=0
 	FailedJobsHistoryLimit *int32 `json:"failedJobsHistoryLimit,omitempty"`
-	// PointInTimeRecovery configures the copying of the binary logs to the bucket, which makes every point in time restorable. Binary logs
-	// are also copied without it if there is a bucket.
+	// PointInTimeRecovery configures how binary logs are copied to the bucket, so that every point in time can be restored. If it is not
+	// set and there is a bucket, they are copied with the default settings.
 	// +optional
 	PointInTimeRecovery *PointInTimeRecovery `json:"pointInTimeRecovery,omitempty"`
 	// RetentionDays is the number of days for which backups, and binary logs, are kept. Older ones are deleted, except the backup that the

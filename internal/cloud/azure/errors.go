@@ -97,7 +97,7 @@ func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedErro
 	}
 	switch {
 	case status == http.StatusTooManyRequests:
-		return &actuator.Error{Class: actuator.Throttled, Message: "login: Azure takes no more logins at the moment", RetryAfter: readRetryAfter(failed.RawResponse)}
+		return &actuator.Error{Class: actuator.Throttled, Message: "login: Azure limits the rate of logins and refused this one", RetryAfter: readRetryAfter(failed.RawResponse)}
 	case status >= http.StatusInternalServerError || content.Error == "":
 		return unreachableErrorf("login", "it answers with status %d", status)
 	}

@@ -61,7 +61,7 @@ func explainLogin(ctx context.Context, account serviceAccount, err error) error 
 	refusal := cloudrest.StatusError{Status: failed.Response.StatusCode, Header: failed.Response.Header}
 	switch class := refusal.Class(); {
 	case class == actuator.Throttled:
-		return &actuator.Error{Class: class, Message: "login: Google Cloud accepts no more logins at the moment", RetryAfter: refusal.RetryAfter()}
+		return &actuator.Error{Class: class, Message: "login: Google Cloud limits the rate of logins and refused this one", RetryAfter: refusal.RetryAfter()}
 	case class == actuator.Unreachable || content.Error == "":
 		return unreachableErrorf(login, "it answers with status %d", refusal.Status)
 	default:

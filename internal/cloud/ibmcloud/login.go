@@ -62,7 +62,7 @@ func explainLogin(ctx context.Context, apiKey string, err error) error {
 	_ = json.Unmarshal(refusal.Body, &content) // An answer without a message still has its status.
 	switch class := refusal.Class(); {
 	case class == actuator.Throttled:
-		return &actuator.Error{Class: class, Message: "login: IBM Cloud accepts no more logins at the moment", RetryAfter: refusal.RetryAfter()}
+		return &actuator.Error{Class: class, Message: "login: IBM Cloud limits the rate of logins and refused this one", RetryAfter: refusal.RetryAfter()}
 	case class == actuator.Unreachable || content.Code == "":
 		return unreachableErrorf(login, "it answers with status %d", refusal.Status)
 	default:

@@ -77,7 +77,7 @@ func (c *projectClient) explainLogin(err error) error {
 	case answer.Actual == http.StatusUnauthorized, answer.Actual == http.StatusBadRequest, answer.Actual == http.StatusForbidden:
 		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: correct %s in the credentials Secret", c.describe(answer), cloudsKey)
 	case classOf(answer.Actual) == actuator.Throttled:
-		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud accepts no more logins at the moment", RetryAfter: cloudrest.ReadRetryAfter(answer.ResponseHeader)}
+		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud limits the rate of logins and refused this one", RetryAfter: cloudrest.ReadRetryAfter(answer.ResponseHeader)}
 	default:
 		return c.unreachableErrorf(login, "it answers with status %d", answer.Actual)
 	}
