@@ -50,7 +50,7 @@ func renewAccounts(_ *derivedFacts, p *instanceFacts) Plan {
 	}
 }
 
-// hasUnverifiedChannel reports whether a replica would accept a server that only claims to be the primary. The change
+// hasUnverifiedChannel reports whether a replica would accept a server that impersonates the primary. The change
 // waits for a healthy cluster, because the replica does not acknowledge for a moment.
 func hasUnverifiedChannel(i *instanceFacts) bool {
 	d := i.cluster
@@ -144,7 +144,7 @@ func hasHungClients(i *instanceFacts) bool {
 
 func isSecondWritable(i *instanceFacts) bool { return i.IsUnexpectedlyWritable && i.MayActNow }
 
-// mayStartFollowing reports whether something has to be done or waited for before an instance follows the primary.
+// mayStartFollowing reports whether an instance does not follow the primary yet, and can do so without a user's help.
 func mayStartFollowing(i *instanceFacts) bool {
 	return i.MayFollow && !i.FollowsPrimary && !isStuckOnOldSource(i)
 }
@@ -256,7 +256,7 @@ func lagsTooFar(i *instanceFacts) bool {
 	return !i.IsPrimary && i.cluster.MaxDelay > 0 && i.Channel.Lag > limit
 }
 
-// hasStaleData reports whether a replica cannot catch up without help, or has tried to for too long, so that its
+// hasStaleData reports whether a replica cannot catch up by itself, or has tried to for too long, so that its
 // clients read ever older data. During a failover the replicas are stopped, and no instance has newer data than they
 // do.
 func hasStaleData(i *instanceFacts) bool {

@@ -232,7 +232,7 @@ func settle(d *derivedFacts, _ *instanceFacts) Plan {
 	}
 	for _, i := range d.instances {
 		for _, limit := range []time.Duration{d.MaxDelay, d.MaxDelayForDeletion} {
-			if isLagging := !i.IsPrimary && limit > 0 && i.Channel.Lag > 0; isLagging { // The next pass comes when the lag may be too large.
+			if isLagging := !i.IsPrimary && limit > 0 && i.Channel.Lag > 0; isLagging { // The lag may reach the limit after this time.
 				plan.After = min(plan.After, max(limit-i.Channel.Lag, degradedInterval))
 			}
 		}
@@ -245,7 +245,7 @@ type Plan struct {
 	// Rule is the name of the rule that matched, and Why describes the action or the reason to wait. Both are for
 	// logs.
 	Rule, Why string
-	// Do is the action.
+	// Do is the action to perform.
 	Do Action
 	// State is the state of the cluster.
 	State ClusterState
@@ -310,13 +310,13 @@ func warningEvent(reason, note string) decision.Event {
 	return decision.Event{Warning: true, Reason: reason, Action: eventAction, Note: note}
 }
 
-// Action is one effect on the world. The set is closed. Every action may be repeated, returns soon, and is one
-// session in one server or one write to the API server. Later passes observe whether it has taken effect.
+// Action is one change outside the manager. The set of actions is closed. Every action may be repeated, returns soon,
+// and is one session in one server or one write to the API server. Later passes observe whether it has taken effect.
 //
 //sumtype:decl
 type Action interface{ targets() []int }
 
-// Nothing changes nothing.
+// Nothing is the empty action: the pass only reports.
 type Nothing struct{}
 
 // PromoteInStatus writes the new primary into the status, if the status still names the old one.

@@ -71,7 +71,7 @@ type instanceFacts struct {
 	Past InstanceHistory
 
 	IsPrimary bool
-	// InActionBackoff means that the last action on it did not help, a moment ago.
+	// InActionBackoff means that the last action on it did not help, and that actionBackoff is not over.
 	InActionBackoff bool
 	// MayAct allows actions on its server, even while a statement hangs in it. MayActNow requires that no statement
 	// hangs.
@@ -82,7 +82,8 @@ type instanceFacts struct {
 	// IsUnexpectedlyWritable means that it is writable and not the primary.
 	IsUnexpectedlyWritable bool
 
-	// IsStalled means that for too long it has committed nothing, or received nothing, although there is something.
+	// IsStalled means that it has been stalled for longer than stallTimeout: it committed or received nothing, although
+	// transactions were waiting.
 	IsStalled bool
 	// Held is the set of transactions that it executed or received.
 	Held gtid.Set

@@ -32,8 +32,8 @@ func hasLostPrimary(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.HasWrongSource && i.Channel.IO == Connecting
 }
 
-// isDown reports whether the primary's server does not run or cannot be reached by anyone. A primary that does not
-// answer the manager but sends heartbeats to its replicas still serves its clients.
+// isDown reports whether the primary's server does not run, or neither the manager nor the replicas can reach it. A
+// primary that does not answer the manager but sends heartbeats to its replicas still serves its clients.
 func isDown(p *instanceFacts) bool {
 	d := p.cluster
 	unseen := d.Now.Sub(p.Past.UnreachableSince)
@@ -53,11 +53,11 @@ func isDown(p *instanceFacts) bool {
 	}
 }
 
-// isClusterStarting reports whether all servers have just started, because none of them has its settings or threads.
-// Their primary may need a moment longer.
+// isClusterStarting reports whether all servers have just started: no replica has its semi-sync settings or runs a
+// replication thread. Their primary may take longer to start, so the failover waits.
 func isClusterStarting(d *derivedFacts) bool {
 	p, patience := d.primary, clusterStartTimeout
-	if p.Pod.Ready && !p.Refused { // The server was up, and hangs.
+	if p.Pod.Ready && !p.Refused { // The server has been ready and hangs, so it is not about to start.
 		patience = stallTimeout
 	}
 	if !d.hasPrimary() || p.Reachable || !p.Pod.Exists || p.Pod.Terminating || d.Now.Sub(p.Past.UnreachableSince) >= patience {
@@ -555,7 +555,7 @@ func (p InstanceHistory) withProgress(i *instanceFacts, now time.Time) InstanceH
 		count, isDue = i.Executed.Count(), i.SemiSync.Waiting > 0 || !i.Owned.NumberedBy(i.UUID).IsEmpty()
 	}
 	p.ConnectingSince = startOfStreak(p.ConnectingSince, i.Reachable && i.Channel.IO == Connecting, now)
-	if i.Reachable { // Without an answer the streak goes on: a server that hangs often does not answer either.
+	if i.Reachable { // The streak continues without an answer, because a server that hangs often does not answer.
 		p.StalledSince, p.Count = startOfStreak(p.StalledSince, isDue && count == p.Count, now), count
 	}
 	return p
@@ -586,8 +586,8 @@ func (m History) WithResult(do Action, at time.Time, failure string) History {
 	return m
 }
 
-// startOfStreak returns since when a fact has held: before if it held already, now if it begins to hold, and zero if
-// it does not hold.
+// startOfStreak returns the time since which a fact holds: before if it held already, now if it begins to hold, and
+// the zero time if it does not hold.
 func startOfStreak(before time.Time, goesOn bool, now time.Time) time.Time {
 	switch {
 	case !goesOn:

@@ -783,7 +783,7 @@ func eventsOfCluster(n int) []modelEvent {
 		}},
 		growthEvent(),
 		{"re-clones of errant replicas are requested", func(w *modelState) bool { was := w.reclonesErrant; w.reclonesErrant = true; return !was }},
-		{"nothing moves for a while", func(w *modelState) bool { w.passTime(20 * time.Second); return true }},
+		{"twenty seconds pass", func(w *modelState) bool { w.passTime(20 * time.Second); return true }},
 	}
 	for i := range n {
 		list = append(list, eventsOfInstance(i)...)

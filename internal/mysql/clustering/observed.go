@@ -114,7 +114,7 @@ type Instance struct {
 	Host string
 	Port int
 	Pod  PodFacts
-	// Stopped means that this instance is to be left alone.
+	// Stopped means that clustering is stopped for this instance, so that no action may touch it.
 	Stopped bool
 	// KnownErrant is the result of the last comparison with the primary, from the status.
 	KnownErrant bool
@@ -281,26 +281,26 @@ const (
 	reloadInterval = 2 * time.Minute
 	// stoppedThreadTimeout is how long a thread of a replica may be stopped before the replica loses its clients.
 	stoppedThreadTimeout = 3 * time.Second
-	// stallTimeout is how long a server may commit or receive nothing although there is something, and connectTimeout
-	// how long a replica may take to connect.
+	// stallTimeout is how long a server may commit or receive nothing although transactions wait, and connectTimeout how
+	// long a replica may take to connect.
 	stallTimeout, connectTimeout = 10 * time.Second, 5 * time.Second
-	// actionBackoff is how long an instance is left alone after an action that did not help.
+	// actionBackoff is the time without actions on an instance after an action that did not help.
 	actionBackoff = 2 * time.Second
-	// refusalBackoff is how long a replica is left alone whose source refuses it repeatedly.
+	// refusalBackoff is the time before a replica that its source refuses repeatedly is started again.
 	refusalBackoff = 30 * time.Second
-	// endlessTimeout is a wait for replicas that outlasts every commit.
+	// endlessTimeout is the semi-sync timeout of the primary. It is so long that no commit stops waiting because of it.
 	endlessTimeout = 24 * time.Hour
 )
 
 // These are the times until the next pass.
 const (
-	// immediately goes through the queue, so that other clusters have their turn.
+	// immediately is not zero, so that the passes of other clusters in the queue come first.
 	immediately = time.Millisecond
 	// operationInterval is for the steps of an operation, suspicionInterval for a primary that may have failed.
 	operationInterval = 100 * time.Millisecond
 	suspicionInterval = 250 * time.Millisecond
-	// recheckInterval is the first interval for a primary from which replicas still receive. They may not have
-	// noticed its end yet.
+	// recheckInterval is the first interval for an unreachable primary from which replicas still receive. They may not
+	// have detected yet that it is down.
 	recheckInterval = 20 * time.Millisecond
 	// The intervals below are for a cluster that needs no action.
 	degradedInterval = time.Second

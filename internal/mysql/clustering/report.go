@@ -14,8 +14,8 @@ import (
 
 // InstanceReport is the report about one instance.
 type InstanceReport struct {
-	// Problem describes what is wrong with it and what to do; empty if it is well. The text is stable while nothing
-	// changes.
+	// Problem describes its most important problem and the user's next step; empty if it has none. The text is stable
+	// while nothing changes.
 	Problem string
 	// Errant is the set of transactions that only it has, Ahead the primary's own transactions that it has and the
 	// primary lacks, and Gap the transactions that it lacks and the primary has purged.

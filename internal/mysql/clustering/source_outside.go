@@ -29,8 +29,8 @@ func needsCopyFromOutside(d *derivedFacts) bool {
 		d.SourceProblem == "" && !restsAfterCopy(p)
 }
 
-// restsAfterCopy reports whether an attempt to copy the external server failed a short while ago. That server may
-// count failed logins.
+// restsAfterCopy reports whether the back-off after a failed copy of the external server is not over yet. That server
+// may count failed logins.
 func restsAfterCopy(p *instanceFacts) bool {
 	return !p.Past.FailedAt.IsZero() && p.cluster.Now.Sub(p.Past.FailedAt) < refusalBackoff
 }

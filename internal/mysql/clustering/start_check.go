@@ -7,7 +7,8 @@ import "fmt"
 // FindingSeverity is the severity of a finding: whether it prevents a start of clustering.
 type FindingSeverity string
 
-// The severities. A start despite a Refuse leaves instances cut off, loses transactions or changes the primary.
+// The severities. A start despite a Refuse leaves instances without replication, loses transactions or changes the
+// primary.
 const (
 	Warn   FindingSeverity = "warn"
 	Refuse FindingSeverity = "refuse"
@@ -18,8 +19,8 @@ type Finding struct {
 	Severity FindingSeverity
 	// Message describes the problem and what a start does about it, Remedy what to do first.
 	Message, Remedy string
-	// IsHarmless means that a start loses nothing because of it. The plugin asks the user all the same. A stop that
-	// ends by its time, with no user to ask, ends despite it, so that the cluster is not left without a primary.
+	// IsHarmless means that a start loses nothing because of it. The plugin asks the user nevertheless. A stop whose
+	// end time has passed ends despite it, so that the cluster is not left without a primary.
 	IsHarmless bool
 }
 

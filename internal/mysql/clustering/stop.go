@@ -8,15 +8,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// A stop lets operations in progress reach a point at which everything may be left alone. It begins no switchover,
-// fence or copy, takes back prepared operations, and finishes recorded ones. Reaching that point is recorded too.
+// A stop lets operations in progress reach a point at which the cluster needs no manager. It begins no switchover,
+// fence or copy, withdraws prepared operations, and finishes recorded ones. Then the status records the stop.
 
 func isStopped(d *derivedFacts) bool { return d.StopAsked && d.Stop != nil }
 
 // isStopWithdrawn reports whether the request to stop is gone while the record of the stop is still there.
 func isStopWithdrawn(d *derivedFacts) bool { return !d.StopAsked && d.Stop != nil }
 
-// isStopReached reports whether nothing is left to finish, or the stop takes too long.
+// isStopReached reports whether no work is left to finish, or the time for finishing it is over.
 func isStopReached(d *derivedFacts) bool {
 	since := d.History.StopAskedSince
 	isOverdue := !since.IsZero() && d.Now.Sub(since) >= stopTimeout
@@ -25,7 +25,7 @@ func isStopReached(d *derivedFacts) bool {
 
 func isStopAsked(d *derivedFacts) bool { return d.StopAsked }
 
-// listUnfinished describes the work that must not be left alone.
+// listUnfinished describes the work that a stop has to finish first.
 func listUnfinished(d *derivedFacts) []string {
 	if d.Offline || !d.hasPrimary() {
 		return nil
@@ -86,7 +86,7 @@ func hasStopEnded(d *derivedFacts) bool {
 	return isStopWithdrawn(d) || d.Stop != nil && d.IsStopOverdue && !d.IsOtherStopOverdue
 }
 
-// isStartRefused reports whether a start would do harm that the requester has to learn of first.
+// isStartRefused reports whether a start would do harm, and the requester has not forced it.
 func isStartRefused(d *derivedFacts) bool {
 	return hasStopEnded(d) && !d.StartForced && len(listRefusals(d)) > 0
 }

@@ -23,7 +23,7 @@ import (
 	mysqlusers "github.com/torpor-dev/torpor/internal/mysql/users"
 )
 
-// lostBuffer is how many lost connections may wait for a pass.
+// lostBuffer is the maximum number of clusters that wait for a pass because of a lost connection.
 const lostBuffer = 1024
 
 // failedWatchInterval is the least time between passes that are requested by failing watches of one server. The
@@ -33,8 +33,8 @@ const failedWatchInterval = time.Minute
 // errClosed is returned after the controller has ended.
 var errClosed = errors.New("the controller has ended")
 
-// connManager holds the connections to every cluster's servers and the history of clustering between passes. Losing
-// it costs new connections and restarted clocks.
+// connManager holds the connections to every cluster's servers and the history of clustering between passes. If
+// the manager restarts, the connections are opened again and the times in the history start again.
 type connManager struct {
 	clock clock.PassiveClock
 	// onClone is called when a clone has ended.
@@ -155,7 +155,7 @@ func (c *instanceConn) readFacts(ctx context.Context) (sqlclient.ServerFacts, er
 	return c.server.ReadFacts(ctx)
 }
 
-// accountsInterval is how often accounts are read that are as they should be.
+// accountsInterval is the poll interval of accounts that need no change.
 const accountsInterval = time.Minute
 
 // observeAccounts reports whether the accounts have another version than the wanted one, or passwords that expire,
@@ -184,7 +184,7 @@ func (c *clusterConns) awaitAnswer(ctx context.Context, conn *instanceConn) {
 	ctx, conn.stopWaiting = context.WithCancel(context.WithoutCancel(ctx)) // The wait outlives the pass.
 	c.manager.goroutines.Go(func() {
 		for {
-			// Another error is an answer too, which the pass judges.
+			// Every other error is an answer of the server, which the next pass handles.
 			if _, err := conn.readFacts(ctx); ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 				break
 			}
@@ -200,7 +200,7 @@ func (c *clusterConns) requestLook() {
 	case c.manager.lost <- event.GenericEvent{Object: &mocov1beta2.MySQLCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.name.Namespace, Name: c.name.Name},
 	}}:
-	default: // The queue of waiting clusters is full, so the regular pass comes first.
+	default: // The queue of waiting clusters is full; the regular pass of this cluster follows.
 	}
 }
 
@@ -268,7 +268,7 @@ func (c *clusterConns) connect(i int, pod *corev1.Pod, open func() (*sqlclient.S
 	return conn, nil
 }
 
-// watch watches one connection, the primary's, and no other; nil ends the watch.
+// watch watches the connection to the primary. At most one connection is watched; nil ends the watch.
 func (c *clusterConns) watch(ctx context.Context, conn *instanceConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,9 +307,9 @@ func (c *clusterConns) stopWatching() {
 }
 
 // watchReplication watches one replica, and reports whether it is watched. A pass is requested as soon as the replica
-// no longer applies, or when the watch has failed and its state is unknown. A server that refuses every watch causes
-// a pass seldom. The pass after the end of a watch begins no new one. Otherwise a watch that ends at once for another
-// reason would be begun again and again.
+// no longer applies, or when the watch has failed and its state is unknown. failedWatches
+// limits the passes of a server that refuses every watch. The pass after the end of a watch does not begin a new one.
+// Otherwise a watch that always ends at once would be repeated without a pause.
 func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -372,8 +372,8 @@ func (c *clusterConns) markPodVersionStale(i int, before, after string) {
 	}
 }
 
-// isCacheBehind reports whether the cache still holds a Pod as it was before the last action. A pass would conclude
-// that the action had not helped.
+// isCacheBehind reports whether the cache still holds a Pod as it was before the last action. With such a Pod, a pass
+// would conclude that the action had not helped.
 func (c *clusterConns) isCacheBehind(pods []*corev1.Pod) bool {
 	for i, pod := range pods {
 		if pod != nil && c.stalePodVersions[i] == pod.ResourceVersion {

@@ -56,7 +56,8 @@ type observation struct {
 	channelPassword string
 	// requiresTLS means that every server has a certificate, so that the accounts may not log in without TLS.
 	requiresTLS bool
-	// isRotationUnread means that an instance could not be asked which passwords it has.
+	// isRotationUnread means that the passwords of an instance were not read, because a commit waits there or the query
+	// failed.
 	isRotationUnread atomic.Bool
 	// passwordProblem explains why there is no password for new connections; empty if there is one, or none was
 	// needed.

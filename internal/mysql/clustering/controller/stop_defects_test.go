@@ -87,8 +87,8 @@ func TestStopIsReachedWithoutPasswords(t *testing.T) {
 	}
 }
 
-// TestStopDuringSwitchoverLeavesPrimaryWritable checks that an interrupted switchover is taken back, and that the
-// client that delayed it is left alone.
+// TestStopDuringSwitchoverLeavesPrimaryWritable checks that an interrupted switchover is withdrawn, and that the
+// session of the client that delayed it is not ended.
 func TestStopDuringSwitchoverLeavesPrimaryWritable(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)

@@ -169,7 +169,8 @@ func TestRestartWhileStopped(t *testing.T) {
 	e.expectOneWritable(t)
 }
 
-// TestStoppedInstance checks that one instance is left alone while the others are managed.
+// TestStoppedInstance checks that no action touches the instance for which clustering is stopped, while the others are
+// managed.
 func TestStoppedInstance(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
