@@ -142,15 +142,15 @@ func TestPlanReplay(t *testing.T) {
 	}{
 		"a point in the second segment: the segments up to the point are replayed":  {dump: a + ":1-15", segments: chain, point: 25, want: []string{a + ":11-20", a + ":21-30"}, reached: 25},
 		"a point between two segments: the segments up to the point are replayed":   {dump: a + ":1-15", segments: chain, point: 30, want: []string{a + ":11-20", a + ":21-30"}, reached: 30},
-		"segments in another order: the segments up to the point are replayed":      {dump: a + ":1-15", segments: []backup.StoredSegment{chain[2], chain[0], chain[1]}, point: 35, want: []string{a + ":11-20", a + ":21-30", b + ":1-5"}, reached: 35},
+		"unordered segments: the segments up to the point are replayed":             {dump: a + ":1-15", segments: []backup.StoredSegment{chain[2], chain[0], chain[1]}, point: 35, want: []string{a + ":11-20", a + ":21-30", b + ":1-5"}, reached: 35},
 		"a failover does not count as a gap":                                        {dump: a + ":1-20", segments: chain, point: 38, want: []string{a + ":21-30", b + ":1-5"}, reached: 38},
 		"a dump at the end of a segment: the segments up to the point are replayed": {dump: a + ":1-20", segments: chain, point: 21, want: []string{a + ":21-30"}, reached: 21},
-		"no commits since, as the shipped state shows: nothing to replay":           {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
+		"the shipped state has no commits after the dump: nothing to replay":        {dump: a + ":1-30", segments: chain[:2], shipped: 60, gtids: a + ":1-30", point: 50, reached: 50},
 		"point is after the shipped state: refused":                                 {dump: a + ":1-30", segments: chain[:2], shipped: 40, gtids: a + ":1-30", point: 50, err: "until 2026-11-20T12:00:40Z without a gap"},
 		"a gap is refused":                                                  {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 35, err: "from the backup of 2026-11-20T12:00:00Z until 2026-11-20T12:00:19Z without a gap"},
 		"newest point stops at a gap":                                       {dump: a + ":1-15", segments: []backup.StoredSegment{chain[0], chain[2]}, point: 3600, newest: true, want: []string{a + ":11-20"}, reached: 19},
 		"new primary with fewer transactions is a gap":                      {dump: a + ":1-20", segments: []backup.StoredSegment{chain[1], after}, point: 35, err: "until 2026-11-20T12:00:29Z without a gap"},
-		"two shippers of the same transactions do no harm":                  {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
+		"segments of two shippers with the same transactions are chained":   {dump: a + ":1-10", segments: append([]backup.StoredSegment{segment(a+":1-10", a+":11-17", 10, 16), segment(a+":1-17", a+":18-24", 17, 24)}, chain...), point: 35, want: []string{a + ":11-17", a + ":11-20", a + ":18-24", a + ":21-30", b + ":1-5"}, reached: 35},
 		"nothing was shipped since long before the dump: nothing to replay": {dump: a + ":1-30", shipped: -3600, gtids: a + ":1-2", point: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -341,11 +341,11 @@ func TestRestoreResult(t *testing.T) {
 		want     []string
 		wantLeft int
 	}{
-		"all of it fits":             {[]string{"view a", "an event"}, 1, []string{"view a", "an event"}, 1},
-		"nothing was left out":       {nil, 0, nil, 0},
-		"long warnings are counted":  {[]string{"view a", long, long, long}, 1, []string{"view a", long, "2 more are in the log of the Job"}, 1},
-		"long left-outs are counted": {[]string{"view a", long, long, long}, 4, []string{"view a", long, "2 more are in the log of the Job"}, 3},
-		"none of them fits":          {[]string{strings.Repeat(long, 4)}, 1, []string{"1 more are in the log of the Job"}, 1},
+		"warnings that fit are kept":                                {[]string{"view a", "an event"}, 1, []string{"view a", "an event"}, 1},
+		"no warnings and no parts that were left out":               {nil, 0, nil, 0},
+		"warnings that do not fit are counted":                      {[]string{"view a", long, long, long}, 1, []string{"view a", long, "2 more are in the log of the Job"}, 1},
+		"warnings about left-out parts that do not fit are counted": {[]string{"view a", long, long, long}, 4, []string{"view a", long, "2 more are in the log of the Job"}, 3},
+		"a single warning that does not fit is counted":             {[]string{strings.Repeat(long, 4)}, 1, []string{"1 more are in the log of the Job"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := backup.FormatRestoreResult(backup.RestoreResult{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package certificates creates the certificates of a cluster's servers and decides when they must be renewed. Each
-// cluster has its own certificate authority, which is trusted for nothing else.
+// cluster has its own certificate authority (CA), and nothing else trusts that CA.
 package certificates
 
 import (
@@ -33,7 +33,7 @@ const (
 	authorityLife, serverLife = 10 * 365 * 24 * time.Hour, 90 * 24 * time.Hour
 	// authorityOverlap is how long a new CA is trusted in addition to the old one before the old one expires.
 	authorityOverlap = 365 * 24 * time.Hour
-	// clockSkew is how far another clock may be behind.
+	// clockSkew is how far the clock of a client or server may be behind the manager's clock.
 	clockSkew = time.Hour
 )
 
@@ -71,8 +71,8 @@ func BuildClientConfig(authorities []byte, host string) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: host}, nil
 }
 
-// newAuthority keeps the previous CAs trusted, because they have signed the servers' certificates until those are
-// renewed.
+// newAuthority adds a CA and keeps the previous CAs trusted, because the servers use certificates signed by them until
+// those are renewed.
 func newAuthority(files map[string][]byte, before []*x509.Certificate, hosts []string, now time.Time) (map[string][]byte, bool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -38,9 +38,9 @@ func TestVolumeGrowth(t *testing.T) {
 			live: live, claims: []string{larger, strings.Replace(logs, "1024Mi", "1025Mi", 1)}, growing: "[mysql-data-moco-a-0 3Gi logs-moco-a-0 1025Mi]",
 		},
 		"template without a class keeps the present class": {live: live, claims: []string{strings.Replace(larger, "storageClassName: fast, ", "", 1), logs}, growing: "[mysql-data-moco-a-0 3Gi]"},
-		"label of a template":                              {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
-		"annotation of a second volume":                    {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
-		"label next to a different class is left to the user": {live: live, claims: []string{
+		"changed label of a template":                      {live: live, claims: []string{strings.Replace(data, "{name:", "{labels: {a: b}, name:", 1), logs}, relabelled: 1},
+		"changed annotation of the second template":        {live: live, claims: []string{data, strings.Replace(logs, "{name:", "{annotations: {a: b}, name:", 1)}, relabelled: 1},
+		"changed label and different class are left to the user": {live: live, claims: []string{
 			strings.NewReplacer("fast", "slow", "{name:", "{labels: {a: b}, name:").Replace(data), logs,
 		}},
 		"different class is left to the user":           {live: live, claims: []string{strings.Replace(larger, "fast", "slow", 1), logs}},

@@ -57,13 +57,13 @@ func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
 	return nil
 }
 
-// CancelStatements ends the connections that still run an act, of any manager.
+// CancelStatements ends the connections that still run a marked statement of any manager.
 func (s *Server) CancelStatements(ctx context.Context) error {
 	return s.killConnections(ctx, selectOtherConnections+isPendingAct, nil)
 }
 
-// isPendingAct and isOwnStatement distinguish a manager's statements from those of other clients, which may contain
-// the mark too.
+// isPendingAct and isOwnStatement select the statements of managers by their account and by the mark. Statements of
+// other clients may contain the mark too.
 const (
 	isManagers     = "user = substring_index(current_user(), '@', 1)"
 	isPendingAct   = isManagers + " and command = 'Query' and info like '" + statementMark + "%'"
@@ -73,7 +73,7 @@ const (
 // selectOtherConnections begins a query for all connections except its own.
 const selectOtherConnections = "select id, user from performance_schema.processlist where id <> connection_id() and "
 
-// killsAtOnce is the number of connections that are ended in one round trip.
+// killsAtOnce is the maximum number of connections that are ended in one round trip.
 const killsAtOnce = 500
 
 // killConnections ends the connections that a query finds, except those of the users in keep.
@@ -224,7 +224,7 @@ func (s *Server) RenewChannel(ctx context.Context, from ReplicationSource) error
 	return s.StartReceiving(ctx)
 }
 
-// changeSource makes the replica verify the source with the same CA as the server's own clients do.
+// changeSource runs CHANGE REPLICATION SOURCE. A verified source needs a certificate of the CA in the replica's ssl_ca.
 func (s *Server) changeSource(ctx context.Context, from ReplicationSource, options string, args ...any) error {
 	var authorities sql.NullString
 	verify := ", source_ssl_verify_server_cert = 0, source_ssl_ca = ''"

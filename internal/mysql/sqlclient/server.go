@@ -168,14 +168,15 @@ func (s *Server) pingUntilSilent(ctx context.Context) error {
 	}
 }
 
-// statementMark begins every act, so that ReadFacts recognizes a running act of any manager.
+// statementMark begins every statement that changes a server. By it, ReadFacts recognizes the pending statements of any
+// manager.
 const statementMark = "/* torpor */ "
 
 type statementExecer interface {
 	ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error)
 }
 
-// execStatement runs one act. Errors do not contain the statement, because it may hold a password.
+// execStatement runs one marked statement. Errors do not contain the statement, because it may hold a password.
 func (s *Server) execStatement(ctx context.Context, statement string, args ...any) error {
 	return execMarked(ctx, s.db, statement, args...)
 }

@@ -115,9 +115,9 @@ func TestStrangersGetNoPassword(t *testing.T) {
 		host        string
 		trusted     bool
 	}{
-		"the server: the password is sent":              {bed.Certificates[certificates.AuthorityFile], server.Address, true},
-		"another authority: no password is sent":        {mysqld.WriteCertificates(t, t.TempDir(), server.Address)[certificates.AuthorityFile], server.Address, false},
-		"name of another instance: no password is sent": {bed.Certificates[certificates.AuthorityFile], "moco-test-0.moco-test.db.svc", false},
+		"the server's own CA and address: the password is sent": {bed.Certificates[certificates.AuthorityFile], server.Address, true},
+		"another CA: no password is sent":                       {mysqld.WriteCertificates(t, t.TempDir(), server.Address)[certificates.AuthorityFile], server.Address, false},
+		"name of another instance: no password is sent":         {bed.Certificates[certificates.AuthorityFile], "moco-test-0.moco-test.db.svc", false},
 	} {
 		trust, err := certificates.BuildClientConfig(row.authorities, row.host)
 		testenv.ExpectNoError(t, err)

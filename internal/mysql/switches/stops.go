@@ -94,13 +94,13 @@ func (r reader) read(annotation stoprecord.AnnotationSwitch, isStopped bool, bef
 	return s
 }
 
-// ParseStoppedInstances returns the indexes of the instances to leave alone, and whether the annotation could be
-// parsed. A list that cannot be parsed stops nothing.
+// ParseStoppedInstances returns the indexes of the instances for which clustering is stopped, and whether the annotation
+// could be parsed. A list that cannot be parsed stops nothing.
 func ParseStoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
 	return parseInstances(cluster.Annotations)
 }
 
-// HasStoppedInstances reports whether any instance is to be left alone.
+// HasStoppedInstances reports whether clustering is stopped for any single instance.
 func HasStoppedInstances(annotations map[string]string) bool {
 	list, _ := parseInstances(annotations)
 	return len(list) > 0

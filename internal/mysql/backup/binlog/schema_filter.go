@@ -70,7 +70,7 @@ const (
 	otherReferencedTable
 )
 
-// InseparableError reports a transaction of which the part for one schema cannot be told apart.
+// InseparableError reports a transaction whose changes of one schema cannot be separated from its other changes.
 type InseparableError struct{ reason string }
 
 func (e *InseparableError) Error() string { return e.reason }

@@ -192,8 +192,8 @@ func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
 	}{
 		{"Pod that is not in the cache yet is waited for", 3 * time.Second, "", "", 7 * time.Second},
 		{"message of the Pod is reported", 3 * time.Second, "no space", "Job one gave up: no space", 0},
-		{"missing Pod is not waited for longer", messageWait, "", "Job one gave up: too often: look at the logs of its Pods", 0},
-		{"clock that is behind causes no wait", -time.Hour, "", "Job one gave up: too often: look at the logs of its Pods", 0},
+		{"missing Pod is waited for no longer than messageWait", messageWait, "", "Job one gave up: too often: look at the logs of its Pods", 0},
+		{"Job that ended in the future is not waited for", -time.Hour, "", "Job one gave up: too often: look at the logs of its Pods", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := Controller{Clock: clocktesting.NewFakePassiveClock(ended.Add(tt.age)), startedAt: ended.Add(-time.Hour), reportedFailures: &sync.Map{}}
