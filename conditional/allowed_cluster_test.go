@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// TestAGroupFollowsItsRights has the rights of a group come and go, next to a disabled group.
+// TestAGroupFollowsItsRights grants and revokes the rights of a group, next to a disabled group.
 func TestAGroupFollowsItsRights(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.newManagerFor(s.newUser("poor"))

@@ -102,13 +102,13 @@ func observeStates(t *testing.T, server *reviewer, rounds int) (states []State) 
 	return states
 }
 
-// TestRightsAreReviewed has the kinds of answers to a rules review. 400 access reviews are more than a round has time for.
+// TestRightsAreReviewed covers the possible answers to a rules review. One round has no time for 400 access reviews.
 func TestRightsAreReviewed(t *testing.T) {
 	forbidden := k8serrors.NewForbidden(schema.GroupResource{Resource: "selfsubjectrulesreviews"}, "", nil)
 	for name, row := range map[string]struct {
 		server *reviewer
 		want   []State
-		// rulesReviews and accessReviews are the expected requests.
+		// rulesReviews and accessReviews are the expected numbers of requests.
 		rulesReviews, accessReviews int
 	}{
 		"rules that grant all rights": {server: &reviewer{rules: allRules}, want: []State{True, True}, rulesReviews: 2},
@@ -139,7 +139,7 @@ func TestRightsAreReviewed(t *testing.T) {
 	}
 }
 
-// TestGroupsShareReviews has the rights of fifteen groups in thirty namespaces for ten minutes.
+// TestGroupsShareReviews observes the rights of fifteen groups in thirty namespaces for ten minutes.
 func TestGroupsShareReviews(t *testing.T) {
 	const groups, namespaces, minutes = 15, 30, 10
 	synctest.Test(t, func(t *testing.T) {

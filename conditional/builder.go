@@ -129,7 +129,8 @@ func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
 }
 
 // WithOptions sets the controller's options. A group starts on the leader only, so NeedLeaderElection must not be
-// false, nor EnableWarmup true. The RateLimiter's counts end with each stop.
+// false, nor EnableWarmup true. Each stop clears the failure counts of the
+// RateLimiter.
 func (b *Builder) WithOptions(options controller.Options) *Builder {
 	if need := options.NeedLeaderElection; need != nil && !*need {
 		b.addError("expected no NeedLeaderElection: false in WithOptions, found it, and a conditional controller runs on the leader only: leave it out")
@@ -166,8 +167,8 @@ func (b *Builder) Complete(r reconcile.Reconciler) error {
 }
 
 // Build is like Complete, and returns the group. controller-runtime's Build returns the Controller. Here there is one
-// controller per start, and none while the group is dormant, so that a returned one would be dead after the first
-// stop.
+// controller per start, and none while the group is dormant, so that a returned Controller would be unusable after
+// the first stop.
 func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := b.validate(r); err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)

@@ -340,14 +340,14 @@ func TestBindReplacesWhatTheManagerGave(t *testing.T) {
 	for _, mgr := range []manager.Manager{first, second} {
 		testenv.Must(t, fields.bindTo(mgr))
 		for what, same := range map[string]bool{
-			"the embedded client": r.Client == mgr.GetClient(),
-			"the API reader":      r.API == mgr.GetAPIReader(),
-			"the cached reader":   r.Cached == client.Reader(mgr.GetClient()),
-			"the manager":         r.Manager == mgr,
-			"the HTTP client":     r.HTTP == mgr.GetHTTPClient(),
-			"a client of another": r.Own == own,
-			"no cache":            r.None == nil,
-			"something else":      r.note == "mine",
+			"the embedded client":                r.Client == mgr.GetClient(),
+			"the API reader":                     r.API == mgr.GetAPIReader(),
+			"the cached reader":                  r.Cached == client.Reader(mgr.GetClient()),
+			"the manager":                        r.Manager == mgr,
+			"the HTTP client":                    r.HTTP == mgr.GetHTTPClient(),
+			"a client that is not the manager's": r.Own == own,
+			"a nil field":                        r.None == nil,
+			"a field without a client":           r.note == "mine",
 		} {
 			if !same {
 				t.Errorf("%s: unexpected value", what)

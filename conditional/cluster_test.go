@@ -180,7 +180,7 @@ func (s *apiServer) createSoon(obj client.Object) {
 	s.eventually("the object can be created", func(ctx context.Context) (bool, error) { return s.newClient().Create(ctx, obj) == nil, nil })
 }
 
-// createConfigMap makes one in the default namespace.
+// createConfigMap creates a ConfigMap in the default namespace.
 func (s *apiServer) createConfigMap(name string) {
 	s.t.Helper()
 	testenv.Must(s.t, s.newClient().Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}))
@@ -241,7 +241,7 @@ func (s *apiServer) grantRight(name, user string, rule rbacv1.PolicyRule) {
 	testenv.GrantRight(s.t, s.newClient(), name, user, rule)
 }
 
-// fullRight allows everything with resources.
+// fullRight allows every verb on the resources.
 func fullRight(group string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: []string{"*"}}
 }
@@ -326,7 +326,7 @@ func (s *apiServer) expectReconcile(seen <-chan string, name string) {
 	}
 }
 
-// mustFindKind is the kind of a typed object of the scheme.
+// mustFindKind returns the kind of a typed object, according to the scheme.
 func (s *apiServer) mustFindKind(obj client.Object) schema.GroupVersionKind {
 	gvk, err := apiutil.GVKForObject(obj, s.scheme)
 	testenv.Must(s.t, err)
@@ -380,7 +380,7 @@ func (r *widgetReconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// SetupConditionally differs in one line.
+// SetupConditionally differs from SetupWithManager in one line.
 func (r *widgetReconciler) SetupConditionally(mgr manager.Manager) error {
 	return NewControllerManagedBy(mgr).
 		For(&Widget{}).

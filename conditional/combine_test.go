@@ -28,7 +28,7 @@ func (p *reportLog) report(s Status) {
 	p.said = append(p.said, s)
 }
 
-// last lets everything happen that happens at once, and returns the latest report.
+// last waits until all goroutines of the bubble are blocked, and returns the latest report.
 func (p *reportLog) last() Status {
 	synctest.Wait()
 	p.mu.Lock()
@@ -150,7 +150,7 @@ func TestCombineReportsEachChange(t *testing.T) {
 func TestKeepForgetsOldFailures(t *testing.T) {
 	var calls atomic.Int32
 	frail := builtinCondition{name: "frail", observeFunc: func(_ context.Context, _ Sources, report func(Status)) error {
-		if calls.Add(1) == 6 { // It works for a while between its failures.
+		if calls.Add(1) == 6 { // The sixth observation works for an hour before it fails.
 			report(Status{State: True, Reason: "Works"})
 			<-time.After(time.Hour)
 		}
@@ -317,15 +317,15 @@ func TestAnyStaysWithWhatItReliesOn(t *testing.T) {
 		want  string
 	}{
 		{"the second holds first", 1, is(True, "b"), True, "b"},
-		{"the first holds, too", 0, is(True, "a"), True, "b"},
-		{"the second is in doubt", 1, is(Unknown, ""), True, "b"},
-		{"both are in doubt", 0, is(Unknown, ""), Unknown, ""},
-		{"the first is back", 0, is(True, "a"), True, "b"},
-		{"the second is back with another identity", 1, is(True, "b2"), True, "b2"},
-		{"the second is gone", 1, is(False, ""), True, "a"},
-		{"the second comes again", 1, is(True, "b3"), True, "a"},
-		{"the first is gone", 0, is(False, ""), True, "b3"},
-		{"all are gone", 1, is(False, ""), False, ""},
+		{"the first holds as well", 0, is(True, "a"), True, "b"},
+		{"the second is unknown", 1, is(Unknown, ""), True, "b"},
+		{"both are unknown", 0, is(Unknown, ""), Unknown, ""},
+		{"the first holds again", 0, is(True, "a"), True, "b"},
+		{"the second holds again with another identity", 1, is(True, "b2"), True, "b2"},
+		{"the second no longer holds", 1, is(False, ""), True, "a"},
+		{"the second holds a third time", 1, is(True, "b3"), True, "a"},
+		{"the first no longer holds", 0, is(False, ""), True, "b3"},
+		{"neither holds", 1, is(False, ""), False, ""},
 	}
 	judge, inputs := newAnyJudge(), make([]judgeInput, 2)
 	for _, s := range steps {

@@ -191,7 +191,7 @@ func answerNormally(r *http.Request, next http.RoundTripper) (*http.Response, er
 	return next.RoundTrip(r)
 }
 
-// onRequests limits a fault to some requests.
+// onRequests applies a fault to matching requests only.
 func onRequests(some requestMatch, f requestFault) requestFault {
 	return func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
 		if some(r) {
@@ -201,7 +201,7 @@ func onRequests(some requestMatch, f requestFault) requestFault {
 	}
 }
 
-// inTurn lets each next request meet the next of the faults.
+// inTurn applies the faults to the requests in turn.
 func inTurn(faults ...requestFault) requestFault {
 	var mu sync.Mutex
 	n := 0

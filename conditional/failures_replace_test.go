@@ -39,7 +39,7 @@ func narrow(def *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// otherSchema changes the schema in place, which restarts nothing, and by a new CRD.
+// otherSchema changes the schema by an update of the CRD, which restarts nothing, and then by a new CRD.
 func (a *failureEnv) otherSchema() {
 	a.installCRD(a.crd)
 	mgr := a.newManagerFor(a.cfg)
@@ -66,7 +66,7 @@ func (a *failureEnv) otherKind() {
 	other := newCRD(thing, "things")
 	mgr := a.newManagerFor(a.cfg)
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
-	a.installCRD(other) // Now the group version is served, the kind is not.
+	a.installCRD(other) // From now on the group version is served, but not the test's kind.
 	a.createObjectOf(thing, "thing")
 	a.waitForCondition(g, False, "NotServed")
 	a.installCRD(a.crd)
@@ -106,7 +106,7 @@ func (a *failureEnv) otherVersion() {
 	a.expectReconcile(a.seen, "first")
 }
 
-// replacedLate delivers the events of a CRD that went and came only after both.
+// replacedLate deletes a CRD and creates it again before the detector receives the event of either.
 func (a *failureEnv) replacedLate() {
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())
@@ -120,7 +120,7 @@ func (a *failureEnv) replacedLate() {
 	a.expectOneRestart(g)
 }
 
-// replacedUnseen lets the informer of CRDs find a CRD of the same name with another UID.
+// replacedUnseen replaces a CRD while there is no watch. The next list has a CRD of the same name with another UID.
 func (a *failureEnv) replacedUnseen() {
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())

@@ -192,7 +192,7 @@ func (a *failureEnv) disagreeEarly() {
 	a.expectNoRestart()
 }
 
-// causeLooks changes the CRD repeatedly, each time until discovery was queried.
+// causeLooks changes the CRD ten times, and waits each time until discovery was queried repeatedly.
 func (a *failureEnv) causeLooks(p *faultyProxy) {
 	looks := isDiscovery(a.kind.GroupVersion())
 	for n := range 10 {
@@ -242,7 +242,7 @@ func electing(id string) func(*ctrl.Options) {
 	}
 }
 
-// standby sees the CRD go and come while it waits.
+// standby has a second manager wait for the lease while the CRD is deleted and installed again.
 func (a *failureEnv) standby() {
 	leader := a.newCandidate(patientLease(), a.watchTo)
 	stop := a.startManager(leader.mgr)

@@ -37,7 +37,7 @@ func failuresOfStopping() []failureTest {
 	}
 }
 
-// controlling is a setup function with a plain controller of the kind.
+// controlling returns a setup function that adds a plain controller of the kind.
 func controlling(kind schema.GroupVersionKind, workers int, reconciler func(manager.Manager) reconcile.Func) SetupFunc {
 	return func(mgr manager.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).For(newObject(kind, "")).Named("controlling").
@@ -46,7 +46,8 @@ func controlling(kind schema.GroupVersionKind, workers int, reconciler func(mana
 	}
 }
 
-// finalizers has a hundred objects keep their CRD, long enough for a wrong stop of the group.
+// finalizers delays the deletion of a CRD by the finalizers of a hundred objects. The group must not stop before its
+// controller has removed them.
 func (a *failureEnv) finalizers() {
 	const count = 100
 	a.installCRD(a.crd)
@@ -96,7 +97,7 @@ func (a *failureEnv) finalizers() {
 	}
 }
 
-// deafReconcile has one reconcile continue while its CRD goes and comes back.
+// deafReconcile lets a reconcile that ignores its context continue while its CRD is deleted and installed again.
 func (a *failureEnv) deafReconcile() {
 	a.installCRD(a.crd)
 	release := make(chan struct{})
@@ -139,7 +140,7 @@ func (a *failureEnv) deafReconcile() {
 	if err := <-late; !errors.Is(err, ErrScopeClosed) {
 		a.t.Errorf("a read of the old worker says %v, want ErrScopeClosed", err)
 	}
-	a.expectReconcile(a.seen, "deaf") // The old reconcile.
+	a.expectReconcile(a.seen, "deaf") // This is the reconcile that ignored its context.
 	a.expectReconcile(a.seen, "deaf")
 	a.waitForPhase(g, Running)
 	mu.Lock()
@@ -302,7 +303,7 @@ func failuresOfNeighbours() []failureTest {
 	}
 }
 
-// forbiddenKind gives the manager every right except the one to one of its kinds.
+// forbiddenKind gives the manager every right except that to the kind of one group.
 func (a *failureEnv) forbiddenKind() {
 	poor := a.newUser(a.kind.Group, fullRight("apiextensions.k8s.io", "customresourcedefinitions"), fullRight("", "configmaps"), fullRight(a.kind.Group, "things"))
 	a.testBrokenNeighbour(a.newProxy(poor), func() { a.grantRight(a.kind.Group+"-cure", a.kind.Group, fullRight(a.kind.Group, "widgets")) })
@@ -325,8 +326,8 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	things, maps := make(chan string, 100), make(chan string, 100)
 	var isCured atomic.Bool
 	mgr := a.newManagerFor(p.config())
-	// Only the failures count here. On a busy machine a test may miss some of the short phases, and the restart limit
-	// after five starts must not delay it for minutes.
+	// The test counts only failures, because on a busy machine it may miss short phases. The default restart limit
+	// would delay it for minutes after five starts.
 	sick := a.setUpGroupOf(mgr, Served(a.kind), watchingUntilSyncTimeout(a.kind, a.seen, &isCured),
 		StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 100, Cap: time.Second}),
 		RestartLimit(1000, wait.Backoff{Duration: time.Second}))
@@ -337,7 +338,7 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	for n := range 3 {
 		name := fmt.Sprintf("%s-%d", a.kind.Group, n)
 		failed := a.countEntries(Failed)
-		// One snapshot: a moment later the group may be Running again, which clears its error.
+		// Read phase and error in one snapshot: the next start clears the error.
 		var status GroupStatus
 		a.eventually("the group has failed once more", func(context.Context) (bool, error) {
 			status = sick.Status()
@@ -360,8 +361,8 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	a.waitForPhase(sick, Running)
 }
 
-// watchingUntilSyncTimeout is like watching, with a short limit for a sync that cannot succeed, and a generous one
-// afterwards.
+// watchingUntilSyncTimeout is like watching, with a short CacheSyncTimeout while the sync cannot succeed, and a long
+// one after the repair.
 func watchingUntilSyncTimeout(kind schema.GroupVersionKind, seen chan string, isCured *atomic.Bool) SetupFunc {
 	return func(mgr manager.Manager) error {
 		r := &recordingReconciler{client: mgr.GetClient(), kind: kind, seen: seen}
@@ -374,7 +375,7 @@ func watchingUntilSyncTimeout(kind schema.GroupVersionKind, seen chan string, is
 	}
 }
 
-// littleSetup adds nothing at first, then a runnable that soon ends, next to a controller.
+// littleSetup adds nothing at the first start. At the second it adds a runnable that returns at once, and a controller.
 func (a *failureEnv) littleSetup() {
 	when := switchedCondition{says: make(chan Status)}
 	done := make(chan struct{}, 1)
@@ -416,7 +417,7 @@ func (a *failureEnv) badFunction() {
 			blocked.Add(1)
 			<-release
 			blocked.Add(-1)
-			return false, nil // Too late to count.
+			return false, nil // The call has exceeded its deadline, so the result is ignored.
 		}
 		return true, nil
 	})

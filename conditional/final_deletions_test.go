@@ -26,7 +26,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// cleaner cleans up something outside of the cluster when its object is gone; it has no finalizer to wait for that.
+// cleaner is a reconciler that cleans up something outside of the cluster after its object is gone. It uses no
+// finalizer, so that it depends on the reconcile after the deletion.
 type cleaner struct {
 	client.Reader
 	takes time.Duration

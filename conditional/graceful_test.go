@@ -78,8 +78,8 @@ func TestGracefulReconciler(t *testing.T) {
 	}
 }
 
-// TestAStopInPeace stops a group during a reconcile, which then writes through its scope, and checks the order of
-// both.
+// TestAStopInPeace stops a group during a reconcile, which then writes through its scope. The write has to succeed
+// before the stop is complete.
 func TestAStopInPeace(t *testing.T) {
 	s := startAPIServer(t)
 	entered, proceed := make(chan struct{}, 100), make(chan struct{})

@@ -53,7 +53,7 @@ type Group struct {
 	stopOnTerminating bool
 }
 
-// groupOrders are the inputs of a group.
+// groupOrders hold what was requested of a group: by its condition, and by the calls of Stop, Remove and Restart.
 type groupOrders struct {
 	lastKnown Status // lastKnown is the last report of the condition that was not Unknown
 	isPaused  bool   // isPaused is true after Stop

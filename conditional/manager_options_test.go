@@ -78,7 +78,7 @@ func TestScopesInheritNamespacesAndSelectors(t *testing.T) {
 	}
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	cases := map[string]struct {
-		missing bool // the CRD, when the manager is made
+		missing bool // missing is true if the CRD is installed after the manager is created
 		opts    cache.Options
 		want    []string
 	}{
@@ -146,7 +146,8 @@ func containsAll(got map[string]bool, want []string) bool {
 	return true
 }
 
-// TestAKindLeftOutIsRefusedOutside expects a refusal: watching the kind without its selector would be worse.
+// TestAKindLeftOutIsRefusedOutside installs a CRD after the manager is created. The manager's cache lacks the selector
+// of the kind, so it has to refuse the kind instead of watching all its objects.
 func TestAKindLeftOutIsRefusedOutside(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.managerWith(s.cfg, ctrl.Options{Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
@@ -163,7 +164,8 @@ func TestAKindLeftOutIsRefusedOutside(t *testing.T) {
 	}
 }
 
-// TestTheOuterClientFollowsAKindThatMoves covers the pitfall of a client that was taken before the setup function runs.
+// TestTheOuterClientFollowsAKindThatMoves uses a client of the manager that was captured before the setup function ran,
+// while the kind changes its scope and its plural.
 func TestTheOuterClientFollowsAKindThatMoves(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.managerWith(s.cfg, ctrl.Options{Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}}})

@@ -100,7 +100,7 @@ func (o observedObject) observe(ctx context.Context, src Sources, report func(St
 			isSeen = true
 			report(o.judge(obj))
 		case <-synced:
-			synced = nil // Once is enough.
+			synced = nil // The channel is closed; do not receive from it again.
 			if !isSeen && len(latest) == 0 {
 				report(o.judge(nil))
 			}

@@ -33,7 +33,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// The promises to a reader of the first diff follow.
+// The tests below cover what the manual promises to a project that changes to this package.
 
 const ownerField = ".metadata.controller"
 
@@ -140,7 +140,7 @@ func (r tracedReconciler) Reconcile(ctx context.Context, req reconcile.Request) 
 	return r.inner.Reconcile(ctx, req)
 }
 
-// openReconciler is a wrapper with an exported one.
+// openReconciler is a wrapper with an exported reconciler.
 type openReconciler struct{ reconcile.Reconciler }
 
 func TestClientsInEveryShapeAreReplacedOrRefused(t *testing.T) {
@@ -150,8 +150,8 @@ func TestClientsInEveryShapeAreReplacedOrRefused(t *testing.T) {
 	inner := &widgetReconciler{Client: c}
 	cases := map[string]struct {
 		r    reconcile.Reconciler
-		now  func() client.Client // which has to be that of the scope
-		want string               // or the error
+		now  func() client.Client // now returns the reconciler's client after the start: that of the scope
+		want string               // want is a part of the error, if the reconciler is refused
 	}{
 		"an embedded client: replaced":                                    {r: inner, now: func() client.Client { return inner.Client }},
 		"a client behind a wrapper: replaced":                             {r: openReconciler{inner}, now: func() client.Client { return inner.Client }},
@@ -292,8 +292,8 @@ func panics(f func()) (did bool) {
 	return false
 }
 
-// TestForTakesTheOptionsOfTheProposal is the proposal's builder: one option of For enables the condition, another one
-// sets how often discovery is queried, and its predicates stay.
+// TestForTakesTheOptionsOfTheProposal uses the builder as the proposal does: one option of For enables the condition,
+// and another one sets how often discovery is queried. Options of controller-runtime are passed on.
 func TestForTakesTheOptionsOfTheProposal(t *testing.T) {
 	mgr := offline(t)
 	var passed []builder.ForOption
@@ -310,7 +310,7 @@ func TestForTakesTheOptionsOfTheProposal(t *testing.T) {
 	}
 }
 
-// TestOneLineSaysWhatIsNotInherited counts the lines of many groups.
+// TestOneLineSaysWhatIsNotInherited counts the log lines of many groups.
 func TestOneLineSaysWhatIsNotInherited(t *testing.T) {
 	s := startAPIServer(t)
 	lines := 0
@@ -334,8 +334,8 @@ func TestOneLineSaysWhatIsNotInherited(t *testing.T) {
 	}
 }
 
-// TestAMissingCRDOutlastsTheSyncTimeout is the first acceptance criterion, beyond the timeout that ends a plain
-// manager.
+// TestAMissingCRDOutlastsTheSyncTimeout covers the first acceptance criterion of the proposal. The CRD is missing for
+// longer than the timeout after which a plain manager ends.
 func TestAMissingCRDOutlastsTheSyncTimeout(t *testing.T) {
 	const timeout = time.Second
 	for name, setup := range map[string]func(*widgetReconciler, manager.Manager) error{

@@ -105,7 +105,7 @@ func (s kindsCondition) resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVers
 		return nil, err
 	}
 	if len(s.gvks) > 0 {
-		kinds = s.gvks // No condition has both.
+		kinds = s.gvks // A condition has either objects or kinds.
 	}
 	if len(kinds) == 0 {
 		return nil, fmt.Errorf("condition %s needs a kind, and names no kind: give at least one", s.name)

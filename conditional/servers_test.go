@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// idleServers wait for the next test: starting one takes longer than most tests.
+// idleServers holds servers for later tests, because starting a server takes longer than most tests.
 var idleServers serverPool
 
 type serverPool struct {
@@ -51,7 +51,7 @@ func (p *serverPool) take(isShared bool) (idleServer, bool) {
 	return s, true
 }
 
-// giveBack keeps a server in its initial state, and stops any other.
+// giveBack returns a server to the pool after removing the objects of the test. If that fails, it stops the server.
 func (p *serverPool) giveBack(s *apiServer) error {
 	if err := s.wipe(); err != nil {
 		s.t.Logf("a server is not used again: %v", err)

@@ -72,11 +72,11 @@ func TestOnARealAPIServer(t *testing.T) {
 	c.Client, err = client.New(c.cfg, client.Options{Scheme: scheme})
 	testenv.Must(t, err)
 	for name, test := range map[string]func(*testing.T, *testCluster){
-		"a CRD comes, goes and comes again": testLifeOfACRD,
-		"a storm of CRDs and subscribers":   testStorm,
-		"a right to one CRD":                testRightToOneCRD,
-		"a right that is revoked":           testRevokedRight,
-		"an aggregated API":                 testAggregatedAPI,
+		"a CRD is installed, deleted and installed again": testLifeOfACRD,
+		"many CRDs and subscribers at once":               testStorm,
+		"a right to one CRD":                              testRightToOneCRD,
+		"a right that is revoked":                         testRevokedRight,
+		"an aggregated API":                               testAggregatedAPI,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, c) })
 	}
@@ -129,7 +129,7 @@ func mayWatchCRDs(names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{crdResource}, Verbs: []string{"list", "watch"}, ResourceNames: names}
 }
 
-// crdOf is a CRD of a kind, with a schema that keeps everything.
+// crdOf returns a namespaced CRD of a kind, with a schema that preserves unknown fields.
 func crdOf(gvk schema.GroupVersionKind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	return testenv.NewCRD(gvk, plural, apiextensionsv1.NamespaceScoped)
 }
@@ -530,7 +530,8 @@ func answer(what any) http.HandlerFunc {
 	}
 }
 
-// quietUnless waits for as many queries as would be believed if they were misses.
+// quietUnless waits for more failed queries than the misses that make a kind absent. It fails the test if a verdict has
+// the presence bad.
 func (v *detectorLog) quietUnless(f *verdictFeed, bad Presence) {
 	v.t.Helper()
 	before := v.ProbeCounts()["unreadable"]

@@ -109,7 +109,8 @@ func TestASubscriberThatDoesNotReadDelaysNoOther(t *testing.T) {
 }
 
 func TestMain(m *testing.M) {
-	// One of them slows errors down by a clock of the process, which is decades ahead of a bubble's.
+	// One of these handlers limits the rate of errors by the time of the process, which is decades after that of a
+	// synctest bubble.
 	utilruntime.ErrorHandlers = nil
 	os.Exit(testenv.RunWithoutLeaks(m, func() error { return goleak.Find() }))
 }

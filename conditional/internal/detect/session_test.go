@@ -499,7 +499,8 @@ func TestACRDThatChangedWhileTheWatchWasLostIsLookedAt(t *testing.T) {
 	})
 }
 
-// Without the event it is unknown that the objects of the kind are gone with it, and their last deletions are lost.
+// While the watch is down, the detector does not receive the deletion of the CRD. It waits for the watch to reconnect,
+// because controllers reconcile the last deletions only if the CRD is known to be deleted.
 func TestADeletionWhileTheWatchIsAwayIsAwaited(t *testing.T) {
 	for _, row := range []struct {
 		name      string
@@ -508,10 +509,10 @@ func TestADeletionWhileTheWatchIsAwayIsAwaited(t *testing.T) {
 		isDeleted bool
 		change    func(s *simulatedServer, crd watchTarget)
 	}{
-		{"the CRD has gone", 20 * time.Second, 0, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
-		{"the CRD has gone, and its event is late", time.Second, 9 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"the CRD is deleted", 20 * time.Second, 0, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"the CRD is deleted, and its event is late", time.Second, 9 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
 		{"a version is not served any more", 20 * time.Second, 0, false, func(s *simulatedServer, crd watchTarget) { s.objects[crd].ResourceVersion = "2" }},
-		{"the watch stays away", time.Hour, 0, false, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"the watch stays down", time.Hour, 0, false, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {

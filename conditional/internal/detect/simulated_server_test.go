@@ -260,7 +260,7 @@ func (s *simulatedServer) follow(i Interest) *verdictLog {
 	return j
 }
 
-// heard returns the verdicts so far, except the one before the first query, which may be overtaken.
+// heard returns the verdicts so far, except the one before the first query: the channel may hold a newer one already.
 func (j *verdictLog) heard() []Verdict {
 	synctest.Wait()
 	j.mu.Lock()

@@ -115,7 +115,7 @@ func TestWhatKindsThatMoveChange(t *testing.T) {
 		want     done
 	}{
 		"a served kind changes nothing":                            {[]detect.Verdict{unclear, here, here}, done{}},
-		"a doubt for a while changes nothing":                      {[]detect.Verdict{here, unclear, here}, done{}},
+		"an unclear verdict changes nothing":                       {[]detect.Verdict{here, unclear, here}, done{}},
 		"a kind that goes removes informers and resets the mapper": {[]detect.Verdict{here, absent, absent}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
 		"a kind that comes back changes nothing more":              {[]detect.Verdict{here, absent, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},
 		"a replaced kind removes informers and resets the mapper":  {[]detect.Verdict{here, again}, done{0, 1, []informers.ObjectForm{informers.Typed}}},

@@ -223,16 +223,16 @@ func TestPresenceFollowsTheVerdicts(t *testing.T) {
 		moves, there, out bool
 		settled           bool
 	}{
-		"no query yet: not known":             {now: detect.Verdict{Reason: detect.ReasonDetecting}},
-		"a doubt at first: not known":         {now: doubt, settled: true},
-		"an absent kind: absent":              {now: absent, moves: true, out: true, settled: true},
-		"a kind that stays absent: absent":    {before: []detect.Verdict{absent}, now: absent, out: true, settled: true},
-		"a served kind: present":              {now: served, moves: true, there: true, settled: true},
-		"a kind that stays served: present":   {before: []detect.Verdict{served}, now: served, there: true, settled: true},
-		"a replaced kind: present":            {before: []detect.Verdict{served}, now: moved, moves: true, there: true, settled: true},
-		"a doubt while it is served: present": {before: []detect.Verdict{served}, now: doubt, there: true, settled: true},
-		"a doubt while it is absent: absent":  {before: []detect.Verdict{absent}, now: doubt, out: true, settled: true},
-		"absent after a doubt: absent":        {before: []detect.Verdict{served, doubt}, now: absent, moves: true, out: true, settled: true},
+		"no query yet: not known":                         {now: detect.Verdict{Reason: detect.ReasonDetecting}},
+		"an unclear first verdict: not known":             {now: doubt, settled: true},
+		"an absent kind: absent":                          {now: absent, moves: true, out: true, settled: true},
+		"a kind that stays absent: absent":                {before: []detect.Verdict{absent}, now: absent, out: true, settled: true},
+		"a served kind: present":                          {now: served, moves: true, there: true, settled: true},
+		"a kind that stays served: present":               {before: []detect.Verdict{served}, now: served, there: true, settled: true},
+		"a replaced kind: present":                        {before: []detect.Verdict{served}, now: moved, moves: true, there: true, settled: true},
+		"an unclear verdict on a served kind: present":    {before: []detect.Verdict{served}, now: doubt, there: true, settled: true},
+		"an unclear verdict on an absent kind: absent":    {before: []detect.Verdict{absent}, now: doubt, out: true, settled: true},
+		"an absent kind after an unclear verdict: absent": {before: []detect.Verdict{served, doubt}, now: absent, moves: true, out: true, settled: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

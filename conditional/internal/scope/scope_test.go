@@ -47,20 +47,20 @@ func TestAClosedScopeRefusesEverything(t *testing.T) {
 	_, byKind := l.GetCache().GetInformerForKind(t.Context(), corev1.SchemeGroupVersion.WithKind("Pod"))
 	_, addHandler := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
 	for what, err := range map[string]error{
-		"get":                   c.Get(t.Context(), key, known),
-		"get another kind":      c.Get(t.Context(), key, fresh),
-		"list":                  c.List(t.Context(), &corev1.PodList{}),
-		"live read":             l.GetAPIReader().Get(t.Context(), key, known),
-		"write":                 c.Create(t.Context(), unwritten),
-		"informer":              getKnown,
-		"informer of another":   getFresh,
-		"informer by kind":      byKind,
-		"handler":               addHandler,
-		"index":                 l.GetFieldIndexer().IndexField(t.Context(), known, "x", noValues),
-		"index on informer":     informer.AddIndexers(toolscache.Indexers{}),
-		"remove informer":       l.GetCache().RemoveInformer(t.Context(), known),
-		"add a runnable":        l.Add(manager.RunnableFunc(func(context.Context) error { return nil })),
-		"add a check of health": l.AddHealthzCheck("x", nil),
+		"get":                      c.Get(t.Context(), key, known),
+		"get another kind":         c.Get(t.Context(), key, fresh),
+		"list":                     c.List(t.Context(), &corev1.PodList{}),
+		"read without a cache":     l.GetAPIReader().Get(t.Context(), key, known),
+		"write":                    c.Create(t.Context(), unwritten),
+		"informer":                 getKnown,
+		"informer of another kind": getFresh,
+		"informer by kind":         byKind,
+		"handler":                  addHandler,
+		"index":                    l.GetFieldIndexer().IndexField(t.Context(), known, "x", noValues),
+		"index on informer":        informer.AddIndexers(toolscache.Indexers{}),
+		"remove informer":          l.GetCache().RemoveInformer(t.Context(), known),
+		"add a runnable":           l.Add(manager.RunnableFunc(func(context.Context) error { return nil })),
+		"add a health check":       l.AddHealthzCheck("x", nil),
 	} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: got %v, want ErrClosed", what, err)
