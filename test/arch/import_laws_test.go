@@ -20,7 +20,7 @@ type importLaw struct {
 	mayNotReach []string
 	// bannedStandard lists packages of the standard library that may not be imported directly.
 	bannedStandard []string
-	// getsTimeAsValue forbids to ask a clock.
+	// getsTimeAsValue forbids calls of time.Now: the package receives the time as a value.
 	getsTimeAsValue bool
 }
 

@@ -34,7 +34,7 @@ func TestEveryPackageKeepsItsImportLaw(t *testing.T) {
 	}
 	t.Run("every package has a law and keeps it", func(t *testing.T) { testLaws(t, all) })
 	t.Run("every law has a package", func(t *testing.T) { testStaleLaws(t, all) })
-	t.Run("what is for tests is not linked in", func(t *testing.T) { testTestOnly(t, all) })
+	t.Run("no product package links in a package for tests", func(t *testing.T) { testTestOnly(t, all) })
 }
 
 func testLaws(t *testing.T, all []goPackage) {
@@ -200,7 +200,7 @@ func listPackages(t *testing.T, module string) []goPackage {
 	return all
 }
 
-// The laws are only worth something if a breach is detected.
+// TestBreachesAreSeen checks the detection of breaches. Each row has one package and the breaches of its law.
 func TestBreachesAreSeen(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   string
@@ -218,11 +218,11 @@ func TestBreachesAreSeen(t *testing.T) {
 			at: "internal/cluster/hibernation", in: goPackage{Deps: []string{"k8s.io/client-go/rest", "k8s.io/client-gone"}},
 			want: []string{"reaches k8s.io/client-go/rest"},
 		},
-		"the judge of certificates may parse addresses but not dial": {
+		"the decision about certificate requests may parse addresses but not dial": {
 			at: "internal/cluster/hibernation/csr", in: goPackage{Imports: []string{"net", "net/http"}},
 			want: []string{"imports net/http"},
 		},
-		"a shell must not reach another feature or a cloud": {
+		"a controller must not reach another feature or a cloud": {
 			at: "internal/cluster/hibernation/controller", in: goPackage{Deps: []string{
 				modulePrefix + "internal/cluster/hibernation/csr", modulePrefix + "internal/reconcile", modulePrefix + "internal/cf/process", modulePrefix + "internal/cloud/aws",
 			}},
@@ -240,22 +240,22 @@ func TestBreachesAreSeen(t *testing.T) {
 			at: "api/hive/v1", in: goPackage{Imports: []string{"k8s.io/api/core/v1", "example.com/types"}},
 			want: []string{"imports example.com/types"},
 		},
-		"the library knows nothing of its user": {
+		"the library conditional must not reach this repository's API": {
 			at: "conditional/internal/detect", in: goPackage{Deps: []string{modulePrefix + "conditional", modulePrefix + "api/torpor/v1alpha1"}},
 			want: []string{"reaches " + modulePrefix + "api/torpor/v1alpha1"},
 		},
-		"the command only starts": {
+		"a command must import only the package that it starts": {
 			at: "cmd/torpor", in: goPackage{
 				Imports: []string{modulePrefix + "internal/manager", modulePrefix + "internal/reconcile"},
 				Deps:    []string{modulePrefix + "internal/reconcile"},
 			},
 			want: []string{"imports " + modulePrefix + "internal/reconcile"},
 		},
-		"a plugin goes through the cli": {
+		"a kubectl plugin must not import a feature": {
 			at: "cmd/kubectl-moco", in: goPackage{Imports: []string{modulePrefix + "internal/cli", modulePrefix + "internal/cluster/hibernation"}},
 			want: []string{"imports " + modulePrefix + "internal/cluster/hibernation"},
 		},
-		"the local world shares no code": {
+		"the test bed must not reach the product's packages": {
 			at: "local", in: goPackage{Deps: []string{modulePrefix + "local/pki", modulePrefix + "api/hive/v1", modulePrefix + "internal/reconcile"}},
 			want: []string{"reaches " + modulePrefix + "internal/reconcile"},
 		},

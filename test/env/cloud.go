@@ -92,7 +92,7 @@ type CloudFault struct {
 	// Code and Message are the error in the answer.
 	Code    string `json:"code,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Times is how often the fault strikes; 0 means until it is cleared.
+	// Times is how often the fault occurs; 0 means until it is cleared.
 	Times int `json:"times,omitempty"`
 	// Delay is the delay of the answer, as "1.5s".
 	Delay string `json:"delay,omitempty"`

@@ -178,8 +178,8 @@ func (e *Environment) nodeIsReady(t testing.TB, name string) error {
 	return errors.New("expected the node to be ready and without taints, found it is not")
 }
 
-// hubCollection raises the garbage of a test's control plane before it is collected: a real one has a larger
-// heap, and collects more rarely.
+// hubCollection makes the garbage collector of a test's control plane run less often, as in a real one, whose heap is
+// larger.
 const hubCollection = "GOGC=400"
 
 const (

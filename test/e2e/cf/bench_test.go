@@ -210,8 +210,8 @@ func (w *env) benchCrowd(t *testing.T, figures map[string]float64) {
 	figures["restart_100_apps_seconds"] = quantile(rounds, p50)
 }
 
-// insists repeats a request while the answer is that nothing was done and that the client may try again: on
-// an overloaded machine, the API server does not wait for the admission.
+// insists repeats a request while the answer is 503: on an overloaded machine, the API server does not wait for the
+// admission, and the request has changed nothing.
 func (c caller) insists(t *testing.T, path string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -411,7 +411,7 @@ func (c *requestCounter) takeCounts() (byKind map[string]int, total int) {
 	return byKind, total
 }
 
-// patience is how long a measurement may wait before it is given up.
+// patience is the time limit of each wait of a measurement.
 const patience = time.Minute
 
 // sight is the newest state of a space that watches have observed. Conditions are evaluated at each event, so
@@ -420,8 +420,8 @@ type sight struct {
 	mu      sync.Mutex
 	objects map[string]client.Object
 	waiting []*wish
-	// overlap is the total time in which there were Pods of two revisions; pods are the names of all that
-	// ever existed.
+	// overlap is the total time in which there were Pods of two revisions; pods are the names of all Pods that
+	// were observed.
 	overlap, since time.Duration
 	began          time.Time
 	pods           map[string]bool
@@ -432,7 +432,7 @@ type wish struct {
 	came chan time.Time
 }
 
-// look watches apps, StatefulSets and Pods of a space until the test ends.
+// look starts watches of the apps, StatefulSets and Pods of a space, which last until the test ends.
 func (w *env) look(t *testing.T, space string) *sight {
 	t.Helper()
 	s := &sight{objects: map[string]client.Object{}, began: time.Now(), since: -1, pods: map[string]bool{}}
@@ -442,7 +442,7 @@ func (w *env) look(t *testing.T, space string) *sight {
 	return s
 }
 
-// saw records a list of a kind, or one event.
+// saw records a list of the objects of a kind, or one event of a watch.
 func (s *sight) saw(all []client.Object, kind string, news watch.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -494,8 +494,8 @@ func (s *sight) seen() (overlap time.Duration, pods int) {
 	return s.overlap, len(s.pods)
 }
 
-// await begins to wait; call it before the request. The returned function waits, and returns the time when
-// the state came.
+// await starts to observe whether a state is reached; call it before the request. The returned function waits for the
+// state, and returns the time at which it was reached.
 func (s *sight) await(t *testing.T, what string, wanted func(map[string]client.Object) bool) func() time.Time {
 	t.Helper()
 	one := &wish{true: wanted, came: make(chan time.Time, 1)}
@@ -518,7 +518,7 @@ func (s *sight) await(t *testing.T, what string, wanted func(map[string]client.O
 	}
 }
 
-// when waits until an app is in the wanted state, or returns at once if it is.
+// when waits until an app is in the wanted state. It returns at once if the app is already in that state.
 func (s *sight) when(t *testing.T, app string, wanted func(*korifiv1alpha1.CFApp) bool) {
 	t.Helper()
 	as := of(app, wanted)

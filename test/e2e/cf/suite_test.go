@@ -57,7 +57,7 @@ type env struct {
 	*testenv.Environment
 	// tb lives as long as the environment; everything that outlives a test is started with it.
 	tb testing.TB
-	// toHub is how the manager and the API reach the API server.
+	// toHub is the configuration with which the manager and the API connect to the API server.
 	toHub        clientcmdapi.Cluster
 	manager      *testenv.Process
 	managerFlags []string

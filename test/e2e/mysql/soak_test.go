@@ -406,8 +406,8 @@ func (b *faultInjector) scaleWhenDue(t *testing.T, share float64) {
 	}
 }
 
-// drawFault deals the kinds of faults one after the other, shuffled, so that primaries and replicas each meet all
-// of them.
+// drawFault returns the next kind of fault from a shuffled deck, one for primaries and one for replicas, so that both
+// get all kinds.
 func (b *faultInjector) drawFault(t *testing.T, random *rand.Rand, isPrimary bool) faultKind {
 	t.Helper()
 	deck, name := &b.replicaDeck, "replica"
@@ -713,7 +713,7 @@ func startWriters(ctx context.Context, t *testing.T, c *mysqlpods.PodCluster, l 
 	return all.Wait
 }
 
-// lateNews is how much later than it happened a promotion may be observed.
+// lateNews is the maximum delay between a promotion and its observation.
 const lateNews = time.Second
 
 // acknowledgement is a row whose commit was acknowledged to a client. Times count from the beginning of the run.
@@ -814,14 +814,14 @@ func TestDualMoments(t *testing.T) {
 		acks []acknowledgement
 		want int
 	}{
-		"consecutive primaries do not count":                             {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
+		"acknowledgements of consecutive primaries do not count":         {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 21*second)}, 0},
 		"old primary that serves before the new one does not count":      {[]acknowledgement{at(0, second), at(0, 11*second), at(1, 12*second)}, 0},
 		"old primary that serves after the new one counts as one moment": {[]acknowledgement{at(0, second), at(1, 11*second), at(0, 12*second), at(1, 13*second)}, 1},
 		"many rows acknowledged under one primary count as one moment":   {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 13*second)}, 1},
 		"a third server counts as another moment":                        {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(2, 13*second)}, 2},
 		"promotion that is observed late does not count":                 {[]acknowledgement{at(0, 9*second), at(1, 9500*time.Millisecond)}, 0},
 		"statements that overlap a switchover do not count":              {[]acknowledgement{{server: 0, begin: 10500 * time.Millisecond, end: 12 * second}, at(1, 11*second)}, 0},
-		"server without acknowledgements does not count":                 {nil, 0},
+		"no acknowledgements: no moment":                                 {nil, 0},
 		"each return of an old primary counts as one moment":             {[]acknowledgement{at(1, 11*second), at(0, 12*second), at(0, 21*second), at(1, 22*second)}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,16 +16,16 @@ import (
 	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
 )
 
-// sortLabel marks the targets of the bench of one sort.
+// sortLabel is the label of the objects that the benchmark stops. Its value is their sort.
 const sortLabel = "bench"
 
 // benchKind is a sort of targets: a kind, and the requester of its stops.
 type benchKind struct {
 	kind
 	sort string
-	// isOfSlumber reports that a Slumber stops it.
+	// isOfSlumber is true if a Slumber stops the objects.
 	isOfSlumber bool
-	// isBack reports whether an object is in its state before the stop.
+	// isBack reports whether an object is in the state that it had before the stop.
 	isBack func(client.Object) bool
 }
 
@@ -75,7 +75,8 @@ func readScheduled(stops []torporv1alpha1.ScheduledStop) [][]torporv1alpha1.Stop
 	return [][]torporv1alpha1.StopRecord{stops[0].Stops}
 }
 
-// createSlumber has all objects of its sorts sleep from a while ago until a time, which is a whole minute.
+// createSlumber creates a Slumber that stops all objects of its sorts. Its window began up to an hour ago, and ends at
+// the given time, which is a whole minute.
 func (h *managedHub) createSlumber(t *testing.T, until time.Time) {
 	t.Helper()
 	moment := func(at time.Time) string { return fmt.Sprintf("%d %d * * *", at.UTC().Minute(), at.UTC().Hour()) }

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	benchTargets  = 1000 // of all sorts together
+	benchTargets  = 1000 // benchTargets is the number of stopped objects, of all sorts together
 	benchMany     = 5000
 	benchRequests = 1000
 	benchRounds   = 20
@@ -34,8 +34,8 @@ const (
 	p99           = 0.99
 )
 
-// TestBenchRecord measures how soon a thousand stops end whose time was over while no manager ran, the costs
-// of admission for a request, and the time of a table of five thousand objects. The test does not judge the
+// TestBenchRecord measures how soon a new manager ends a thousand stops whose end time passed while no manager ran, the
+// cost of admission for a request, and the time of a table of five thousand objects. The test does not judge the
 // figures, but requires that no stop ends twice.
 func TestBenchRecord(t *testing.T) {
 	if os.Getenv("TORPOR_BENCH") == "" {
@@ -142,8 +142,8 @@ func (h *managedHub) expectRecords(t *testing.T, hasEnded bool) error {
 	})
 }
 
-// expectSetBack checks that nothing is stopped any more. It reads only the objects that were still stopped:
-// listing a thousand objects ten times a second would take a third of the processors.
+// expectSetBack returns an error while an object is still stopped. It first reads the object that was found stopped by
+// the last call: listing a thousand objects ten times a second would take a third of the processors.
 func (h *managedHub) expectSetBack(t *testing.T, awaited *benchTarget) error {
 	t.Helper()
 	isStopped := func(k benchKind, obj client.Object) error {
@@ -166,7 +166,7 @@ func (h *managedHub) expectSetBack(t *testing.T, awaited *benchTarget) error {
 	})
 }
 
-// benchTarget is an object of a sort.
+// benchTarget is an object that the benchmark stops, and its kind.
 type benchTarget struct {
 	kind benchKind
 	obj  client.Object

@@ -85,7 +85,7 @@ func replaceObject(t *testing.T, c client.Client, obj client.Object, change map[
 	}
 }
 
-// verb is an action of users on a switch.
+// verb is a change of a switch by a user, such as a stop.
 type verb struct {
 	name string
 	// before are earlier changes by another user, and change is the change of this verb.
@@ -131,7 +131,7 @@ func verbs() []verb {
 	}
 }
 
-// cell is a cell of the matrix.
+// cell is one combination of kind, verb and role, with its object.
 type cell struct {
 	kind kind
 	verb verb
@@ -150,7 +150,7 @@ func TestEveryoneIsNamed(t *testing.T) {
 	newManagedHub(t).expectEveryoneNamed(t, roles(), 392)
 }
 
-// TestEveryoneIsNamedByTheWebhook has three roles do so where the API server does not serve the policies.
+// TestEveryoneIsNamedByTheWebhook does the same with three roles, on an API server that does not serve the policies.
 func TestEveryoneIsNamedByTheWebhook(t *testing.T) {
 	t.Parallel()
 	forger, applier, replacer := roles()[1], roles()[4], roles()[5]

@@ -44,7 +44,7 @@ func newPolicyHub(t *testing.T, file string) *policyHub {
 	return h
 }
 
-// slumbers are the kind that stops others, and is itself stopped by a suspension.
+// slumbers returns the kind Slumber. A Slumber stops other objects, and is itself stopped by spec.suspend.
 func slumbers() kind {
 	return kind{
 		name: "Slumber",
@@ -188,7 +188,8 @@ func TestStopPolicies(t *testing.T) {
 	}
 }
 
-// TestStopVerbs separates stops, starts and restarts by roles. The manager may start, and no more.
+// TestStopVerbs grants the verbs stop, start and restart to different users. The example itself grants the manager the
+// verb start, and no other.
 func TestStopVerbs(t *testing.T) {
 	t.Parallel()
 	h := newPolicyHub(t, "verbs.yaml")
@@ -239,7 +240,7 @@ func TestStopVerbs(t *testing.T) {
 			{runningWeb, unrelatedPatch, ""},
 			{activeSlumber, unrelatedPatch, ""},
 		}
-		if user != manager { // The manager needs no verb for one.
+		if user != manager { // The example grants the manager no verb on Slumbers, because it never changes their spec.
 			rows = append(rows, policyRow{activeSlumber, `{"spec":{"suspend":true}}`, refusalOf("stop", "start")})
 		}
 		testenv.Eventually(t, "the roles of "+user+" and the policies are applied", func() error {

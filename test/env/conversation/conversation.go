@@ -4,11 +4,11 @@
 // of lines:
 //
 //	app NAME INSTANCES STATE     make an app and wait for it; ${app} is its GUID
-//	pod INDEX                    see to it that there is a Pod of its current revision
+//	pod INDEX                    create a Pod of its current revision, unless it exists
 //	> METHOD PATH                send a request; lines up to the next < are its body
-//	< STATUS field=value ...     what has to come back; field=@x keeps a value as ${x}, field=* takes any,
+//	< STATUS field=value ...     the expected answer; field=@x keeps a value as ${x}, field=* takes any,
 //	                             field#=n counts, and location stands for the header
-//	<~ STATUS field=value ...    the same, asked again until it comes, as a client polls
+//	<~ STATUS field=value ...    the same, but the request is repeated until this answer comes
 package conversation
 
 import (

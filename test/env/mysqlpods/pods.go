@@ -326,7 +326,7 @@ func (c *PodCluster) reportReadiness(ctx context.Context, i int, is bool) error 
 	before := pod.DeepCopy()
 	err := ReportPod(ctx, c.Env.Client, pod, c.PodAddresses()[i], is)
 	if err != nil {
-		c.pods[i] = before // The report is still owed.
+		c.pods[i] = before // The write failed, so the next probe reports again.
 	}
 	return err
 }

@@ -47,7 +47,7 @@ func TestAlerts(t *testing.T) {
 		want   []string
 	}{
 		"a working manager fires no alert": {healthy, 48 * time.Hour, nil},
-		"a planned stop of everything for two hours fires no alert": {healthy + `
+		"a planned stop of all objects for two hours fires no alert": {healthy + `
 			torpor_stop_since_timestamp_seconds{kind="ClusterDeployment",namespace="ns",name="x",part="machines"} 0+0x120 stale
 			torpor_stop_until_timestamp_seconds{kind="ClusterDeployment",namespace="ns",name="x",part="machines"} 7200+0x120 stale
 			torpor_stop_until_timestamp_seconds{kind="CFApp",namespace="ns",name="x",part="app"} 7200+0x120 stale
@@ -76,21 +76,21 @@ func TestAlerts(t *testing.T) {
 			moco_cluster_reconciliation_stopped{namespace="ns",name="x"} 1+0x3000
 			moco_cluster_clustering_stopped{namespace="ns",name="runs"} 0+0x3000
 			moco_cluster_reconciliation_stopped{namespace="ns",name="runs"} 0+0x3000`, 49 * time.Hour, []string{`TorporBackupOldWhileStopped{name="x", namespace="ns", severity="warning"}`}},
-		"a cluster that is stalled for a while fires once": {healthy + `
+		"a cluster that is stalled for an hour fires once": {healthy + `
 			torpor_cluster_trouble{namespace="ns",name="x",condition="Stalled"} 1+0x60
 			torpor_cluster_trouble{namespace="ns",name="x",condition="Degraded"} 1+0x60`, time.Hour, []string{`TorporClusterStalled{name="x", namespace="ns", severity="warning"}`}},
-		"a Slumber that does not wake its objects fires once": {healthy + `
+		"a Slumber that is stalled for an hour fires once": {healthy + `
 			torpor_slumber_stalled{namespace="ns",name="nights",pod="a"} 1+0x60
 			torpor_slumber_stalled{namespace="ns",name="nights",pod="b"} 1+0x60
 			torpor_slumber_stalled{namespace="ns",name="weekends"} 0+0x60`, time.Hour, []string{`TorporSlumberStalled{name="nights", namespace="ns", severity="warning"}`}},
-		"a wave that is late for a moment fires no alert": {healthy + `
+		"a Slumber that is stalled for four minutes fires no alert": {healthy + `
 			torpor_slumber_stalled{namespace="ns",name="nights"} 0+0x56 1+0x4`, time.Hour, nil},
 		"a database that takes no writes fires once": {healthy + `
 			moco_cluster_available{namespace="ns",name="x"} 0+0x60`, time.Hour, []string{`TorporMySQLNotAvailable{name="x", namespace="ns", severity="critical"}`}},
 		"five minutes without a leader fire":      {"torpor_installation_acts 1+0x10 0+0x20", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
 		"a missing manager fires":                 {"torpor_installation_acts 1+0x10 stale", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
 		"a rollout of the manager fires no alert": {"torpor_installation_acts 1+0x10 _x3 1+0x20", 16 * time.Minute, nil},
-		"controllers that lack a right fire": {healthy + `
+		"a group of controllers that lacks a right fires": {healthy + `
 			torpor_gate_state{group="sync",state="Forbidden"} 1+0x60`, time.Hour, []string{`TorporGroupForbidden{group="sync", severity="warning"}`}},
 		"a failing account fires": {healthy + `
 			torpor_cloud_operations_total{account="y",operation="look",error=""} 0+1x60
