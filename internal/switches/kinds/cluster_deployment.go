@@ -246,7 +246,8 @@ func judgeClusterObject(cd *hivev1.ClusterDeployment) []stopcheck.Finding {
 	return findings
 }
 
-// unsupportedMessage returns the manager's message about that; the manager knows platforms and versions.
+// unsupportedMessage returns why the manager does not hibernate the cluster; empty if it does. For an installed
+// cluster, the conditions hold the reason, because only the manager checks platforms and versions.
 func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	if !cd.Spec.Installed {
 		return "Expected spec.installed to be true, found false; nothing is stopped or started before that"

@@ -78,7 +78,7 @@ type Cluster struct {
 	Name     types.NamespacedName
 	Actuator actuator.Actuator
 	Target   actuator.Target
-	// WantsGroups is true if the groups of the machines are polled, too. Groups are the names of further ones.
+	// WantsGroups is true if the groups of the machines are polled, too. Groups are the names of additional groups.
 	WantsGroups bool
 	Groups      []string
 }
@@ -86,7 +86,7 @@ type Cluster struct {
 // Snapshot is the known state of a cluster's machines at a time.
 type Snapshot struct {
 	Machines []actuator.Machine
-	// Groups are the groups of the machines, if they are wanted.
+	// Groups are the groups of the machines; empty unless the request sets WantsGroups.
 	Groups []actuator.Group
 	// Err is the reason why the machines are unknown.
 	Err error
