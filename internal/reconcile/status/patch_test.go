@@ -26,19 +26,19 @@ func TestFindLostFields(t *testing.T) {
 		written, stands string
 		want            []string
 	}{
-		"a stored field is not lost":                {`{"a":1,"b":{"c":"d"}}`, `{"a":1,"b":{"c":"d"}}`, nil},
-		"an addition by the server is not a loss":   {`{"a":{"b":1}}`, `{"a":{"b":1,"default":2},"other":3}`, nil},
-		"a field that is missing is lost":           {`{"a":1,"b":2}`, `{"b":2}`, []string{"a"}},
-		"a field with another value is lost":        {`{"a":1}`, `{"a":2}`, []string{"a"}},
-		"a map that is missing is lost as a whole":  {`{"a":{"b":1,"c":2}}`, `{}`, []string{"a"}},
-		"a field of a map is named by its path":     {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1}}`, []string{"a.c"}},
-		"a list that is missing is lost as a whole": {`{"a":[1]}`, `{}`, []string{"a"}},
-		"an empty value has nothing to lose":        {`{"a":{},"b":[],"c":null}`, `{}`, nil},
-		"items of a list share one path":            {`{"a":[{"b":1,"c":1},{"b":2,"c":2}]}`, `{"a":[{"b":1},{"b":2}]}`, []string{"a[].c"}},
-		"a list that was cut is lost":               {`{"a":[{"b":1},{"b":2}]}`, `{"a":[{"b":1}]}`, []string{"a[]"}},
-		"conditions are found by their type":        {`{"conditions":[{"type":"B","reason":"b"}]}`, `{"conditions":[{"type":"A","reason":"a"},{"type":"B","reason":"b"}]}`, nil},
-		"a field of a condition is named for all":   {`{"conditions":[{"type":"B","observedGeneration":1}]}`, `{"conditions":[{"type":"B"}]}`, []string{"conditions[].observedGeneration"}},
-		"a missing condition is lost as a whole":    {`{"conditions":[{"type":"B"}]}`, `{"conditions":[{"type":"A"}]}`, []string{"conditions[]"}},
+		"a field with the written value is not lost": {`{"a":1,"b":{"c":"d"}}`, `{"a":1,"b":{"c":"d"}}`, nil},
+		"an addition by the server is not a loss":    {`{"a":{"b":1}}`, `{"a":{"b":1,"default":2},"other":3}`, nil},
+		"a field that is missing is lost":            {`{"a":1,"b":2}`, `{"b":2}`, []string{"a"}},
+		"a field with another value is lost":         {`{"a":1}`, `{"a":2}`, []string{"a"}},
+		"a map that is missing is lost as a whole":   {`{"a":{"b":1,"c":2}}`, `{}`, []string{"a"}},
+		"a field of a map is named by its path":      {`{"a":{"b":1,"c":2}}`, `{"a":{"b":1}}`, []string{"a.c"}},
+		"a list that is missing is lost as a whole":  {`{"a":[1]}`, `{}`, []string{"a"}},
+		"an empty value has nothing to lose":         {`{"a":{},"b":[],"c":null}`, `{}`, nil},
+		"items of a list share one path":             {`{"a":[{"b":1,"c":1},{"b":2,"c":2}]}`, `{"a":[{"b":1},{"b":2}]}`, []string{"a[].c"}},
+		"a list that was cut is lost":                {`{"a":[{"b":1},{"b":2}]}`, `{"a":[{"b":1}]}`, []string{"a[]"}},
+		"conditions are found by their type":         {`{"conditions":[{"type":"B","reason":"b"}]}`, `{"conditions":[{"type":"A","reason":"a"},{"type":"B","reason":"b"}]}`, nil},
+		"a field of a condition is named for all":    {`{"conditions":[{"type":"B","observedGeneration":1}]}`, `{"conditions":[{"type":"B"}]}`, []string{"conditions[].observedGeneration"}},
+		"a missing condition is lost as a whole":     {`{"conditions":[{"type":"B"}]}`, `{"conditions":[{"type":"A"}]}`, []string{"conditions[]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, findLostFields("", parseFields(t, row.written), parseFields(t, row.stands))); diff != "" {
