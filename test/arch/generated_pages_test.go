@@ -294,7 +294,7 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[str
 		if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok && len(schema.Properties) > 0 {
 			fmt.Fprintf(&page, "\n### %s\n\n", part)
 			if at := fields.find(schema); at != "" {
-				fmt.Fprintf(&page, "Its fields are those of %s.\n", at)
+				fmt.Fprintf(&page, "Fields: %s.\n", at)
 				continue
 			}
 			fields.here[identifyFields(schema)] = part
@@ -344,15 +344,15 @@ func describeFields(
 		if slices.Contains(schema.Required, name) {
 			required = ", required"
 		}
-		goesOn, meaning := depth < specDepth && !isEmbeddedKind(name), cellText(field.Description)
+		goesOn, meaning := depth < specDepth && !isEmbeddedKind(name), cellText(withoutFieldName(name, field.Description))
 		if isNameOnly(inner) && goesOn {
 			goesOn, kind, at = false, "string", at+".name"
 		}
 		if typeName := kubernetesType(inner); typeName != "" {
-			goesOn, meaning = false, strings.TrimSpace(meaning+" Its fields are those of Kubernetes' "+typeName+".")
+			goesOn, meaning = false, strings.TrimSpace(meaning+" Fields: Kubernetes' "+typeName+".")
 		}
 		if first := described.find(inner); goesOn && first != "" {
-			goesOn, meaning = false, strings.TrimSpace(meaning+" Its fields are those of "+first+".")
+			goesOn, meaning = false, strings.TrimSpace(meaning+" Fields: "+first+".")
 		}
 		fmt.Fprintf(page, "| `%s` | %s%s | %s |\n", at, cmp.Or(kind, "any"), required, meaning)
 		if goesOn {
@@ -362,6 +362,34 @@ func describeFields(
 			describeFields(page, described, at, inner, depth+1)
 		}
 	}
+}
+
+// withoutFieldName returns a description without the name of the field at its beginning, which the first column shows.
+func withoutFieldName(name, description string) string {
+	first, rest, _ := strings.Cut(description, " ")
+	if !strings.EqualFold(first, name) || strings.HasPrefix(rest, "and ") {
+		return description
+	}
+	if rest == "" {
+		return description
+	}
+	if value, ok := cutOneOf(rest, "is ", "are "); ok {
+		rest = value
+		if regexp.MustCompile(`^\S+( or|,) `).MatchString(rest) {
+			return rest // Values keep their letters.
+		}
+	}
+	return strings.ToUpper(rest[:1]) + rest[1:]
+}
+
+// cutOneOf returns the text without the first prefix that it has, and whether it has one.
+func cutOneOf(text string, prefixes ...string) (string, bool) {
+	for _, prefix := range prefixes {
+		if rest, ok := strings.CutPrefix(text, prefix); ok {
+			return rest, true
+		}
+	}
+	return text, false
 }
 
 // isNameOnly reports whether an object has the field name and no other, as references have. It gets one row, with the
@@ -409,12 +437,12 @@ func TestSharedFieldsAreDescribedOnce(t *testing.T) {
 	}
 	var page strings.Builder
 	describeFields(&page, described, "spec", schema, 1)
-	const want = "| `spec.first` | object | First is a stop. |\n" +
+	const want = "| `spec.first` | object | A stop. |\n" +
 		"| `spec.first.by` | string |  |\n| `spec.first.since` | string |  |\n| `spec.first.until` | string |  |\n" +
-		"| `spec.ref.name` | string | Ref names the app. |\n" +
-		"| `spec.second` | object | Second is a stop. Its fields are those of `spec.first`. |\n" +
-		"| `spec.selector` | object | Selector selects apps. Its fields are those of Kubernetes' LabelSelector. |\n" +
-		"| `spec.shared` | object | Shared is a bucket. Its fields are those of [`spec.bucket` of a Policy](policy.md#spec). |\n"
+		"| `spec.ref.name` | string | Names the app. |\n" +
+		"| `spec.second` | object | A stop. Fields: `spec.first`. |\n" +
+		"| `spec.selector` | object | Selects apps. Fields: Kubernetes' LabelSelector. |\n" +
+		"| `spec.shared` | object | A bucket. Fields: [`spec.bucket` of a Policy](policy.md#spec). |\n"
 	if page.String() != want {
 		t.Errorf("expected\n%s\nfound\n%s", want, page.String())
 	}
