@@ -279,16 +279,7 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[str
 	version := crd.Spec.Versions[0]
 	names := append([]string{crd.Spec.Names.Plural, crd.Spec.Names.Singular}, crd.Spec.Names.ShortNames...)
 	fmt.Fprintf(&page, "\n## API\n\n`%s/%s`, %s; for kubectl: `%s`.\n", crd.Spec.Group, version.Name, crd.Spec.Scope, strings.Join(names, "`, `"))
-	if len(version.AdditionalPrinterColumns) > 0 {
-		page.WriteString("\n| column | shows | only with `-o wide` |\n|---|---|---|\n")
-		for _, column := range version.AdditionalPrinterColumns {
-			wide := ""
-			if column.Priority > 0 {
-				wide = "yes"
-			}
-			fmt.Fprintf(&page, "| %s | `%s` | %s |\n", strings.ToUpper(column.Name), strings.ReplaceAll(column.JSONPath, "|", `\|`), wide)
-		}
-	}
+	page.WriteString(describeColumns(version.AdditionalPrinterColumns))
 	fields := describedFields{here: map[string]string{}, elsewhere: elsewhere}
 	for _, part := range []string{"spec", "status"} {
 		if schema, ok := version.Schema.OpenAPIV3Schema.Properties[part]; ok && len(schema.Properties) > 0 {
@@ -310,6 +301,26 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[str
 		}
 	}
 	return page.String()
+}
+
+// describeColumns returns a sentence with the columns of kubectl get.
+func describeColumns(columns []apiextensionsv1.CustomResourceColumnDefinition) string {
+	var always, wide []string
+	for _, column := range columns {
+		if column.Priority > 0 {
+			wide = append(wide, strings.ToUpper(column.Name))
+		} else {
+			always = append(always, strings.ToUpper(column.Name))
+		}
+	}
+	if len(always) == 0 {
+		return ""
+	}
+	sentence := "\nColumns of `kubectl get`: " + strings.Join(always, ", ")
+	if len(wide) > 0 {
+		sentence += "; with `-o wide` also " + strings.Join(wide, ", ")
+	}
+	return sentence + ".\n"
 }
 
 // describedFields holds where fields are described, by the names and texts of the fields: paths on this page, and
