@@ -289,8 +289,10 @@ func describeCRD(crd apiextensionsv1.CustomResourceDefinition, elsewhere map[str
 				continue
 			}
 			fields.here[identifyFields(schema)] = part
-			page.WriteString("| field | type | meaning |\n|---|---|---|\n")
-			describeFields(&page, fields, part, schema, 1)
+			kind := fmt.Sprintf("[%s](%s.md#%s)", crd.Spec.Names.Kind, strings.ToLower(crd.Spec.Names.Kind), part)
+			rest, sentence := cutSharedFields(schema, part, kind, elsewhere)
+			page.WriteString(sentence + "| field | type | meaning |\n|---|---|---|\n")
+			describeFields(&page, fields, part, rest, 1)
 		}
 	}
 	for key, at := range fields.here {
@@ -321,6 +323,43 @@ func describeColumns(columns []apiextensionsv1.CustomResourceColumnDefinition) s
 		sentence += "; with `-o wide` also " + strings.Join(wide, ", ")
 	}
 	return sentence + ".\n"
+}
+
+// cutSharedFields returns a part of a kind without the fields that it shares with a kind of an earlier page, and a
+// sentence that names these fields and that kind. Fewer than three shared fields stay.
+func cutSharedFields(
+	schema apiextensionsv1.JSONSchemaProps, part, kind string, elsewhere map[string]string,
+) (rest apiextensionsv1.JSONSchemaProps, sentence string) {
+	const fewestForASentence = 3
+	shared := map[string][]string{}
+	rest = schema
+	rest.Properties = maps.Clone(schema.Properties)
+	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+		key := fmt.Sprintf("%s.%s: %s", part, name, mustMarshal(schema.Properties[name]))
+		if elsewhere[key] == "" {
+			elsewhere[key] = kind
+		} else {
+			shared[elsewhere[key]] = append(shared[elsewhere[key]], name)
+		}
+	}
+	for _, other := range slices.Sorted(maps.Keys(shared)) {
+		if len(shared[other]) < fewestForASentence {
+			continue
+		}
+		for _, name := range shared[other] {
+			delete(rest.Properties, name)
+		}
+		sentence += fmt.Sprintf("The fields `%s` are those of a %s.\n\n", strings.Join(shared[other], "`, `"), other)
+	}
+	return rest, sentence
+}
+
+func mustMarshal(schema apiextensionsv1.JSONSchemaProps) string {
+	text, err := yaml.Marshal(schema)
+	if err != nil {
+		panic(err) // A schema that was read can be written.
+	}
+	return string(text)
 }
 
 // describedFields holds where fields are described, by the names and texts of the fields: paths on this page, and
