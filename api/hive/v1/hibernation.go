@@ -218,7 +218,7 @@ type HibernationRecord struct {
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
 	// PowerStateBefore is the value of spec.powerState at the time at which spec.hibernateAfter expired. Unset means that spec.powerState
-	// requested the hibernation. If spec.powerState has another value, a user has requested that the cluster runs.
+	// requested the hibernation. If spec.powerState has changed, a user has requested that the cluster runs.
 	// +optional
 	PowerStateBefore *PowerState `json:"powerStateBefore,omitempty"`
 	// ResumeStartedAt is the time at which the resume began. Unset while the cluster should hibernate. Node heartbeats and certificate
@@ -241,8 +241,8 @@ type HibernationRecord struct {
 	// +optional
 	// +listType=atomic
 	Nodes []RecordedNode `json:"nodes,omitempty"`
-	// SpotMachines are the cloud's ids of machines that are terminated once every other machine is stopped. Each had an OpenShift Machine
-	// of a MachineSet when the hibernation began. That Machine is deleted at the resume, so that the MachineSet creates a new one.
+	// SpotMachines are the cloud's ids of machines that are terminated once every other machine is stopped. Their OpenShift
+	// Machines are deleted at the resume, so that the MachineSets create new ones.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=500
@@ -262,8 +262,8 @@ type HibernationRecord struct {
 	// Drain records the drain of the workers. Unset if no drain was requested.
 	// +optional
 	Drain *DrainRecord `json:"drain,omitempty"`
-	// MachineGroups are the cloud's groups of machines that the hibernation changes, each as it was before the change. An entry is removed
-	// once the group is as it was before.
+	// MachineGroups are the cloud's groups of machines that the hibernation changes, each as it was before. An entry is removed once the
+	// group is so again.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -162,9 +162,9 @@ const (
 	MachineSetsApplyingReason = "Applying"
 	// MachinePoolWaitingReason means that the cluster hibernates or does not answer. Torpor does not connect to it.
 	MachinePoolWaitingReason = "WaitingForCluster"
-	// MachinePoolPausedReason means that an annotation of the ClusterDeployment pauses changes of MachineSets.
+	// MachinePoolPausedReason means that an annotation of the ClusterDeployment pauses changes of the cluster.
 	MachinePoolPausedReason = "Paused"
-	// MachinePoolNoAnswerReason means that the cluster did not answer while its MachineSets were checked.
+	// MachinePoolNoAnswerReason means that the cluster did not answer while it was changed or read.
 	MachinePoolNoAnswerReason = "NoAnswer"
 	// MachinePoolRefusedReason means that the cluster rejects a change that the pool requests.
 	MachinePoolRefusedReason = "Refused"

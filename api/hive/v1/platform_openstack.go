@@ -27,7 +27,7 @@ type OpenStackPlatform struct {
 	// +kubebuilder:validation:MaxLength=253
 	Cloud string `json:"cloud"`
 	// StopMethod is Stop, by which the servers keep their hosts, or Shelve, which releases the hosts, so that a resume takes longer and
-	// needs free capacity. Empty means Stop. A change applies to the next hibernation, and to a cluster that hibernates already.
+	// needs free capacity. Empty means Stop. A change also applies to a cluster that hibernates already.
 	// +optional
 	StopMethod OpenStackStopMethod `json:"stopMethod,omitempty"`
 }

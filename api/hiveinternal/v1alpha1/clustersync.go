@@ -85,8 +85,8 @@ type SyncStatus struct {
 	Name string `json:"name"`
 	// ObservedGeneration is the generation of the set that was applied last.
 	ObservedGeneration int64 `json:"observedGeneration"`
-	// ResourcesToDelete are the objects that a set with mode Sync has in the cluster. An object is deleted when it is removed from the set,
-	// and when the set is deleted or no longer applies to the cluster. The list is written before objects are applied.
+	// ResourcesToDelete are the objects that a set with mode Sync has in the cluster. An object is deleted when it leaves the set, or when
+	// the set no longer applies to the cluster. The list is written before objects are applied.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2000
@@ -137,8 +137,8 @@ const (
 	ApplyingReason = "Applying"
 	// WaitingForClusterReason means that the cluster hibernates or does not answer. Torpor does not connect to it.
 	WaitingForClusterReason = "WaitingForCluster"
-	// SyncPausedReason means that an annotation of the ClusterDeployment pauses syncing.
+	// SyncPausedReason means that an annotation of the ClusterDeployment pauses changes of the cluster.
 	SyncPausedReason = "Paused"
-	// NoAnswerReason means that the cluster did not answer while sets were applied.
+	// NoAnswerReason means that the cluster did not answer while it was changed or read.
 	NoAnswerReason = "NoAnswer"
 )

@@ -32,7 +32,7 @@ const (
 	TaskProceedsReason = "Proceeds"
 	// TaskEndedReason means that the task has ended.
 	TaskEndedReason = "Ended"
-	// TaskDropletMissingReason means that the app has no droplet to run.
+	// TaskDropletMissingReason means that the app has no droplet, or its build has not produced one.
 	TaskDropletMissingReason = "DropletMissing"
 	// TaskJobLostReason means that the Job of the task was deleted.
 	TaskJobLostReason = "JobLost"

@@ -32,9 +32,8 @@ type MySQLClusterStatus struct {
 	// +listType=atomic
 	ErrantReplicaList []int `json:"errantReplicaList,omitempty"`
 	// GuaranteedAcknowledgements is the number of replicas that are known to hold every acknowledged commit: half of spec.replicas, rounded
-	// down. It is lower for some time after a start, after instances were added, and after the number of acknowledgements that mysqld waits
-	// for was changed. A failover needs the GTID sets of spec.replicas minus this number of replicas
-	// with data, not counting the primary.
+	// down, or fewer for some time after a start and after instances were added. A failover needs the GTID sets of spec.replicas minus this
+	// number of replicas with data, not counting the primary.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GuaranteedAcknowledgements *int `json:"guaranteedAcknowledgements,omitempty"`
@@ -123,8 +122,8 @@ type BinlogShippingStatus struct {
 	// ShippedUntil is the time up to which every commit is in the bucket.
 	// +optional
 	ShippedUntil *metav1.Time `json:"shippedUntil,omitempty"`
-	// RestorableSince is the first point in time that can be restored. Every point from there to ShippedUntil can be restored. It is unset
-	// before the first backup, and after a gap in the binary logs until the next backup.
+	// RestorableSince is the first point in time that can be restored, as can every point from there to ShippedUntil. It is unset before
+	// the first backup, and after a gap in the binary logs until the next backup.
 	// +optional
 	RestorableSince *metav1.Time `json:"restorableSince,omitempty"`
 	// SourceIndex is the ordinal of the instance whose binary logs are copied.
