@@ -498,6 +498,55 @@ func TestSharedFieldsAreDescribedOnce(t *testing.T) {
 	}
 }
 
+func TestDescriptionsLeaveOutTheFieldsName(t *testing.T) {
+	for description, want := range map[string]string{
+		"Until is the end of the stop.":              "The end of the stop.",
+		"Until names the Secret.":                    "Names the Secret.",
+		"Until is rolling or canary.":                "rolling or canary.",
+		"Until and Since are the times of the stop.": "Until and Since are the times of the stop.",
+		"Unset means no limit.":                      "Unset means no limit.",
+		"Until":                                      "Until",
+		"":                                           "",
+	} {
+		if found := withoutFieldName("until", description); found != want {
+			t.Errorf("%q: expected %q, found %q", description, want, found)
+		}
+	}
+}
+
+func TestColumnsAreListedInASentence(t *testing.T) {
+	always, wide := apiextensionsv1.CustomResourceColumnDefinition{Name: "State"}, apiextensionsv1.CustomResourceColumnDefinition{Name: "Why", Priority: 1}
+	for want, columns := range map[string][]apiextensionsv1.CustomResourceColumnDefinition{
+		"":                                     nil,
+		"\nColumns of `kubectl get`: STATE.\n": {always},
+		"\nColumns of `kubectl get`: STATE; with `-o wide` also WHY.\n": {always, wide},
+	} {
+		if found := describeColumns(columns); found != want {
+			t.Errorf("expected %q, found %q", want, found)
+		}
+	}
+}
+
+func TestFieldsOfAnEarlierKindAreNamed(t *testing.T) {
+	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
+	slumber := apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"reason": text, "waves": text, "windows": text}}
+	other := apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{
+		"reason": text, "waves": text, "windows": text, "namespaceSelector": {Type: "object"},
+	}}
+	elsewhere := map[string]string{}
+	if rest, sentence := cutSharedFields(slumber, "spec", "[Slumber](slumber.md#spec)", elsewhere); sentence != "" || len(rest.Properties) != len(slumber.Properties) {
+		t.Errorf("expected every field on the first page, found %q and %d fields", sentence, len(rest.Properties))
+	}
+	rest, sentence := cutSharedFields(other, "spec", "[Other](other.md#spec)", elsewhere)
+	const want = "The fields `reason`, `waves`, `windows` are those of a [Slumber](slumber.md#spec).\n\n"
+	if _, own := rest.Properties["namespaceSelector"]; sentence != want || !own || len(rest.Properties) != 1 {
+		t.Errorf("expected %q and the kind's own field, found %q and %v", want, sentence, rest.Properties)
+	}
+	if rest, sentence = cutSharedFields(slumber, "status", "[Other](other.md#status)", elsewhere); sentence != "" || len(rest.Properties) != len(slumber.Properties) {
+		t.Errorf("expected fields of another part to stay, found %q and %d fields", sentence, len(rest.Properties))
+	}
+}
+
 // identifyFields returns the names and texts of the fields of an object.
 func identifyFields(schema apiextensionsv1.JSONSchemaProps) string {
 	var text strings.Builder
