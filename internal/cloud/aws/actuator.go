@@ -167,7 +167,7 @@ func (c *accountClient) observeClusters(ctx context.Context, infraIDs []string) 
 		return found, err
 	}
 	if len(infraIDs) == 1 {
-		return nil, c.unreachableError("DescribeInstances", "its list has more pages or machines than a cluster may have, or its answer is larger than allowed")
+		return nil, c.unreachableError("DescribeInstances", "the list has more pages or machines than a cluster may have, or the answer is larger than allowed")
 	}
 	middle := len(infraIDs) / 2
 	found, err = c.observeClusters(ctx, infraIDs[:middle])
@@ -215,7 +215,7 @@ func (c *accountClient) listMachines(ctx context.Context, infraIDs []string) (ma
 		case isTooLarge:
 			return nil, errListTooLarge
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return nil, c.unreachableError("DescribeInstances", "its list takes too long")
+			return nil, c.unreachableError("DescribeInstances", "the list takes too long to read")
 		case err != nil:
 			return nil, err
 		}

@@ -77,7 +77,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 func (c *accountClient) explainMissingAnswer(operation string, status int, err error) error {
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
-		return c.unreachableError(operation, "its answer is larger than allowed")
+		return c.unreachableError(operation, "the answer is larger than allowed")
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return c.unreachableError(operation, httpguard.ErrAddressDenied.Error())
 	}
@@ -92,11 +92,11 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 	// To the user, a request that was not sent, was interrupted or timed out all means that the cloud does not answer.
 	switch {
 	case notSent, broken, errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF):
-		return c.unreachableError(operation, "it does not answer")
+		return c.unreachableError(operation, "the API does not answer")
 	case status >= http.StatusMultipleChoices:
 		return c.unreachableError(operation, c.describeStatus(status))
 	case status != 0:
-		return c.unreachableError(operation, "its answer is not a valid EC2 response")
+		return c.unreachableError(operation, "the answer is not a valid EC2 response")
 	default:
 		return actuator.Errorf(actuator.Other, "%s: the request cannot be made to %s in region %s: check the region and the endpoint", operation, c.host, c.region)
 	}
@@ -105,9 +105,9 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 // describeStatus hides the status of a server that a user of the hub may not read.
 func (c *accountClient) describeStatus(status int) string {
 	if !c.isTrusted {
-		return "its answer is not a valid EC2 response"
+		return "the answer is not a valid EC2 response"
 	}
-	return fmt.Sprintf("it answers with status %d", status)
+	return fmt.Sprintf("the API answers with status %d", status)
 }
 
 func (c *accountClient) unreachableError(operation, why string) error {

@@ -53,15 +53,15 @@ func TestObserveExplains(t *testing.T) {
 		},
 		"an unknown error of the server: Unreachable": {
 			response: ec2Error(http.StatusInternalServerError, "InternalError", "random text 17"),
-			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "it answers with status 500" + check},
+			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the API answers with status 500" + check},
 		},
 		"a gateway instead of EC2: Unreachable": {
 			response: httpAnswer(http.StatusBadGateway, "<html>bad gateway"),
-			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "it answers with status 502" + check},
+			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the API answers with status 502" + check},
 		},
 		"a login page: Unreachable": {
 			response: httpAnswer(http.StatusOK, "<html>please log in"),
-			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "its answer is not a valid EC2 response" + check},
+			want:     actuator.Error{Class: actuator.Unreachable, Message: where + "the answer is not a valid EC2 response" + check},
 		},
 		"a host that does not exist: Unreachable": {
 			err:  &net.DNSError{Err: "no such host", Name: "x", Server: "10.0.0.1:53", IsNotFound: true},
@@ -69,7 +69,7 @@ func TestObserveExplains(t *testing.T) {
 		},
 		"a refused connection: Unreachable": {
 			err:  &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connect: connection refused 127.0.0.1:41234")},
-			want: actuator.Error{Class: actuator.Unreachable, Message: where + "it does not answer" + check},
+			want: actuator.Error{Class: actuator.Unreachable, Message: where + "the API does not answer" + check},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestSilentServer(t *testing.T) {
 		// The whole observation may take twice as long. On a busy machine it must not end first.
 		a := New(Options{HTTPClient: silent, CallTimeout: time.Second})
 		_, err := a.Observe(t.Context(), testTarget())
-		if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "it does not answer") {
+		if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "the API does not answer") {
 			t.Errorf("observe: %v, want class %q", err, actuator.Unreachable)
 		}
 	})

@@ -50,7 +50,7 @@ func (a *Actuator) ObserveGroups(ctx context.Context, t actuator.Target, names [
 			return nil, err
 		}
 		if page.NextToken != nil {
-			return nil, c.unreachableError(describeGroups, "its answer has more groups than were named")
+			return nil, c.unreachableError(describeGroups, "the answer has more groups than were requested")
 		}
 		for _, found := range page.AutoScalingGroups {
 			// The endpoint may be hostile: only groups that were named count.

@@ -41,20 +41,20 @@ func TestHostileEndpointsAreCut(t *testing.T) {
 			_, _ = io.WriteString(g, `<DescribeInstancesResponse><nextToken>`)
 			repeat(g, "A", 40<<20)
 			_ = g.Close()
-		}, "its answer is not a valid EC2 response"},
+		}, "the answer is not a valid EC2 response"},
 		"an endless element: the call ends with an error": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>`)
 			repeat(w, "A", 200<<20)
-		}, "its answer is larger than allowed"},
+		}, "the answer is larger than allowed"},
 		"very many empty elements: the call ends with an error": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><reservationSet><item><instancesSet>`)
 			repeat(w, "<Item/>", 3<<20)
 			_, _ = io.WriteString(w, `</instancesSet></item></reservationSet></DescribeInstancesResponse>`)
-		}, "its answer is larger than allowed"},
+		}, "the answer is larger than allowed"},
 		"an endless error answer: the call ends with an error": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusBadRequest)
 			repeat(w, "<Response>", 200<<20)
-		}, "its answer is not a valid EC2 response"},
+		}, "the answer is not a valid EC2 response"},
 		"endless pages: the call ends with an error": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>same</nextToken></DescribeInstancesResponse>`)
 		}, "more pages or machines than a cluster may have"},

@@ -158,14 +158,14 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		want   string
 	}{
 		"a next page at another host: refused":       {`{"value":[],"nextLink":"https://evil.example.com/"}`, "a host outside Azure: evil.example.com"},
-		"a next page without TLS: refused":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "its answer is not a valid Azure response"},
+		"a next page without TLS: refused":           {`{"value":[],"nextLink":"http://management.azure.com/"}`, "the answer is not a valid Azure response"},
 		"endless pages: refused":                     {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than a subscription may have"},
-		"an answer that is not JSON: refused":        {`<html>`, "its answer is not a valid Azure response"},
-		"a machine of another subscription: refused": {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "its answer is not a valid Azure response"},
-		"a machine without an id: refused":           {`{"value":[{}]}`, "its answer is not a valid Azure response"},
-		"a machine with an invalid id: refused":      {`{"value":[{"id":"x"}]}`, "its answer is not a valid Azure response"},
-		"a machine with a name without end: refused": {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid Azure response"},
-		"a value outside the schema: refused":        {`{"value":"x"}`, "its answer is not a valid Azure response"},
+		"an answer that is not JSON: refused":        {`<html>`, "the answer is not a valid Azure response"},
+		"a machine of another subscription: refused": {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "the answer is not a valid Azure response"},
+		"a machine without an id: refused":           {`{"value":[{}]}`, "the answer is not a valid Azure response"},
+		"a machine with an invalid id: refused":      {`{"value":[{"id":"x"}]}`, "the answer is not a valid Azure response"},
+		"a machine with a name without end: refused": {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid Azure response"},
+		"a value outside the schema: refused":        {`{"value":"x"}`, "the answer is not a valid Azure response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startAzure(t)
@@ -196,7 +196,7 @@ func TestTheOwnClientBoundsAnswers(t *testing.T) {
 	}
 	cloud.actuator = New(Options{HTTPClient: httpguard.NewClient(cloud.client().Transport, maxAnswerBytes, 0), Attempts: 1})
 	_, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
-	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "its answer is larger than allowed") {
+	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "the answer is larger than allowed") {
 		t.Errorf("found %v, want its answer to be larger than allowed", err)
 	}
 }

@@ -47,7 +47,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	code, message = c.scrub(code), c.scrub(message)
 	switch {
 	case class == actuator.Unreachable:
-		return unreachableErrorf(operation, "it answers with status %d", answer.StatusCode)
+		return unreachableErrorf(operation, "the API answers with status %d", answer.StatusCode)
 	case onebyone.IsOfMachine(class) && (operation == deallocate || operation == start):
 		return &onebyone.RefusedError{Class: class, Code: code, Message: message}
 	default:
@@ -85,7 +85,7 @@ func readError(answer *azcore.ResponseError) (code, message string) {
 // explainLogin explains why the login returned no token.
 func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedError) error {
 	if failed.RawResponse == nil {
-		return unreachableErrorf("login", "it does not answer, or its answer is not a valid Azure response")
+		return unreachableErrorf("login", "the API does not answer, or the answer is not a valid Azure response")
 	}
 	status := failed.RawResponse.StatusCode
 	var content struct {
@@ -99,7 +99,7 @@ func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedErro
 	case status == http.StatusTooManyRequests:
 		return &actuator.Error{Class: actuator.Throttled, Message: "login: Azure limits the rate of logins and refused this one", RetryAfter: readRetryAfter(failed.RawResponse)}
 	case status >= http.StatusInternalServerError || content.Error == "":
-		return unreachableErrorf("login", "it answers with status %d", status)
+		return unreachableErrorf("login", "the API answers with status %d", status)
 	}
 	// The rest of the description differs at each login.
 	description, _, _ := strings.Cut(content.Description, "Trace ID:")
@@ -109,15 +109,15 @@ func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedErro
 // explainMissingAnswer describes an error other than an answer of the API.
 func explainMissingAnswer(operation string, err error) error {
 	if foreign, ok := errors.AsType[*foreignHostError](err); ok {
-		return unreachableErrorf(operation, "its answer names a host outside Azure: %.100s", foreign.host)
+		return unreachableErrorf(operation, "the answer names a host outside Azure: %.100s", foreign.host)
 	}
 	_, notSent := errors.AsType[*url.Error](err)
 	_, broken := errors.AsType[net.Error](err)
 	// To the user, a request that was not sent, was interrupted or timed out all means that the cloud does not answer.
 	if notSent || broken || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return unreachableErrorf(operation, "it does not answer")
+		return unreachableErrorf(operation, "the API does not answer")
 	}
-	return unreachableErrorf(operation, "its answer is not a valid Azure response")
+	return unreachableErrorf(operation, "the answer is not a valid Azure response")
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {

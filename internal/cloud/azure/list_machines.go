@@ -59,7 +59,7 @@ func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[
 	// count as stopped while it runs.
 	for n := 0; pages.More(); n++ {
 		if n >= maxPages || count > maxMachines {
-			return nil, unreachableErrorf(list, "its list has more pages or machines than a subscription may have")
+			return nil, unreachableErrorf(list, "the list has more pages or machines than a subscription may have")
 		}
 		var page armcompute.VirtualMachinesClientListAllResponse
 		err := c.callWithTimeout(all, list, func(ctx context.Context) (err error) {
@@ -68,7 +68,7 @@ func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[
 		})
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return nil, unreachableErrorf(list, "its list takes too long")
+			return nil, unreachableErrorf(list, "the list takes too long to read")
 		case err != nil:
 			return nil, err
 		}
@@ -87,11 +87,11 @@ func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[
 func (c *accountClient) addMachines(found map[string][]actuator.Machine, page []*armcompute.VirtualMachine, wanted map[string][]string) error {
 	for _, vm := range page {
 		if vm == nil || vm.ID == nil {
-			return unreachableErrorf(list, "its answer is not a valid Azure response")
+			return unreachableErrorf(list, "the answer is not a valid Azure response")
 		}
 		id, err := arm.ParseResourceID(*vm.ID)
 		if err != nil || len(id.Name) > maxNameBytes || !strings.EqualFold(id.SubscriptionID, c.subscription) {
-			return unreachableErrorf(list, "its answer is not a valid Azure response")
+			return unreachableErrorf(list, "the answer is not a valid Azure response")
 		}
 		owners := wanted[strings.ToLower(id.ResourceGroupName)]
 		if len(owners) == 0 || isBeingDeleted(vm) {
@@ -172,7 +172,7 @@ func powerStateOf(vm *armcompute.VirtualMachine) (state actuator.MachineState, h
 func (c *accountClient) callWithTimeout(ctx context.Context, operation string, do func(context.Context) error) error {
 	return cloudrest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
 		if errors.Is(err, httpguard.ErrAnswerTooLarge) {
-			return unreachableErrorf(operation, "its answer is larger than allowed")
+			return unreachableErrorf(operation, "the answer is larger than allowed")
 		}
 		return c.explainError(operation, err)
 	})

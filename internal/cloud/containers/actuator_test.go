@@ -258,15 +258,15 @@ func TestWordsOfAnEngineAreShownOnceItIsListed(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	const id = "0123456789ab"
 	for name, row := range map[string]struct{ answer, want string }{
-		"an answer that is not JSON: refused":       {`<html>`, "its answer is not a valid container engine response"},
-		"an answer that is not a list: refused":     {`{"Id":"x"}`, "its answer is not a valid container engine response"},
-		"a container without an id: refused":        {`[{}]`, "its answer is not a valid container engine response"},
-		"a container whose id is a path: refused":   {`[{"Id":"../../images/json"}]`, "its answer is not a valid container engine response"},
-		"an id above the maximum length: refused":   {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "its answer is not a valid container engine response"},
-		"a list that breaks off: refused":           {`[{"Id":"` + id + `"},`, "its answer is not a valid container engine response"},
-		"a list without an end: refused":            {`[{"Id":"` + id + `"}`, "its answer is not a valid container engine response"},
-		"more containers than the maximum: refused": {`[` + strings.Repeat(`{"Id":"`+id+`"},`, maxContainers) + `{"Id":"` + id + `"}]`, "its list has more than 10000 containers"},
-		"an answer above the maximum size: refused": {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "its answer is larger than allowed"},
+		"an answer that is not JSON: refused":       {`<html>`, "the answer is not a valid container engine response"},
+		"an answer that is not a list: refused":     {`{"Id":"x"}`, "the answer is not a valid container engine response"},
+		"a container without an id: refused":        {`[{}]`, "the answer is not a valid container engine response"},
+		"a container whose id is a path: refused":   {`[{"Id":"../../images/json"}]`, "the answer is not a valid container engine response"},
+		"an id above the maximum length: refused":   {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "the answer is not a valid container engine response"},
+		"a list that breaks off: refused":           {`[{"Id":"` + id + `"},`, "the answer is not a valid container engine response"},
+		"a list without an end: refused":            {`[{"Id":"` + id + `"}`, "the answer is not a valid container engine response"},
+		"more containers than the maximum: refused": {`[` + strings.Repeat(`{"Id":"`+id+`"},`, maxContainers) + `{"Id":"` + id + `"}]`, "the list has more than 10000 containers"},
+		"an answer above the maximum size: refused": {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "the answer is larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine := startEngine(t)

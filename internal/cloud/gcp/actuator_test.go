@@ -235,11 +235,11 @@ func TestListingsAreFiltered(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
 		"endless pages: refused":                              {`{"nextPageToken":"again"}`, "more pages or instances than a project may have"},
-		"an answer that is not JSON: refused":                 {`<html>`, "its answer is not a valid response of this API"},
-		"a list that is not a list: refused":                  {`{"items":"x"}`, "its answer is not a valid response of this API"},
-		"an instance without a name: refused":                 {`{"items":{"zones/a":{"instances":[{}]}}}`, "its answer is not a valid Compute Engine response"},
-		"an instance whose name is a path: refused":           {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "its answer is not a valid Compute Engine response"},
-		"an instance in a region instead of a zone: refused":  {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "its answer is not a valid Compute Engine response"},
+		"an answer that is not JSON: refused":                 {`<html>`, "the answer is not a valid response of this API"},
+		"a list that is not a list: refused":                  {`{"items":"x"}`, "the answer is not a valid response of this API"},
+		"an instance without a name: refused":                 {`{"items":{"zones/a":{"instances":[{}]}}}`, "the answer is not a valid Compute Engine response"},
+		"an instance whose name is a path: refused":           {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "the answer is not a valid Compute Engine response"},
+		"an instance in a region instead of a zone: refused":  {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "the answer is not a valid Compute Engine response"},
 		"a zone that does not answer: refused":                {`{"items":{},"unreachables":["zones/b"]}`, `some of its zones do not answer, such as "zones/b"`},
 		"a zone with the warning UNREACHABLE: refused":        {`{"items":{"zones/b":{"warning":{"code":"UNREACHABLE"}}}}`, `"zones/b" has the warning "UNREACHABLE"`},
 		"an answer above the maximum size of a page: refused": {strings.Repeat(" ", 9<<20), "larger than allowed"},

@@ -108,7 +108,7 @@ func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (m
 		err := c.call(all, computeRequest{operation: list, method: http.MethodGet, path: "/aggregated/instances", query: query}, &page)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return nil, unreachableErrorf(list, "its list takes too long")
+			return nil, unreachableErrorf(list, "the list takes too long to read")
 		case err != nil:
 			return nil, err
 		}
@@ -117,7 +117,7 @@ func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (m
 			return nil, err
 		}
 		if count += added; n >= maxPages || count > maxMachines {
-			return nil, unreachableErrorf(list, "its list has more pages or instances than a project may have")
+			return nil, unreachableErrorf(list, "the list has more pages or instances than a project may have")
 		}
 		if page.NextPageToken == "" {
 			break
@@ -158,14 +158,14 @@ func (c *projectAccount) addPage(found map[string][]actuator.Machine, claims gro
 	count := 0
 	for scope, items := range page.Items {
 		if items.Warning != nil && items.Warning.Code != emptyScope {
-			return 0, unreachableErrorf(list, "its answer for %.100q has the warning %.60q", scope, items.Warning.Code)
+			return 0, unreachableErrorf(list, "the answer for %.100q has the warning %.60q", scope, items.Warning.Code)
 		}
 		count += len(items.Instances)
 		zone, isZone := strings.CutPrefix(scope, "zones/")
 		for i := range items.Instances {
 			name := machineName{zone, items.Instances[i].Name}
 			if !isZone || !isResourceName(name.zone) || !isResourceName(name.name) {
-				return 0, unreachableErrorf(list, "its answer is not a valid Compute Engine response")
+				return 0, unreachableErrorf(list, "the answer is not a valid Compute Engine response")
 			}
 			owner := ownerOf(&items.Instances[i], infraIDs)
 			if owner == "" {

@@ -184,12 +184,12 @@ func TestMachinesAreDescribed(t *testing.T) {
 func TestHostileAnswersAreCut(t *testing.T) {
 	for name, row := range map[string]struct{ answer, want string }{
 		"endless pages: refused":                              {`{"next":{"href":"https://eu-de.iaas.cloud.ibm.com/v1/instances?start=again"}}`, "more pages or instances than a region may have"},
-		"a next page without a start: refused":                {`{"next":{"href":"https://evil.example.com/"}}`, "its answer is not a valid IBM Cloud VPC response"},
-		"an answer that is not JSON: refused":                 {`<html>`, "its answer is not a valid response of this API"},
-		"a list that is not a list: refused":                  {`{"instances":"x"}`, "its answer is not a valid response of this API"},
-		"an instance without an id: refused":                  {`{"instances":[{}]}`, "its answer is not a valid IBM Cloud VPC response"},
-		"an instance whose id is a path: refused":             {`{"instances":[{"id":"../keys"}]}`, "its answer is not a valid IBM Cloud VPC response"},
-		"a name above the maximum length: refused":            {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid IBM Cloud VPC response"},
+		"a next page without a start: refused":                {`{"next":{"href":"https://evil.example.com/"}}`, "the answer is not a valid IBM Cloud VPC response"},
+		"an answer that is not JSON: refused":                 {`<html>`, "the answer is not a valid response of this API"},
+		"a list that is not a list: refused":                  {`{"instances":"x"}`, "the answer is not a valid response of this API"},
+		"an instance without an id: refused":                  {`{"instances":[{}]}`, "the answer is not a valid IBM Cloud VPC response"},
+		"an instance whose id is a path: refused":             {`{"instances":[{"id":"../keys"}]}`, "the answer is not a valid IBM Cloud VPC response"},
+		"a name above the maximum length: refused":            {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid IBM Cloud VPC response"},
 		"an answer above the maximum size of a page: refused": {strings.Repeat(" ", 9<<20), "larger than allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {

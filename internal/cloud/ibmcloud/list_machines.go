@@ -93,7 +93,7 @@ func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (ma
 		err := c.call(all, vpcRequest{operation: list, method: http.MethodGet, path: "/instances", query: query}, &page)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			return nil, unreachableErrorf(list, "its list takes too long")
+			return nil, unreachableErrorf(list, "the list takes too long to read")
 		case err != nil:
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (ma
 			return nil, err
 		}
 		if count += len(page.Instances); n >= maxPages || count > maxMachines {
-			return nil, unreachableErrorf(list, "its list has more pages or instances than a region may have")
+			return nil, unreachableErrorf(list, "the list has more pages or instances than a region may have")
 		}
 		if page.Next == nil {
 			break
@@ -109,7 +109,7 @@ func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (ma
 		// Only the start parameter is used from the URL of the next page, so that the token is never sent elsewhere.
 		next, err := url.Parse(page.Next.HRef)
 		if err != nil || next.Query().Get("start") == "" {
-			return nil, unreachableErrorf(list, "its answer is not a valid IBM Cloud VPC response")
+			return nil, unreachableErrorf(list, "the answer is not a valid IBM Cloud VPC response")
 		}
 		query.Set("start", next.Query().Get("start"))
 	}
@@ -124,7 +124,7 @@ func addPage(found map[string][]actuator.Machine, page []vpcInstance, infraIDs [
 	for i := range page {
 		vm := &page[i]
 		if !isInstanceID(vm.ID) || len(vm.Name) > maxNameBytes {
-			return unreachableErrorf(list, "its answer is not a valid IBM Cloud VPC response")
+			return unreachableErrorf(list, "the answer is not a valid IBM Cloud VPC response")
 		}
 		if vm.Status == "deleting" {
 			continue

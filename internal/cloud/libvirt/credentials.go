@@ -108,7 +108,7 @@ func (d *daemon) readCertificates(secret map[string][]byte) error {
 	}
 	own, err := tls.X509KeyPair(secret[certificateKey], secret[privateKeyKey])
 	if err != nil {
-		return actuator.Errorf(actuator.CredentialsInvalid, "expected a certificate in %s of the credentials Secret and its key in %s, both in PEM: correct them", certificateKey, privateKeyKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "expected a certificate under the key %s of the credentials Secret, and its private key under %s, both in PEM: correct them", certificateKey, privateKeyKey)
 	}
 	d.tls = &tls.Config{ServerName: d.host, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
 	if text, ok := secret[authorityKey]; ok {

@@ -269,11 +269,11 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"a next page at another host: refused":    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host outside the cloud"},
 		"a next page at another port: refused":    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host outside the cloud"},
 		"endless pages: refused":                  {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than a project may have"},
-		"an answer that is not JSON: refused":     {`<html>`, "its answer is not a valid OpenStack response"},
-		"a server without an id: refused":         {`{"servers":[{}]}`, "its answer is not a valid OpenStack response"},
-		"a server whose id is a path: refused":    {`{"servers":[{"id":"../../os-keypairs"}]}`, "its answer is not a valid OpenStack response"},
-		"a list that is not a list: refused":      {`{"servers":"x"}`, "its answer is not a valid OpenStack response"},
-		"an id above the maximum length: refused": {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not a valid OpenStack response"},
+		"an answer that is not JSON: refused":     {`<html>`, "the answer is not a valid OpenStack response"},
+		"a server without an id: refused":         {`{"servers":[{}]}`, "the answer is not a valid OpenStack response"},
+		"a server whose id is a path: refused":    {`{"servers":[{"id":"../../os-keypairs"}]}`, "the answer is not a valid OpenStack response"},
+		"a list that is not a list: refused":      {`{"servers":"x"}`, "the answer is not a valid OpenStack response"},
+		"an id above the maximum length: refused": {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "the answer is not a valid OpenStack response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cloud := startOpenStack(t)
@@ -389,7 +389,7 @@ func TestCredentials(t *testing.T) {
 		"a credential without its secret: CredentialsMissing": {secret: replace("username", "application_credential_id"), class: actuator.CredentialsMissing, says: "application_credential_secret"},
 		"a wrong password: CredentialsInvalid":                {secret: replace(goodPassword, "hush"), class: actuator.CredentialsInvalid, says: "login: status 401 Unauthorized: The request you have made requires authentication for <hidden>"},
 		"no such region: Other":                               {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
-		"a compute service that is elsewhere: Unreachable":    {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "it does not answer"},
+		"a compute service that is elsewhere: Unreachable":    {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "the API does not answer"},
 		"servers without verification: CredentialsInvalid":    {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
 		"a cacert outside the Secret: CredentialsInvalid":     {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
 		"a cacert without certificates: CredentialsInvalid":   {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},

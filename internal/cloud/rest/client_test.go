@@ -103,7 +103,7 @@ func TestCallsEnd(t *testing.T) {
 	t.Cleanup(func() { close(ended) }) // Runs before the server closes, which waits for its handlers.
 	client, _ := newClient(time.Hour)
 	client.Timeout = 10 * time.Millisecond
-	if err := client.Call(t.Context(), http.MethodGet, url, nil, nil); err == nil || DescribeMissingAnswer(err) != "it does not answer" {
+	if err := client.Call(t.Context(), http.MethodGet, url, nil, nil); err == nil || DescribeMissingAnswer(err) != "the API does not answer" {
 		t.Errorf("after its timeout: %v, want that it does not answer", err)
 	}
 	client.Timeout = time.Minute
@@ -119,10 +119,10 @@ func TestMissingAnswersAreDescribed(t *testing.T) {
 		err  error
 		want string
 	}{
-		"an answer that is too large: refused": {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "its answer is larger than allowed"},
+		"an answer that is too large: refused": {fmt.Errorf("read: %w", httpguard.ErrAnswerTooLarge), "the answer is larger than allowed"},
 		"forbidden":                            {fmt.Errorf("dial: %w", httpguard.ErrAddressDenied), httpguard.ErrAddressDenied.Error()},
-		"an answer that is not JSON: refused":  {ErrNotJSON, "its answer is not a valid response of this API"},
-		"anything":                             {errors.New("dial tcp 10.0.0.1:4711: refused"), "it does not answer"},
+		"an answer that is not JSON: refused":  {ErrNotJSON, "the answer is not a valid response of this API"},
+		"anything":                             {errors.New("dial tcp 10.0.0.1:4711: refused"), "the API does not answer"},
 	} {
 		if got := DescribeMissingAnswer(row.err); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)

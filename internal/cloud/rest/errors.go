@@ -28,7 +28,7 @@ const (
 )
 
 // ErrNotJSON is returned if the answer is not JSON, as when it does not come from the API.
-var ErrNotJSON = errors.New("the answer is not the JSON that was expected")
+var ErrNotJSON = errors.New("expected JSON of this API as the answer, found something else")
 
 // StatusError is an answer whose status reports a failure.
 type StatusError struct {
@@ -81,13 +81,13 @@ func (r *StatusError) Class() actuator.ErrorClass {
 func DescribeMissingAnswer(err error) string {
 	switch {
 	case errors.Is(err, httpguard.ErrAnswerTooLarge):
-		return "its answer is larger than allowed"
+		return "the answer is larger than allowed"
 	case errors.Is(err, httpguard.ErrAddressDenied):
 		return httpguard.ErrAddressDenied.Error()
 	case errors.Is(err, ErrNotJSON):
-		return "its answer is not a valid response of this API"
+		return "the answer is not a valid response of this API"
 	default:
-		return "it does not answer"
+		return "the API does not answer"
 	}
 }
 

@@ -196,7 +196,7 @@ func (h *clusterHub) hostileClusters(t *testing.T) map[string]hostileCluster {
 		"cloud-endless-body": {endpoint: cloud(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, `<DescribeInstancesResponse><nextToken>`)
 			writeUntilRefused(w, "A")
-		}), says: "its answer is larger than allowed"},
+		}), says: "the answer is larger than allowed"},
 		"cloud-redirect": {endpoint: cloud(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, stranger.URL, http.StatusTemporaryRedirect)
 		}), says: "it redirects, which is not followed"},

@@ -182,7 +182,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 		},
 		"a cloud that does not exist: CloudUnreachable": {
 			make: key("endpoint_url", closedPort),
-			want: unknownConditions(hivev1.CloudUnreachableReason, "127.0.0.1 in region local-1: it does not answer; check the region, the endpoint and the network"),
+			want: unknownConditions(hivev1.CloudUnreachableReason, "127.0.0.1 in region local-1: the API does not answer; check the region, the endpoint and the network"),
 		},
 		"a malformed endpoint: CloudError": {
 			make: key("endpoint_url", "not a URL"),
