@@ -49,9 +49,9 @@ type LRPList struct {
 // LRPSpec is the desired state of an LRP. Only a change of Instances affects existing Pods. PrivateRegistry, Sidecars and VolumeMounts are
 // preserved and not used.
 //
-// +kubebuilder:validation:XValidation:fieldPath=`.image`,rule=`self.image == oldSelf.image`,message=`expected it to stay, because an LRP is one revision; found it changed; restart or deploy the app`
-// +kubebuilder:validation:XValidation:fieldPath=`.GUID`,rule=`self.GUID == oldSelf.GUID`,message=`expected it to stay, because Pods are selected by it; found it changed; make a new LRP`
-// +kubebuilder:validation:XValidation:fieldPath=`.version`,rule=`has(self.version) == has(oldSelf.version) && (!has(self.version) || self.version == oldSelf.version)`,message=`expected it to stay, because an LRP is one revision; found it changed; make a new LRP`
+// +kubebuilder:validation:XValidation:fieldPath=`.image`,rule=`self.image == oldSelf.image`,message=`expected no change, because an LRP runs one revision of an app; found one; restart or deploy the app`
+// +kubebuilder:validation:XValidation:fieldPath=`.GUID`,rule=`self.GUID == oldSelf.GUID`,message=`expected no change, because the StatefulSet selects Pods by the GUID; found one; create a new LRP`
+// +kubebuilder:validation:XValidation:fieldPath=`.version`,rule=`has(self.version) == has(oldSelf.version) && (!has(self.version) || self.version == oldSelf.version)`,message=`expected no change, because an LRP runs one revision of an app; found one; create a new LRP`
 type LRPSpec struct {
 	// GUID is the GUID of the process.
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`

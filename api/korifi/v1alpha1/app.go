@@ -28,7 +28,7 @@ import (
 // +kubebuilder:printcolumn:name="By",type="string",JSONPath=".status.lastRestart.by",priority=1
 // +kubebuilder:printcolumn:name="Until",type="string",JSONPath=".status.stops[?(@.requested==true)].until",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
-// +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 63`,messageExpression=`'metadata.name: expected at most 63 characters, because it is a label of other objects; found %d; choose a shorter one'.format([size(self.metadata.name)])`
+// +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 63`,messageExpression=`'metadata.name: expected at most 63 characters, because the name is a label value of other objects; found %d; choose a shorter one'.format([size(self.metadata.name)])`
 type CFApp struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -149,7 +149,7 @@ type Reference struct {
 // CFAppStatus is the observed state of an app. Instances, ObservedRevision, Restarts and Stops are fields of Torpor. The other fields are
 // upstream's.
 //
-// +kubebuilder:validation:XValidation:fieldPath=`.observedRevision`,rule=`!has(oldSelf.observedRevision) || (has(self.observedRevision) && self.observedRevision >= oldSelf.observedRevision)`,messageExpression=`'expected at least %d, because revisions never fall'.format([oldSelf.observedRevision])`
+// +kubebuilder:validation:XValidation:fieldPath=`.observedRevision`,rule=`!has(oldSelf.observedRevision) || (has(self.observedRevision) && self.observedRevision >= oldSelf.observedRevision)`,messageExpression=`'expected at least %d, because revision numbers never decrease'.format([oldSelf.observedRevision])`
 type CFAppStatus struct {
 	// Conditions are the conditions of the app.
 	// +optional

@@ -50,13 +50,13 @@ const (
 
 // CFPackageSpec defines the content of a package.
 //
-// +kubebuilder:validation:XValidation:fieldPath=`.source`,rule=`self.type != 'docker' || (has(self.source) && has(self.source.registry) && size(self.source.registry.image) > 0)`,message=`expected registry.image of a package of type docker; found none; name the image`
+// +kubebuilder:validation:XValidation:fieldPath=`.source`,rule=`self.type != 'docker' || (has(self.source) && has(self.source.registry) && size(self.source.registry.image) > 0)`,message=`expected registry.image, because the type of the package is docker; found none; set the image`
 type CFPackageSpec struct {
 	// Type is bits or docker.
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay; found it changed; make a new CFPackage`
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a package has one type; found one; create a new CFPackage`
 	Type PackageType `json:"type"`
 	// AppRef names the CFApp.
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a package belongs to one app; found it changed; make a new CFPackage`
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a package belongs to one app; found one; create a new CFPackage`
 	AppRef Reference `json:"appRef"`
 	// Source identifies the content.
 	// +optional
@@ -124,10 +124,10 @@ type CFBuildList struct {
 // CFBuildSpec is the desired state of a build.
 type CFBuildSpec struct {
 	// PackageRef names the CFPackage.
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a build is made from one package; found it changed; make a new CFBuild`
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a build is made from one package; found one; create a new CFBuild`
 	PackageRef Reference `json:"packageRef"`
 	// AppRef names the CFApp.
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a build belongs to one app; found it changed; make a new CFBuild`
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a build belongs to one app; found one; create a new CFBuild`
 	AppRef Reference `json:"appRef"`
 	// StagingMemoryMB limits the memory of the build, in MiB.
 	// +kubebuilder:validation:Minimum=0
@@ -153,7 +153,7 @@ const (
 
 // CFBuildStatus is the observed state of a build. A droplet never changes, so that a revision always runs the same image.
 //
-// +kubebuilder:validation:XValidation:fieldPath=`.droplet`,rule=`!has(oldSelf.droplet) || (has(self.droplet) && self.droplet == oldSelf.droplet)`,message=`expected the droplet to stay, because revisions run it; found it changed; make a new CFBuild`
+// +kubebuilder:validation:XValidation:fieldPath=`.droplet`,rule=`!has(oldSelf.droplet) || (has(self.droplet) && self.droplet == oldSelf.droplet)`,message=`expected no change of the droplet, because revisions of the app run it; found one; create a new CFBuild`
 type CFBuildStatus struct {
 	// Conditions hold Staging, Succeeded and Pinned.
 	// +optional

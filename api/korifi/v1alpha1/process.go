@@ -20,7 +20,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="App",type="string",JSONPath=".spec.appRef.name",priority=1
 // +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.conditions[?(@.type=='Ready')].lastTransitionTime",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
-// +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 63`,messageExpression=`'metadata.name: expected at most 63 characters, because it is a label of other objects; found %d; choose a shorter one'.format([size(self.metadata.name)])`
+// +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 63`,messageExpression=`'metadata.name: expected at most 63 characters, because the name is a label value of other objects; found %d; choose a shorter one'.format([size(self.metadata.name)])`
 type CFProcess struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -49,13 +49,13 @@ const (
 // CFProcessSpec is the desired state of a process. A change of desiredInstances takes effect at once, other changes with the next revision.
 type CFProcessSpec struct {
 	// AppRef names the CFApp.
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a process belongs to one app; found it changed; make a new CFProcess`
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a process belongs to one app; found one; create a new CFProcess`
 	AppRef Reference `json:"appRef"`
 	// ProcessType is the type of the process, such as web or worker.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')`,message=`expected letters, digits, '-', '_' and '.' with a letter or digit at both ends, because it is a label of Pods; choose a name such as worker`
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a process has one type; found it changed; make a new CFProcess`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')`,message=`expected letters, digits, '-', '_' and '.' with a letter or digit at both ends, because the type is a label value of Pods; choose a type such as worker`
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a process has one type; found one; create a new CFProcess`
 	ProcessType string `json:"processType"`
 	// Command replaces the command of the image. Empty means the image's own command.
 	// +optional

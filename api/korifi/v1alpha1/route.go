@@ -38,7 +38,7 @@ type CFDomainSpec struct {
 	// Name is the domain name, such as apps.example.com. It is immutable, because the addresses of routes depend on it.
 	// +kubebuilder:validation:MaxLength=189
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="expected the name to stay, because the addresses of routes depend on it; found it changed; make a new CFDomain"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="expected no change, because the addresses of routes depend on the name; found one; create a new CFDomain"
 	Name string `json:"name"`
 }
 

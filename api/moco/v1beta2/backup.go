@@ -120,7 +120,7 @@ func (s *BackupPolicySpec) ShippingInterval() time.Duration {
 // Schedule is a cron expression with five fields, or a shorthand such as @daily. Empty means no schedule.
 //
 // +kubebuilder:validation:MaxLength=256
-// +kubebuilder:validation:XValidation:rule=`self.matches('(?i)^$|^((CRON_)?TZ=\\S+\\s+)?(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every\\s+([0-9.]+(ns|us|ms|s|m|h))+)|([*?]|[0-5]?\\d(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|[0-5]?\\d(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|([01]?\\d|2[0-3])(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|([01]?\\d|2[0-3])(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[1-9]|[12]\\d|3[01])(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[1-9]|[12]\\d|3[01])(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[1-9]|1[0-2]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[1-9]|1[0-2]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[0-6]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[0-6]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?)*)$')`,message=`expected minute, hour, day of month, month and day of week as for cron, or one such as @daily; try */5 * * * *`
+// +kubebuilder:validation:XValidation:rule=`self.matches('(?i)^$|^((CRON_)?TZ=\\S+\\s+)?(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every\\s+([0-9.]+(ns|us|ms|s|m|h))+)|([*?]|[0-5]?\\d(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|[0-5]?\\d(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|([01]?\\d|2[0-3])(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|([01]?\\d|2[0-3])(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[1-9]|[12]\\d|3[01])(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[1-9]|[12]\\d|3[01])(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[1-9]|1[0-2]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[1-9]|1[0-2]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?)*\\s+([*?]|(0?[0-6]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?(,([*?]|(0?[0-6]|[a-z]{3})(-\\w+)?)(/0*[1-9]\\d*)?)*)$')`,message=`expected the five fields of cron (minute, hour, day of month, month and day of week), or a descriptor such as @daily; try */5 * * * *`
 type Schedule string
 
 // JobConfig configures a Job that reads or writes backups. Upstream's schema requires a service account, a bucket and a work volume, and
@@ -283,7 +283,7 @@ func (u *RestoredUsers) MarshalJSON() ([]byte, error) {
 
 // Names returns the users one by one.
 func (u *RestoredUsers) Names() ([]string, error) {
-	const next = "make a new MySQLCluster with a list of names, or one string with commas between them"
+	const next = "create a new MySQLCluster with a list of names, or with one string that separates them by commas"
 	if u == nil || len(u.Raw) == 0 || string(u.Raw) == "null" || string(u.Raw) == `""` {
 		return nil, nil
 	}

@@ -31,7 +31,7 @@ import (
 // +kubebuilder:printcolumn:name="Instances By",type="string",JSONPath=".status.instanceStops[?(@.requested==true)].by",priority=1
 // +kubebuilder:printcolumn:name="Instances Until",type="string",JSONPath=".status.instanceStops[?(@.requested==true)].until",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Healthy')].message",priority=1
-// +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 40`,messageExpression=`'metadata.name: expected at most 40 characters, because names of other objects are made from it; found %d; choose a shorter one'.format([size(self.metadata.name)])`
+// +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 40`,messageExpression=`'metadata.name: expected at most 40 characters, because the names of other objects contain it; found %d; choose a shorter one'.format([size(self.metadata.name)])`
 // +kubebuilder:validation:XValidation:rule=`!self.metadata.name.contains('.')`,message=`metadata.name: expected no dot, because Services are named after it and cannot have one; found one; choose another name`
 type MySQLCluster struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -55,16 +55,16 @@ type MySQLClusterList struct {
 // without acting on them.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.podTemplate.spec.containers`,rule=`(has(self.disableSlowQueryLogContainer) && self.disableSlowQueryLogContainer) || !self.podTemplate.spec.containers.exists(c, c.name == 'slow-log')`,message=`expected no container called slow-log, because the name is reserved; found one; rename it or set spec.disableSlowQueryLogContainer`
-// +kubebuilder:validation:XValidation:fieldPath=`.podTemplate.spec.containers`,rule=`!has(self.collectors) || size(self.collectors) == 0 || !self.podTemplate.spec.containers.exists(c, c.name == 'mysqld-exporter')`,message=`expected no container called mysqld-exporter beside spec.collectors, because the name is reserved then; found one; rename it or remove the collectors`
-// +kubebuilder:validation:XValidation:fieldPath=`.replicationSourceSecretName`,rule=`!has(self.replicationSourceSecretName) || (has(oldSelf.replicationSourceSecretName) && self.replicationSourceSecretName == oldSelf.replicationSourceSecretName)`,message=`expected it to stay or to be removed, because a cluster can only be born as a copy of another server; found it added or changed; make a new MySQLCluster`
-// +kubebuilder:validation:XValidation:fieldPath=`.restore`,rule=`has(self.restore) == has(oldSelf.restore) && (!has(self.restore) || self.restore == oldSelf.restore)`,message=`expected it to stay as it was at creation, because data is restored only once; found it changed; make a new MySQLCluster`
+// +kubebuilder:validation:XValidation:fieldPath=`.podTemplate.spec.containers`,rule=`!has(self.collectors) || size(self.collectors) == 0 || !self.podTemplate.spec.containers.exists(c, c.name == 'mysqld-exporter')`,message=`expected no container called mysqld-exporter if spec.collectors is set, because Torpor adds a container of that name; found one; rename it or remove the collectors`
+// +kubebuilder:validation:XValidation:fieldPath=`.replicationSourceSecretName`,rule=`!has(self.replicationSourceSecretName) || (has(oldSelf.replicationSourceSecretName) && self.replicationSourceSecretName == oldSelf.replicationSourceSecretName)`,message=`expected no change except a removal, because only a new cluster can copy another server; found an added or changed value; create a new MySQLCluster`
+// +kubebuilder:validation:XValidation:fieldPath=`.restore`,rule=`has(self.restore) == has(oldSelf.restore) && (!has(self.restore) || self.restore == oldSelf.restore)`,message=`expected no change after the creation, because data is restored only once; found one; create a new MySQLCluster`
 type MySQLClusterSpec struct {
 	// Replicas is the number of instances, including the primary. It must be odd, so that a majority exists, and cannot be decreased.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Maximum=101
 	// +kubebuilder:validation:XValidation:rule=`self > 0 && self % 2 == 1`,message=`expected a positive odd number, so that a majority exists; take 1, 3 or 5`
-	// +kubebuilder:validation:XValidation:rule=`self >= oldSelf`,messageExpression=`'expected at least %d, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline'.format([oldSelf])`
+	// +kubebuilder:validation:XValidation:rule=`self >= oldSelf`,messageExpression=`'expected at least %d, because instances cannot be removed; create a new MySQLCluster, or set spec.offline'.format([oldSelf])`
 	Replicas int32 `json:"replicas,omitempty"`
 	// PodTemplate is the template of the Pods.
 	PodTemplate PodTemplate `json:"podTemplate"`
@@ -96,7 +96,7 @@ type MySQLClusterSpec struct {
 	Collectors []string `json:"collectors,omitempty"`
 	// ServerIDBase is the server id of instance 0. The other instances have consecutive ids. 0 means that Torpor chooses it.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule=`self >= 0`,message=`expected a positive number; leave it out to have one chosen`
+	// +kubebuilder:validation:XValidation:rule=`self >= 0`,message=`expected a positive number; correct it, or remove the field so that Torpor chooses one`
 	ServerIDBase int32 `json:"serverIDBase,omitempty"`
 	// MaxDelaySeconds is the maximum replication lag of a replica that is ready. 0 means no limit.
 	// +optional

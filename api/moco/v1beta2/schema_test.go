@@ -265,7 +265,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"a name of 40 characters: accepted": {"metadata.name", strings.Repeat("x", 40), ""},
 		"a name of 41 characters: rejected": {
 			"metadata.name", strings.Repeat("x", 41),
-			"metadata.name: expected at most 40 characters, because names of other objects are made from it; found 41; choose a shorter one",
+			"metadata.name: expected at most 40 characters, because the names of other objects contain it; found 41; choose a shorter one",
 		},
 		"a name with a dot: rejected": {"metadata.name", "a.b", "metadata.name: expected no dot, because Services are named after it and cannot have one; found one; choose another name"},
 
@@ -280,12 +280,12 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"a claim without size: rejected": {
 			"spec.volumeClaimTemplates",
 			[]any{claim("mysql-data", "1Gi"), map[string]any{"metadata": map[string]any{"name": "more"}, "spec": map[string]any{}}},
-			"spec.volumeClaimTemplates[1].spec: Invalid value: expected resources.requests.storage; found none; say how large the volume is",
+			"spec.volumeClaimTemplates[1].spec: Invalid value: expected resources.requests.storage; found none; set the size of the volume",
 		},
 		"a claim without a name: rejected": {
 			"spec.volumeClaimTemplates",
 			[]any{claim("mysql-data", "1Gi"), claim("", "1Gi")},
-			"spec.volumeClaimTemplates[1].metadata: Invalid value: expected a name; found none; name the claim, mysql-data for the data",
+			"spec.volumeClaimTemplates[1].metadata: Invalid value: expected a name; found none; set one, such as mysql-data for the volume with the data",
 		},
 
 		"one instance: accepted":    {"spec.replicas", int64(1), ""},
@@ -297,7 +297,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 
 		"a base of server ids: accepted":                     {"spec.serverIDBase", int64(7), ""},
 		"a base of server ids that Torpor chooses: accepted": {"spec.serverIDBase", int64(0), ""},
-		"a negative base of server ids: rejected":            {"spec.serverIDBase", int64(-7), "spec.serverIDBase: Invalid value: -7: expected a positive number; leave it out to have one chosen"},
+		"a negative base of server ids: rejected":            {"spec.serverIDBase", int64(-7), "spec.serverIDBase: Invalid value: -7: expected a positive number; correct it, or remove the field so that Torpor chooses one"},
 		"a negative lag: rejected":                           {"spec.maxDelaySeconds", int64(-1), "spec.maxDelaySeconds in body should be greater than or equal to 0"},
 		"a negative lag for Pods: rejected":                  {"spec.maxDelaySecondsForPodDeletion", int64(-1), "spec.maxDelaySecondsForPodDeletion in body should be greater than or equal to 0"},
 		"a negative time to start: rejected":                 {"spec.startupWaitSeconds", int64(-1), "spec.startupWaitSeconds in body should be greater than or equal to 0"},
@@ -332,7 +332,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"reserved volumes: rejected": {
 			pods + "volumes",
 			[]any{map[string]any{"name": "run"}, map[string]any{"name": "mine"}, map[string]any{"name": "tmp"}},
-			`spec.podTemplate.spec.volumes: Invalid value: expected volumes with names of their own; found the reserved names ["run", "tmp"]; rename them`,
+			`spec.podTemplate.spec.volumes: Invalid value: expected volumes without reserved names; found ["run", "tmp"]; rename them`,
 		},
 		"an unknown container to overwrite: rejected": {
 			"spec.podTemplate.overwriteContainers",
@@ -343,7 +343,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"a restore without a valid time: rejected": {"spec.restore.restorePoint", "yesterday", "spec.restore.restorePoint in body must be of type date-time"},
 	}
 	for _, name := range []string{"tmp", "run", "var-log", "mysql-conf", "mysql-conf-d", "my-cnf-secret", "slow-fluent-bit-config"} {
-		rows["a volume called "+name] = schemaCase{pods + "volumes", []any{map[string]any{"name": name}}, fmt.Sprintf("found the reserved names [%q]; rename them", name)}
+		rows["a volume called "+name] = schemaCase{pods + "volumes", []any{map[string]any{"name": name}}, fmt.Sprintf("expected volumes without reserved names; found [%q]; rename them", name)}
 	}
 	for _, number := range []int64{3306, 33060, 33062, 9081} {
 		rows[fmt.Sprintf("port %d", number)] = schemaCase{
@@ -367,7 +367,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"a container called mysqld-exporter with collectors: rejected": {
 			pods + "containers",
 			[]any{container("mysqld"), container("mysqld-exporter")},
-			"spec.podTemplate.spec.containers: Invalid value: expected no container called mysqld-exporter beside spec.collectors, because the name is reserved then; found one; rename it or remove the collectors",
+			"spec.podTemplate.spec.containers: Invalid value: expected no container called mysqld-exporter if spec.collectors is set, because Torpor adds a container of that name; found one; rename it or remove the collectors",
 		},
 	})
 	s.expectRefusals(t, testenv.WithField(minimalCluster(), true, "spec", "disableSlowQueryLogContainer"), map[string]schemaCase{
@@ -410,14 +410,14 @@ func addSchedules(rows map[string]schemaCase, path string) {
 		"often", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *", "* * * * 7", "*/0 * * * *", "1, * * * *", "@never",
 		"@every", "*5 * * * *", "* * * janu *",
 	} {
-		rows["the schedule "+bad] = schemaCase{path, bad, fmt.Sprintf("%s: Invalid value: %q: expected minute, hour, day of month, month and day of week as for cron, or one such as @daily; try */5 * * * *", path, bad)}
+		rows["the schedule "+bad] = schemaCase{path, bad, fmt.Sprintf("%s: Invalid value: %q: expected the five fields of cron (minute, hour, day of month, month and day of week), or a descriptor such as @daily; try */5 * * * *", path, bad)}
 	}
 	rows["a schedule without end"] = schemaCase{path, strings.Repeat("0,", 200) + "0 * * * *", path + ": Too long: may not be more than 256 bytes"}
 }
 
 func (s *schemaServer) testRefusedLater(t *testing.T) {
-	const secret, stays = "spec.replicationSourceSecretName", "spec.replicationSourceSecretName: Invalid value: expected it to stay or to be removed, because a cluster can only be born as a copy of another server; found it added or changed; make a new MySQLCluster"
-	const restored = "spec.restore: Invalid value: expected it to stay as it was at creation, because data is restored only once; found it changed; make a new MySQLCluster"
+	const secret, stays = "spec.replicationSourceSecretName", "spec.replicationSourceSecretName: Invalid value: expected no change except a removal, because only a new cluster can copy another server; found an added or changed value; create a new MySQLCluster"
+	const restored = "spec.restore: Invalid value: expected no change after the creation, because data is restored only once; found one; create a new MySQLCluster"
 	three := testenv.WithField(minimalCluster(), int64(3), "spec", "replicas")
 	following := testenv.WithField(minimalCluster(), "donor", "spec", "replicationSourceSecretName")
 	born := testenv.WithField(minimalCluster(), minimalRestore(), "spec", "restore")
@@ -426,7 +426,7 @@ func (s *schemaServer) testRefusedLater(t *testing.T) {
 		schemaCase
 	}{
 		"a number of instances that grows: accepted":         {three, schemaCase{"spec.replicas", int64(5), ""}},
-		"a number of instances that shrinks: rejected":       {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline"}},
+		"a number of instances that shrinks: rejected":       {three, schemaCase{"spec.replicas", int64(1), "spec.replicas: Invalid value: 1: expected at least 3, because instances cannot be removed; create a new MySQLCluster, or set spec.offline"}},
 		"a removed number of instances: rejected":            {three, schemaCase{"spec.replicas", nil, "spec.replicas: Invalid value: 1: expected at least 3"}},
 		"a cluster that goes offline: accepted":              {three, schemaCase{"spec.offline", true, ""}},
 		"storage that shrinks: rejected":                     {three, schemaCase{"spec.volumeClaimTemplates", []any{claim("mysql-data", "1Mi")}, ""}},
@@ -498,7 +498,7 @@ func (s *schemaServer) testRestoredUsers(t *testing.T) {
 			testenv.ExpectNoError(t, err)
 			testenv.ExpectEqual(t, "stored users", row.users, stored)
 			changed := testenv.WithField(after, "another", "spec", "restore", "users")
-			testenv.ExpectRefused(t, s.Client.Update(t.Context(), changed, client.DryRunAll), "spec.restore: Invalid value: expected it to stay")
+			testenv.ExpectRefused(t, s.Client.Update(t.Context(), changed, client.DryRunAll), "spec.restore: Invalid value: expected no change after the creation")
 		})
 	}
 }

@@ -73,7 +73,7 @@ type PodSpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=128
-	// +kubebuilder:validation:XValidation:rule=`!self.exists(v, v.name in ['tmp', 'run', 'var-log', 'mysql-conf', 'mysql-conf-d', 'my-cnf-secret', 'slow-fluent-bit-config'])`,messageExpression=`'expected volumes with names of their own; found the reserved names %s; rename them'.format([self.filter(v, v.name in ['tmp', 'run', 'var-log', 'mysql-conf', 'mysql-conf-d', 'my-cnf-secret', 'slow-fluent-bit-config']).map(v, v.name)])`
+	// +kubebuilder:validation:XValidation:rule=`!self.exists(v, v.name in ['tmp', 'run', 'var-log', 'mysql-conf', 'mysql-conf-d', 'my-cnf-secret', 'slow-fluent-bit-config'])`,messageExpression=`'expected volumes without reserved names; found %s; rename them'.format([self.filter(v, v.name in ['tmp', 'run', 'var-log', 'mysql-conf', 'mysql-conf-d', 'my-cnf-secret', 'slow-fluent-bit-config']).map(v, v.name)])`
 	Volumes []Volume `json:"volumes,omitempty"`
 }
 
@@ -153,11 +153,11 @@ type OverwriteContainer struct {
 type VolumeClaimTemplate struct {
 	// ObjectMeta is the metadata of the claims.
 	//
-	// +kubebuilder:validation:XValidation:rule=`has(self.name) && self.name != ''`,message=`expected a name; found none; name the claim, mysql-data for the data`
+	// +kubebuilder:validation:XValidation:rule=`has(self.name) && self.name != ''`,message=`expected a name; found none; set one, such as mysql-data for the volume with the data`
 	ObjectMeta `json:"metadata"`
 	// Spec is the spec of the claims.
 	//
-	// +kubebuilder:validation:XValidation:rule=`has(self.resources) && has(self.resources.requests) && 'storage' in self.resources.requests`,message=`expected resources.requests.storage; found none; say how large the volume is`
+	// +kubebuilder:validation:XValidation:rule=`has(self.resources) && has(self.resources.requests) && 'storage' in self.resources.requests`,message=`expected resources.requests.storage; found none; set the size of the volume`
 	Spec corev1.PersistentVolumeClaimSpec `json:"spec"`
 }
 

@@ -55,10 +55,10 @@ const (
 
 // CFDeploymentSpec is the desired state of a deployment.
 //
-// +kubebuilder:validation:XValidation:fieldPath=`.cancelled`,rule=`!has(oldSelf.cancelled) || !oldSelf.cancelled || has(self.cancelled) && self.cancelled`,message=`expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment`
+// +kubebuilder:validation:XValidation:fieldPath=`.cancelled`,rule=`!has(oldSelf.cancelled) || !oldSelf.cancelled || has(self.cancelled) && self.cancelled`,message=`expected a cancelled deployment to stay cancelled; found the cancellation removed; create a new CFDeployment`
 type CFDeploymentSpec struct {
 	// AppRef names the CFApp.
-	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment`
+	// +kubebuilder:validation:XValidation:rule=`self == oldSelf`,message=`expected no change, because a deployment belongs to one app; found one; create a new CFDeployment`
 	AppRef AppReference `json:"appRef"`
 	// Strategy is rolling or canary.
 	// +optional

@@ -70,8 +70,8 @@ func withSteps(weights ...int32) func(*torporv1alpha1.CFDeploymentSpec) {
 func (s *schemaServer) testRefusedLater(t *testing.T) {
 	for name, row := range map[string]schemaCase{
 		"continuedSteps raised to 1: accepted": {func(d *torporv1alpha1.CFDeploymentSpec) { d.ContinuedSteps = 1 }, ""},
-		"a change of the app: rejected":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected it to stay, because a deployment belongs to one app; found it changed; make a new CFDeployment"},
-		"a withdrawn cancellation: rejected":   {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found it changed; make a new CFDeployment"},
+		"a change of the app: rejected":        {func(d *torporv1alpha1.CFDeploymentSpec) { d.AppRef.Name = "b" }, "spec.appRef: Invalid value: expected no change, because a deployment belongs to one app; found one; create a new CFDeployment"},
+		"a withdrawn cancellation: rejected":   {func(d *torporv1alpha1.CFDeploymentSpec) { d.Cancelled = false }, "expected a cancelled deployment to stay cancelled; found the cancellation removed; create a new CFDeployment"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDeployment(s.CreateNamespace(t))

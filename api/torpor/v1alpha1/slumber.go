@@ -34,7 +34,7 @@ func ClusterSlumberKind() schema.GroupVersionKind { return GroupVersion().WithKi
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
 // +kubebuilder:resource:path=slumbers,singular=slumber,scope=Namespaced,categories=torpor
-// +kubebuilder:validation:XValidation:rule=`self.metadata.name.size() <= 63`,message=`expected a name of 63 characters at most, because it is part of a field manager's name; found a longer one; choose a shorter one`
+// +kubebuilder:validation:XValidation:rule=`self.metadata.name.size() <= 63`,message=`expected a name of at most 63 characters, because the name of a field manager contains it; found a longer one; choose a shorter one`
 // +kubebuilder:printcolumn:name="State",type="string",JSONPath=".status.state"
 // +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.since"
 // +kubebuilder:printcolumn:name="Members",type="integer",JSONPath=".status.members"
@@ -69,7 +69,7 @@ type SlumberSpec struct {
 	// +optional
 	// +kubebuilder:default=UTC
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule=`self.matches('^([A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*)?$') && self != 'Local'`,message=`expected the IANA name of a time zone; found another form; write one such as Europe/Berlin or UTC`
+	// +kubebuilder:validation:XValidation:rule=`self.matches('^([A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*)?$') && self != 'Local'`,message=`expected the IANA name of a time zone; found something else; set one such as Europe/Berlin or UTC`
 	TimeZone string `json:"timeZone,omitempty"`
 	// Windows are the recurring intervals in which the objects are stopped. Overlapping windows are merged.
 	// +optional
@@ -90,7 +90,7 @@ type SlumberSpec struct {
 	// WaveTimeout limits how long the next wave waits for a wave to stop or start. When it expires, the next wave proceeds.
 	// +optional
 	// +kubebuilder:default="30m"
-	// +kubebuilder:validation:XValidation:rule=`duration(self) > duration('0s') && duration(self) <= duration('24h')`,message=`expected a duration above 0s and of 24h at most; found another; choose one such as 30m`
+	// +kubebuilder:validation:XValidation:rule=`duration(self) > duration('0s') && duration(self) <= duration('24h')`,message=`expected a duration above 0s and at most 24h; found another one; choose one such as 30m`
 	WaveTimeout *metav1.Duration `json:"waveTimeout,omitempty"`
 	// StartingDeadlineSeconds limits how late a stop may begin after the start of its window, for example because the manager was down. A
 	// window that is missed is skipped: the objects keep running until the next window. Unset means no limit.
@@ -114,7 +114,7 @@ type SlumberSpec struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
 // +kubebuilder:resource:path=clusterslumbers,singular=clusterslumber,scope=Cluster,categories=torpor
-// +kubebuilder:validation:XValidation:rule=`self.metadata.name.size() <= 55`,message=`expected a name of 55 characters at most, because it is part of an annotation's name; found a longer one; choose a shorter one`
+// +kubebuilder:validation:XValidation:rule=`self.metadata.name.size() <= 55`,message=`expected a name of at most 55 characters, because the name of an annotation contains it; found a longer one; choose a shorter one`
 // +kubebuilder:printcolumn:name="State",type="string",JSONPath=".status.state"
 // +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.since"
 // +kubebuilder:printcolumn:name="Members",type="integer",JSONPath=".status.members"
@@ -153,30 +153,30 @@ type ClusterSlumberSpec struct {
 // time that a change to daylight saving time skips takes effect when the clocks go forward. A local time that occurs twice takes effect
 // once, at its first occurrence.
 //
-// +kubebuilder:validation:XValidation:rule=`self.sleep.trim().lowerAscii() != self.wake.trim().lowerAscii()`,message=`expected another time for wake than for sleep, because such a window never lasts; found the same; correct one of them`
+// +kubebuilder:validation:XValidation:rule=`self.sleep.trim().lowerAscii() != self.wake.trim().lowerAscii()`,message=`expected different times for sleep and wake, because a window between equal times is empty; found the same time; correct one of them`
 type SlumberWindow struct {
 	// Sleep is the start of the window as a cron expression with five fields: minute, hour, day of month, month and day of week.
 	// Days of the week are 0 to 7, where 0 and 7 are Sunday, or names. A range may pass Sunday, such as FRI-MON.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
-	// +kubebuilder:validation:XValidation:rule=`self.lowerAscii().matches('^ *([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?(,([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?)* +([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?(,([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?)* +([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?(,([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?(,([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?(,([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?)* *$')`,message=`expected five fields of cron with values in their ranges: minute 0-59, hour 0-23, day of month 1-31, month 1-12 and day of week 0-7; found another form; write it such as 0 20 * * 1-5`
-	// +kubebuilder:validation:XValidation:rule=`self.trim().lastIndexOf(' ') < 0 || self.substring(0, self.trim().lastIndexOf(' ')).findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))`,message=`expected ranges of minutes, hours, days of the month and months that do not end before they begin; found one that does; write it as two ranges separated by a comma`
-	// +kubebuilder:validation:XValidation:rule=`!self.lowerAscii().matches('^ *[^ ]+ +[^ ]+ +((30|31) +(0*2|feb)|31 +(0*[469]|11|apr|jun|sep|nov)) +[*?] *$')`,message=`expected a day that occurs; found one that no year has; correct the day of month or the month`
+	// +kubebuilder:validation:XValidation:rule=`self.lowerAscii().matches('^ *([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?(,([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?)* +([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?(,([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?)* +([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?(,([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?(,([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?(,([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?)* *$')`,message=`expected five fields of cron with values in their ranges: minute 0-59, hour 0-23, day of month 1-31, month 1-12 and day of week 0-7; found something else; write an expression such as 0 20 * * 1-5`
+	// +kubebuilder:validation:XValidation:rule=`self.trim().lastIndexOf(' ') < 0 || self.substring(0, self.trim().lastIndexOf(' ')).findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))`,message=`expected ranges of minutes, hours, days of the month and months that do not end before they begin; found one that does; split it into two ranges, separated by a comma`
+	// +kubebuilder:validation:XValidation:rule=`!self.lowerAscii().matches('^ *[^ ]+ +[^ ]+ +((30|31) +(0*2|feb)|31 +(0*[469]|11|apr|jun|sep|nov)) +[*?] *$')`,message=`expected a day of the calendar; found one that exists in no year; correct the day of month or the month`
 	Sleep string `json:"sleep"`
 	// Wake is the end of the window, in the same form.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
-	// +kubebuilder:validation:XValidation:rule=`self.lowerAscii().matches('^ *([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?(,([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?)* +([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?(,([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?)* +([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?(,([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?(,([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?(,([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?)* *$')`,message=`expected five fields of cron with values in their ranges: minute 0-59, hour 0-23, day of month 1-31, month 1-12 and day of week 0-7; found another form; write it such as 0 20 * * 1-5`
-	// +kubebuilder:validation:XValidation:rule=`self.trim().lastIndexOf(' ') < 0 || self.substring(0, self.trim().lastIndexOf(' ')).findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))`,message=`expected ranges of minutes, hours, days of the month and months that do not end before they begin; found one that does; write it as two ranges separated by a comma`
-	// +kubebuilder:validation:XValidation:rule=`!self.lowerAscii().matches('^ *[^ ]+ +[^ ]+ +((30|31) +(0*2|feb)|31 +(0*[469]|11|apr|jun|sep|nov)) +[*?] *$')`,message=`expected a day that occurs; found one that no year has; correct the day of month or the month`
+	// +kubebuilder:validation:XValidation:rule=`self.lowerAscii().matches('^ *([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?(,([*?]|0*[1-5]?[0-9](-0*[1-5]?[0-9])?)(/0*[1-9][0-9]*)?)* +([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?(,([*?]|0*(1?[0-9]|2[0-3])(-0*(1?[0-9]|2[0-3]))?)(/0*[1-9][0-9]*)?)* +([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?(,([*?]|0*([1-9]|[12][0-9]|3[01])(-0*([1-9]|[12][0-9]|3[01]))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?(,([*?]|(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0*([1-9]|1[0-2])|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?)(/0*[1-9][0-9]*)?)* +([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?(,([*?]|(0*[0-7]|sun|mon|tue|wed|thu|fri|sat)(-(0*[0-7]|sun|mon|tue|wed|thu|fri|sat))?)(/0*[1-9][0-9]*)?)* *$')`,message=`expected five fields of cron with values in their ranges: minute 0-59, hour 0-23, day of month 1-31, month 1-12 and day of week 0-7; found something else; write an expression such as 0 20 * * 1-5`
+	// +kubebuilder:validation:XValidation:rule=`self.trim().lastIndexOf(' ') < 0 || self.substring(0, self.trim().lastIndexOf(' ')).findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))`,message=`expected ranges of minutes, hours, days of the month and months that do not end before they begin; found one that does; split it into two ranges, separated by a comma`
+	// +kubebuilder:validation:XValidation:rule=`!self.lowerAscii().matches('^ *[^ ]+ +[^ ]+ +((30|31) +(0*2|feb)|31 +(0*[469]|11|apr|jun|sep|nov)) +[*?] *$')`,message=`expected a day of the calendar; found one that exists in no year; correct the day of month or the month`
 	Wake string `json:"wake"`
 }
 
 // Holiday is a day, or a range of days.
 //
-// +kubebuilder:validation:XValidation:rule=`!has(self.last) || self.first.startsWith('--') || self.last.startsWith('--') || self.first <= self.last`,message=`expected a last day that is not before the first; found one that is; correct them`
-// +kubebuilder:validation:XValidation:rule=`!(self.first + (has(self.last) ? self.last : "")).matches('-(02-3[01]|(04|06|09|11)-31)')`,message=`expected a day that occurs; found one that no year has; correct it`
-// +kubebuilder:validation:XValidation:rule=`!has(self.last) || self.first.startsWith('--') == self.last.startsWith('--')`,message=`expected the first and the last day in one form; found one with a year and one without; write both as 2026-12-24, or both as --12-24`
+// +kubebuilder:validation:XValidation:rule=`!has(self.last) || self.first.startsWith('--') || self.last.startsWith('--') || self.first <= self.last`,message=`expected a last day on or after the first; found an earlier one; correct one of them`
+// +kubebuilder:validation:XValidation:rule=`!(self.first + (has(self.last) ? self.last : "")).matches('-(02-3[01]|(04|06|09|11)-31)')`,message=`expected a day of the calendar; found one that exists in no year; correct it`
+// +kubebuilder:validation:XValidation:rule=`!has(self.last) || self.first.startsWith('--') == self.last.startsWith('--')`,message=`expected the first and the last day in the same form; found one with a year and one without; write both as 2026-12-24, or both as --12-24`
 type Holiday struct {
 	// Name is the name of the holiday.
 	// +optional
@@ -208,7 +208,7 @@ type SlumberWave struct {
 
 // SlumberTarget selects objects of one kind in the Slumber's namespace.
 //
-// +kubebuilder:validation:XValidation:rule=`has(self.apiGroup) || self.kind in ['ClusterDeployment', 'MySQLCluster', 'CFApp', 'Deployment', 'StatefulSet', 'CronJob']`,message=`expected ClusterDeployment, MySQLCluster, CFApp, Deployment, StatefulSet or CronJob, or an apiGroup; found another kind without one; add the apiGroup of its StopAdapter`
+// +kubebuilder:validation:XValidation:rule=`has(self.apiGroup) || self.kind in ['ClusterDeployment', 'MySQLCluster', 'CFApp', 'Deployment', 'StatefulSet', 'CronJob']`,message=`expected ClusterDeployment, MySQLCluster, CFApp, Deployment, StatefulSet or CronJob, or an apiGroup; found another kind without an apiGroup; set the apiGroup of its StopAdapter`
 type SlumberTarget struct {
 	// APIGroup is the API group of Kind. It is required for a kind that is stopped by a StopAdapter, and optional for ClusterDeployment,
 	// MySQLCluster, CFApp, Deployment, StatefulSet and CronJob.

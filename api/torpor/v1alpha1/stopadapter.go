@@ -32,7 +32,7 @@ func StopAdapterKind() schema.GroupVersionKind { return GroupVersion().WithKind(
 // +kubebuilder:subresource:status
 // +kubebuilder:metadata:labels=app.kubernetes.io/part-of=torpor
 // +kubebuilder:resource:path=stopadapters,singular=stopadapter,scope=Cluster,categories=torpor
-// +kubebuilder:validation:XValidation:rule=`self.metadata.name == self.spec.target.resource + '.' + self.spec.target.group`,message=`expected the name RESOURCE.GROUP of the target, so that one StopAdapter is about each kind; found another; rename it`
+// +kubebuilder:validation:XValidation:rule=`self.metadata.name == self.spec.target.resource + '.' + self.spec.target.group`,message=`expected the name RESOURCE.GROUP of the target, so that each kind has at most one StopAdapter; found another name; rename the StopAdapter`
 // +kubebuilder:printcolumn:name="Kind",type="string",JSONPath=".spec.target.kind"
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].status"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type==\"Ready\")].reason"

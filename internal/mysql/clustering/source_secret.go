@@ -87,7 +87,7 @@ func (k sourceKey) findProblem(value string) string {
 	case !utf8.ValidString(value):
 		return "expected UTF-8, found other bytes"
 	case utf8.RuneCountInString(value) > k.characters:
-		return fmt.Sprintf("expected %d characters at most, found %d", k.characters, utf8.RuneCountInString(value))
+		return fmt.Sprintf("expected at most %d characters, found %d", k.characters, utf8.RuneCountInString(value))
 	case strings.ContainsRune(value, 0):
 		return "expected text, found a NUL"
 	case !k.mayBreakLines && strings.ContainsAny(value, "\r\n"):

@@ -32,7 +32,7 @@ func TestParseOutsideSource(t *testing.T) {
 		"a line break after the host: refused":     {map[string]string{"HOST": "db.example\n"}, []string{"HOST: expected one line, found a line break; write the Secret without one at the end"}},
 		"a user with a NUL: refused":               {map[string]string{"USER": "do\x00nor"}, []string{"USER: expected text, found a NUL"}},
 		"a user that is not UTF-8: refused":        {map[string]string{"USER": "do\xffnor"}, []string{"USER: expected UTF-8, found other bytes"}},
-		"a password that is too long: refused":     {map[string]string{"PASSWORD": long}, []string{"PASSWORD: expected 32 characters at most, found 35"}},
+		"a password that is too long: refused":     {map[string]string{"PASSWORD": long}, []string{"PASSWORD: expected at most 32 characters, found 35"}},
 		"a Secret that is too large: refused":      {map[string]string{"other": strings.Repeat("x", maxSourceSecret)}, []string{"expected 131072 bytes at most, found 131129"}},
 	} {
 		t.Run(name, func(t *testing.T) {

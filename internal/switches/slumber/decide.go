@@ -131,7 +131,7 @@ func (p *Plan) checkMissedWindow(o Observed, phase SchedulePhase) {
 	case o.Now.Sub(phase.Since) > time.Duration(*deadline)*time.Second:
 		p.Status.IsWindowMissed = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWindowMissed, Action: "Sleep", Note: fmt.Sprintf(
-			"Expected to begin the stop of %s within %d s (spec.startingDeadlineSeconds), found the manager %s late; the objects keep running until the next window",
+			"Expected the window of %s to begin within %d s (spec.startingDeadlineSeconds), found that it began %s ago; the objects keep running until the next window",
 			formatTime(phase.Since), *deadline, o.Now.Sub(phase.Since).Round(time.Second))})
 	}
 }
@@ -219,7 +219,7 @@ func (p *Plan) observeWave(o Observed, i int) {
 	if end := waitsSince.Add(timeout); !wave.IsTimedOut && !o.Now.Before(end) {
 		wave.IsTimedOut = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWaveTimedOut, Action: "Wait", Note: fmt.Sprintf(
-			"Wave %s did not settle within %s: %s; the next wave does not wait for it any longer", wave.Name, timeout, wave.WaitsFor)})
+			"Wave %s was not complete after %s, because it waits for %s; the next wave no longer waits for it", wave.Name, timeout, wave.WaitsFor)})
 	} else {
 		p.requeueAt(o.Now, end)
 	}
@@ -301,7 +301,7 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	isDone := true
 	for _, wave := range p.Status.Waves {
 		if wave.ShouldSleep != shouldSleep || p.isLeftFromEarlierWindow(wave) {
-			waiting = append(waiting, fmt.Sprintf("wave %s follows later", wave.Name))
+			waiting = append(waiting, fmt.Sprintf("wave %s is not due yet", wave.Name))
 		} else if wave.WaitsFor != "" {
 			waiting = append(waiting, fmt.Sprintf("wave %s waits for %s", wave.Name, wave.WaitsFor))
 		}
@@ -317,14 +317,14 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 		p.Events = append(p.Events, stateEvent(before.State, p.Status)...)
 	}
 	next := p.describeNext(o)
-	p.Ready = decision.True(torporv1alpha1.SlumberAsWishedReason, fmt.Sprintf("%s: %d of %d are asleep; %s", p.Status.State, p.Status.Asleep, p.Status.Members, next))
+	p.Ready = decision.True(torporv1alpha1.SlumberAsWishedReason, fmt.Sprintf("%s: %d of %d objects are asleep; %s", p.Status.State, p.Status.Asleep, p.Status.Members, next))
 	if len(waiting) > 0 {
 		p.Ready = decision.False(torporv1alpha1.SlumberInTransitionReason, fmt.Sprintf("%s: %s; %s", p.Status.State, strings.Join(waiting, "; "), next))
 	}
 	p.Stalled = decision.False(torporv1alpha1.SlumberAsExpectedReason, "No action is needed")
 	if o.lacksKinds() {
 		p.Stalled = decision.True(torporv1alpha1.SlumberKindMissingReason, "Expected every selected kind to be served and stoppable by Torpor, found that these are not: "+
-			strings.Join(o.MissingKinds, ", ")+"; install the kind, its feature or its StopAdapter, and the rights")
+			strings.Join(o.MissingKinds, ", ")+"; install the kind, the feature or StopAdapter that handles it, and its RBAC rules")
 	}
 	if len(o.UnreadableKinds) > 0 {
 		var unreadable []string
@@ -400,20 +400,20 @@ func describeAsleep(after torporv1alpha1.SlumberStatus) string {
 	}
 	switch {
 	case skipped == 0:
-		return "Everything is asleep"
+		return "All objects are asleep"
 	case after.Asleep == 0:
 		return ""
 	default:
-		return fmt.Sprintf("Everything is asleep, except members that users skipped or resumed: %d", skipped)
+		return fmt.Sprintf("All objects are asleep, except members that users skipped or resumed: %d", skipped)
 	}
 }
 
 func (p *Plan) describeNext(o Observed) string {
 	switch next := p.Status.NextTransitions; {
 	case o.Slumber.Spec.Suspend:
-		return "suspended: nothing is stopped"
+		return "suspended: the schedule has no effect"
 	case len(next) == 0:
-		return "nothing follows"
+		return "no transition is scheduled"
 	default:
 		return fmt.Sprintf("%s from %s", next[0].To, formatTime(next[0].At.Time))
 	}

@@ -304,8 +304,8 @@ func TestEventOfSleepCountsSkippedMembers(t *testing.T) {
 	skipped := awake("b")
 	skipped.SkippedUntil = evening().Add(time.Hour)
 	for want, members := range map[string][]slumber.Member{
-		"Everything is asleep": {asleep("a")},
-		"Everything is asleep, except members that users skipped or resumed: 1": {asleep("a"), skipped},
+		"All objects are asleep": {asleep("a")},
+		"All objects are asleep, except members that users skipped or resumed: 1": {asleep("a"), skipped},
 	} {
 		p := slumber.Decide(slumber.Observed{Now: evening(), Slumber: withWaves(nights(), evening().Add(-time.Minute), true, true), Waves: [][]slumber.Member{members, {}}})
 		if len(p.Events) != 1 || p.Events[0].Reason != slumber.EventAllAsleep || p.Events[0].Note != want {

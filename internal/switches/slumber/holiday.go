@@ -37,9 +37,9 @@ func parseHoliday(text torporv1alpha1.Holiday) (h holidayRange, err error) {
 	}
 	switch {
 	case h.isYearly != strings.HasPrefix(text.Last, "--"):
-		return h, fmt.Errorf("expected both days in one form, found %q and %q; write both as 2026-12-24, or both as --12-24", text.First, text.Last)
+		return h, fmt.Errorf("expected both days in the same form, found %q and %q; write both as 2026-12-24, or both as --12-24", text.First, text.Last)
 	case h.last.Before(h.first) && !h.isYearly:
-		return h, fmt.Errorf("expected a last day that is not before the first, found %q and %q; correct them", text.First, text.Last)
+		return h, fmt.Errorf("expected a last day on or after the first, found %q and %q; correct one of them", text.First, text.Last)
 	}
 	return h, nil
 }

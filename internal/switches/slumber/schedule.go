@@ -74,7 +74,7 @@ func parseWindow(text torporv1alpha1.SlumberWindow, clock wallClock) (w sleepWin
 		return w, fmt.Errorf("wake %q: %w", text.Wake, err)
 	}
 	if strings.Join(strings.Fields(text.Sleep), " ") == strings.Join(strings.Fields(text.Wake), " ") {
-		return w, fmt.Errorf("wake %q: expected another time than that of sleep, found the same", text.Wake)
+		return w, fmt.Errorf("wake %q: expected a time that differs from sleep, found the same", text.Wake)
 	}
 	return w, nil
 }

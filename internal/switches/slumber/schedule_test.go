@@ -223,12 +223,12 @@ func TestScheduleErrors(t *testing.T) {
 		"a step without a size: refused":      {specOf("UTC", "0 20 * * FRI-MON/0", "0 7 * * *"), "spec.windows[0].sleep \"0 20 * * FRI-MON/0\": expected five fields of cron"},
 		"@every, not five fields: refused":    {specOf("UTC", "@every 1h", "0 7 * * *"), "expected five fields of cron, found a time zone or a descriptor such as @daily"},
 		"a zone in the expression: refused":   {specOf("UTC", "0 20 * * *", "TZ=Asia/Tokyo 0 7 * * *"), "spec.windows[0].wake"},
-		"a day that never occurs: refused":    {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day that occurs"},
-		"a window without a length: refused":  {specOf("UTC", "0 20 * * *", "0  20 * * *"), "expected another time than that of sleep"},
+		"a day that never occurs: refused":    {specOf("UTC", "0 20 30 2 *", "0 7 * * *"), "expected a day of the calendar"},
+		"a window without a length: refused":  {specOf("UTC", "0 20 * * *", "0  20 * * *"), "expected a time that differs from sleep"},
 		"no window and no holiday: refused":   {torporv1alpha1.SlumberSpec{TimeZone: "UTC"}, "expected a window or a holiday"},
 		"a holiday without a day: refused":    {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-29"}), "spec.holidays[0]: expected a day such as"},
-		"a holiday that ends before: refused": {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "2026-02-01"}), "not before the first"},
-		"a holiday of two forms: refused":     {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "--02-04"}), "both days in one form"},
+		"a holiday that ends before: refused": {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "2026-02-01"}), "on or after the first"},
+		"a holiday of two forms: refused":     {specOf("UTC", "0 20 * * *", "0 7 * * *", torporv1alpha1.Holiday{First: "2026-02-03", Last: "--02-04"}), "both days in the same form"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := slumber.ParseSchedule(row.spec); err == nil || !strings.Contains(err.Error(), row.want) {

@@ -77,7 +77,7 @@ func parseMoment(text string, clock wallClock) (cronMoment, error) {
 		return cronMoment{}, fmt.Errorf("expected five fields of cron, minute, hour, day of the month, month and day of the week: %w", err)
 	}
 	if parsed.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return cronMoment{}, errors.New("expected a day that occurs, found one that no year has")
+		return cronMoment{}, errors.New("expected a day of the calendar, found one that exists in no year; correct the day of month or the month")
 	}
 	return cronMoment{clock, parsed}, nil
 }

@@ -451,7 +451,7 @@ func TestNoInstanceIsTakenAway(t *testing.T) {
 	e := newClusterEnv(t, shared.Get(t))
 	e.addCluster(t, func(c *mocov1beta2.MySQLCluster) { c.Spec.Replicas = 1 })
 	e.reportHealthy(t, 2)
-	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "expected at least 3", "found 1", "all instances stay")
+	e.waitForCondition(t, mocov1beta2.ReconcileSuccessCondition, metav1.ConditionFalse, "expected at least 3", "found 1", "all instances keep running")
 	testenv.Eventually(t, "the StatefulSet has three Pods", func() error {
 		found := *e.statefulSet(t).Spec.Replicas
 		return testenv.ErrorIf(found != 3, "found %d", found)

@@ -104,7 +104,7 @@ func (c Controller) reportObjects(
 	}
 	if n := cluster.InstanceCount(); refused == nil && n > int(cluster.Spec.Replicas) {
 		success = decision.False(mocov1beta2.ReconcileFailedReason, fmt.Sprintf("spec.replicas: expected at least %d, because instances cannot be "+
-			"taken away, found %d; revert it, make a new MySQLCluster, or set spec.offline; all instances stay", n, cluster.Spec.Replicas))
+			"removed, found %d; all instances keep running; revert the change, create a new MySQLCluster, or set spec.offline", n, cluster.Spec.Replicas))
 	}
 	if settingsConfigMapName(cluster) != "" {
 		out.RequeueAfter = cmp.Or(out.RequeueAfter, userRetry)

@@ -17,7 +17,7 @@ import (
 const (
 	badForm  = "expected five fields of cron with values in their ranges"
 	badRange = "expected ranges of minutes, hours, days of the month and months that do not end before they begin"
-	badDay   = "expected a day that occurs"
+	badDay   = "expected a day of the calendar"
 	badZone  = "expected the IANA name of a time zone"
 )
 
@@ -52,7 +52,7 @@ func TestSchedulesAtAdmission(t *testing.T) {
 		"February 30: refused":                                 {sleepAt("0 20 30 2 *"), badDay, badDay},
 		"April 31 by name: refused":                            {sleepAt("0 20 31 apr *"), badDay, badDay},
 		"months from December to January: left to the manager": {sleepAt("0 20 * dec-jan *"), "", "beyond end of range"},
-		"one time for both: refused":                           {sleepAt("0 7 * * *"), "expected another time for wake than for sleep", "found the same"},
+		"one time for both: refused":                           {sleepAt("0 7 * * *"), "expected different times for sleep and wake", "found the same"},
 		"one time in two forms: left to the manager":           {sleepAt("0  7 * * *"), "", "found the same"},
 		"no window and no holiday: refused":                    {torporv1alpha1.SlumberSpec{}, "expected a window or a holiday; found none", "found none"},
 		"a city as a time zone: accepted":                      {inZone("America/Argentina/Buenos_Aires"), "", ""},
@@ -63,7 +63,7 @@ func TestSchedulesAtAdmission(t *testing.T) {
 		"a city without a zone: left to the manager":           {inZone("Europe/Atlantis"), "", "time zone"},
 		"a holiday of one day: accepted":                       {onDays("2026-12-24", ""), "", ""},
 		"a holiday over the turn of the year: accepted":        {onDays("--12-24", "--01-06"), "", ""},
-		"a holiday that ends before it begins: refused":        {onDays("2026-12-26", "2026-12-24"), "expected a last day that is not before the first", "not before the first"},
+		"a holiday that ends before it begins: refused":        {onDays("2026-12-26", "2026-12-24"), "expected a last day on or after the first", "on or after the first"},
 		"a holiday on February 30: refused":                    {onDays("--02-30", ""), badDay, "expected a day"},
 		"a holiday up to June 31: refused":                     {onDays("--06-01", "--06-31"), badDay, "expected a day"},
 		"a February 29 of another year: left to the manager":   {onDays("2027-02-29", ""), "", "expected a day"},
