@@ -101,7 +101,7 @@ func (h *groupHost) join(g *Group) error {
 	h.mu.Lock()
 	if h.isOver {
 		h.mu.Unlock()
-		return errors.New("expected a manager that runs or has yet to start, found one that has stopped: make a new one")
+		return errors.New("expected a manager that is running or not started yet, found a stopped one: create a new one")
 	}
 	h.groups[g] = struct{}{}
 	h.running.Add(1)

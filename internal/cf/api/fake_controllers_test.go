@@ -66,7 +66,7 @@ func (f *fakeControllers) setCrashing(app string) {
 	f.crashing[app] = true
 }
 
-const tooLateToCancel = "the cancel came too late"
+const tooLateToCancel = "the cancellation came too late"
 
 func (f *fakeControllers) setUncancellable(app string) {
 	f.mu.Lock()

@@ -69,7 +69,7 @@ func recordSettings(restarts []korifiv1alpha1.Restart, o Observed) {
 func RestartNote(r *korifiv1alpha1.Restart, unseen int64) string {
 	note := fmt.Sprintf("revision %d began: %s by %s", r.Revision, r.Cause, cmp.Or(r.By, "an unknown user"))
 	if unseen > 0 {
-		note += fmt.Sprintf("; %d revisions before it ended at once", unseen)
+		note += fmt.Sprintf("; %d earlier revisions ended before they were observed", unseen)
 	}
 	return note
 }

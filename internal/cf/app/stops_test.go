@@ -130,7 +130,7 @@ func TestAStopThatIsProlongedHolds(t *testing.T) {
 func TestStopNote(t *testing.T) {
 	for until, want := range map[string]string{
 		"": "; asked for by alice", "tomorrow": `found "tomorrow"`, "2026-11-23T17:00:00Z": "; asked for by alice; until 2026-11-23T17:00:00Z",
-		"2026-11-23T08:00:00Z": "which an earlier stop left",
+		"2026-11-23T08:00:00Z": "which an earlier stop left behind",
 	} {
 		s := newAppStory(t)
 		s.set(t, "alice", korifiv1alpha1.StoppedState, until)

@@ -124,5 +124,5 @@ func DecidePackageReady(pkg *korifiv1alpha1.CFPackage) decision.Condition {
 		return decision.False(korifiv1alpha1.SourceMissingReason,
 			"expected the image that holds the code in spec.source.registry.image, found none; it is set when the code is uploaded")
 	}
-	return decision.True(korifiv1alpha1.SourceReadyReason, "the code is uploaded; droplets can be made from the image in spec.source.registry.image")
+	return decision.True(korifiv1alpha1.SourceReadyReason, "the code is uploaded; droplets can be built from the image in spec.source.registry.image")
 }

@@ -106,7 +106,7 @@ func Decide(o Observed) Plan {
 	p.Revision = current
 	p.LookAgain = d.Status.ObservedGeneration != d.Generation
 	if AwaitsCancel(d, o.App) {
-		p.Why = "the cancel came too late, because the deployment is through or no earlier revision is left: " + p.Why
+		p.Why = "the cancellation came too late, because the deployment has completed or no earlier revision is left: " + p.Why
 	}
 	return p
 }

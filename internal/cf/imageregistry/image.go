@@ -185,7 +185,7 @@ func describeUser(user string) string {
 	if len(user) > maxUserLength {
 		user = user[:maxUserLength]
 	}
-	return fmt.Sprintf("expected an image with a numeric user other than 0, found %q; nodes refuse the image unless an admission sets a user for its Pods", user)
+	return fmt.Sprintf("expected an image with a numeric user other than 0, found %q; nodes refuse to start the image unless an admission webhook sets a user for its Pods", user)
 }
 
 // explainFailure returns the answer for an image whose metadata cannot be read.

@@ -172,7 +172,7 @@ func TestImageIsReadAtItsRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const refused = "; nodes refuse the image unless an admission sets a user for its Pods"
+	const refused = "; nodes refuse to start the image unless an admission webhook sets a user for its Pods"
 	a := newAsker(t, clock.RealClock{}, onLoopback).start(t)
 	for image, want := range map[string]build.ImageAnswer{
 		host + "/shop:1":              {Image: host + "/shop:1@" + digest, Ports: []int32{3000, 9090}},

@@ -87,7 +87,7 @@ func Decide(o Observed) Plan {
 	case deleting && !kept:
 		return Plan{Why: "being deleted"}
 	case o.StatefulSet != nil && !metav1.IsControlledBy(o.StatefulSet, o.LRP):
-		return Plan{Why: "name taken", Conflict: fmt.Sprintf("expected the StatefulSet %s to be this LRP's, found another owner; delete it", o.StatefulSet.Name)}
+		return Plan{Why: "name taken", Conflict: fmt.Sprintf("expected the StatefulSet %s to belong to this LRP, found another owner; delete it", o.StatefulSet.Name)}
 	case deleting:
 		return decideDeletion(o)
 	case !kept:

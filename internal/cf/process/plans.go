@@ -111,7 +111,7 @@ func (o Observed) obstacle() string {
 		return refusal
 	}
 	if o.timeUntilLate() == 0 && !pods.EndsBy.IsZero() {
-		return fmt.Sprintf("an instance has to end, and its node %[1]q does not confirm the end; if that node is permanently gone, delete it, or "+
+		return fmt.Sprintf("an instance must end first, but its node %[1]q does not confirm that it has ended; if the node is permanently gone, delete the node, or run: "+
 			"kubectl taint nodes %[1]s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", pods.NodeOfEnd)
 	}
 	return pods.Trouble

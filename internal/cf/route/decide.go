@@ -92,7 +92,7 @@ func Decide(o Observed) Plan {
 	}
 	switch {
 	case len(backends) == 0:
-		plan.Ready = decision.True(korifiv1alpha1.AddressReservedReason, "the address has no app; map one to it")
+		plan.Ready = decision.True(korifiv1alpha1.AddressReservedReason, "no app is mapped to the address; map one")
 	case o.Publisher.UsesGateway():
 		plan.HTTPRoute = buildHTTPRoute(o, backends)
 		plan.Ready = judgeHTTPRoute(o)
@@ -170,7 +170,7 @@ func findProblem(o Observed) (decision.Condition, bool) {
 	}
 	if o.Holder != "" {
 		return decision.False(korifiv1alpha1.AddressTakenReason,
-			"expected an address that no other route has, and a host that no other space has, found an older route that has it; choose another"), true
+			"expected an address that no other route uses, and a host that no other space uses, found an older route with that address or host; choose another"), true
 	}
 	return decision.Condition{}, false
 }

@@ -87,7 +87,7 @@ func Decide(o Observed) Plan {
 	case !ended.IsZero():
 		return Plan{After: retention - o.Now.Sub(ended), Why: "ended"}
 	case o.Job != nil && !metav1.IsControlledBy(o.Job, o.Task):
-		return o.fail(korifiv1alpha1.NameTakenReason, "expected no Job of the task's name with another owner, found one; run the task again")
+		return o.fail(korifiv1alpha1.NameTakenReason, "expected no Job with the name of the task and another owner, found one; run the task again")
 	case o.Job != nil && isJobTrue(o.Job, batchv1.JobComplete):
 		return Plan{Why: "succeeded", Conditions: map[string]decision.Condition{
 			korifiv1alpha1.TaskStartedCondition:   decision.True(korifiv1alpha1.TaskProceedsReason, "the task was started"),

@@ -71,7 +71,7 @@ func (r *rotation) run(cmd *cobra.Command, args []string) error {
 	}
 	switch hasTwo := secret.Annotations[mocov1beta2.RotationIDAnnotation] != ""; {
 	case asked != "" && asked != value:
-		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected no other step of a rotation under way, found %q; wait until it is done", describeCluster(c), asked)}
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected no other step of a rotation in progress, found %q; wait until it is done", describeCluster(c), asked)}
 	case !r.discard && hasTwo && asked == "":
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected one password for each account, found the previous ones still valid; "+
 			"when no client uses them, run: kubectl moco rotate -n %s %s --discard", describeCluster(c), c.Namespace, c.Name)}

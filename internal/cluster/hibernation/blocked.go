@@ -110,7 +110,7 @@ func (o Observed) probedCondition() decision.Condition {
 }
 
 func notProbedCondition() decision.Condition {
-	return decision.Unknown(hivev1.NotProbedReason, "The cluster is not dialled")
+	return decision.Unknown(hivev1.NotProbedReason, "The cluster's API server is not probed")
 }
 
 func reasonForClass(c actuator.ErrorClass) string {

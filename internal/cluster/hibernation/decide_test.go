@@ -499,9 +499,9 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 			observedCluster(wantHibernating, slow(time.Hour), off, secondMachine(goingOff)), decision.False(hivev1.WaitingForMachinesToStopReason, "Waiting for worker (i-1) to stop"),
 		},
 		"a stop without recorded nodes warns": {observedCluster(wantHibernating, unrecorded, on), decision.False(hivev1.StoppingMachinesReason,
-			"Stopping the cluster's 2 machines; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume")},
+			"Stopping the cluster's 2 machines; the cluster's nodes could not be recorded, so a user may have to approve their certificate requests at the resume")},
 		"a stop with nodes of the last hibernation warns": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API = Unreachable }), decision.False(hivev1.StoppingMachinesReason,
-			"Stopping the cluster's 2 machines; its nodes could not be recorded, so the nodes of the last hibernation are used")},
+			"Stopping the cluster's 2 machines; the cluster's nodes could not be recorded, so the record of the last hibernation is used")},
 		"machines that the cloud refuses to start are reported with its message": {
 			observedCluster("", slowResume(time.Hour), off, func(o *Observed) {
 				o.Refusal = &OrderRefusal{ObservationError{actuator.NoCapacity, "No room"}, []string{"i-1"}}
@@ -509,7 +509,7 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 			decision.False(hivev1.FailedToStartMachinesReason, "No room"),
 		},
 		"a stop without nodes warns before anything is stopped": {observedCluster(wantHibernating, nil, on), decision.False(hivev1.StoppingMachinesReason,
-			"Stopping the cluster's 2 machines; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume")},
+			"Stopping the cluster's 2 machines; the cluster's nodes could not be recorded, so a user may have to approve their certificate requests at the resume")},
 		"machines that start in time are counted": {
 			observedCluster("", slowResume(lateAfter), goingOn), decision.False(hivev1.StartingMachinesReason, "Starting the cluster's 2 machines"),
 		},
@@ -518,15 +518,15 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 		},
 		"nodes are named in order": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n1"), staleNode("n0"))),
-			decision.False(hivev1.WaitingForNodesReason, "Waiting for nodes to report since the machines were started: n0, n1"),
+			decision.False(hivev1.WaitingForNodesReason, "Waiting for nodes to report after the start of the machines: n0, n1"),
 		},
 		"operators are not named while most of them are awaited": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
-			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes are back; waiting for ClusterOperators to be ready"),
+			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes have reported; waiting for ClusterOperators to be ready"),
 		},
 		"operators that take long are named": {
 			observedCluster("", resumingRecord(6*time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
-			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes are back; waiting for ClusterOperators to be ready: etcd (has not reported)"),
+			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes have reported; waiting for ClusterOperators to be ready: etcd (has not reported)"),
 		},
 		"an unreachable API server is reported with its error": {
 			observedCluster("", nil, on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "Connection refused" }),
@@ -609,7 +609,7 @@ func TestTroubleIsTold(t *testing.T) {
 		},
 		"a degraded operator: degraded": {
 			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)),
-			degraded: decision.True(hivev1.ClusterOperatorsNotReadyReason, "The cluster runs; ClusterOperators were not ready ten minutes after its resume began, and are no longer awaited: etcd (degraded)"),
+			degraded: decision.True(hivev1.ClusterOperatorsNotReadyReason, "The cluster runs; the resume no longer waits for ClusterOperators that were not ready after ten minutes: etcd (degraded)"),
 		},
 		"an operator that never reported: not degraded": {
 			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
@@ -629,7 +629,7 @@ func TestTroubleIsTold(t *testing.T) {
 		},
 		"a permanently refused hibernation: stalled": {
 			in:      observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Other, "i-0", "i-1")),
-			stalled: decision.True(hivev1.FailedToStopReason, "The cloud refuses; no machine is stopped until all can be stopped: remove what prevents these from stopping, or set spec.powerState to Running"),
+			stalled: decision.True(hivev1.FailedToStopReason, "The cloud refuses; no machine is stopped until all can be stopped: remove the cause, or set spec.powerState to Running"),
 		},
 		"a temporarily refused hibernation: not stalled": {in: observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Throttled, "i-0", "i-1"))},
 	} {

@@ -192,7 +192,7 @@ func formatBudget(d time.Duration) string {
 func (o Observed) drainMessage() string {
 	message := fmt.Sprintf("Draining the workers before the machines are stopped, for at most %s", formatBudget(o.Options.DrainBudget))
 	if left := o.undrained(); left != "" && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
-		message += "; left: " + left
+		message += "; remaining: " + left
 	}
 	return message + o.Options.ignoredNote()
 }
@@ -238,7 +238,7 @@ func (o Observed) undrained() string {
 		names []string
 	}{
 		{"nodes that the cluster refuses to cordon", o.closedNodes()},
-		{"pods kept by PodDisruptionBudgets", kept},
+		{"pods that PodDisruptionBudgets protect from eviction", kept},
 		{"pods that are still being deleted", leaving},
 		{"pods that the cluster refuses to evict", refused},
 		{"pods that were not evicted yet", others},
@@ -270,7 +270,7 @@ func (o Observed) drainNote() string {
 	if !o.isHibernationOpen() || o.Record.Drain == nil || o.Record.Drain.Left == "" {
 		return ""
 	}
-	return "; the workers were not drained completely; left: " + o.Record.Drain.Left
+	return "; the workers were not drained completely; remaining: " + o.Record.Drain.Left
 }
 
 // stopBeganAt returns the time from which machines may be stopped.
@@ -315,7 +315,7 @@ func (o Observed) awaitsUncordon() bool {
 }
 
 func awaitUncordon(o Observed) Plan {
-	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason, "The nodes are back; nodes that were cordoned for the drain are being uncordoned"+o.cordonNote()))
+	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason, "The nodes have reported; those that were cordoned for the drain are being uncordoned"+o.cordonNote()))
 	p.RequeueAfter, p.ProbeInterval = machineWaitInterval, drainInterval
 	return o.withAction(p)
 }

@@ -151,11 +151,11 @@ func TestWhatWasNotDrainedIsTold(t *testing.T) {
 	refused := podOf("refused")
 	refused.IsRefused = true
 	forbidden := func(o *Observed) {
-		o.Pods.Error = "nodes or pods cannot be changed: the kubeconfig's user may not do this (403)"
+		o.Pods.Error = "nodes or pods cannot be changed: the kubeconfig's user lacks a permission (403)"
 	}
 	kept := func(o *Observed) { o.Pods.Kept = []string{"shop/kept"} }
 	all := withPods(podOf("kept"), podOf("other"), leaving, bare)
-	const left = "pods kept by PodDisruptionBudgets: shop/kept; pods that are still being deleted: shop/leaving; pods that were not evicted yet: shop/other; " +
+	const left = "pods that PodDisruptionBudgets protect from eviction: shop/kept; pods that are still being deleted: shop/leaving; pods that were not evicted yet: shop/other; " +
 		"pods without a controller, which are not evicted: shop/bare"
 	const draining = "Draining the workers before the machines are stopped, for at most 10m"
 	for name, row := range map[string]struct {
@@ -163,7 +163,7 @@ func TestWhatWasNotDrainedIsTold(t *testing.T) {
 		want, left string
 	}{
 		"a drain that has just begun names no pods": {in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, all, kept), want: draining},
-		"a long drain names the pods":               {in: observedCluster(wantHibernating, drainBegan(lateAfter+time.Second), on, withBudget, cordoned, all, kept), want: draining + "; left: " + left},
+		"a long drain names the pods":               {in: observedCluster(wantHibernating, drainBegan(lateAfter+time.Second), on, withBudget, cordoned, all, kept), want: draining + "; remaining: " + left},
 		"the end of a drain is recorded with the remaining pods": {
 			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, cordoned, all, kept), want: "Stopping the cluster's 2 machines", left: left,
 		},
@@ -173,18 +173,18 @@ func TestWhatWasNotDrainedIsTold(t *testing.T) {
 		},
 		"a refused drain ends with the refused pods left": {
 			in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(NodeCordon{IsRefused: true})), withPods(refused, podOf("other")), forbidden), want: "Stopping the cluster's 2 machines",
-			left: "nodes or pods cannot be changed: the kubeconfig's user may not do this (403); nodes that the cluster refuses to cordon: n1; pods that the cluster refuses to evict: shop/refused; pods that were not evicted yet: shop/other",
+			left: "nodes or pods cannot be changed: the kubeconfig's user lacks a permission (403); nodes that the cluster refuses to cordon: n1; pods that the cluster refuses to evict: shop/refused; pods that were not evicted yet: shop/other",
 		},
 		"an error that no longer occurs is not recorded": {
 			in:   observedCluster(wantHibernating, drainBegan(time.Minute), on, withBudget, cordoned, withPods(bare), func(o *Observed) { o.Pods.Error = "nodes or pods cannot be changed: x" }),
 			want: "Stopping the cluster's 2 machines", left: "pods without a controller, which are not evicted: shop/bare",
 		},
 		"a stop reports the remaining pods": {
-			in:   observedCluster(wantHibernating, drainEnded(time.Second, "pods kept by PodDisruptionBudgets: shop/kept"), on, withBudget),
-			want: "Stopping the cluster's 2 machines; the workers were not drained completely; left: pods kept by PodDisruptionBudgets: shop/kept", left: "pods kept by PodDisruptionBudgets: shop/kept",
+			in:   observedCluster(wantHibernating, drainEnded(time.Second, "pods that PodDisruptionBudgets protect from eviction: shop/kept"), on, withBudget),
+			want: "Stopping the cluster's 2 machines; the workers were not drained completely; remaining: pods that PodDisruptionBudgets protect from eviction: shop/kept", left: "pods that PodDisruptionBudgets protect from eviction: shop/kept",
 		},
 		"a cluster that does not answer is not drained": {
-			in: observedCluster(wantHibernating, nil, on, withBudget, func(o *Observed) { o.API = Unreachable }), want: "Stopping the cluster's 2 machines; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume",
+			in: observedCluster(wantHibernating, nil, on, withBudget, func(o *Observed) { o.API = Unreachable }), want: "Stopping the cluster's 2 machines; the cluster's nodes could not be recorded, so a user may have to approve their certificate requests at the resume",
 			left: "all Pods, because the API server does not answer",
 		},
 		"nodes that cannot be uncordoned are named": {
@@ -237,7 +237,7 @@ func TestFormatBudget(t *testing.T) {
 
 func TestReadStopOptions(t *testing.T) {
 	ignored := func(found string) string {
-		return "the annotation torpor.dev/drain-budget is ignored: expected a duration such as 10m, an hour at the most, found \"" + found + `"`
+		return "the annotation torpor.dev/drain-budget is ignored: expected a duration of at most one hour, such as 10m, found \"" + found + `"`
 	}
 	for name, row := range map[string]struct {
 		annotations map[string]string

@@ -36,7 +36,7 @@ func clusterHibernates(o Observed) Plan {
 func awaitFirstSync(o Observed) Plan {
 	return Plan{
 		Hibernating: decision.False(hivev1.SyncSetsNotAppliedReason,
-			"Hibernation waits until the cluster's SyncSets have been applied for the first time, until "+o.SyncAwaitedUntil.UTC().Format(time.RFC3339)+" at the latest"),
+			"The hibernation waits for the first application of the cluster's SyncSets, until "+o.SyncAwaitedUntil.UTC().Format(time.RFC3339)+" at the latest"),
 		Ready:        decision.True(hivev1.RunningHibernationReason, "The cluster runs and answers; it hibernates once its SyncSets have been applied"),
 		Unreachable:  reachableCondition(),
 		Record:       o.Record,
@@ -122,7 +122,7 @@ func hibernatedPlan(o Observed, reason, message string) Plan {
 }
 
 func clusterAsleepCondition() decision.Condition {
-	return decision.True(hivev1.ClusterAsleepReason, "The cluster hibernates or is being stopped, and is not dialled")
+	return decision.True(hivev1.ClusterAsleepReason, "The cluster hibernates or is being stopped; Torpor does not connect to it")
 }
 
 func stoppingCondition(o Observed) decision.Condition {
@@ -150,9 +150,9 @@ func (o Observed) refusedStopNote() string {
 	case !isLastingRefusal(o.Refusal.Class) && !hasLasted:
 		return ""
 	case o.allMachinesAre(actuator.Running):
-		return "; no machine is stopped until all can be stopped: remove what prevents these from stopping, or set spec.powerState to Running"
+		return "; no machine is stopped until all can be stopped: remove the cause, or set spec.powerState to Running"
 	default:
-		return "; other machines are stopped, so the cluster is partly down: remove what prevents these from stopping, or set spec.powerState to Running"
+		return "; other machines are stopped, so the cluster is partly down: remove the cause, or set spec.powerState to Running"
 	}
 }
 
@@ -161,7 +161,7 @@ func isLastingRefusal(c actuator.ErrorClass) bool {
 	return c == actuator.Other || c == actuator.NotFound
 }
 
-const unrecordedNodesNote = "; its nodes could not be recorded, so their certificate requests may have to be approved by hand at the resume"
+const unrecordedNodesNote = "; the cluster's nodes could not be recorded, so a user may have to approve their certificate requests at the resume"
 
 // unrecordedNodesWarning is shown while the hibernation can still be cancelled. Without recorded nodes and
 // OpenShift Machines, no certificate request can be judged at the resume.
@@ -170,7 +170,7 @@ func (o Observed) unrecordedNodesWarning() string {
 	case len(ensureHibernationRecord(o).Nodes) == 0:
 		return unrecordedNodesNote
 	case !o.isHibernationOpen() && !o.isResuming() && len(o.Nodes) == 0:
-		return "; its nodes could not be recorded, so the nodes of the last hibernation are used"
+		return "; the cluster's nodes could not be recorded, so the record of the last hibernation is used"
 	default:
 		return ""
 	}

@@ -54,8 +54,8 @@ func (o Observed) groupReason() string {
 
 // These are the reasons why a group cannot be held.
 const (
-	groupNotHeld    = "which terminates and replaces them; scale that group down instead, or take its machines out of it"
-	groupUnknown    = "which the cloud does not describe; take its machines out of it"
+	groupNotHeld    = "which terminates and replaces them; scale that group down instead, or remove the machines from the group"
+	groupUnknown    = "which the cloud does not describe; remove the machines from the group"
 	groupUnscalable = "which cannot be scaled to zero, because %s; set the annotation " + hivev1.MachineGroupsAnnotation + " to " +
 		hivev1.MachineGroupsSuspend + ", or scale the group down instead"
 )
@@ -235,8 +235,8 @@ func holdGroups(o Observed) Plan {
 	return o.restRefused(p)
 }
 
-// heldGroups are the groups of the record that are not as before the hibernation. A group that no longer exists does
-// not count once the cluster is back without it.
+// heldGroups are the groups of the record that are not restored to their state before the hibernation. A group that no
+// longer exists does not count once the cluster runs without it.
 func (o Observed) heldGroups() []string {
 	if o.Record == nil || o.shouldHibernate() {
 		return nil
@@ -313,7 +313,7 @@ func (o Observed) awaitsGroups() bool {
 }
 
 func awaitGroups(o Observed) Plan {
-	message := "Waiting for machine groups to be as before the hibernation: " + joinNames(o.heldGroups())
+	message := "Waiting for machine groups to be restored to their state before the hibernation: " + joinNames(o.heldGroups())
 	if o.Refusal != nil {
 		message += "; " + o.Refusal.Message
 	}

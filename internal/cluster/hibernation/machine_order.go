@@ -118,11 +118,11 @@ func (o Observed) stopOrderNote() string {
 	case !o.isOrdered():
 		return unorderedNote()
 	case !o.isHibernationOpen() || o.awaitsWorkersOff() && o.Now.Before(o.controlPlaneStopsAt()):
-		return "; workers first, and the control plane once they are off, after ten minutes at the latest"
+		return "; workers stop first, and the control plane once they are off, or after ten minutes"
 	case o.awaitsWorkersOff():
 		return "; the control plane is left on, because the cloud refuses to stop workers"
 	case len(o.workersOn()) > 0:
-		return "; the control plane as well, although workers have not stopped in ten minutes: " + o.machineNames(o.workersOn())
+		return "; the control plane is stopped as well, although workers have not stopped within ten minutes: " + o.machineNames(o.workersOn())
 	default:
 		return "; the workers are off"
 	}
@@ -136,14 +136,14 @@ func (o Observed) startOrderNote() string {
 	case !o.isOrdered():
 		return unorderedNote()
 	case !o.isResuming(), o.awaitsControlPlane():
-		return "; the control plane first, and workers once it answers, after five minutes at the latest" + o.apiProblem()
+		return "; the control plane starts first, and workers once the API server answers, or after five minutes" + o.apiProblem()
 	case o.API != Reachable:
-		return "; workers as well, although the control plane has not answered in five minutes" + o.apiProblem()
+		return "; workers are started as well, although the API server has not answered within five minutes" + o.apiProblem()
 	default:
-		return "; the control plane answers"
+		return "; the API server answers"
 	}
 }
 
 func unorderedNote() string {
-	return fmt.Sprintf("; all at once, although %s requests an order: no machine's labels or name identify it as part of the control plane", hivev1.StopOrderAnnotation)
+	return fmt.Sprintf("; all machines at once, although %s requests an order: no labels or name identify a machine of the control plane", hivev1.StopOrderAnnotation)
 }

@@ -148,25 +148,25 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 		o.Refusal = &OrderRefusal{ObservationError{actuator.Throttled, "Slow down"}, []string{"i-1"}}
 	}
 	const ignored = `; the annotation torpor.dev/stop-order is ignored: expected workers-first, found "masters-first"`
-	const unordered = "; all at once, although torpor.dev/stop-order requests an order: no machine's labels or name identify it as part of the control plane"
+	const unordered = "; all machines at once, although torpor.dev/stop-order requests an order: no labels or name identify a machine of the control plane"
 	for name, row := range map[string]struct {
 		in   Observed
 		want string
 	}{
 		"the record is not saved: workers are announced first": {
 			observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0")), workersFirst),
-			"Stopping the cluster's 2 machines; workers first, and the control plane once they are off, after ten minutes at the latest",
+			"Stopping the cluster's 2 machines; workers stop first, and the control plane once they are off, or after ten minutes",
 		},
 		"workers are stopping: the control plane is announced to follow": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst),
-			"Stopping the cluster's 2 machines; workers first, and the control plane once they are off, after ten minutes at the latest",
+			"Stopping the cluster's 2 machines; workers stop first, and the control plane once they are off, or after ten minutes",
 		},
 		"workers have stopped: reported": {
 			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), workersFirst), "Stopping the cluster's 2 machines; the workers are off",
 		},
 		"a worker does not stop in time: the control plane follows, reported": {
 			observedCluster(wantHibernating, beganBefore(workersStopWindow), on, secondMachine(goingOff), workersFirst),
-			"Waiting for i-0, worker (i-1) to stop; the control plane as well, although workers have not stopped in ten minutes: worker (i-1)",
+			"Waiting for i-0, worker (i-1) to stop; the control plane is stopped as well, although workers have not stopped within ten minutes: worker (i-1)",
 		},
 		"the cloud refuses to stop a worker: the control plane is left on": {
 			observedCluster(wantHibernating, beganBefore(time.Hour), on, refusedWorker, workersFirst), "Slow down; the control plane is left on, because the cloud refuses to stop workers",
@@ -181,19 +181,19 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 		"a malformed order is reported while the cluster hibernates": {observedCluster(wantHibernating, openRecord(), off, withBadOrder), "The cluster hibernates" + ignored},
 		"the control plane starts before the record is saved": {
 			observedCluster("", openRecord(), off, workersFirst),
-			"Starting the cluster's 2 machines; the control plane first, and workers once it answers, after five minutes at the latest",
+			"Starting the cluster's 2 machines; the control plane starts first, and workers once the API server answers, or after five minutes",
 		},
 		"an API server that refuses: workers wait": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), silent, workersFirst),
-			"Starting the cluster's 2 machines; the control plane first, and workers once it answers, after five minutes at the latest: the server refuses",
+			"Starting the cluster's 2 machines; the control plane starts first, and workers once the API server answers, or after five minutes: the server refuses",
 		},
 		"the control plane answers: workers follow": {
 			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), apiWithNodes(readyNode("n0")), workersFirst),
-			"Starting the cluster's 2 machines; the control plane answers",
+			"Starting the cluster's 2 machines; the API server answers",
 		},
 		"the control plane does not answer in time: workers follow": {
 			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), silent, workersFirst),
-			"Waiting for worker (i-1) to start; workers as well, although the control plane has not answered in five minutes: the server refuses",
+			"Waiting for worker (i-1) to start; workers are started as well, although the API server has not answered within five minutes: the server refuses",
 		},
 		"no machine has a role at a start: all at once": {
 			observedCluster("", resumingRecord(time.Second), off, func(o *Observed) { o.Options.WorkersFirst = true }), "Starting the cluster's 2 machines" + unordered,

@@ -128,7 +128,7 @@ func (o Observed) awaitsOperators() bool {
 }
 
 func awaitOperators(o Observed) Plan {
-	message := "The nodes are back; waiting for ClusterOperators to be ready"
+	message := "The nodes have reported; waiting for ClusterOperators to be ready"
 	if o.Now.Sub(o.Record.ResumeStartedAt.Time) > operatorsNamedAfter {
 		message += ": " + joinNames(o.missingOperators())
 	}
@@ -145,12 +145,12 @@ func (o Observed) operatorsCondition() decision.Condition {
 	case len(missing)+len(broken) == 0:
 		return decision.Condition{}
 	case len(missing) > 0 && o.SkipsOperators:
-		message += fmt.Sprintf("; ClusterOperators are not ready, and %s keeps the resume from waiting for them: %s", hivev1.ResumeSkipsClusterOperatorsLabel, joinNames(missing))
+		message += fmt.Sprintf("; ClusterOperators are not ready, and %s disables the wait for them: %s", hivev1.ResumeSkipsClusterOperatorsLabel, joinNames(missing))
 	case len(missing) > 0:
-		message += "; ClusterOperators were not ready ten minutes after its resume began, and are no longer awaited: " + joinNames(missing)
+		message += "; the resume no longer waits for ClusterOperators that were not ready after ten minutes: " + joinNames(missing)
 	}
 	if len(broken) > 0 {
-		message += "; ClusterOperators were not ready before the hibernation either, and are not awaited: " + joinNames(broken)
+		message += "; the resume does not wait for ClusterOperators that were not ready before the hibernation either: " + joinNames(broken)
 	}
 	return decision.True(hivev1.ClusterOperatorsNotReadyReason, message)
 }

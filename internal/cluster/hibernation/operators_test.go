@@ -86,7 +86,7 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 	}{
 		"an operator that was broken before: running, degraded": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, fine))...), hivev1.RunningHibernationReason,
-			"The cluster runs; ClusterOperators were not ready before the hibernation either, and are not awaited: image-registry (degraded)",
+			"The cluster runs; the resume does not wait for ClusterOperators that were not ready before the hibernation either: image-registry (degraded)",
 		},
 		"an operator that was broken before, and another one: awaited": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, busy))...), hivev1.WaitingForClusterOperatorsReason, "",
@@ -106,12 +106,12 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 				r.BrokenOperators = record.BrokenOperators
 				return r
 			}(), actuator.Running, append(back, havingOperators(registry, busy))...), hivev1.RunningHibernationReason,
-			"The cluster runs; ClusterOperators were not ready ten minutes after its resume began, and are no longer awaited: etcd (progressing)" +
-				"; ClusterOperators were not ready before the hibernation either, and are not awaited: image-registry (degraded)",
+			"The cluster runs; the resume no longer waits for ClusterOperators that were not ready after ten minutes: etcd (progressing)" +
+				"; the resume does not wait for ClusterOperators that were not ready before the hibernation either: image-registry (degraded)",
 		},
 		"Hive's label, an operator that is not ready: running, degraded": {
 			observedCluster("", resumingRecord(time.Minute), actuator.Running, append(back, havingOperators(busy), skips)...), hivev1.RunningHibernationReason,
-			"The cluster runs; ClusterOperators are not ready, and hive.openshift.io/resume-skips-cluster-operators keeps the resume from waiting for them: etcd (progressing)",
+			"The cluster runs; ClusterOperators are not ready, and hive.openshift.io/resume-skips-cluster-operators disables the wait for them: etcd (progressing)",
 		},
 		"Hive's label, an operator that has not reported: running": {
 			observedCluster("", resumingRecord(time.Minute), actuator.Running, append(back, havingOperators(ObservedOperator{Name: "etcd"}), skips)...), hivev1.RunningHibernationReason, "",

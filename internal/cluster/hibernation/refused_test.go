@@ -36,7 +36,7 @@ func TestObservationErrorsAreReported(t *testing.T) {
 		t.Run(string(class), func(t *testing.T) {
 			p := Decide(observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.ObservationError = &ObservationError{class, "The reason of the cloud"} }))
 			unknown := decision.Unknown(want.Ready, "The reason of the cloud")
-			asleep := decision.True(hivev1.ClusterAsleepReason, "The cluster hibernates or is being stopped, and is not dialled")
+			asleep := decision.True(hivev1.ClusterAsleepReason, "The cluster hibernates or is being stopped; Torpor does not connect to it")
 			wanted := Plan{
 				Rule: "machines not observed", Do: NoAction{}, Hibernating: unknown, Ready: unknown, Unreachable: asleep,
 				Record: openRecord(), RequeueAfter: want.RequeueAfter,

@@ -101,7 +101,7 @@ func (o Observed) apiProblem() string {
 func awaitNodes(o Observed) Plan {
 	var awaited []string
 	if missing := o.missingNodes(); len(missing) > 0 {
-		awaited = append(awaited, fmt.Sprintf("nodes to report since the machines were started: %s%s", joinNames(missing), o.approvalProblem()))
+		awaited = append(awaited, fmt.Sprintf("nodes to report after the start of the machines: %s%s", joinNames(missing), o.approvalProblem()))
 	}
 	if o.awaitsReplacement() {
 		awaited = append(awaited, o.replacementNote())
@@ -137,7 +137,7 @@ func clusterRuns(o Observed) Plan {
 func clusterRunsInPart(o Observed) Plan {
 	p := Plan{
 		Hibernating:  decision.False(hivev1.RunningHibernationReason, "The cluster runs"),
-		Ready:        decision.True(hivev1.RunningHibernationReason, "The cluster runs in part and answers"),
+		Ready:        decision.True(hivev1.RunningHibernationReason, "The API server answers, but parts of the cluster do not run"),
 		Unreachable:  reachableCondition(),
 		Degraded:     decision.True(o.partialReason(), o.partialMessage()),
 		Record:       o.Record,
@@ -172,7 +172,7 @@ func (o Observed) partialMessage() string {
 		parts = append(parts, "machines that do not run: "+o.machineNames(ids))
 	}
 	if held := o.heldGroups(); len(held) > 0 && o.NoActuator == "" {
-		parts = append(parts, "machine groups that are not as before the hibernation: "+joinNames(held))
+		parts = append(parts, "machine groups that are not restored to their state before the hibernation: "+joinNames(held))
 	}
 	if o.Refusal != nil {
 		parts = append(parts, o.Refusal.Message)

@@ -120,7 +120,7 @@ func (o ServerOverride) Note() string {
 	if len(fields) == 0 {
 		return ""
 	}
-	return "; it is dialled as " + strings.Join(fields, " and ") + " defines: correct or remove that"
+	return "; the connection uses " + strings.Join(fields, " and ") + ": correct or remove the override"
 }
 
 func quoteShort(value string) string {

@@ -84,7 +84,7 @@ func TestOverridesAreNamed(t *testing.T) {
 		t.Errorf("expected no override, found %+v: %s", o, o.Note())
 	}
 	cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIURLOverride: "a:1", APIServerIPOverride: "10.0.0.7"}
-	const want = "; it is dialled as spec.controlPlaneConfig.apiURLOverride and spec.controlPlaneConfig.apiServerIPOverride defines: correct or remove that"
+	const want = "; the connection uses spec.controlPlaneConfig.apiURLOverride and spec.controlPlaneConfig.apiServerIPOverride: correct or remove the override"
 	if o := ReadServerOverride(cd); o != (ServerOverride{URL: "a:1", Address: "10.0.0.7"}) || o.Note() != want {
 		t.Errorf("expected both fields, found %+v: %s", o, o.Note())
 	}

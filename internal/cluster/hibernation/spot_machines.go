@@ -125,8 +125,8 @@ func startMachinesAgain(o Observed) Plan {
 			late = append(late, m.ID)
 		}
 	}
-	p.Ready = decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Expected no spot machine that is not in the record of the hibernation, found %s; "+
-		"the other machines are started again, because only the running cluster can show whether it may be terminated", o.machineNames(late)))
+	p.Ready = decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Expected every running spot machine to be in the record of the hibernation, found others: %s; "+
+		"the stopped machines are started again, because only the running cluster can show whether these may be terminated", o.machineNames(late)))
 	p.RetryAfter, p.ProbeInterval = refusalRest(actuator.NoCapacity, o.Record.SleepStartedAt.Time, o.Now), minCloudInterval
 	if stopped := o.machineIDs(actuator.Stopped); len(stopped) > 0 {
 		p.Do = StartMachines{IDs: stopped}

@@ -46,7 +46,7 @@ func ReadStopOptions(annotations map[string]string) StopOptions {
 	if text, isSet := annotations[hivev1.DrainBudgetAnnotation]; isSet {
 		budget, err := time.ParseDuration(text)
 		if err != nil || budget <= 0 || budget > maxDrainBudget {
-			ignored = append(ignored, fmt.Sprintf("the annotation %s is ignored: expected a duration such as 10m, an hour at the most, found %.40q", hivev1.DrainBudgetAnnotation, text))
+			ignored = append(ignored, fmt.Sprintf("the annotation %s is ignored: expected a duration of at most one hour, such as 10m, found %.40q", hivev1.DrainBudgetAnnotation, text))
 		} else {
 			o.DrainBudget = budget
 		}

@@ -47,7 +47,7 @@ func JudgeCheck(check *hivev1.HibernationCheck, stop StopWindow) []Finding {
 		findings = append(findings, NewFinding(torporv1alpha1.WakeByNearFinding, 0))
 	}
 	if len(check.Unread) > 0 {
-		findings = append(findings, NewRemark(torporv1alpha1.NotCheckedFinding, "Expected to read all lists of the survey, found lists that the cluster did not return in time, or not to this kubeconfig: "+strings.Join(check.Unread, ", ")))
+		findings = append(findings, NewRemark(torporv1alpha1.NotCheckedFinding, "Expected all lists that the survey reads, found some that the cluster did not return in time, or that the kubeconfig's user may not read: "+strings.Join(check.Unread, ", ")))
 	}
 	return sortFindings(findings)
 }

@@ -22,7 +22,7 @@ func Condition(findings []Finding, isChecked bool) decision.Condition {
 	case len(findings) == 0 && !isChecked:
 		return decision.Unknown(hivev1.NotCheckedReason, "The cluster has not been surveyed for problems of a hibernation; a running cluster is surveyed about once an hour")
 	case len(findings) == 0:
-		return decision.True(hivev1.NothingFoundReason, "Nothing was found that a hibernation, or the resume after it, may run into")
+		return decision.True(hivev1.NothingFoundReason, "The survey found no problem for a hibernation or for the resume after it")
 	}
 	var lines []string
 	for _, f := range findings {

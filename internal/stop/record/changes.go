@@ -7,7 +7,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Request returns who requested the stop in effect, why and until when, or who requested the last start.
+// Request returns the requester, the reason and the end of the stop in effect. If no stop is in effect, it returns the
+// requester of the last start.
 func (r Records) Request() decision.Request {
 	switch {
 	case len(r) == 0:
@@ -27,7 +28,7 @@ func describeStop(stop torporv1alpha1.StopRecord) decision.Request {
 	return asked
 }
 
-// RequestOf returns the request of the stop in effect: that of the object's own switch, or that of a Slumber.
+// RequestOf returns the request of the stop in effect, which the object's own switch or a Slumber holds.
 func RequestOf(own Records, scheduled *torporv1alpha1.ScheduledStop) decision.Request {
 	if scheduled != nil && !own.Holds() {
 		return Records(scheduled.Stops).Request()
@@ -35,8 +36,8 @@ func RequestOf(own Records, scheduled *torporv1alpha1.ScheduledStop) decision.Re
 	return own.Request()
 }
 
-// Changes returns how the requests of a part have changed from one record to the next. A stop that ended at its time
-// has an event instead.
+// Changes returns the change of a switch's requests between two states of its stop records. A stop that ended at its
+// requested end time is no change: Events reports it.
 func Changes(part string, before, after Records) []decision.Change {
 	if len(after) == 0 {
 		return nil

@@ -19,7 +19,7 @@ func (r Records) DescribeIgnored(untilAnnotation string) string {
 	if _, err := ParseUntil(newest.RequestedUntil, newest.Since.Time); err != nil {
 		return fmt.Sprintf("%s is ignored: %s; correct or remove it", untilAnnotation, err)
 	}
-	return fmt.Sprintf("%s is ignored: expected a time after the stop began at %s, found %q, which an earlier stop left; set another or remove it",
+	return fmt.Sprintf("%s is ignored: expected a time after the stop began at %s, found %q, which an earlier stop left behind; set a later time, or remove the annotation",
 		untilAnnotation, formatTime(newest.Since.Time), newest.RequestedUntil)
 }
 
@@ -45,8 +45,8 @@ func (r Records) Describe() string {
 	return text
 }
 
-// Events returns the events of the change from one record to the next, for stops whose end is set by an
-// annotation.
+// Events returns the events for the differences between two states of the stop records. An annotation holds the end of
+// the stops.
 func Events(before, after Records, untilAnnotation, action string) []decision.Event {
 	var events []decision.Event
 	if begun, last := after.RequestedStop(), before.RequestedStop(); begun != nil && (last == nil || !last.Since.Equal(&begun.Since)) && isUnknown(begun.By) {
@@ -57,7 +57,7 @@ func Events(before, after Records, untilAnnotation, action string) []decision.Ev
 	}
 	if ended := after.RequestedStop(); after.HasExpired() && !before.HasExpired() {
 		events = append(events, decision.Event{
-			Reason: EventStopEnded, Action: action, Note: "The stop has ended by itself: it was until " + formatTime(ended.Until.Time),
+			Reason: EventStopEnded, Action: action, Note: "The stop has ended by itself: its end was " + formatTime(ended.Until.Time),
 		})
 	}
 	if ignored := after.DescribeIgnored(untilAnnotation); ignored != "" && ignored != before.DescribeIgnored(untilAnnotation) {

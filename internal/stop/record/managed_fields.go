@@ -11,8 +11,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// AnnotationSwitch is the set of annotations of one switch: the one that stops something, those in which
-// admission records the requester, and those with the reason and the end of this stop alone.
+// AnnotationSwitch is the set of annotations of one switch: the one that stops an object or a part of it, those in
+// which admission records the requester, and those with the reason and the end of this stop alone.
 type AnnotationSwitch struct {
 	Name, RequestedBy, RequestVersion, Reason, Until string
 }
@@ -29,8 +29,8 @@ func (s AnnotationSwitch) ReasonAnnotation(annotations map[string]string) string
 	return ownOrShared(annotations, s.Reason, torporv1alpha1.ReasonAnnotation)
 }
 
-// Annotations returns the annotation that stops something and those that describe this stop alone: they are
-// set and removed together.
+// Annotations returns the annotation that requests the stop, and those that describe this stop alone. They are set and
+// removed together.
 func (s AnnotationSwitch) Annotations() []string {
 	return []string{s.Name, s.Reason, s.Until, s.Until + torporv1alpha1.NotedSuffix}
 }

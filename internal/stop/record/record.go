@@ -12,7 +12,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// followUpLimit is for how long after a stop has expired the passes of its object wait for overdue stops.
+// followUpLimit is the time after the end of a stop during which HasJustExpired is true. Controllers run the passes of
+// such objects after those that end the overdue stops of other objects.
 const followUpLimit = 2 * time.Minute
 
 // MaxRecords is the number of stops that are kept for one switch.
@@ -29,7 +30,7 @@ func (r Records) RequestedStop() *torporv1alpha1.StopRecord {
 	return &r[0]
 }
 
-// Holds reports whether a stop is in effect: the switch requests it, and its end has not come.
+// Holds reports whether a stop is in effect: the switch requests it, and its end time has not passed.
 func (r Records) Holds() bool {
 	newest := r.RequestedStop()
 	return newest != nil && newest.EndedAt == nil
@@ -41,22 +42,22 @@ func (r Records) HasExpired() bool {
 	return newest != nil && newest.EndedAt != nil
 }
 
-// HasJustExpired reports whether the newest stop has recently reached its end, or is about to be ended by it.
+// HasJustExpired reports whether the newest stop has ended by itself within followUpLimit, or is about to.
 func (r Records) HasJustExpired(now time.Time) bool {
 	return len(r) > 0 && r[0].StartedBy == torporv1alpha1.UntilAnnotation && (r[0].EndedAt == nil || now.Sub(r[0].EndedAt.Time) < followUpLimit)
 }
 
-// IsEndSavedIn reports whether the records in a saved status already contain the end of the newest stop as it
-// is requested now. Only then may the switch be reset: a manager that dies after that would not know why it
-// was reset.
+// IsEndSavedIn reports whether the records in a saved status already contain the end of the newest stop as it is
+// requested now. Only then may the switch be reset. Otherwise a manager that restarts in between would not know the
+// reason of the reset.
 func (r Records) IsEndSavedIn(saved Records) bool {
 	newest, last := r.RequestedStop(), saved.RequestedStop()
 	return newest != nil && last != nil && last.StartedBy == torporv1alpha1.UntilAnnotation &&
 		last.RequestVersion == newest.RequestVersion && last.RequestedUntil == newest.RequestedUntil
 }
 
-// NextRecords returns the record that follows from the present request of an object. The result does not
-// depend on how often, or how rarely, it is called.
+// NextRecords returns the records after the present request of an object. The result does not depend on how often it is
+// called.
 func NextRecords(before Records, asked Request, now time.Time) Records {
 	var next Records
 	for _, stop := range before {
@@ -69,8 +70,8 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 		return next
 	}
 	if newest := next.RequestedStop(); newest != nil && asked.Version != "" && newest.RequestVersion != "" && asked.Version != newest.RequestVersion {
-		// The switch was reset and set again between two passes. A schema that drops the version must not
-		// make a stop of each pass.
+		// The switch was reset and set again between two passes. A schema that drops the version must not cause a
+		// new stop in each pass.
 		withdraw(newest, Request{}, now)
 	}
 	if next.RequestedStop() == nil {
@@ -83,7 +84,7 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 	case isOver && newest.EndedAt == nil:
 		newest.EndedAt, newest.StartedBy = new(metav1.NewTime(now)), torporv1alpha1.UntilAnnotation
 	case !isOver && newest.EndedAt != nil:
-		// A user has set a later end, or removed it, after the stop had ended: that is another stop.
+		// A user has set a later end, or removed the end, after the stop had ended. This begins another stop.
 		newest.Requested = false
 		again := torporv1alpha1.StopRecord{Since: metav1.NewTime(now), By: cmp.Or(asked.UntilBy, newest.By), RequestVersion: newest.RequestVersion, Requested: true}
 		next = next.add(again)
@@ -126,13 +127,13 @@ func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 		at = now
 	}
 	stop.EndedAt = new(metav1.NewTime(at))
-	if stop.StartedBy == "" { // Otherwise its end had come already.
+	if stop.StartedBy == "" { // Otherwise the stop had already ended by itself.
 		stop.StartedBy = asked.requester(lastVersion)
 	}
 }
 
-// setEnd records when a stop ends. A time before the stop began is left over from an earlier one; it
-// would void this stop at once.
+// setEnd records the end of a stop. A time before the stop began is left over from an earlier stop, and is ignored:
+// otherwise it would end this stop at once.
 func setEnd(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 	text := truncate(asked.Until, maxUntil)
 	if text == stop.RequestedUntil {

@@ -153,7 +153,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 		"an end before the stop began is ignored and reported": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "2026-11-23T08:59:00Z")
 			s.expect(t, true, "at once")
-			if told := s.records.DescribeIgnored(torporv1alpha1.UntilAnnotation); !strings.Contains(told, "which an earlier stop left") {
+			if told := s.records.DescribeIgnored(torporv1alpha1.UntilAnnotation); !strings.Contains(told, "which an earlier stop left behind") {
 				t.Errorf("found %q", told)
 			}
 		},

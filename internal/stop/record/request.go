@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package record keeps the record of the stops of an object: requester, time, reason and end of each, and
-// who started the object again. Every kind that can be stopped has its own switch; the record is the same for
-// all.
+// Package record keeps the record of the stops of an object: the requester, time, reason and end of each, and the user
+// who started the object again. Each kind that can be stopped has its own switch; the record is the same for all kinds.
 package record
 
 import (
@@ -14,8 +13,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// UnknownRequester is the requester if admission recorded none: programs choose the names of their field
-// managers freely.
+// UnknownRequester is the requester if admission recorded none. A field manager is no substitute, because programs
+// choose its name freely.
 const UnknownRequester = "unknown"
 
 const (
@@ -23,7 +22,7 @@ const (
 	maxReason = 512
 	// noteSeparator separates the text of a note from its author.
 	noteSeparator = " by "
-	// maxUntil is longer than any time and any sensible duration.
+	// maxUntil limits the length of an end in characters. Valid times and sensible durations are shorter.
 	maxUntil = 64
 )
 
@@ -45,8 +44,7 @@ type Request struct {
 	UntilWrittenAt time.Time
 }
 
-// requester returns the user who set the switch, if admission has recorded that since the version of the last
-// change.
+// requester returns the user who set the switch, if admission recorded the user after the last recorded version.
 func (r Request) requester(lastVersion string) string {
 	switch {
 	case r.By != "" && r.Version != "" && r.Version != lastVersion:

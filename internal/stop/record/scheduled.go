@@ -25,8 +25,8 @@ func ReadScheduled(annotations map[string]string) []torporv1alpha1.ScheduledStop
 	return readScheduledExcept(nil, annotations)
 }
 
-// readScheduledExcept leaves out the annotations of Slumbers whose stops are known. It is called for every
-// event of a member.
+// readScheduledExcept is like ReadScheduled, and leaves out Slumbers whose stops are known already. It must be cheap,
+// because it is called for each event of a member.
 func readScheduledExcept(known []torporv1alpha1.ScheduledStop, annotations map[string]string) (stops []torporv1alpha1.ScheduledStop) {
 	for name, text := range annotations {
 		slumber, isSlumber := strings.CutPrefix(name, torporv1alpha1.SlumberAnnotationPrefix)
@@ -57,8 +57,8 @@ func ListScheduled(inStatus []torporv1alpha1.ScheduledStop, annotations map[stri
 	return append(slices.Clip(inStatus), readScheduledExcept(inStatus, annotations)...)
 }
 
-// ScheduledAnnotation returns the annotation in which a Slumber keeps its ScheduledStop. The value is empty
-// if the stop is.
+// ScheduledAnnotation returns the annotation in which a Slumber keeps its ScheduledStop. The value is empty if the
+// ScheduledStop has no stops.
 func ScheduledAnnotation(stop torporv1alpha1.ScheduledStop, slumber string) (name, value string, err error) {
 	name = torporv1alpha1.SlumberAnnotationPrefix + slumber
 	if stop.Slumber == "" {
@@ -100,7 +100,7 @@ func ScheduledEnd(inStatus []torporv1alpha1.ScheduledStop, annotations map[strin
 	return time.Time{}
 }
 
-// ReadSkip returns the time until which Slumbers leave an object alone; zero if they do not, with an error if
+// ReadSkip returns the time until which the object is exempt from Slumbers; zero if it is not. It returns an error if
 // the annotation is invalid.
 func ReadSkip(annotations map[string]string) (time.Time, error) {
 	text := annotations[torporv1alpha1.SkipUntilAnnotation]

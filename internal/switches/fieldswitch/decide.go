@@ -122,7 +122,7 @@ func (s *decisionStep) yield() {
 	}
 	s.plan.Events = append(s.plan.Events, decision.Event{
 		Warning: true, Reason: EventStartedByOthers, Action: action,
-		Note: "Expected the object to stay as the stop had set it, found it changed by " + by + "; it is left alone until the next stop. If a tool sets the fields back, stop the object that the tool applies",
+		Note: "Expected the fields as the stop has set them, found them changed by " + by + "; Torpor does not change the object until the next stop. If a tool restores the fields, stop the object from which the tool takes them",
 	})
 }
 

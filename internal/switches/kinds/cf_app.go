@@ -230,7 +230,7 @@ func (a plannedApp) effects(r stopcheck.PlanRequest) []string {
 		count = fmt.Sprintf(", of which %d are ready", a.Status.Instances.Ready)
 	}
 	return []string{
-		"Its instances end" + count + ": each keeps serving for a moment, gets SIGTERM, and has ten seconds after that",
+		"Its instances end" + count + ": each receives SIGTERM, and is killed if it still runs ten seconds later",
 		"Its routes stay, but no instance answers", r.DescribeEnd(a.startCommand),
 	}
 }

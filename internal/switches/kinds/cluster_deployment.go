@@ -203,7 +203,7 @@ func wakeByOf(cd *hivev1.ClusterDeployment) *metav1.Time {
 
 func clusterEffects(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.ScheduledStop, r stopcheck.PlanRequest) []string {
 	if cd.HasTrueAnnotation(hivev1.InfraDisabledAnnotation) {
-		return []string{"Nothing changes at its platform: the annotation " + hivev1.InfraDisabledAnnotation + " leaves its machines to their owner"}
+		return []string{"Its machines do not change, because the annotation " + hivev1.InfraDisabledAnnotation + " disables their management by Torpor"}
 	}
 	state, platform := cd.Status.PowerState, cmp.Or(cd.Spec.PlatformSettings().Name, "its platform")
 	if r.IsStart {
@@ -275,7 +275,7 @@ func judgeRequired(cd *hivev1.ClusterDeployment, found []stopcheck.Finding) []st
 		return nil
 	}
 	return []stopcheck.Finding{stopcheck.NewRemark(torporv1alpha1.StopRefusedFinding,
-		"HibernationPossible is required, and the other blocking findings make it False; correct them, or remove the annotation "+hivev1.RequireAnnotation)}
+		"HibernationPossible is required, but the other blocking findings make it False; correct these, or remove the annotation "+hivev1.RequireAnnotation)}
 }
 
 // judgeSurvey returns the findings at the cluster. Findings that only matter to a stop are left out for a

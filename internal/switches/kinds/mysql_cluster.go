@@ -224,7 +224,7 @@ func (c plannedCluster) effects(r stopcheck.PlanRequest) []string {
 	case c.isClustering:
 		return []string{"Operations in progress are brought to a safe point, within 15 seconds", "The servers keep serving; the manager does not fail over, repair or switch over", r.DescribeEnd(c.startCommand)}
 	default:
-		return []string{"The objects of the cluster stay as they are, whatever the spec; servers keep serving, and failover continues", r.DescribeEnd(c.startCommand)}
+		return []string{"Torpor does not change the cluster's objects, even if the spec changes; servers keep serving, and failover continues", r.DescribeEnd(c.startCommand)}
 	}
 }
 
@@ -268,7 +268,7 @@ func (c plannedCluster) judgeBackup(r stopcheck.PlanRequest) []stopcheck.Finding
 	if next := nextBackup(c.policy.Spec, r.Now); next.IsZero() || next.After(end) {
 		return nil
 	}
-	what := "that one is due by the BackupPolicy " + c.policy.Name + ", which backs up the servers as they are then; stop the cluster after that"
+	what := "that the BackupPolicy " + c.policy.Name + " has scheduled one, which needs the running servers; stop the cluster after the backup"
 	return []stopcheck.Finding{stopcheck.NewFinding(torporv1alpha1.BackupDueFinding, 1, what)}
 }
 

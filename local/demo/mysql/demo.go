@@ -137,7 +137,7 @@ func (d *mysqlDemo) createMySQLCluster() {
 
 func (d *mysqlDemo) deleteMySQLCluster() {
 	d.kubectl("delete", "mysqlcluster", clusterName, "--timeout="+commandLimit.String())
-	d.Poll("the pods and volumes to go", commandLimit, func(context.Context) {
+	d.Poll("the deletion of the pods and volumes", commandLimit, func(context.Context) {
 		if left := d.kubectl("get", "pods,pvc,services,statefulsets", "-o", "name"); left != "" {
 			runner.FailStep("expected nothing in namespace %s, found %s", namespace, left)
 		}

@@ -153,7 +153,7 @@ func (r *Rotator) findMistrust(ctx context.Context, cert *tls.Certificate) (mist
 
 func (r *Rotator) judge(of configuration, config *admissionregistrationv1.WebhookClientConfig, cert *tls.Certificate) error {
 	if !r.isOwn(config) {
-		return fmt.Errorf("expected the %s %s to point to the Service %s/%s of this installation, found %s: run one Torpor, or point the configuration here",
+		return fmt.Errorf("expected the %s %s to point to the Service %s/%s of this installation, found %s: run only one installation of Torpor, or set the configuration to this Service",
 			of.kind, of.name, r.Namespace, r.Service, cmp.Or(targetHost(config), "no address"))
 	}
 	if len(config.CABundle) == 0 && r.Files != nil {

@@ -199,7 +199,7 @@ func updateEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (
 // requireOwnNames rejects environment variables that the platform sets.
 func requireOwnNames[Value any](variables map[string]Value) error {
 	if name, isFound := payloads.FindReservedVariable(variables); isFound {
-		return apierrors.NewUnprocessableEntity("expected a name of your own for an environment variable, found '" + name + "'; choose another")
+		return apierrors.NewUnprocessableEntity("expected an environment variable without a reserved name, found '" + name + "'; choose another")
 	}
 	return nil
 }

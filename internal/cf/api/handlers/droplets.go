@@ -215,7 +215,7 @@ func copyPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (
 	case from.Spec.Type != korifiv1alpha1.DockerPackage:
 		return Response{}, apierrors.NewUnprocessableEntity("expected source_guid to name a package with an image, because the code of a package cannot be copied; found a package of type " + string(from.Spec.Type) + "; push the code to the other app")
 	case len(from.Spec.Source.Registry.ImagePullSecrets) > 0:
-		return Response{}, apierrors.NewUnprocessableEntity("expected a package of an image that needs no login in source_guid, because each app has its own login, found one that has a login; push the image with --docker-username")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package without registry credentials in source_guid, because each app has its own, found one with credentials; push the image with --docker-username")
 	}
 	if err := requireImages(app); err != nil {
 		return Response{}, err
@@ -233,9 +233,9 @@ func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate)
 	case !isCode && body.Type != string(korifiv1alpha1.DockerPackage):
 		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because Torpor builds no code and no builder is configured; found " + cmp.Or(body.Type, "none") + "; push with --docker-image")
 	case isCode && body.Data.Image != "":
-		return Response{}, apierrors.NewUnprocessableEntity("expected no data.image of a package of type bits, found one; leave it out")
+		return Response{}, apierrors.NewUnprocessableEntity("expected no data.image, because the type of the package is bits; found one; leave it out")
 	case !isCode && body.Data.Image == "":
-		return Response{}, apierrors.NewUnprocessableEntity("expected data.image of a package of type docker, found none; name the image")
+		return Response{}, apierrors.NewUnprocessableEntity("expected data.image, because the type of the package is docker; found none; set the image")
 	case (body.Data.Username == "") != (body.Data.Password == ""):
 		return Response{}, apierrors.NewUnprocessableEntity("expected both data.username and data.password, or neither; found only one; the cf client reads the password from CF_DOCKER_PASSWORD")
 	}
@@ -244,7 +244,7 @@ func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate)
 		return Response{}, err
 	}
 	if isCode && app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle {
-		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because the app is for images, found bits; push with --docker-image, or under another name")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because the app has the lifecycle docker, found bits; push with --docker-image, or under another name")
 	}
 	if !isCode {
 		if err := requireImages(app); err != nil {

@@ -177,7 +177,7 @@ func requireImages(app *korifiv1alpha1.CFApp) error {
 	if app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle {
 		return nil
 	}
-	return apierrors.NewUnprocessableEntity("For application '" + app.Spec.DisplayName + "': expected an app for docker images, found one with the lifecycle " +
+	return apierrors.NewUnprocessableEntity("For application '" + app.Spec.DisplayName + "': expected an app with the lifecycle docker, found one with the lifecycle " +
 		string(app.Spec.Lifecycle.Type) + "; delete it, or push under another name")
 }
 

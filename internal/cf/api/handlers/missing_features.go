@@ -38,7 +38,7 @@ func (m MissingFeature) Patterns() []string {
 // MissingFeatures returns the parts of CF v3 that clients may request.
 func MissingFeatures() []MissingFeature {
 	return []MissingFeature{
-		{"buildpacks, stacks, staging", "Torpor builds no code: push an image, or give it a builder", []string{"/v3/buildpacks/", "/v3/stacks/"}},
+		{"buildpacks, stacks, staging", "Torpor builds no code: push an image, or configure a builder with --builder-url", []string{"/v3/buildpacks/", "/v3/stacks/"}},
 		{"droplets as files", "a droplet is an image: pull it from its registry, or push it there", []string{
 			"POST /v3/droplets", "/v3/droplets/{guid}/download", "/v3/droplets/{guid}/upload",
 		}},
@@ -54,7 +54,7 @@ func MissingFeatures() []MissingFeature {
 			"/v3/isolation_segments/", "PATCH /v3/organizations/{guid}/relationships/default_isolation_segment", "PATCH /v3/spaces/{guid}/relationships/isolation_segment",
 		}},
 		{"security groups", "create NetworkPolicies with kubectl", []string{"/v3/security_groups/"}},
-		{"creating and deleting users", "users are those of Kubernetes: ask its administrators", []string{"POST /v3/users", "/v3/users/{guid}", "/v3/service_accounts"}},
+		{"creating and deleting users", "Kubernetes has the users: ask the administrators of the cluster", []string{"POST /v3/users", "/v3/users/{guid}", "/v3/service_accounts"}},
 		{"roles of groups", "create RoleBindings with kubectl", nil},
 		{"feature flags, environment variable groups", "RBAC decides which actions are allowed, and each app has its own variables", []string{
 			"/v3/feature_flags/", "/v3/environment_variable_groups/",
@@ -65,7 +65,7 @@ func MissingFeatures() []MissingFeature {
 		{"manifests of one app", "apply the manifest to the app's space", []string{"POST /v3/apps/{guid}/actions/apply_manifest"}},
 		{"labels and annotations of other objects than apps, orgs and spaces", "label the Kubernetes objects with kubectl", []string{"PATCH /v3/domains/{guid}", "PATCH /v3/routes/{guid}"}},
 		{"`fields`; `include` except for roles and bindings", "ignored", nil},
-		{"sidecars", "create a process for each", nil},
+		{"sidecars", "run each sidecar as a process of the app", nil},
 		{"limits of the log rate, readiness health checks", "refused; a manifest with them is applied with a warning", nil},
 		{"disk usage and log rates in stats", "not measured, so they are left out", nil},
 	}

@@ -113,7 +113,7 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 		}
 	}
 	if len(m.Applications) == 0 {
-		return Manifest{}, apierrors.NewUnprocessableEntity("expected at least one app under applications, found none; name one")
+		return Manifest{}, apierrors.NewUnprocessableEntity("expected at least one app under applications, found none; add one")
 	}
 	if err := m.checkCounts(); err != nil {
 		return Manifest{}, err
@@ -178,7 +178,7 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 		return apierrors.NewUnprocessableEntity(about + err.Error())
 	}
 	if name, isFound := FindReservedVariable(a.Env); isFound {
-		return apierrors.NewUnprocessableEntity(about + "expected names of your own under env, found '" + name + "'; choose another")
+		return apierrors.NewUnprocessableEntity(about + "expected no reserved names under env, found '" + name + "'; choose another")
 	}
 	if err := a.Metadata.Validate(); err != nil {
 		return apierrors.NewUnprocessableEntity(about + err.Error())

@@ -21,10 +21,10 @@ func manifestParts() map[string]string {
 	parts := map[string]string{
 		"buildpack": "name buildpacks", "buildpacks": "no code is built", "cnb-credentials": "the builder has its own credentials",
 		"features": "the features of an app cannot be changed", "health-check-interval": "an instance is checked every second until it is ready, and then every 30",
-		"lifecycle":                 "an app with docker.image is for images, and any other for buildpacks",
+		"lifecycle":                 "an app with docker.image has the lifecycle docker, and any other app has the lifecycle buildpack",
 		"log-rate-limit-per-second": "no limit is enforced", "readiness-health-check-http-endpoint": ready, "readiness-health-check-interval": ready,
 		"readiness-health-check-invocation-timeout": ready, "readiness-health-check-type": ready,
-		"sidecars": "create a process for each", "stack": "no code is built", "user": "an instance runs as the user that its image names",
+		"sidecars": "run each sidecar as a process of the app", "stack": "no code is built", "user": "instances run as the user of the image",
 	}
 	for _, applied := range []string{
 		"command", "default-route", "disk-quota", "disk_quota", "docker", "env", "health-check-http-endpoint", "health-check-invocation-timeout",

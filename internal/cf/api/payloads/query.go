@@ -102,7 +102,7 @@ func readBody(body io.Reader, limit int) ([]byte, error) {
 	case err != nil:
 		return nil, apierrors.NewMessageParseError("Request invalid due to parse error: the body ended early")
 	case len(raw) > limit:
-		return nil, apierrors.NewMessageParseError("Request invalid due to parse error: expected a body of at most " + strconv.Itoa(limit>>10) + " KiB, found more; send less at once")
+		return nil, apierrors.NewMessageParseError("Request invalid due to parse error: expected a body of at most " + strconv.Itoa(limit>>10) + " KiB, found more; split the request")
 	default:
 		return raw, nil
 	}

@@ -90,7 +90,7 @@ func (c Controller) explainTakenName(ctx context.Context, obj *eiriniv1.LRP, do 
 	if err := c.live.Get(ctx, name, taken); err != nil || metav1.IsControlledBy(taken, obj) {
 		return reconcile.ErrStale
 	}
-	return &reconcile.RefusedError{Message: fmt.Sprintf("expected the %s %s to be this LRP's, found another owner; delete it", kind, name.Name)}
+	return &reconcile.RefusedError{Message: fmt.Sprintf("expected the %s %s to belong to this LRP, found another owner; delete it", kind, name.Name)}
 }
 
 // patchFinalizer changes the finalizer and nothing else. The LRP gets the resulting resource version, so that

@@ -14,7 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 )
 
-// Verb is the action that machines are ordered to take.
+// Verb is the action that an order requests from the cloud.
 type Verb string
 
 // These are the verbs of orders.
@@ -22,7 +22,7 @@ const (
 	StopVerb      Verb = "stop"
 	StartVerb     Verb = "start"
 	TerminateVerb Verb = "terminate"
-	// HoldVerb keeps groups of machines from acting, and ReleaseVerb sets them back.
+	// HoldVerb suspends machine groups or scales them to zero, and ReleaseVerb restores them.
 	HoldVerb    Verb = "hold"
 	ReleaseVerb Verb = "release"
 )
@@ -33,9 +33,8 @@ func (v Verb) IsOfStop() bool { return v != StartVerb && v != ReleaseVerb }
 // firstStopPause is the first pause before stops are sent again, and stopPatience is how long they are retried.
 const firstStopPause, stopPatience = 300 * time.Millisecond, 15 * time.Second
 
-// parallelReads is how many specs are read in parallel before a stop. The passes of a fleet make twenty writes
-// at once. With fewer reads next to them, the reads would delay orders for longer than the cloud needs to
-// accept them.
+// parallelReads is the number of specs that are read in parallel before a stop. The passes of a fleet make twenty
+// writes at once. With fewer parallel reads, the orders would wait longer for the reads than for the cloud.
 const parallelReads = 32
 
 // order requests that machines of a cluster are stopped, started or terminated, or that groups are changed.
@@ -46,17 +45,17 @@ type order struct {
 	// changes are the changes of groups.
 	changes []actuator.GroupChange
 	// stoppedLater and terminatedLater are machines that are stopped or terminated after this stop. No machine
-	// is stopped without the rights to do that.
+	// is stopped unless the account may also stop or terminate these.
 	stoppedLater, terminatedLater []string
-	// isPending is set until the cloud has answered.
+	// isPending is true until the cloud has answered the order.
 	isPending bool
 	since     time.Time
-	// refused is the cloud's last refusal, at a time, and refusedIDs are the refused machines; both are empty
-	// without a refusal.
+	// refused is the cloud's last refusal with its time, and refusedIDs are the refused machines. Both are empty if
+	// the cloud has refused nothing.
 	refused    error
 	refusedIDs []string
 	refusedAt  time.Time
-	// stretch is the jitter of the time for which refused machines rest.
+	// stretch is the jitter of the pause before refused machines are tried again.
 	stretch float64
 }
 
@@ -68,7 +67,8 @@ type RefusedOrder struct {
 	MachineIDs []string
 }
 
-// isOfGroups reports whether the order changes groups. A poll that began before its answer is no evidence of them.
+// isOfGroups reports whether the order changes groups. A poll that began before the order was answered may still show
+// the old state of the groups.
 func (o *order) isOfGroups() bool {
 	return o != nil && (o.verb == HoldVerb || o.verb == ReleaseVerb)
 }
@@ -92,19 +92,20 @@ type acceptedOrder struct {
 	at   time.Time
 }
 
-// covers reports whether an order would only repeat one that the cloud has just accepted.
+// covers reports whether an order would only repeat the accepted one, whose effect the cloud may not show yet.
 func (c acceptedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 	return c.verb == verb && now.Before(c.at.Add(readLag)) &&
 		!slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.ids, id) })
 }
 
-// Order requests a stop, start or termination of a cluster's machines, and returns at once. Refused machines
-// rest for a while. A refusal stands until the cloud has accepted an order; Look returns it.
+// Order requests a stop, start or termination of a cluster's machines, and returns at once. Refused machines are left
+// out until their pause has ended. Look returns the refusal until the cloud accepts an order.
 func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest time.Duration) {
 	s.queueOrder(name, verb, StopOrder{IDs: ids}, rest)
 }
 
-// OrderGroups is an Order to hold or to release groups of a cluster's machines. Refused groups rest for a while.
+// OrderGroups is like Order, and holds or releases groups of a cluster's machines. Refused groups are left out until
+// their pause has ended.
 func (s *Service) OrderGroups(name types.NamespacedName, verb Verb, changes []actuator.GroupChange, rest time.Duration) {
 	wanted := StopOrder{changes: changes}
 	for _, change := range changes {
@@ -113,15 +114,15 @@ func (s *Service) OrderGroups(name types.NamespacedName, verb Verb, changes []ac
 	s.queueOrder(name, verb, wanted, rest)
 }
 
-// StopOrder requests that machines are stopped before others are stopped or terminated.
+// StopOrder requests the stop of machines, and names those that are stopped or terminated after them.
 type StopOrder struct {
 	IDs, StoppedLater, TerminatedLater []string
 
 	changes []actuator.GroupChange
 }
 
-// OrderStop is an Order to stop machines before others. No machine is stopped without the rights that are
-// needed later.
+// OrderStop is like Order, and stops machines before others. No machine is stopped unless the account has the
+// permissions for the later steps.
 func (s *Service) OrderStop(name types.NamespacedName, wanted StopOrder, rest time.Duration) {
 	s.queueOrder(name, StopVerb, wanted, rest)
 }
@@ -151,7 +152,7 @@ func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOr
 	}
 }
 
-// Withdraw drops orders that are no longer wanted, unless they are being sent already.
+// Withdraw drops orders of the given verbs, except an order that is already being sent.
 func (s *Service) Withdraw(name types.NamespacedName, verbs ...Verb) {
 	s.calls.Lock()
 	defer s.calls.Unlock()
@@ -170,7 +171,7 @@ type clusterOrder struct {
 	*order
 	name   types.NamespacedName
 	target actuator.Target
-	// unaccepted are the machines that the cloud has not accepted the order for yet.
+	// unaccepted are the machines for which the cloud has not accepted the order yet.
 	unaccepted []string
 	err        error
 	// isStale is true if the hub no longer wants the order. mayBeDone is true if the cloud may have carried it
@@ -249,7 +250,8 @@ func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch [
 	}
 }
 
-// sendAll sends orders of one verb to a cloud. It returns an error for each cluster.
+// sendAll sends orders of one verb to a cloud. It returns one error per cluster; nil means that the order was
+// accepted.
 type sendAll func(context.Context, actuator.Target, [][]string) []error
 
 // terminateAll fails if the cloud cannot terminate machines: the actuator may have been replaced after the
@@ -304,8 +306,8 @@ func send(ctx context.Context, do sendAll, batch []*clusterOrder) []*clusterOrde
 }
 
 // sendWithRecheck sends stops and terminations, and retries for a while if the cloud, or the controller of a machine,
-// is busy or unreachable. A retry leaves out machines that the order was accepted for. Orders that are answered do
-// not wait for others.
+// is busy or unreachable. A retry leaves out machines for which the order was accepted. An answered order does not wait
+// for the others.
 // Invariant: the specs are read from the hub before each attempt, so no stop is sent after a confirmed change to
 // Running (TestFlipsEverySecondStopNothingThatShouldRun, TestATerminationReadsTheSpecBefore, TestFaults).
 func (s *Service) sendWithRecheck(ctx context.Context, do sendAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
@@ -350,8 +352,9 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 // machines.
 const maxRightsQuestions = 20
 
-// requireRights finds the orders for which rights are missing. The error for all of them may be caused by one
-// cluster.
+// requireRights sets the error of each order for which the cloud account lacks permissions. One check covers the
+// machines of all orders. If it fails, the orders are checked in halves, because the machines of one cluster may have
+// caused the error.
 func requireRights(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder, questions *int) {
 	*questions--
 	err := askForRights(ctx, batch, orders)
@@ -422,7 +425,7 @@ func isSuspended(groups []actuator.Group, name string) bool {
 	return slices.ContainsFunc(groups, func(g actuator.Group) bool { return g.Name == name && g.IsSuspended() })
 }
 
-// refusedMachines returns the machines that the cloud did not accept the order for.
+// refusedMachines returns the machines for which the cloud did not accept the order.
 func (o *clusterOrder) refusedMachines() []string {
 	if o.err == nil {
 		return nil
@@ -433,8 +436,8 @@ func (o *clusterOrder) refusedMachines() []string {
 	return o.unaccepted
 }
 
-// recordResult keeps the machines that the cloud has refused, and returns the machines that it has accepted the
-// order for.
+// recordResult stores the machines that the cloud has refused, and returns those for which it has accepted the
+// order.
 func (o *clusterOrder) recordResult(now time.Time) (taken []string) {
 	refused := o.refusedMachines()
 	if o.err != nil {
@@ -446,7 +449,7 @@ func (o *clusterOrder) recordResult(now time.Time) (taken []string) {
 	return without(o.ids, refused)
 }
 
-// settle keeps the result of an order, and enqueues the cluster if its pass has something new to report.
+// settle stores the result of an order, and enqueues the cluster if a pass would report something new.
 func (s *Service) settle(o *clusterOrder, now time.Time) {
 	c := s.clusters[o.name]
 	if c == nil {

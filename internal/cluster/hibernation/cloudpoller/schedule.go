@@ -19,14 +19,14 @@ import (
 const (
 	// minLookInterval is the shortest interval between two polls of an account.
 	minLookInterval = time.Second
-	// callInterval is added for each API call of a poll: half of EC2's refill rate is left to other clients.
+	// callInterval is added for each API call of a poll. It leaves half of EC2's refill rate to other clients.
 	callInterval = 100 * time.Millisecond
-	// clusterInterval is added for each cluster of a poll, up to maxFleetInterval. A single cluster is polled
-	// every second, and a fleet is not polled twice as often for that.
+	// clusterInterval is added for each cluster of a poll, up to maxFleetInterval. A single cluster is therefore
+	// polled every second, and a large fleet less often.
 	clusterInterval, maxFleetInterval = 20 * time.Millisecond, 2 * time.Second
 	// machinesPerCall and clustersPerCall estimate the number of API calls of a poll.
 	machinesPerCall, clustersPerCall = 500, 200
-	// sharedLookAge is the age at which the result for a settled cluster is renewed together with others.
+	// sharedLookAge is the age from which the result for a settled cluster is renewed together with others.
 	sharedLookAge = 5 * time.Minute
 	// SettledLookAge is the maximum age of a result for comparing a settled cluster. A cluster that is off is
 	// polled in turn instead.
@@ -46,16 +46,17 @@ const (
 	lookTimeout, orderTimeout = time.Minute, 2 * time.Minute
 	// minThrottlePause and maxThrottlePause bound the pause after a throttled call.
 	minThrottlePause, maxThrottlePause = time.Second, 30 * time.Second
-	// maxAskedPause is the longest pause that a cloud may ask for.
+	// maxAskedPause limits the pause that a cloud can request.
 	maxAskedPause = 10 * time.Minute
 	// jitter is the fraction by which an interval may be extended.
 	jitter = 0.1
 )
 
-// The tasks of an account, besides one for each verb: polls, and choosing clusters that are off for the next poll.
+// The tasks of an account, in addition to one for each verb: polls, and choosing clusters that are off for the next
+// poll.
 const lookTask, turnTask = "look", "turn"
 
-// task is a kind of calls of an account. An account has at most one poll and one order of each verb in progress.
+// task is a kind of call to an account. An account has at most one poll and one order of each verb in progress.
 type task struct{ account, name string }
 
 func tasks() []string {
@@ -91,13 +92,13 @@ func newAccount(key string, batch actuator.BatchActuator, now time.Time) *accoun
 // demand requests a poll of a cluster.
 type demand struct {
 	due time.Time
-	// interval is the time until the next poll if nothing has changed; zero is never.
+	// interval is the time until the next poll if nothing has changed; zero means no further poll.
 	interval time.Duration
 	// isAwaited is true if a pass returned reconcile.ErrPending and runs again when the poll is done.
 	isAwaited bool
 }
 
-// compareUrgency sorts demands that a pass waits for first.
+// compareUrgency orders demands: those for which a pass waits come first.
 func (d demand) compareUrgency(other demand) int {
 	if d.isAwaited != other.isAwaited {
 		if d.isAwaited {
@@ -108,7 +109,7 @@ func (d demand) compareUrgency(other demand) int {
 	return d.due.Compare(other.due)
 }
 
-// want merges two demands. The earlier time counts, so that frequent passes do not postpone a poll.
+// want merges two demands. The earlier of the two times applies, so that frequent passes do not postpone a poll.
 func (a *account) want(name types.NamespacedName, d demand) {
 	if old, ok := a.wanted[name]; ok {
 		d.isAwaited = d.isAwaited || old.isAwaited
@@ -151,7 +152,7 @@ func (s *Service) askAgain(a *account, name string) {
 	}
 }
 
-// nextCall returns when the account is polled next, or the next orders of a verb are sent; zero is never.
+// nextCall returns the time of the next call of a task; zero if no call is due.
 func (a *account) nextCall(name string) time.Time {
 	var due []time.Time
 	notBefore := a.nextOrder
@@ -179,8 +180,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// listDue returns the due clusters: first those that a pass waits for, then the ones that are due longest, then
-// settled ones that would be due soon.
+// listDue returns the due clusters: first those for which a pass waits, then those that have been due for the longest
+// time, then settled ones that would be due soon.
 func (a *account) listDue(now time.Time) []types.NamespacedName {
 	var names, companions []types.NamespacedName
 	isDrift := true
@@ -238,7 +239,7 @@ func (c *cluster) isOlderThan(age time.Duration, now time.Time) bool {
 	return now.Sub(c.snapshot.At) > age
 }
 
-// pace sets when the account is polled next, by the cost of the last poll.
+// pace sets the time of the next poll by the cost of the last one.
 func (a *account) pace(began time.Time, clusters, machines int, err error) {
 	calls := 1 + clusters/clustersPerCall + machines/machinesPerCall
 	a.adjustPause(err)
@@ -246,19 +247,19 @@ func (a *account) pace(began time.Time, clusters, machines int, err error) {
 	a.nextLook = began.Add(withJitter(interval + a.pause))
 }
 
-// adjustPause slows a throttled account down, and lets it recover.
+// adjustPause lengthens the pause of a throttled account, and shortens it once calls succeed.
 func (a *account) adjustPause(err error) {
 	if err != nil && actuator.ClassOf(err) == actuator.Throttled {
 		a.pause = max(min(max(2*a.pause, minThrottlePause), maxThrottlePause), askedPause(err))
 		return
 	}
-	// A long pause that the cloud asked for ends with it.
+	// A long pause that the cloud has requested applies once.
 	if a.pause = min(a.pause, maxThrottlePause) / 2; a.pause < minThrottlePause {
 		a.pause = 0
 	}
 }
 
-// askedPause returns how long the cloud asks not to be called.
+// askedPause returns the pause that the cloud requests.
 func askedPause(err error) time.Duration {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return min(known.RetryAfter, maxAskedPause)

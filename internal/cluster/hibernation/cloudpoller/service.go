@@ -58,7 +58,7 @@ func (s *Service) CountCalls() map[Operation]float64 {
 	return maps.Clone(s.counts)
 }
 
-// count keeps the counts of an account as long as it is in use.
+// count counts a call. The counts of an account are dropped when no cluster uses it any more.
 func (s *Service) count(a *account, name string, err error) {
 	o := Operation{Account: a.displayName(), Name: name}
 	if err != nil {
@@ -90,7 +90,7 @@ type Snapshot struct {
 	Groups []actuator.Group
 	// Err is the reason why the machines are unknown.
 	Err error
-	// At is when the poll began.
+	// At is the time at which the poll began.
 	At time.Time
 	// IsAnswer is true if a pass has waited for this poll.
 	IsAnswer bool
@@ -116,8 +116,8 @@ type cluster struct {
 	order    *order
 	// inFlight is the order that is being sent to the cloud, even if it was withdrawn in the meantime.
 	inFlight *order
-	// unknownUntil is the last time at which the result of an order was unknown. A poll that began before it is
-	// no evidence.
+	// unknownUntil is the last time at which the result of an order was unknown. The result of a poll that began
+	// before it is not used.
 	unknownUntil time.Time
 	// nextPass is when the next pass runs by schedule.
 	nextPass time.Time
@@ -269,7 +269,7 @@ func (s *Service) want(name types.NamespacedName, d demand) {
 
 // visible returns the snapshot with the orders applied that the cloud may not show yet. The order that is being
 // sent is applied after the accepted one.
-// Invariant: a poll from before an order, or right after it, is no evidence against the order
+// Invariant: a poll from before an order, or right after it, does not disprove the order
 // (TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt).
 func (c *cluster) visible() Snapshot {
 	seen := c.snapshot

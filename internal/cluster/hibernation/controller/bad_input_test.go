@@ -59,7 +59,7 @@ func unreachableConditions(says ...string) []expectedCondition {
 
 // incompleteObjects are clusters that cannot be handled because of their objects.
 func incompleteObjects() map[string]badInput {
-	const toBeSet = "found empty; set it"
+	const toBeSet = "found it empty; set it"
 	annotated := func(name, value string) func(*clusterSetup) {
 		return func(r *clusterSetup) { r.cd.Annotations = map[string]string{name: value} }
 	}
@@ -190,7 +190,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 		},
 		"a cloud that refuses: PermissionDenied": {
 			make: key("endpoint_url", refusing.URL),
-			want: unknownConditions(hivev1.PermissionDeniedReason, "UnauthorizedOperation", "allow it to the user of the credentials Secret"),
+			want: unknownConditions(hivev1.PermissionDeniedReason, "UnauthorizedOperation", "grant this permission to the user of the credentials Secret"),
 		},
 		"a cloud that throttles: CloudThrottled": {
 			make: key("endpoint_url", throttled.URL),
@@ -241,7 +241,7 @@ func unreachableClusters() map[string]badInput {
 			make: func(r *clusterSetup) {
 				r.cd.Spec.PowerState, r.cd.Spec.ControlPlaneConfig = hivev1.PowerStateRunning, &hivev1.ControlPlaneConfig{APIURLOverride: "127.0.0.1:1"}
 			},
-			want: unreachableConditions("the connection is refused; it is dialled as spec.controlPlaneConfig.apiURLOverride defines"),
+			want: unreachableConditions("the connection is refused; the connection uses spec.controlPlaneConfig.apiURLOverride"),
 		},
 		"an override with a server that the kubeconfig does not verify: the API server is unreachable": {
 			make: func(r *clusterSetup) {

@@ -18,7 +18,7 @@ func explainCloudError(err error) *hibernation.ObservationError {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &hibernation.ObservationError{Class: actuator.Unreachable, Message: "The cloud did not answer in time"}
 	}
-	return &hibernation.ObservationError{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"}
+	return &hibernation.ObservationError{Class: actuator.Other, Message: "The request to the cloud failed with an unknown error"}
 }
 
 // adviceFor returns the remedy for errors that are shown with the cloud's own message.
@@ -27,9 +27,9 @@ func adviceFor(c actuator.ErrorClass) string {
 	case actuator.CredentialsInvalid:
 		return "; correct the credentials Secret or the region"
 	case actuator.PermissionDenied:
-		return "; allow it to the user of the credentials Secret"
+		return "; grant this permission to the user of the credentials Secret"
 	case actuator.Throttled:
-		return "; it is retried automatically"
+		return "; Torpor retries the request automatically"
 	case actuator.CredentialsMissing, actuator.Unreachable, actuator.NoCapacity, actuator.WrongState, actuator.NotFound, actuator.Other:
 		return ""
 	default:

@@ -56,12 +56,12 @@ func TestWorkersAreDrained(t *testing.T) {
 	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1ms"}}}`, hivev1.DrainBudgetAnnotation))
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	drain := s.get(t).Status.Hibernation.Drain
-	for _, part := range []string{"pods kept by PodDisruptionBudgets: " + s.key.Namespace + "/guarded", "not evicted: " + s.key.Namespace + "/bare"} {
+	for _, part := range []string{"pods that PodDisruptionBudgets protect from eviction: " + s.key.Namespace + "/guarded", "not evicted: " + s.key.Namespace + "/bare"} {
 		if drain == nil || drain.EndedAt == nil || !strings.Contains(drain.Left, part) {
 			t.Errorf("expected a drain that left %q, found %+v", part, drain)
 		}
 	}
-	s.expectTold(t, "the workers were not drained completely; left: ")
+	s.expectTold(t, "the workers were not drained completely; remaining: ")
 
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
@@ -74,7 +74,7 @@ func TestADrainThatTheClusterRefusesEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t)
 	e.startManager(t, clouds())
-	const mayNot = "the kubeconfig's user may not do this (403)"
+	const mayNot = "the kubeconfig's user lacks a permission (403)"
 	read := rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{"", "coordination.k8s.io", "certificates.k8s.io"}, Resources: []string{"nodes", "leases", "certificatesigningrequests"}}
 	readPods := rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}
 	cordon := rbacv1.PolicyRule{Verbs: []string{"patch"}, APIGroups: []string{""}, Resources: []string{"nodes"}}
@@ -103,7 +103,7 @@ func TestADrainThatTheClusterRefusesEndsAtOnce(t *testing.T) {
 					t.Errorf("expected a drain that left %q, found %+v", part, drain)
 				}
 			}
-			s.expectTold(t, "the workers were not drained completely; left: ")
+			s.expectTold(t, "the workers were not drained completely; remaining: ")
 			testenv.ExpectNoError(t, e.Client.Delete(t.Context(), web))
 			e.uncordon(t)
 		})

@@ -30,7 +30,7 @@ func TestRestoredHub(t *testing.T) {
 	}{
 		"a hibernating cluster with its status":            {hivev1.PowerStateHibernating, keptParts{status: true, annotations: true}, asleep("asked for by bob")},
 		"a hibernating cluster without its status":         {hivev1.PowerStateHibernating, keptParts{annotations: true}, asleep("asked for by admin")},
-		"a hibernating cluster whose nodes are not known":  {hivev1.PowerStateHibernating, keptParts{}, asleep("its nodes could not be recorded")},
+		"a hibernating cluster whose nodes are not known":  {hivev1.PowerStateHibernating, keptParts{}, asleep("the cluster's nodes could not be recorded")},
 		"a running cluster with its status":                {hivev1.PowerStateRunning, keptParts{status: true, annotations: true}, running},
 		"a running cluster without status and annotations": {hivev1.PowerStateRunning, keptParts{}, running},
 	} {

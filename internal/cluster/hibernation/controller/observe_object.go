@@ -107,10 +107,10 @@ func invalidSpec(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings)
 		purpose = "the cluster's API server can be found"
 	}
 	if len(missing) > 0 {
-		return fmt.Sprintf("Expected %s to be set, found empty; set it so that %s", strings.Join(missing, ", "), purpose)
+		return fmt.Sprintf("Expected %s to be set, found it empty; set it so that %s", strings.Join(missing, ", "), purpose)
 	}
 	if err := hibernation.ReadServerOverride(cd).Check(); err != nil {
-		return "The API server is not dialled: " + err.Error()
+		return "Torpor does not connect to the API server: " + err.Error()
 	}
 	return ""
 }
@@ -134,7 +134,7 @@ func missingFields(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSetting
 // unsupportedPlatform returns why no actuator may be used; empty if one may.
 func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment, platform hivev1.PlatformSettings) string {
 	if isInfraDisabled(cd) {
-		return fmt.Sprintf("The annotation %s is %.40q, so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed",
+		return fmt.Sprintf("The annotation %s is %.40q, so that Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective",
 			hivev1.InfraDisabledAnnotation, cd.Annotations[hivev1.InfraDisabledAnnotation])
 	}
 	if _, ok := c.Actuators[platform.Name]; ok {

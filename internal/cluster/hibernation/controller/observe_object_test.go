@@ -153,7 +153,7 @@ func TestObserveObject(t *testing.T) {
 				cd.Spec.ControlPlaneConfig = &hivev1.ControlPlaneConfig{APIServerIPOverride: "10.0.0.256"}
 			},
 			func(o *hibernation.Observed) {
-				o.Invalid = `The API server is not dialled: expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "10.0.0.256"; correct or remove it`
+				o.Invalid = `Torpor does not connect to the API server: expected spec.controlPlaneConfig.apiServerIPOverride to be an IP address, found "10.0.0.256"; correct or remove it`
 			},
 		},
 		"an opt-out: observed": {
@@ -163,7 +163,7 @@ func TestObserveObject(t *testing.T) {
 			},
 			func(o *hibernation.Observed) {
 				o.IsInfraDisabled = true
-				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "true", so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed`
+				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "true", so that Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective`
 			},
 		},
 		"an opt-out of a cluster without kubeconfig: observed": {
@@ -172,8 +172,8 @@ func TestObserveObject(t *testing.T) {
 			},
 			func(o *hibernation.Observed) {
 				o.IsInfraDisabled = true
-				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "1", so that Torpor neither lists, starts nor stops machines; remove it to have spec.powerState followed`
-				o.Invalid = "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, found empty; set it so that the cluster's API server can be found"
+				o.NoActuator = `The annotation hive.openshift.io/infra-disabled is "1", so that Torpor neither lists, starts nor stops machines; remove the annotation to make spec.powerState effective`
+				o.Invalid = "Expected spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, found it empty; set it so that the cluster's API server can be found"
 			},
 		},
 		"an opt-out that is not true: ignored": {
@@ -187,7 +187,7 @@ func TestObserveObject(t *testing.T) {
 			func(o *hibernation.Observed) {
 				o.Installed = false
 				o.Invalid = "Expected spec.clusterMetadata.infraID, spec.clusterMetadata.adminKubeconfigSecretRef.name to be set, " +
-					"found empty; set it so that the cluster's machines can be found"
+					"found it empty; set it so that the cluster's machines can be found"
 				o.NoActuator = "Expected one of the platforms aws, azure under spec.platform, found another; this platform cannot be hibernated"
 				o.Incompatible = "No version of the cluster is known; expected OpenShift 4.4.8 or later in " +
 					"status.clusterVersionStatus.desired.version or in the version label"
@@ -259,7 +259,7 @@ func TestCloudErrorsHideSecrets(t *testing.T) {
 	}{
 		"an error of the actuator is shown, with advice": {
 			&actuator.Error{Class: actuator.Throttled, Message: "slow down"},
-			hibernation.ObservationError{Class: actuator.Throttled, Message: "slow down; it is retried automatically"},
+			hibernation.ObservationError{Class: actuator.Throttled, Message: "slow down; Torpor retries the request automatically"},
 		},
 		"a timeout: unreachable": {
 			context.DeadlineExceeded,
@@ -267,7 +267,7 @@ func TestCloudErrorsHideSecrets(t *testing.T) {
 		},
 		"an error of another origin is not shown": {
 			errors.New("password is hunter2"),
-			hibernation.ObservationError{Class: actuator.Other, Message: "The cloud call ended with an error of an unknown kind"},
+			hibernation.ObservationError{Class: actuator.Other, Message: "The request to the cloud failed with an unknown error"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

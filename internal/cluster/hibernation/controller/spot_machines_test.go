@@ -217,7 +217,7 @@ func terminatesLateSpotMachine(t *testing.T, e *env) {
 	late := s.spot
 	s.cloud.ClearFaults(t)
 
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.StartingMachinesReason, []string{late, "the other machines are started again"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.StartingMachinesReason, []string{late, "the stopped machines are started again"}})
 	e.WaitForEvent(t, s.key.Namespace, hivev1.StartingMachinesReason, late)
 	s.awaitState(t, s.ids[1], "running")
 	for _, id := range []string{first, late} {

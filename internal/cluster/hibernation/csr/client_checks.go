@@ -36,14 +36,14 @@ func clientChecks() []namedCheck {
 
 func requireRecordedSleep(c judgedRequest) string {
 	if c.inv.ClientsFrom.IsZero() {
-		return "expected a resume after a hibernation, found a repair of machines that were switched off while the cluster should run"
+		return "expected a resume after a hibernation, found a restart of machines that were stopped outside Torpor"
 	}
 	return ""
 }
 
 func requireTimeToReport(c judgedRequest) string {
 	if c.inv.Now.Before(c.inv.ClientsFrom) {
-		return "expected enough time since the resume for running nodes to report, found that it began too recently"
+		return "expected running nodes to have had time to report, found that the resume began too recently"
 	}
 	return ""
 }

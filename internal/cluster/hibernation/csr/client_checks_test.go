@@ -103,7 +103,7 @@ func TestClientRequests(t *testing.T) {
 		"RSA with 8193 bits: not approved":                      {rawRequest{spki: rsaOf(8193)}.applyTo, left("key", "found RSA with 8193 bits")},
 		"a key that cannot sign: not approved":                  {rawRequest{spki: exchangeKey()}.applyTo, left("key", "found another algorithm")},
 		"a signature over SHA-1: not approved":                  {func(a *testRequest) { a.template.SignatureAlgorithm = x509.ECDSAWithSHA1 }, left("signature", "found ECDSA-SHA1")},
-		"the machine is deleted: not approved":                  {ofNode("leaving"), left("deleting", `expected a machine of node "leaving" that is not being deleted`)},
+		"the machine is deleted: not approved":                  {ofNode("leaving"), left("deleting", `expected the machine of node "leaving" to stay, found that it is being deleted`)},
 		"the node was created again: not approved":              {ofNode("replaced"), left("node-uid", `the recorded UID "uid-old", found "uid-new"`)},
 		"the node has no UID: not approved":                     {func(a *testRequest) { a.inv.Nodes[0].UID = "" }, left("node-uid", `found ""`)},
 		"no UID was recorded: approved":                         {func(a *testRequest) { a.machine().NodeUID = types.UID("") }, accepted()},

@@ -89,11 +89,11 @@ func TestMalformedRequests(t *testing.T) {
 				return pem.EncodeToMemory(&pem.Block{Type: "NEW CERTIFICATE REQUEST", Bytes: der(req)})
 			}
 		}, left("request", `found "NEW CERTIFICATE REQUEST"`)},
-		"text before the PEM block: not approved": {rewrittenBy(func(req []byte) []byte { return append([]byte("hello\n"), req...) }), left("request", "nothing but one PEM block")},
-		"text after the PEM block: not approved":  {rewrittenBy(func(req []byte) []byte { return append(req, "hello"...) }), left("request", "nothing but one PEM block")},
+		"text before the PEM block: not approved": {rewrittenBy(func(req []byte) []byte { return append([]byte("hello\n"), req...) }), left("request", "exactly one PEM block without headers")},
+		"text after the PEM block: not approved":  {rewrittenBy(func(req []byte) []byte { return append(req, "hello"...) }), left("request", "exactly one PEM block without headers")},
 		"a second PEM block: not approved": {
 			func(a *testRequest) { a.rewrite = func(req []byte) []byte { return append(req, req...) } },
-			left("request", "nothing but one PEM block"),
+			left("request", "exactly one PEM block without headers"),
 		},
 		"headers": {func(a *testRequest) {
 			a.rewrite = func(req []byte) []byte {

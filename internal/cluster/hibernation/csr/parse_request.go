@@ -28,7 +28,7 @@ func parseRequest(data []byte) (parsed *x509.CertificateRequest, problem string)
 	// encoding/pem skips text around the block and headers in it. Encoding the block again detects both.
 	again := pem.EncodeToMemory(&pem.Block{Type: blockType, Bytes: block.Bytes})
 	if !bytes.Equal(bytes.TrimSpace(again), bytes.TrimSpace(data)) {
-		return nil, "expected nothing but one PEM block in its usual form, found headers, more data or another form"
+		return nil, "expected exactly one PEM block without headers, found headers, more data or another encoding"
 	}
 	if _, ok := decodeExactly[certificationRequest](block.Bytes); !ok {
 		return nil, "expected a DER-encoded PKCS #10 request, found something else"

@@ -111,7 +111,7 @@ func TestServingRequests(t *testing.T) {
 		"a very long validity: approved":                             {func(a *testRequest) { a.Spec.ExpirationSeconds = new(int32(1 << 30)) }, accepted()},
 		"RSA with 1024 bits: not approved":                           {signedBy(keys().rsa1024), left("key", "found RSA with 1024 bits")},
 		"RSA with 2048 bits: approved":                               {signedBy(keys().rsa2048), accepted()},
-		"the machine is deleted: not approved":                       {ofNode("leaving"), left("deleting", "that is not being deleted, found one that is")},
+		"the machine is deleted: not approved":                       {ofNode("leaving"), left("deleting", "to stay, found that it is being deleted")},
 		"the node was created again: not approved":                   {ofNode("replaced"), left("node-uid", `found "uid-new"`)},
 		"CA:true":                                    {withCA, left("extensions", `found "2.5.29.19", "subjectAltName"`)},
 		"an unknown extension: not approved":         {withExtension(1, 3, 9999, 1), left("extensions", `found "1.3.9999.1", "subjectAltName"`)},

@@ -119,7 +119,7 @@ func TestDescribeError(t *testing.T) {
 		"a closed port: the connection is refused":                                                     {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "the connection is refused"},
 		"a timeout: no answer in time":                                                                 {&net.OpError{Op: "dial", Err: timeoutError{}}, "no answer in time"},
 		"unauthorized":                                                                                 {k8serrors.NewUnauthorized("token expired 12:00"), "the server refuses the credentials of the kubeconfig (401)"},
-		"forbidden":                                                                                    {k8serrors.NewForbidden(resource, "n", errors.New("no")), "the kubeconfig's user may not do this (403)"},
+		"forbidden":                                                                                    {k8serrors.NewForbidden(resource, "n", errors.New("no")), "the kubeconfig's user lacks a permission (403)"},
 		"an error of the server: the server answers with 500":                                          {k8serrors.NewInternalError(errors.New("etcd is gone")), "the server answers with 500"},
 		"anything else: the connection fails":                                                          {errors.New("read tcp 127.0.0.1:5->127.0.0.1:6: reset"), "the connection fails"},
 		"a kubeconfig that is refused: passed on":                                                      {errForeign, errForeign.Error()},

@@ -169,7 +169,7 @@ func TestDrainsReportPermanentRefusals(t *testing.T) {
 	if diff := cmp.Diff(want, job.drained.Refused); diff != "" || len(asked()) != 9 {
 		t.Errorf("refused permanently (-want +got):\n%s", diff)
 	}
-	if text := DescribeError(job.drained.Err); text != "the kubeconfig's user may not do this (403)" {
+	if text := DescribeError(job.drained.Err); text != "the kubeconfig's user lacks a permission (403)" {
 		t.Errorf("expected that the user may not, found %q", text)
 	}
 

@@ -105,7 +105,7 @@ func DescribeError(err error) string {
 	case k8serrors.IsUnauthorized(err):
 		return "the server refuses the credentials of the kubeconfig (401)"
 	case k8serrors.IsForbidden(err):
-		return "the kubeconfig's user may not do this (403)"
+		return "the kubeconfig's user lacks a permission (403)"
 	}
 	if status, ok := errors.AsType[*k8serrors.StatusError](err); ok {
 		code := status.Status().Code
