@@ -156,7 +156,7 @@ func (s Switch) EndEvent(action, why string) decision.Event {
 	}
 	return decision.Event{
 		Reason: stoprecord.EventStopEnded, Action: action,
-		Note: "The stop has ended by itself: it was until " + s.Records[0].Until.UTC().Format(time.RFC3339),
+		Note: "The stop has ended by itself: its end was " + s.Records[0].Until.UTC().Format(time.RFC3339),
 	}
 }
 

@@ -229,7 +229,7 @@ func TestTheUserOfAStartIsRecorded(t *testing.T) {
 }
 
 func TestIgnoredUntilIsReported(t *testing.T) {
-	for until, words := range map[string]string{"tomorrow": `found "tomorrow"`, "2026-11-23T08:00:00Z": "which an earlier stop left", "2026-11-23T18:00:00Z": "", "9h": ""} {
+	for until, words := range map[string]string{"tomorrow": `found "tomorrow"`, "2026-11-23T08:00:00Z": "which an earlier stop left behind", "2026-11-23T18:00:00Z": "", "9h": ""} {
 		s := newStory(map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0]", torporv1alpha1.UntilAnnotation: until})
 		found := s.look()
 		if told := found.DescribeIgnored(); !strings.Contains(told, words) || (words == "") != (told == "") {
