@@ -56,13 +56,13 @@ func korifiKind(kind string) schema.GroupVersionKind {
 }
 
 func handledKinds() []string {
-	return []string{"CFOrg", "CFSpace", "CFDomain", "CFRoute", "CFPackage", "CFBuild", "CFProcess", "CFApp"}
+	return []string{"CFOrg", "CFSpace", "CFDomain", "CFRoute", "CFPackage", "CFBuild", "CFProcess", "CFApp", "CFTask", "CFServiceInstance", "CFServiceBinding"}
 }
 
 // unknownKinds returns the kinds that Torpor does not handle. Their finalizers would block their namespaces forever,
 // because no controller removes them.
 func unknownKinds() []string {
-	return []string{"CFServiceBinding", "CFServiceInstance", "CFServiceOffering", "CFServicePlan", "CFServiceBroker", "CFTask", "CFSecurityGroup", "BuildWorkload", "TaskWorkload", "AppWorkload"}
+	return []string{"CFServiceOffering", "CFServicePlan", "CFServiceBroker", "CFSecurityGroup", "BuildWorkload", "TaskWorkload", "AppWorkload"}
 }
 
 // requireStopped does not check the Lease, because a Lease outlives its holder for a while.

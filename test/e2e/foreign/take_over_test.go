@@ -319,8 +319,8 @@ func TestKorifisAppIsTakenOver(t *testing.T) {
 	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), webhook))
 	t.Log("A dry run prints the steps.")
 	plan := takeOver(0, "--dry-run")
-	if n := countPods(korifiv1alpha1.AppWorkloadGUIDLabel); n != 2 || strings.Count(plan, "would ") != 7 {
-		t.Errorf("expected nothing to be done with 7 objects, found %d Pods and %s", n, plan)
+	if n := countPods(korifiv1alpha1.AppWorkloadGUIDLabel); n != 2 || strings.Count(plan, "would ") != 10 {
+		t.Errorf("expected nothing to be done with 10 objects, found %d Pods and %s", n, plan)
 	}
 
 	t.Log("Korifi's StatefulSet stays for a while.")
@@ -353,6 +353,17 @@ func TestKorifisAppIsTakenOver(t *testing.T) {
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(role), role); err != nil || role.RoleRef.Name != "torpor-space-developer" || role.Subjects[0].Name != "dora" {
 		t.Errorf("expected dora to be a developer here, found %v (%v)", role, err)
 	}
+
+	t.Log("The app has its service, and the task that Korifi ran has ended.")
+	pods := &corev1.PodList{}
+	testenv.ExpectNoError(t, env.Client.List(t.Context(), pods, client.InNamespace(namespace), client.HasLabels{korifiv1alpha1.ProcessGUIDLabel}))
+	for _, pod := range pods.Items {
+		if !slices.ContainsFunc(pod.Spec.Containers[0].Env, func(v corev1.EnvVar) bool { return v.Name == "VCAP_SERVICES" }) {
+			t.Errorf("expected VCAP_SERVICES in %s, found %v", pod.Name, pod.Spec.Containers[0].Env)
+		}
+	}
+	task := &korifiv1alpha1.CFTask{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "migrate"}}
+	env.WaitForCondition(t, task, korifiv1alpha1.TaskFailedCondition, metav1.ConditionTrue, korifiv1alpha1.TaskJobLostReason)
 
 	t.Log("The app is stopped, started and deleted.")
 	for _, state := range []korifiv1alpha1.AppState{korifiv1alpha1.StoppedState, korifiv1alpha1.StartedState} {
