@@ -24,11 +24,18 @@ import (
 const fieldManager = "torpor-page"
 
 var (
-	errUnknownVerb      = errors.New("expected the verb stop or start, found another")
-	errNoObject         = errors.New("expected the object, found none")
-	errNameless         = errors.New("expected a name and a namespace, found none")
-	errStoppedBySlumber = errors.New("expected a manual stop, found that a Slumber stops the object; kubectl torpor skip wakes it")
+	errUnknownVerb = errors.New("expected the verb stop or start, found another")
+	errNoObject    = errors.New("expected the object, found none")
+	errNameless    = errors.New("expected a name and a namespace, found none")
 )
+
+// flipError is a reason not to change a switch, with the status of the answer.
+type flipError struct {
+	status int
+	text   string
+}
+
+func (e flipError) Error() string { return e.text }
 
 // flip is a request to change one switch.
 type flip struct {
@@ -107,7 +114,10 @@ func (f flip) apply(obj client.Object, now time.Time) error {
 			change.Until = &f.until
 		}
 	case row.Slumber != "":
-		return errStoppedBySlumber
+		return flipError{
+			http.StatusConflict,
+			fmt.Sprintf("expected a manual stop, found that %s stops the object; %s starts it", stoprecord.NameSlumber(row.Slumber), row.SkipCommand()),
+		}
 	}
 	return change.Apply(obj, f.kind.FindPart(f.part), row, now.UTC())
 }

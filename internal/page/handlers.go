@@ -121,6 +121,9 @@ func describeError(err error) (status int, text string) {
 	if known, ok := errors.AsType[*apierrors.CFError](err); ok {
 		return known.Status, known.Detail
 	}
+	if refused, ok := errors.AsType[flipError](err); ok {
+		return refused.status, refused.text
+	}
 	return http.StatusServiceUnavailable, "The API server did not answer as expected; try again."
 }
 

@@ -83,8 +83,8 @@ func TestPageShowsWhatItsCallerMayList(t *testing.T) {
 	}
 }
 
-// TestPageShowsWorkloadsThatAreStopped has a Deployment that a Slumber stops, one with a requested stop, and one that
-// was never stopped.
+// TestPageShowsWorkloadsThatAreStopped has a Deployment that a Slumber stops, one that a ClusterSlumber stops, one with a
+// requested stop, and one that was never stopped.
 func TestPageShowsWorkloadsThatAreStopped(t *testing.T) {
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
@@ -93,7 +93,15 @@ func TestPageShowsWorkloadsThatAreStopped(t *testing.T) {
 		Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: since, By: "slumber/nights", Reason: "nobody works at night", Requested: true}},
 	})
 	testenv.ExpectNoError(t, err)
+	everywhere, err := json.Marshal(torporv1alpha1.ScheduledStop{
+		Slumber: "cluster_nights", Stops: []torporv1alpha1.StopRecord{{Since: since, By: "ClusterSlumber nights", Reason: "development stops at night", Requested: true}},
+	})
+	testenv.ExpectNoError(t, err)
 	for name, annotations := range map[string]map[string]string{
+		"dozy": {
+			torporv1alpha1.SlumberAnnotationPrefix + "cluster_nights": string(everywhere),
+			torporv1alpha1.RestoreAnnotation:                          `[{"path":"/spec/replicas","before":2,"after":0}]`,
+		},
 		"sleepy": {
 			torporv1alpha1.SlumberAnnotationPrefix + "nights": string(night),
 			torporv1alpha1.RestoreAnnotation:                  `[{"path":"/spec/replicas","before":2,"after":0}]`,
@@ -107,8 +115,15 @@ func TestPageShowsWorkloadsThatAreStopped(t *testing.T) {
 	_, token := e.createAccount(t, namespace, "operator", "get", "list", "patch")
 	b := e.openBrowser(t)
 	b.logIn(t, token)
-	b.expectShown(t, "/?kind=Deployment", []string{">sleepy<", ">asked<", "nobody works at night", "slumber/nights"}, []string{">busy<"})
+	b.expectShown(t, "/?kind=Deployment", []string{">sleepy<", ">asked<", "nobody works at night", "slumber/nights", ">dozy<", "development stops at night", "ClusterSlumber nights"}, []string{">busy<"})
 	start := url.Values{"verb": {"start"}, "kind": {"Deployment"}, "namespace": {namespace}, "name": {"asked"}, "part": {"replicas"}}
+	for name, by := range map[string]string{"sleepy": "Slumber nights", "dozy": "ClusterSlumber nights"} {
+		scheduled := maps.Clone(start)
+		scheduled.Set("name", name)
+		if status, text := b.post(t, "/switch", scheduled, nil); status != http.StatusConflict || !strings.Contains(text, "found that "+by+" stops the object; kubectl torpor skip -n "+namespace+" deployment/"+name+" starts it") {
+			t.Errorf("start of an object with a scheduled stop: expected 409 with %q, found %d: %s", by, status, text)
+		}
+	}
 	if status, text := b.post(t, "/switch", start, nil); status != http.StatusNoContent {
 		t.Errorf("start of an object with a requested stop: expected 204, found %d: %s", status, text)
 	}
