@@ -28,7 +28,8 @@ func TestHealth(t *testing.T) {
 		"a cluster with an unobserved stop":  "Progressing: no controller has acted on the request",
 		"a database with an unobserved stop": "Progressing: no controller has acted on the request",
 		"a Slumber whose objects are asleep": "Healthy: asleep", "a stalled Slumber": "Degraded: a cluster does not wake",
-		"a running StopAdapter": "Healthy: runs", "a StopAdapter of a kind that is not installed": "Suspended: not served", "a new StopAdapter": "Progressing: being found out", "a StopAdapter without rights": "Degraded: grant a role",
+		"a ClusterSlumber that falls asleep": "Progressing: wave all waits",
+		"a running StopAdapter":              "Healthy: runs", "a StopAdapter of a kind that is not installed": "Suspended: not served", "a new StopAdapter": "Progressing: being found out", "a StopAdapter without rights": "Degraded: grant a role",
 	}
 	for name, obj := range listStatuses(t) {
 		t.Run(name, func(t *testing.T) {
@@ -61,10 +62,12 @@ func TestActionsStopAndStart(t *testing.T) {
 		"a hibernating cluster":              {"resume", "hibernate"},
 		"a stopped app":                      {"start", "stop"},
 		"a Slumber whose objects are asleep": {"suspend", "unsuspend"},
+		"a ClusterSlumber that falls asleep": {"suspend", "unsuspend"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			obj := listStatuses(t)[name]
+			state, _, _ := strings.Cut(name, ":")
+			obj := listStatuses(t)[state]
 			var of actions
 			if err := yaml.UnmarshalStrict([]byte(readCustomization(t, "actions", obj)), &of); err != nil {
 				t.Fatal(err)

@@ -23,7 +23,8 @@ func TestKstatusReadsWhatIsAsWishedAsCurrent(t *testing.T) {
 		"a running app": status.CurrentStatus, "a stopped app": status.CurrentStatus, "a starting app": status.InProgressStatus,
 		"an app with an unobserved change":   status.InProgressStatus,
 		"a Slumber whose objects are asleep": status.CurrentStatus, "a stalled Slumber": status.FailedStatus,
-		"a running StopAdapter": status.CurrentStatus, "a StopAdapter of a kind that is not installed": status.InProgressStatus, "a new StopAdapter": status.InProgressStatus, "a StopAdapter without rights": status.InProgressStatus,
+		"a ClusterSlumber that falls asleep": status.InProgressStatus,
+		"a running StopAdapter":              status.CurrentStatus, "a StopAdapter of a kind that is not installed": status.InProgressStatus, "a new StopAdapter": status.InProgressStatus, "a StopAdapter without rights": status.InProgressStatus,
 	}
 	all, err := statuses.List()
 	if err != nil {
