@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 	stopcheck "github.com/torpor-dev/torpor/internal/stop/check"
@@ -26,7 +29,11 @@ func (r stopRow) withGap(acting lease.Acting) stopRow {
 	if r.Row = r.WithGap(acting); r.NoController != "" || !isScheduled {
 		return r
 	}
-	if gap := acting.DescribeGap(slumberControllers, r.Namespace); gap != nil {
+	namespace := r.Namespace
+	if strings.HasPrefix(stop.Slumber, torporv1alpha1.ClusterSlumberPrefix) {
+		namespace = metav1.NamespaceNone
+	}
+	if gap := acting.DescribeGap(slumberControllers, namespace); gap != nil {
 		r.Next = "no controller acts on its Slumbers: " + gap.Found
 		r.NoController, r.Remedy = gap.String(), gap.Remedy
 	}

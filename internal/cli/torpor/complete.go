@@ -44,6 +44,42 @@ func (a *commands) completeNames(limit int, isWanted func(kinds.Kind) bool) cobr
 	}
 }
 
+// completeWhy completes the argument of why, which also takes Slumbers and ClusterSlumbers.
+func (a *commands) completeWhy(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	kindName, _, hasName := strings.Cut(toComplete, "/")
+	prefix := kindName + "/"
+	if len(args) == 1 {
+		kindName, prefix, hasName = args[0], "", true
+	}
+	isSlumber, isOfCluster := isSlumberKind(kindName)
+	if isSlumber && hasName && len(args) < 2 {
+		return a.complete(cmd, func(ctx context.Context, kube *kubeClient) []string {
+			return kube.listSlumberNames(ctx, isOfCluster, prefix)
+		}, args)
+	}
+	choices, directive := a.completeNames(1, anyKind)(cmd, args, toComplete)
+	if len(args) == 0 && !hasName && directive != cobra.ShellCompDirectiveError {
+		choices = append(choices, slumberKind, clusterSlumberKind)
+	}
+	return choices, directive
+}
+
+// listSlumberNames returns the names of Slumbers or ClusterSlumbers, each after a prefix; none if they cannot be listed.
+func (kube *kubeClient) listSlumberNames(ctx context.Context, isOfCluster bool, prefix string) (names []string) {
+	if isOfCluster {
+		all, _ := kube.listClusterSlumbers(ctx)
+		for i := range all {
+			names = append(names, prefix+all[i].Name)
+		}
+		return names
+	}
+	all, _ := kube.listSlumbers(ctx)
+	for i := range all {
+		names = append(names, prefix+all[i].Name)
+	}
+	return names
+}
+
 // complete connects, and returns the choices that are not arguments already.
 func (a *commands) complete(cmd *cobra.Command, list func(context.Context, *kubeClient) []string, args []string) ([]string, cobra.ShellCompDirective) {
 	kube, err := a.connect()

@@ -24,11 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
 	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
+	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
 // follower prints rows when they change, until the user ends the program.
@@ -40,10 +40,10 @@ type follower struct {
 	table *alignedTable
 	rows  map[rowKey]stopRow
 	err   error
-	// slumbers and acting are the Slumbers and the active manager as of slumbersReadAt.
-	slumbers       []torporv1alpha1.Slumber
-	acting         lease.Acting
-	slumbersReadAt time.Time
+	// schedules and acting are the schedules and the active manager as of schedulesReadAt.
+	schedules       slumber.Schedules
+	acting          lease.Acting
+	schedulesReadAt time.Time
 }
 
 // watchScope defines objects of a kind that are followed.
@@ -80,8 +80,8 @@ func (w watchScope) check(ctx context.Context, kube *kubeClient) (canFollow bool
 	}
 }
 
-// slumbersInterval is how long the Slumbers are reused before they are read again.
-const slumbersInterval = 30 * time.Second
+// schedulesInterval is how long the schedules are reused before they are read again.
+const schedulesInterval = 30 * time.Second
 
 // rowKey identifies a row.
 type rowKey struct {
@@ -216,8 +216,8 @@ func (f *follower) followScope(ctx context.Context, stop context.CancelFunc, w w
 func (f *follower) show(ctx context.Context, w watchScope, rows []stopRow, isGone bool, stop context.CancelFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.refreshSlumbers(ctx)
-	f.addSchedules(rows, f.slumbers)
+	f.refreshSchedules(ctx)
+	f.addSchedules(rows, f.schedules)
 	hideSharedNames(rows, slices.AppendSeq(slices.Clone(rows), maps.Values(f.rows)))
 	addGaps(rows, f.acting)
 	var changed []stopRow
@@ -243,15 +243,15 @@ func (f *follower) show(ctx context.Context, w watchScope, rows []stopRow, isGon
 	}
 }
 
-// refreshSlumbers reads the Slumbers again once slumbersInterval has passed. After an error the earlier ones stay in
+// refreshSchedules reads the schedules again once schedulesInterval has passed. After an error the earlier ones stay in
 // use. The caller holds the lock.
-func (f *follower) refreshSlumbers(ctx context.Context) {
+func (f *follower) refreshSchedules(ctx context.Context) {
 	now := f.clock.Now()
-	if !f.slumbersReadAt.IsZero() && now.Sub(f.slumbersReadAt) < slumbersInterval {
+	if !f.schedulesReadAt.IsZero() && now.Sub(f.schedulesReadAt) < schedulesInterval {
 		return
 	}
-	f.slumbersReadAt, f.acting = now, leasereader.ReadActing(ctx, f.kube, now)
-	if slumbers, err := f.kube.readSlumbers(ctx, f.kube.namespace); err == nil {
-		f.slumbers = slumbers
+	f.schedulesReadAt, f.acting = now, leasereader.ReadActing(ctx, f.kube, now)
+	if schedules, err := f.kube.readSchedules(ctx); err == nil {
+		f.schedules = schedules
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,42 +31,86 @@ type scheduledTransition struct {
 	At metav1.Time                 `json:"at"`
 }
 
-// readSlumbers returns the Slumbers of a namespace, or of all namespaces. It returns none if the user may not list
-// them.
-func (kube *kubeClient) readSlumbers(ctx context.Context, namespace string) (all []torporv1alpha1.Slumber, err error) {
-	err = eachItem(ctx, kube, &torporv1alpha1.SlumberList{}, func(s *torporv1alpha1.Slumber) { all = append(all, *s) }, client.InNamespace(namespace))
-	if connection.IsKindNotServed(err) || k8serrors.IsForbidden(err) {
-		return nil, nil
-	}
+// listSlumbers returns the Slumbers of the command's namespaces.
+func (kube *kubeClient) listSlumbers(ctx context.Context) (all []torporv1alpha1.Slumber, err error) {
+	err = eachItem(ctx, kube, &torporv1alpha1.SlumberList{}, func(s *torporv1alpha1.Slumber) { all = append(all, *s) }, client.InNamespace(kube.namespace))
 	if err != nil {
 		return nil, fmt.Errorf("list the Slumbers: %w", err)
 	}
 	return all, nil
 }
 
-// findSlumbers returns the Slumbers that select the object and are not suspended.
-func (r stopRow) findSlumbers(all []torporv1alpha1.Slumber) (found []*torporv1alpha1.Slumber) {
-	for i := range all {
-		s := &all[i]
-		if wave, err := slumber.FindWave(s, r.GroupKind, r.Labels); s.Namespace == r.Namespace && err == nil && wave >= 0 && !s.Spec.Suspend {
-			found = append(found, s)
-		}
+func (kube *kubeClient) listClusterSlumbers(ctx context.Context) (all []torporv1alpha1.ClusterSlumber, err error) {
+	err = eachItem(ctx, kube, &torporv1alpha1.ClusterSlumberList{}, func(s *torporv1alpha1.ClusterSlumber) { all = append(all, *s) })
+	if err != nil {
+		return nil, fmt.Errorf("list the ClusterSlumbers: %w", err)
 	}
-	return found
+	return all, nil
+}
+
+// readSchedules returns the Slumbers of the command's namespaces, and the ClusterSlumbers that select them. It returns none
+// if the user may not list Slumbers, and no ClusterSlumbers if the user may not list these or read the namespaces.
+func (kube *kubeClient) readSchedules(ctx context.Context) (slumber.Schedules, error) {
+	slumbers, err := kube.listSlumbers(ctx)
+	if isHidden(err) { // Which objects the ClusterSlumbers stop is then unknown.
+		return slumber.Schedules{}, nil
+	}
+	if err != nil {
+		return slumber.Schedules{}, err
+	}
+	ofCluster, err := kube.listClusterSlumbers(ctx)
+	if err != nil && !isHidden(err) {
+		return slumber.Schedules{}, err
+	}
+	if len(ofCluster) == 0 {
+		return slumber.NewSchedules(slumbers, nil, nil), nil
+	}
+	namespaces, err := kube.readNamespaces(ctx)
+	return slumber.NewSchedules(slumbers, ofCluster, namespaces), err
+}
+
+// readNamespaces returns the metadata of the command's namespaces; none if the user may not read them.
+func (kube *kubeClient) readNamespaces(ctx context.Context) (all []metav1.PartialObjectMetadata, err error) {
+	kind := corev1.SchemeGroupVersion.WithKind("Namespace")
+	if kube.namespace != metav1.NamespaceAll {
+		one := metav1.PartialObjectMetadata{}
+		one.SetGroupVersionKind(kind)
+		all, err = append(all, one), kube.Get(ctx, client.ObjectKey{Name: kube.namespace}, &one)
+		all[0] = one
+	} else {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		err = eachItem(ctx, kube, list, func(one *metav1.PartialObjectMetadata) { all = append(all, *one) })
+	}
+	if isHidden(err) || k8serrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the labels of the namespaces: %w", err)
+	}
+	return all, nil
+}
+
+// isHidden reports whether a kind is not served, or the user has no right to it.
+func isHidden(err error) bool { return connection.IsKindNotServed(err) || k8serrors.IsForbidden(err) }
+
+// findSlumbers returns the Slumbers, or otherwise the ClusterSlumbers, that stop the object.
+func (r stopRow) findSlumbers(schedules slumber.Schedules) []*torporv1alpha1.Slumber {
+	return schedules.FindFor(r.GroupKind, &metav1.ObjectMeta{Namespace: r.Namespace, Labels: r.Labels})
 }
 
 // previewSchedules adds the next scheduled stops and starts to the rows, and removes expired skips. If no controller
 // acts on an object, NEXT reports that instead of the schedule.
 func (a *commands) previewSchedules(ctx context.Context, kube *kubeClient, rows []stopRow) error {
-	slumbers, err := kube.readSlumbers(ctx, kube.namespace)
-	a.addSchedules(rows, slumbers)
+	schedules, err := kube.readSchedules(ctx)
+	a.addSchedules(rows, schedules)
 	addGaps(rows, leasereader.ReadActing(ctx, kube, a.clock.Now()))
 	return err
 }
 
-// addSchedules adds the schedules of the given Slumbers, and marks overdue stops. The rows of one object must be
+// addSchedules adds the next transitions of each object, and marks overdue stops. The rows of one object must be
 // adjacent.
-func (a *commands) addSchedules(rows []stopRow, slumbers []torporv1alpha1.Slumber) {
+func (a *commands) addSchedules(rows []stopRow, schedules slumber.Schedules) {
 	for i := range rows {
 		rows[i] = rows[i].withOverdue(a.clock.Now())
 		r := &rows[i]
@@ -77,7 +122,7 @@ func (a *commands) addSchedules(rows []stopRow, slumbers []torporv1alpha1.Slumbe
 		if isPart {
 			continue
 		}
-		for _, s := range r.findSlumbers(slumbers) {
+		for _, s := range r.findSlumbers(schedules) {
 			r.Schedule = append(r.Schedule, r.listTransitions(s, a.clock.Now())...)
 		}
 		if next := r.nextStop(); r.Next == "" && next != nil {

@@ -14,6 +14,7 @@ import (
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
+	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
 // TestScheduleOfARow has NEXT and the schedule of a row at 22:00, in the window of a Slumber from 20:00 to 07:00.
@@ -30,48 +31,72 @@ func TestScheduleOfARow(t *testing.T) {
 	const wake, sleep = "is started at 2026-11-25T07:00:00Z by Slumber nights", "is stopped at 2026-11-25T20:00:00Z by Slumber nights"
 	const laterWake, laterSleep = "is started at 2026-11-26T07:00:00Z by Slumber nights", "is stopped at 2026-11-26T20:00:00Z by Slumber nights"
 	const midnight = "is stopped at 2026-11-25T00:00:00Z by Slumber nights"
+	everywhere := torporv1alpha1.ClusterSlumber{ObjectMeta: metav1.ObjectMeta{Name: "noons"}, Spec: torporv1alpha1.ClusterSlumberSpec{SlumberSpec: noons.Spec}}
+	suspended := *nights.DeepCopy()
+	suspended.Spec.Suspend = true
+	const clusterNoon = "is stopped at 2026-11-25T12:00:00Z by ClusterSlumber noons"
 	for name, row := range map[string]struct {
 		slumbers []torporv1alpha1.Slumber
 		row      kinds.Row
 		next     string
 		schedule []string
+		// ofCluster are ClusterSlumbers, and labels those of the namespace.
+		ofCluster []torporv1alpha1.ClusterSlumber
+		labels    map[string]string
 	}{
+		"a ClusterSlumber stops an object without a Slumber": {
+			row: kinds.Row{State: "running"}, ofCluster: []torporv1alpha1.ClusterSlumber{everywhere}, next: clusterNoon,
+			schedule: []string{clusterNoon, "is started at 2026-11-25T13:00:00Z by ClusterSlumber noons", "is stopped at 2026-11-26T12:00:00Z by ClusterSlumber noons"},
+		},
+		"a Slumber precedes a ClusterSlumber": {
+			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "running"}, ofCluster: []torporv1alpha1.ClusterSlumber{everywhere},
+			next: sleep, schedule: []string{wake, sleep, laterWake},
+		},
+		"a suspended Slumber exempts an object from a ClusterSlumber": {
+			slumbers: []torporv1alpha1.Slumber{suspended}, row: kinds.Row{State: "running"}, ofCluster: []torporv1alpha1.ClusterSlumber{everywhere},
+		},
+		"a label excludes a namespace from a ClusterSlumber": {
+			row: kinds.Row{State: "running"}, ofCluster: []torporv1alpha1.ClusterSlumber{everywhere}, labels: map[string]string{torporv1alpha1.ExcludeLabel: "true"},
+		},
+		"a label excludes an object from a ClusterSlumber": {
+			row: kinds.Row{State: "running", Labels: map[string]string{torporv1alpha1.ExcludeLabel: "true"}}, ofCluster: []torporv1alpha1.ClusterSlumber{everywhere},
+		},
 		"a running object is stopped next, not started": {
-			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "running"}, sleep, []string{wake, sleep, laterWake},
+			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "running"}, next: sleep, schedule: []string{wake, sleep, laterWake},
 		},
 		"the next stop is the earliest of two Slumbers": {
-			[]torporv1alpha1.Slumber{nights, noons}, kinds.Row{State: "running"}, "is stopped at 2026-11-25T12:00:00Z by Slumber noons", []string{
+			slumbers: []torporv1alpha1.Slumber{nights, noons}, row: kinds.Row{State: "running"}, next: "is stopped at 2026-11-25T12:00:00Z by Slumber noons", schedule: []string{
 				wake, sleep, laterWake,
 				"is stopped at 2026-11-25T12:00:00Z by Slumber noons", "is started at 2026-11-25T13:00:00Z by Slumber noons", "is stopped at 2026-11-26T12:00:00Z by Slumber noons",
 			},
 		},
 		"an object skipped until midnight is stopped then": {
-			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "running", SkippedUntil: at(2)}, midnight, []string{midnight, wake, sleep, laterWake},
+			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "running", SkippedUntil: at(2)}, next: midnight, schedule: []string{midnight, wake, sleep, laterWake},
 		},
 		"an object skipped until the end of the window is stopped in the evening": {
-			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "running", SkippedUntil: at(9)}, sleep, []string{sleep, laterWake, laterSleep},
+			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "running", SkippedUntil: at(9)}, next: sleep, schedule: []string{sleep, laterWake, laterSleep},
 		},
 		"a sleeping object keeps its own next step": {
-			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "stopped", Stopped: true, Slumber: "nights", Next: "said"}, "said", []string{wake, sleep, laterWake},
+			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, Slumber: "nights", Next: "said"}, next: "said", schedule: []string{wake, sleep, laterWake},
 		},
 		"a manual stop without an end has no schedule": {
-			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Next: "said"}, "said", nil,
+			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Next: "said"}, next: "said",
 		},
 		"the schedule begins at the end of a manual stop": {
-			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Until: at(12), Next: "said"}, "said", []string{sleep, laterWake, laterSleep},
+			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Until: at(12), Next: "said"}, next: "said", schedule: []string{sleep, laterWake, laterSleep},
 		},
 		"a manual stop that is overdue changes no schedule": {
-			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Until: at(-1), Next: "said"}, "said", []string{wake, sleep, laterWake},
+			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Until: at(-1), Next: "said"}, next: "said", schedule: []string{wake, sleep, laterWake},
 		},
 		"a skip that ends during a manual stop changes no schedule": {
-			[]torporv1alpha1.Slumber{nights}, kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Until: at(3), SkippedUntil: at(2), Next: "said"}, "said", []string{wake, sleep, laterWake},
+			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Until: at(3), SkippedUntil: at(2), Next: "said"}, next: "said", schedule: []string{wake, sleep, laterWake},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			row.row.Namespace, row.row.GroupKind = "ns", schema.GroupKind{Group: "apps", Kind: "Deployment"}
 			rows := []stopRow{{Row: row.row}}
-			(&commands{clock: clocktesting.NewFakePassiveClock(now)}).addSchedules(rows, row.slumbers)
+			(&commands{clock: clocktesting.NewFakePassiveClock(now)}).addSchedules(rows, slumber.NewSchedules(row.slumbers, row.ofCluster, []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: row.labels}}}))
 			found := slices.Collect(func(yield func(string) bool) {
 				for _, t := range rows[0].Schedule {
 					if !yield(t.describe()) {

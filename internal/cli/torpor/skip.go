@@ -19,6 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
+	"github.com/torpor-dev/torpor/internal/switches/slumber"
 )
 
 // newSkipCommand returns the command skip. It is not a verb, because it changes no switch: a manual stop stays in
@@ -27,8 +28,8 @@ func (a *commands) newSkipCommand() *cobra.Command {
 	s := &skipCommand{commands: a}
 	cmd := &cobra.Command{
 		Use:   "skip " + s.describeObjects() + " [--until TIME|DURATION]",
-		Short: "Keep objects running although a Slumber would stop them",
-		Long: `Keep objects running although a Slumber would stop them: until a time, or until the end of the current or next sleep.
+		Short: "Keep objects running although a Slumber or ClusterSlumber would stop them",
+		Long: `Keep objects running although a Slumber or ClusterSlumber would stop them: until a time, or until the end of the current or next sleep.
 Objects that a Slumber has stopped are started at once. Manual stops stay in effect.`,
 		Example: `  # This night
   kubectl torpor skip deployment/web
@@ -59,6 +60,8 @@ type skipCommand struct {
 	*commands
 	selection
 	until, dryRun, output string
+	// schedules are read if --until is not set.
+	schedules slumber.Schedules
 }
 
 // skipResult is the result for one object; -o json and -o yaml print a list of these.
@@ -95,6 +98,11 @@ func (s *skipCommand) run(cmd *cobra.Command, args []string) error {
 	targets, err := s.findTargets(ctx, cmd, kube, args)
 	if err != nil {
 		return err
+	}
+	if s.until == "" && len(targets) > 0 {
+		if s.schedules, err = kube.readSchedules(ctx); err != nil {
+			return err
+		}
 	}
 	return s.skipAll(ctx, kube, targets)
 }
@@ -133,7 +141,7 @@ func (s *skipCommand) skip(ctx context.Context, kube *kubeClient, t target, r *s
 		r.DisplayName = namer.ReadDisplayName(obj)
 	}
 	r.row = t.findSlumberRow(obj)
-	until, err := s.findSkipEnd(ctx, kube, t, obj, s.until)
+	until, err := s.findSkipEnd(t, obj)
 	if err != nil {
 		return err
 	}
@@ -193,24 +201,19 @@ func (t target) findSlumberRow(obj client.Object) kinds.Row {
 }
 
 // findSkipEnd returns the requested time, or the latest end of a sleep among the Slumbers that select the object.
-func (a *commands) findSkipEnd(ctx context.Context, kube *kubeClient, t target, obj client.Object, text string) (until time.Time, err error) {
-	now := a.clock.Now()
-	if text != "" {
-		return moco.ParseUntil(text, now)
+func (s *skipCommand) findSkipEnd(t target, obj client.Object) (until time.Time, err error) {
+	now := s.clock.Now()
+	if s.until != "" {
+		return moco.ParseUntil(s.until, now)
 	}
-	slumbers, err := kube.readSlumbers(ctx, t.namespace)
-	if err != nil {
-		return until, err
-	}
-	row := stopRow{Row: kinds.Row{Namespace: t.namespace, Labels: obj.GetLabels(), GroupKind: t.kind.GVK().GroupKind()}}
-	for _, s := range row.findSlumbers(slumbers) {
-		if end := endOfSleep(s, now); end.After(until) {
+	for _, selecting := range s.schedules.FindFor(t.kind.GVK().GroupKind(), obj) {
+		if end := endOfSleep(selecting, now); end.After(until) {
 			until = end
 		}
 	}
 	if until.IsZero() {
 		return until, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
-			"%s: expected a Slumber that you may read, and that stops it, found none; set the end with --until", t.displayName())}
+			"%s: expected a Slumber or ClusterSlumber that you may read, and that stops it, found none; set the end with --until", t.displayName())}
 	}
 	return until, nil
 }

@@ -35,7 +35,7 @@ func (a *commands) newWhyCommand() *cobra.Command {
   # For a program
   kubectl torpor why cfapp/shop -o yaml`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: a.completeNames(1, anyKind),
+		ValidArgsFunction: a.completeWhy,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if object, err := parseObject(args); err == nil && validateOutput(output, "json", "yaml") == nil {
 				if isSlumber, _ := isSlumberKind(object.kindName); isSlumber {

@@ -30,10 +30,16 @@ type slumberExplanation struct {
 	isSuspended bool
 }
 
+// The kinds of schedules as arguments of why.
+const (
+	slumberKind        = "slumber"
+	clusterSlumberKind = "clusterslumber"
+)
+
 // isSlumberKind reports whether a kind of the command line is Slumber or ClusterSlumber, and which.
 func isSlumberKind(kindName string) (isSlumber, isOfCluster bool) {
 	name := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(kindName), "."+torporv1alpha1.GroupVersion().Group), "s")
-	return name == "slumber" || name == "clusterslumber", name == "clusterslumber"
+	return name == slumberKind || name == clusterSlumberKind, name == clusterSlumberKind
 }
 
 // explainSlumber answers why for a Slumber or ClusterSlumber, from its spec and its status.

@@ -124,6 +124,7 @@ func TestDescribeGap(t *testing.T) {
 		"an unknown scope is not a gap":               {nil, "hibernation", "other", ""},
 		"controllers that do not run are reported":    {some, "workloads", "watched", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
 		"a namespace that is not watched is reported": {some, "hibernation", "other", "the manager in the namespace torpor-system does not watch the namespace other; add it to --watch-namespaces"},
+		"cluster-scoped objects are not watched":      {some, "hibernation", "", "the manager in the namespace torpor-system watches some namespaces only, and handles no cluster-scoped objects; run one without --watch-namespaces"},
 		"the first of two reasons is shown":           {some, "workloads", "other", "the manager in the namespace torpor-system runs without the controllers workloads; install the feature that has them, or add them to --controllers"},
 	} {
 		t.Run(name, func(t *testing.T) {

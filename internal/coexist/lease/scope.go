@@ -100,7 +100,7 @@ type Gap struct {
 func (g Gap) String() string { return g.Found + "; " + g.Remedy }
 
 // DescribeGap returns the reason why the active manager does not handle objects of a namespace with a group of
-// controllers; nil if it does, or if that is unknown.
+// controllers; nil if it does, or if that is unknown. An empty namespace means cluster-scoped objects.
 func (a Acting) DescribeGap(controllers, namespace string) *Gap {
 	switch s := a.Scope; {
 	case s == nil:
@@ -109,6 +109,11 @@ func (a Acting) DescribeGap(controllers, namespace string) *Gap {
 		return &Gap{
 			fmt.Sprintf("the manager in the namespace %s runs without the controllers %s", a.Installation, controllers),
 			"install the feature that has them, or add them to --controllers",
+		}
+	case len(s.Namespaces) > 0 && namespace == metav1.NamespaceNone:
+		return &Gap{
+			fmt.Sprintf("the manager in the namespace %s watches some namespaces only, and handles no cluster-scoped objects", a.Installation),
+			"run one without --watch-namespaces",
 		}
 	case len(s.Namespaces) > 0 && !slices.Contains(s.Namespaces, namespace):
 		return &Gap{fmt.Sprintf("the manager in the namespace %s does not watch the namespace %s", a.Installation, namespace), "add it to --watch-namespaces"}

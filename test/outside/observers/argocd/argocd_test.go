@@ -66,8 +66,7 @@ func TestActionsStopAndStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			state, _, _ := strings.Cut(name, ":")
-			obj := listStatuses(t)[state]
+			obj := listStatuses(t)[name]
 			var of actions
 			if err := yaml.UnmarshalStrict([]byte(readCustomization(t, "actions", obj)), &of); err != nil {
 				t.Fatal(err)

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slumber
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// Schedules are Slumbers and ClusterSlumbers that may stop objects of some namespaces.
+type Schedules struct{ all []reachingSchedule }
+
+// reachingSchedule is a Slumber, or the view of a ClusterSlumber with its reach.
+type reachingSchedule struct {
+	slumber *torporv1alpha1.Slumber
+	reach   *Reach
+}
+
+// NewSchedules returns the Slumbers and ClusterSlumbers that stop objects, given the namespaces of these objects. It
+// leaves out schedules that are suspended or being deleted, and ClusterSlumbers with an invalid selector of namespaces.
+func NewSchedules(slumbers []torporv1alpha1.Slumber, ofCluster []torporv1alpha1.ClusterSlumber, namespaces []metav1.PartialObjectMetadata) Schedules {
+	var s Schedules
+	for i := range slumbers {
+		if one := &slumbers[i]; !one.Spec.Suspend && one.DeletionTimestamp.IsZero() {
+			s.all = append(s.all, reachingSchedule{slumber: one})
+		}
+	}
+	for i := range ofCluster {
+		one := &ofCluster[i]
+		if one.Spec.Suspend || !one.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if reach, err := NewReach(one, namespaces, slumbers); err == nil {
+			s.all = append(s.all, reachingSchedule{ViewOf(one), reach})
+		}
+	}
+	return s
+}
+
+// FindFor returns the Slumbers and the views of ClusterSlumbers that stop an object: the Slumbers of its namespace that
+// select it, or otherwise the ClusterSlumbers.
+func (s Schedules) FindFor(kind schema.GroupKind, o metav1.Object) (found []*torporv1alpha1.Slumber) {
+	for _, one := range s.all {
+		if one.reach == nil && one.slumber.Namespace != o.GetNamespace() {
+			continue
+		}
+		if wave, err := one.reach.FindWave(one.slumber, kind, o); err == nil && wave >= 0 {
+			found = append(found, one.slumber)
+		}
+	}
+	return found
+}
