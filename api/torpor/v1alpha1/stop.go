@@ -11,6 +11,9 @@ const (
 	// UntilAnnotation is the time at which the stop ends by itself: a time (RFC 3339, such as 2026-11-20T22:00:00Z), or a duration such as
 	// 8h, which counts from the time it was written. Each switch of a MySQLCluster may have its own.
 	UntilAnnotation = "torpor.dev/until"
+	// StoppedWithAnnotation is the namespace, as namespace/NAME, if the object was stopped together with the other objects of its namespace.
+	// A start of the namespace starts the objects with this annotation only.
+	StoppedWithAnnotation = "torpor.dev/stopped-with"
 )
 
 // Annotations that admission sets in the request that they describe. Admission overwrites any other value.

@@ -88,6 +88,9 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 	t, now := r.target, v.clock.Now()
 	part := t.kind.FindPart(t.part)
 	change := kinds.Change{IsStart: v.verb == startVerb, IsExtension: v.verb == extendVerb}
+	if v.namespaces != nil {
+		change.With = namespacePrefix + t.namespace
+	}
 	switch v.verb {
 	case restartVerb:
 		if restarter, isRestarted := t.kind.Definition.(kinds.Restarter); isRestarted {

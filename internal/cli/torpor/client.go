@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,7 +59,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	mapper.Add(torporv1alpha1.SlumberKind(), meta.RESTScopeNamespace)
 	mapper.Add(torporv1alpha1.ClusterSlumberKind(), meta.RESTScopeRoot)
 	mapper.Add(torporv1alpha1.StopAdapterKind(), meta.RESTScopeRoot)
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	mapper.Add(namespaceKind(), meta.RESTScopeRoot)
 	if err := connection.AddLease(known, mapper); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/torpor-dev/torpor/internal/switches/kinds"
@@ -141,8 +142,57 @@ func (kube *kubeClient) listWanted(ctx context.Context, isWanted func(kinds.Kind
 	return slices.DeleteFunc(slices.Clone(known), func(k kinds.Kind) bool { return !isWanted(k) })
 }
 
+// completeNamespaces returns namespace/NAME for a command that also takes namespaces; isOffered is false if the user types
+// another argument.
+func (a *commands) completeNamespaces(cmd *cobra.Command, args []string, toComplete string) (choices []string, directive cobra.ShellCompDirective, isOffered bool) {
+	kindName, _, hasName := strings.Cut(toComplete, "/")
+	prefix := kindName + "/"
+	if len(args) > 0 && !hasName {
+		kindName, prefix, hasName, args = args[0], "", true, args[1:]
+	}
+	if !hasName || !isNamespaceKind(kindName) {
+		return nil, 0, false
+	}
+	choices, directive = a.complete(cmd, func(ctx context.Context, kube *kubeClient) (names []string) {
+		kube.namespace = metav1.NamespaceAll
+		all, err := kube.readNamespaces(ctx)
+		if err != nil {
+			return nil
+		}
+		for i := range all {
+			names = append(names, prefix+all[i].Name)
+		}
+		return names
+	}, args)
+	return choices, directive, true
+}
+
+// completeStatus completes the arguments of status.
+func (a *commands) completeStatus(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if choices, directive, isOffered := a.completeNamespaces(cmd, args, toComplete); isOffered {
+		return choices, directive
+	}
+	choices, directive := a.completeNames(0, anyKind)(cmd, args, toComplete)
+	return offerNamespaceKind(choices, args, toComplete), directive
+}
+
+// offerNamespaceKind adds the kind Namespace to the kinds of the first argument.
+func offerNamespaceKind(choices, args []string, toComplete string) []string {
+	if len(args) > 0 || strings.Contains(toComplete, "/") {
+		return choices
+	}
+	return append(choices, strings.TrimSuffix(namespacePrefix, "/"))
+}
+
 // completeObjects completes the arguments of a verb.
 func (v *verbCommand) completeObjects(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	if takesNamespaces := v.kindName == "" && v.verb != restartVerb && !v.isSet(cmd.Flags()); takesNamespaces {
+		if choices, directive, isOffered := v.completeNamespaces(cmd, args, toComplete); isOffered {
+			return choices, directive
+		}
+		choices, directive := v.completeNames(0, anyKind)(cmd, args, toComplete)
+		return offerNamespaceKind(choices, args, toComplete), directive
+	}
 	return v.completeSelected(cmd, args, toComplete, &v.selection, func(k kinds.Kind) bool { return v.verb != restartVerb || canRestart(k) })
 }
 

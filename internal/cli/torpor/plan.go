@@ -48,6 +48,9 @@ A finding has a stable code, and blocks or warns. If a finding blocks, the exit 
   # Plan the stop of one part of a MySQLCluster
   kubectl torpor plan stop mysqlcluster/test --part clustering
 
+  # Plan the stop of everything in a namespace
+  kubectl torpor plan namespace/dev
+
   # Plan the stop of all clusters of a team, for a program
   kubectl torpor plan clusterdeployment -l team=a -o json`,
 		ValidArgsFunction: p.complete, RunE: p.run,
@@ -118,13 +121,16 @@ func (p planCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	ctx, cancel := limitCommand(cmd)
 	defer cancel()
-	targets, err := p.findTargets(ctx, cmd, kube, args)
+	if err := p.readNamespaces(cmd, args); err != nil {
+		return err
+	}
+	waves, err := p.findTargetWaves(ctx, cmd, kube, args)
 	if err != nil {
 		return err
 	}
 	var planned []plannedObject
 	var errs []error
-	for _, t := range targets {
+	for _, t := range slices.Concat(waves...) {
 		object, err := p.plan(ctx, kube, t, until)
 		if err != nil {
 			errs = append(errs, err)

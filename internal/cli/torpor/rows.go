@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mysqlswitches "github.com/torpor-dev/torpor/internal/mysql/switches"
@@ -18,13 +19,16 @@ type stopRow struct {
 	kinds.Row
 	// Schedule lists the next stops and starts of the object by Slumbers.
 	Schedule []scheduledTransition `json:"schedule,omitempty"`
+	// isOwned is true if a controller owns the object.
+	isOwned bool
 }
 
 // describeRows returns the rows of an object, which it may change.
 func describeRows(k kinds.Kind, obj client.Object) []stopRow {
 	var rows []stopRow
+	isOwned := metav1.GetControllerOf(obj) != nil
 	for _, r := range k.DescribeRows(obj) {
-		rows = append(rows, stopRow{Row: r})
+		rows = append(rows, stopRow{Row: r, isOwned: isOwned})
 	}
 	return rows
 }

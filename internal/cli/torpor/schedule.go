@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -71,7 +72,7 @@ func (kube *kubeClient) readSchedules(ctx context.Context) (slumber.Schedules, e
 
 // readNamespaces returns the metadata of the command's namespaces; none if the user may not read them.
 func (kube *kubeClient) readNamespaces(ctx context.Context) (all []metav1.PartialObjectMetadata, err error) {
-	kind := corev1.SchemeGroupVersion.WithKind("Namespace")
+	kind := namespaceKind()
 	if kube.namespace != metav1.NamespaceAll {
 		one := metav1.PartialObjectMetadata{}
 		one.SetGroupVersionKind(kind)
@@ -90,6 +91,8 @@ func (kube *kubeClient) readNamespaces(ctx context.Context) (all []metav1.Partia
 	}
 	return all, nil
 }
+
+func namespaceKind() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("Namespace") }
 
 // isHidden reports whether a kind is not served, or the user has no right to it.
 func isHidden(err error) bool { return connection.IsKindNotServed(err) || k8serrors.IsForbidden(err) }

@@ -45,6 +45,7 @@ func TestPlugin(t *testing.T) {
 	t.Run("follow one object", func(t *testing.T) { testFollowNamed(t, server) })
 	t.Run("plans", func(t *testing.T) { testPlanFixtures(t, server) })
 	t.Run("a plan reads every page", func(t *testing.T) { testPlanReadsEveryPage(t, server) })
+	t.Run("waves of a namespace", func(t *testing.T) { testNamespaceWaves(t, server) })
 	t.Run("scripts", func(t *testing.T) { scripts.Run(t, server, nil) })
 	t.Run("acting", func(t *testing.T) { scripts.RunFolder(t, server, "testdata/acting", nil) }) // A cluster has one such Lease.
 }

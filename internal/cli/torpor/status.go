@@ -32,17 +32,20 @@ type statusCommand struct {
 func (a *commands) newStatusCommand() *cobra.Command {
 	s := &statusCommand{commands: a}
 	cmd := &cobra.Command{
-		Use:   "status [KIND/NAME... | KIND NAME... | KIND[,KIND...]] [-l SELECTOR] [-A]",
+		Use:   "status [KIND/NAME... | KIND NAME... | KIND[,KIND...] | namespace/NAME] [-l SELECTOR] [-A]",
 		Short: "List stoppable objects: state, since when, by whom, why, until when, and the next step",
 		Long: `List stoppable objects: state, since when, by whom, why, until when, and the next step.
 Stuck objects come first, then overdue stops, then changing, stopped and running objects.
 SINCE and BY describe the stop, or the last start of a running object. Deployments, StatefulSets, CronJobs and objects of StopAdapters are listed
-once a user or a Slumber has stopped them, unless their kind is named. A kind that the API server does not serve is left out. A kind that
+once a user or a Slumber has stopped them, unless their kind or namespace/NAME is named. A kind that the API server does not serve is left out. A kind that
 you may not list is left out with a warning. Both are errors if the kind is named.
 With --watch, --output json prints one object in each line.`,
 		Example: `  # List the objects of the namespace, and of all namespaces
   kubectl torpor status
   kubectl torpor status -A
+
+  # List everything in a namespace that can be stopped
+  kubectl torpor status namespace/dev
 
   # List the objects of a team, with the messages of their statuses
   kubectl torpor status -l team=a -o wide
@@ -56,7 +59,7 @@ With --watch, --output json prints one object in each line.`,
 
   # Print two objects for a program
   kubectl torpor status mysqlcluster/test cfapp/shop -o json`,
-		ValidArgsFunction: a.completeNames(0, anyKind),
+		ValidArgsFunction: a.completeStatus,
 		RunE:              s.run,
 	}
 	cmd.Flags().BoolVarP(&s.isEverywhere, allNamespacesFlag, "A", false, "the objects of all namespaces")
@@ -78,6 +81,13 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	if len(parsed.objects) > 0 && (s.isEverywhere || cmd.Flags().Changed(selectorFlag)) {
 		return exit.WrongUsage("expected either KIND/NAME or --all-namespaces and --selector, found %q with them", parsed.objects[0])
 	}
+	namespaces, err := parseNamespaces(args)
+	if err == nil && len(namespaces) > 1 {
+		err = exit.WrongUsage("expected one namespace, found %s; --all-namespaces lists the objects of all", strings.Join(namespaces, ", "))
+	}
+	if err != nil {
+		return err
+	}
 	selector, err := parseSelector(s.selector, cmd.Flags().Changed(selectorFlag))
 	if err != nil {
 		return err
@@ -94,12 +104,14 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	var rows []stopRow
 	var scopes []watchScope
 	switch {
+	case len(namespaces) > 0:
+		rows, err = s.listNamespaceRows(ctx, kube, namespaces[0])
 	case len(parsed.objects) > 0:
 		rows, scopes, err = kube.getAllRows(ctx, parsed.objects)
 	case len(parsed.kindNames) > 0:
 		rows, scopes, err = s.listChosenRows(ctx, kube, parsed.kindNames, selector)
 	default:
-		rows, err = s.listAllRows(ctx, kube, selector)
+		rows, err = s.listAllRows(ctx, kube, selector, func(r stopRow) bool { return !r.IsUntouched })
 	}
 	err = errors.Join(err, s.previewSchedules(ctx, kube, rows))
 	hideSharedNames(rows, rows)
@@ -169,9 +181,19 @@ func (s *statusCommand) reportNothing(kube *kubeClient) {
 	fmt.Fprintf(s.Err, "Nothing that can be stopped found in %s.\n", kube.namespaceText())
 }
 
-// listAllRows reads the objects of all kinds. It returns an error if no kind can be listed, because an empty table
+// listNamespaceRows reads the objects of a namespace, including those that were never stopped. Objects that a controller
+// owns are left out unless they were stopped.
+func (s *statusCommand) listNamespaceRows(ctx context.Context, kube *kubeClient, name string) ([]stopRow, error) {
+	kube.namespace = name
+	if err := kube.checkNamespace(ctx); err != nil {
+		return nil, err
+	}
+	return s.listAllRows(ctx, kube, labels.Everything(), func(r stopRow) bool { return !r.IsUntouched || !r.isOwned })
+}
+
+// listAllRows reads the objects of all kinds, and returns the shown rows. It returns an error if no kind can be listed, because an empty table
 // would be misleading.
-func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selector labels.Selector) ([]stopRow, error) {
+func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selector labels.Selector, isShown func(stopRow) bool) ([]stopRow, error) {
 	var rows []stopRow
 	var errs []error
 	var served, forbidden []string
@@ -182,7 +204,7 @@ func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selec
 	hasOwn := false
 	for _, k := range known {
 		found, isServed, err := kube.listRows(ctx, k, selector)
-		found = slices.DeleteFunc(found, func(r stopRow) bool { return r.IsUntouched })
+		found = slices.DeleteFunc(found, func(r stopRow) bool { return !isShown(r) })
 		if isServed {
 			served = append(served, k.GVK().Kind+"s")
 			hasOwn = hasOwn || !k.IsSwitched()

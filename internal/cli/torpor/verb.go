@@ -5,6 +5,7 @@ package torpor
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,12 +56,16 @@ type verbCommand struct {
 	fieldManager string
 	// saidReason and saidUntil are whether the flags are given.
 	saidReason, saidUntil bool
+	// namespaces are the namespaces whose objects are changed; nil if other objects are named.
+	namespaces []string
 }
 
 func (a *commands) newStopCommand() *cobra.Command {
 	v := &verbCommand{commands: a, verb: stopVerb, longText: `Stop objects: hibernate ClusterDeployments, end all instances of CFApps, or stop the automation of MySQLClusters that --part names.
 Deployments, StatefulSets, CronJobs and the kinds of StopAdapters get an annotation, on which the manager's feature workloads acts.
-An object that is already stopped gets the new reason and end.`}
+An object that is already stopped gets the new reason and end.
+namespace/NAME stops everything in the namespace that can be stopped, wave by wave: in the waves of the Slumbers that select the objects, and other objects
+in two waves, of which the second one has the StatefulSets. It waits for each wave but the last. Objects that are left out are named.`}
 	return v.newCommand("stop", "Stop objects, with a reason and an end", `  # Hibernate a cluster for the night
   kubectl torpor stop clusterdeployment/fleet --reason "no budget" --until 10h
 
@@ -76,18 +81,26 @@ An object that is already stopped gets the new reason and end.`}
   # Stop all Deployments and StatefulSets of the namespace
   kubectl torpor stop deploy,sts --all --until 12h
 
+  # Stop everything in a namespace that can be stopped, and start exactly that again
+  kubectl torpor stop namespace/dev --reason holidays --until monday
+  kubectl torpor start namespace/dev
+
   # Stop the objects that kubectl has found
   kubectl get deploy -l team=a -o name | xargs kubectl torpor stop`)
 }
 
 func (a *commands) newStartCommand() *cobra.Command {
 	v := &verbCommand{commands: a, verb: startVerb, longText: `Start stopped objects. The reason and the end of the stop are removed, and the record keeps them.
-The manager checks a start of clustering: it refuses a start that would do harm, and --wait returns 4.`}
+The manager checks a start of clustering: it refuses a start that would do harm, and --wait returns 4.
+namespace/NAME starts the objects that a stop of the namespace has stopped, in the reverse order of its waves.`}
 	return v.newCommand("start", "Start stopped objects", `  # Start an app, and return when all its instances are ready
   kubectl torpor start cfapp/shop --wait
 
   # Resume all clusters of a team
-  kubectl torpor start clusterdeployment -l team=a -A`)
+  kubectl torpor start clusterdeployment -l team=a -A
+
+  # Start the objects that a stop of the namespace has stopped
+  kubectl torpor start namespace/dev`)
 }
 
 func (a *commands) newHibernateCommand() *cobra.Command {
@@ -156,9 +169,9 @@ func (v *verbCommand) validateFlags(cmd *cobra.Command) error {
 		return validateDryRun(v.dryRun)
 	case v.waits && v.dryRun == dryRunServer:
 		return exit.WrongUsage("--wait: expected no --dry-run with it, which changes nothing; found both")
-	case f.Changed(timeoutFlag) && !v.waits:
+	case f.Changed(timeoutFlag) && !v.waits && v.namespaces == nil:
 		return exit.WrongUsage("--timeout: expected --wait with it, found none")
-	case v.waits && v.timeout <= 0:
+	case (v.waits || f.Changed(timeoutFlag)) && v.timeout <= 0:
 		return exit.WrongUsage("--timeout: expected a duration above zero such as 5m, found %s", v.timeout)
 	case v.verb == extendVerb && !v.saidUntil:
 		return exit.WrongUsage("expected --until with the new end, found none")
@@ -168,7 +181,9 @@ func (v *verbCommand) validateFlags(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		v.until = until
+		if v.until = until; v.namespaces != nil {
+			v.fixEnd()
+		}
 	}
 	return validateOutput(v.output, "json", "yaml", "name")
 }
@@ -208,6 +223,9 @@ type verbResult struct {
 
 // run writes all changes before it waits, so that a slow object does not delay the others.
 func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
+	if err := v.readNamespaces(cmd, args); err != nil {
+		return err
+	}
 	if err := v.validateFlags(cmd); err != nil {
 		return err
 	}
@@ -215,14 +233,17 @@ func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := limitCommand(cmd)
+	ctx, cancel := v.limit(cmd)
 	defer cancel()
-	targets, err := v.findTargets(ctx, cmd, kube, args)
+	waves, err := v.findTargetWaves(ctx, cmd, kube, args)
 	if err != nil {
 		return err
 	}
+	if v.namespaces != nil {
+		return v.report(v.changeWaves(ctx, kube, waves))
+	}
 	results := []*verbResult{} // Programs expect an empty list instead of null.
-	for _, t := range targets {
+	for _, t := range slices.Concat(waves...) {
 		r := v.change(ctx, kube, t)
 		if results = append(results, r); !v.waits {
 			v.printResult(r)
@@ -237,6 +258,11 @@ func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 			v.printResult(r)
 		}
 	}
+	return v.report(results)
+}
+
+// report prints the results for programs, and returns their errors.
+func (v *verbCommand) report(results []*verbResult) error {
 	var errs []error
 	for _, r := range results {
 		if r.err != nil {
@@ -248,6 +274,34 @@ func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 		errs = append(errs, v.writeData(v.output, results))
 	}
 	return errors.Join(errs...)
+}
+
+// readNamespaces reads the namespaces whose objects the verb changes.
+func (v *verbCommand) readNamespaces(cmd *cobra.Command, args []string) (err error) {
+	if v.kindName != "" || v.verb == restartVerb || v.isSet(cmd.Flags()) {
+		return nil
+	}
+	if v.namespaces, err = parseNamespaces(args); err == nil && v.namespaces != nil && v.part != "" {
+		return exit.WrongUsage("--part: expected objects with parts, found namespaces")
+	}
+	return err
+}
+
+// limit returns the context of the verb. A verb for namespaces waits between waves, even without --wait.
+func (v *verbCommand) limit(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	if v.namespaces != nil {
+		return context.WithTimeout(cmd.Context(), commandTimeout+v.timeout)
+	}
+	return limitCommand(cmd)
+}
+
+// findTargetWaves returns the objects that the verb changes. Objects of other arguments than namespaces form one wave.
+func (v *verbCommand) findTargetWaves(ctx context.Context, cmd *cobra.Command, kube *kubeClient, args []string) ([][]target, error) {
+	if v.namespaces != nil {
+		return v.findWaves(ctx, kube)
+	}
+	targets, err := v.findTargets(ctx, cmd, kube, args)
+	return [][]target{targets}, err
 }
 
 // findTargets returns the objects that the arguments and flags define, with the part that the verb changes.

@@ -15,6 +15,8 @@ type Change struct {
 	IsStart, IsExtension bool
 	// Reason and Until are the reason and the end of the stop; nil if the user does not set them.
 	Reason, Until *string
+	// With is namespace/NAME if the stop is one of a whole namespace.
+	With string
 }
 
 // Apply writes the request into an object. before is the row of the part, and now the time of the request.
@@ -23,9 +25,11 @@ func (c Change) Apply(obj Object, part Part, before Row, now time.Time) error {
 	switch {
 	case c.IsStart:
 		part.Start(obj, now)
+		SetAnnotation(obj, torporv1alpha1.StoppedWithAnnotation, "")
 		return nil
 	case !c.IsExtension && !before.IsAsked: // Drop the reason and the end of an earlier stop.
 		part.Stop(obj, now)
+		SetAnnotation(obj, torporv1alpha1.StoppedWithAnnotation, c.With)
 	}
 	if c.Reason != nil {
 		SetAnnotation(obj, part.Annotations.Reason, *c.Reason)
@@ -74,6 +78,9 @@ func removeSharedAnnotations(obj Object) {
 // SetAnnotation writes an annotation, or removes it if the value is empty.
 func SetAnnotation(obj Object, name, value string) {
 	annotations := obj.GetAnnotations()
+	if _, isThere := annotations[name]; !isThere && value == "" {
+		return
+	}
 	if annotations == nil {
 		annotations = map[string]string{}
 	}

@@ -91,6 +91,8 @@ type FieldSwitch struct {
 	Operations []torporv1alpha1.StopOperation
 	// IsScaled is true if an autoscaler may scale the objects.
 	IsScaled bool
+	// IsLate is true if the objects are stopped after those of other kinds, which may use them.
+	IsLate bool
 	// Part names the stopped part in tables and metrics.
 	Part string
 	// ReadActivity reads the activity from the object itself.

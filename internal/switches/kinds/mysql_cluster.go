@@ -107,6 +107,11 @@ func (k mysqlClusters) Parts() []Part {
 	return append(parts, k.serversPart(), k.instancesPart())
 }
 
+// DescribeWholeStop implements PartlyStopped.
+func (mysqlClusters) DescribeWholeStop() string {
+	return "kubectl torpor stops parts of it with --part; spec.offline or a Slumber stops its servers"
+}
+
 func (mysqlClusters) serversPart() Part { return Part{Name: "servers", Controllers: "provisioning"} }
 
 func (mysqlClusters) instancesPart() Part {

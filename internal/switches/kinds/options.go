@@ -43,6 +43,12 @@ type PlanSubject struct {
 	Unread  []string
 }
 
+// PartlyStopped is a kind whose parts users stop, and not whole objects.
+type PartlyStopped interface {
+	// DescribeWholeStop returns how a user stops a whole object.
+	DescribeWholeStop() string
+}
+
 // DisplayNamer is a kind whose objects have names that users gave them.
 type DisplayNamer interface {
 	// ReadDisplayName returns the name that users gave an object; empty if there is none.

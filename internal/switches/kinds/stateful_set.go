@@ -21,4 +21,8 @@ func (statefulSets) GVK() schema.GroupVersionKind {
 func (statefulSets) Names() []string { return []string{"statefulset", "statefulsets", "sts"} }
 
 // Switch implements Switchable.
-func (statefulSets) Switch() *FieldSwitch { return replicasSwitch("readyReplicas") }
+func (statefulSets) Switch() *FieldSwitch {
+	how := replicasSwitch("readyReplicas")
+	how.IsLate = true
+	return how
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/coexist/lease"
+	"github.com/torpor-dev/torpor/internal/coexist/leasereader"
+	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
+	"github.com/torpor-dev/torpor/internal/switches/fieldswitch"
+	"github.com/torpor-dev/torpor/internal/switches/kinds"
+	"github.com/torpor-dev/torpor/internal/switches/slumber"
+)
+
+const (
+	// namespacePrefix begins the argument of a namespace, and the value of torpor.dev/stopped-with.
+	namespacePrefix = "namespace/"
+	// maxLeftOut is the most names for each reason why objects are left out.
+	maxLeftOut = 20
+)
+
+// isNamespaceKind reports whether a kind of the command line is Namespace.
+func isNamespaceKind(kindName string) bool {
+	return slices.Contains([]string{"namespace", "namespaces", "ns"}, strings.ToLower(kindName))
+}
+
+// parseNamespaces returns the namespaces that the arguments name; none if they name other objects.
+func parseNamespaces(args []string) (names []string, err error) {
+	parsed, err := parseArguments(args)
+	if err != nil {
+		return nil, nil // The command reports malformed arguments.
+	}
+	for _, o := range parsed.objects {
+		if isNamespaceKind(o.kindName) {
+			names = append(names, o.name)
+		}
+	}
+	if len(names) > 0 && len(names) < len(parsed.objects) {
+		return nil, exit.WrongUsage("expected either namespaces or other objects, found both: %s", strings.Join(args, " "))
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// namespaceScan finds the objects of namespaces that a verb changes, in waves.
+type namespaceScan struct {
+	*verbCommand
+	kube      *kubeClient
+	acting    lease.Acting
+	schedules slumber.Schedules
+	waves     map[int][]target
+	// leftOut maps a reason to the objects that the verb does not change.
+	leftOut map[string][]string
+}
+
+// findWaves returns the objects of whole namespaces that the verb changes. A start has the waves of a stop in reverse
+// order. Objects that cannot be changed are named on stderr.
+func (v *verbCommand) findWaves(ctx context.Context, kube *kubeClient) ([][]target, error) {
+	scan := &namespaceScan{verbCommand: v, kube: kube, waves: map[int][]target{}, leftOut: map[string][]string{}}
+	scan.acting = leasereader.ReadActing(ctx, kube, v.clock.Now())
+	for _, name := range v.namespaces {
+		if name == metav1.NamespaceSystem && v.verb == stopVerb {
+			return nil, exit.Error{Code: exit.Refused, Err: fmt.Errorf(
+				"expected a namespace of applications, found %s, whose objects run the cluster; stop single objects of it by their names", name)}
+		}
+		if err := scan.addNamespace(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	scan.reportLeftOut()
+	var waves [][]target
+	for _, at := range slices.Sorted(maps.Keys(scan.waves)) {
+		waves = append(waves, scan.waves[at])
+	}
+	if v.verb == startVerb {
+		slices.Reverse(waves)
+	}
+	if len(waves) == 0 {
+		fmt.Fprintf(v.Err, "Nothing to %s found in namespace %s.\n", v.verb, strings.Join(v.namespaces, ", "))
+	}
+	return waves, nil
+}
+
+// addNamespace adds the objects of a namespace. A kind that may not be listed is reported.
+func (s *namespaceScan) addNamespace(ctx context.Context, name string) (err error) {
+	s.kube.namespace = name
+	if err := s.kube.checkNamespace(ctx); err != nil {
+		return err
+	}
+	if s.schedules, err = s.kube.readSchedules(ctx); err != nil {
+		return err
+	}
+	known, err := s.kube.listKinds(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range known {
+		_, err := s.kube.eachObject(ctx, k, labels.Everything(), func(obj client.Object) { s.add(k, obj) })
+		if errors.Is(err, errForbidden) {
+			s.leave(k.GVK().Kind+"s of namespace "+name, "you may not list them")
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkNamespace returns an error if the namespace does not exist. A user without the right to read it may still have
+// rights in it.
+func (kube *kubeClient) checkNamespace(ctx context.Context) error {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(namespaceKind())
+	err := kube.Get(ctx, client.ObjectKey{Name: kube.namespace}, namespace)
+	switch {
+	case k8serrors.IsNotFound(err):
+		return fmt.Errorf("expected the namespace %q, found none; kubectl get namespaces lists them", kube.namespace)
+	case err != nil && !k8serrors.IsForbidden(err):
+		return fmt.Errorf("read the namespace %s: %w", kube.namespace, err)
+	default:
+		return nil
+	}
+}
+
+// add adds an object to its wave, or to the objects that the verb leaves out.
+func (s *namespaceScan) add(k kinds.Kind, obj client.Object) {
+	t := target{kind: k, namespace: obj.GetNamespace(), name: obj.GetName()}
+	if parts := k.PartNames(); len(parts) == 1 {
+		t.part = parts[0]
+	}
+	row := stopRow{Row: k.FindRow(obj, t.part)}
+	t.shownName = row.ShownName()
+	isWithNamespace := obj.GetAnnotations()[torporv1alpha1.StoppedWithAnnotation] == namespacePrefix+t.namespace && row.IsAsked
+	reason := ""
+	switch {
+	case s.verb != stopVerb && isWithNamespace:
+	case s.verb != stopVerb && row.Slumber != "":
+		reason = stoprecord.NameSlumber(row.Slumber) + " stops it; kubectl torpor skip starts it"
+	case s.verb != stopVerb && row.Stopped:
+		reason = "not stopped with its namespace"
+	case s.verb != stopVerb:
+		return // Nothing is to be started.
+	case !isWithNamespace:
+		reason = s.refuse(k, obj, t, row)
+	}
+	if reason != "" {
+		s.leave(t.displayName(), reason)
+		return
+	}
+	wave := s.findWave(k, obj)
+	s.waves[wave] = append(s.waves[wave], t)
+}
+
+// refuse returns the reason why a stop of the namespace leaves out an object; empty if it stops it. An object that a
+// user has stopped keeps its stop, so that a start of the namespace does not start it.
+func (s *namespaceScan) refuse(k kinds.Kind, obj client.Object, t target, row stopRow) string {
+	if partly, isPartly := k.Definition.(kinds.PartlyStopped); isPartly {
+		return partly.DescribeWholeStop()
+	}
+	switch {
+	case k.IsSwitched() && fieldswitch.RefuseOwned(obj) != "":
+		return "a controller owns it, and stops and starts it"
+	case s.runsManager(t):
+		return "it runs the manager, without which nothing starts again"
+	case row.IsAsked:
+		return "already stopped"
+	case row.RestsByItself:
+		return "already stopped, without Torpor"
+	case !k.ReadState(obj, s.clock.Now()).IsStoppable:
+		return "not ready to be stopped"
+	}
+	return ""
+}
+
+// runsManager reports whether an object is the Deployment of the active manager.
+func (s *namespaceScan) runsManager(t target) bool {
+	return s.acting.Installation == t.namespace && s.acting.Scope != nil && s.acting.Scope.Deployment == t.name && t.kind.GVK().Kind == "Deployment"
+}
+
+// findWave returns the wave of the first schedule that selects the object. Other objects are in the first wave, or in
+// the second one if other objects may use them.
+func (s *namespaceScan) findWave(k kinds.Kind, obj client.Object) int {
+	kind := k.GVK().GroupKind()
+	for _, one := range s.schedules.FindFor(kind, obj) {
+		if wave, err := slumber.FindWave(one, kind, obj.GetLabels()); err == nil && wave >= 0 {
+			return wave
+		}
+	}
+	if how := k.Switch(); how != nil && how.IsLate {
+		return 1
+	}
+	return 0
+}
+
+func (s *namespaceScan) leave(name, reason string) {
+	s.leftOut[reason] = append(s.leftOut[reason], name)
+}
+
+// reportLeftOut prints a line for each reason.
+func (s *namespaceScan) reportLeftOut() {
+	for _, reason := range slices.Sorted(maps.Keys(s.leftOut)) {
+		names := s.leftOut[reason]
+		text := strings.Join(names[:min(len(names), maxLeftOut)], ", ")
+		if more := len(names) - maxLeftOut; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		fmt.Fprintf(s.Err, "left out: %s: %s\n", text, reason)
+	}
+}
+
+// changeWaves changes one wave after the other. Each wave but the last is awaited until the timeout has passed; the
+// last one only with --wait. Objects that no controller acts on are not awaited.
+func (v *verbCommand) changeWaves(ctx context.Context, kube *kubeClient, waves [][]target) []*verbResult {
+	acting := leasereader.ReadActing(ctx, kube, v.clock.Now())
+	waits, end := context.WithTimeout(ctx, cmp.Or(v.timeout, defaultTimeout))
+	defer end()
+	results := []*verbResult{} // Programs expect an empty list instead of null.
+	for i, wave := range waves {
+		isAwaited := v.dryRun != dryRunServer && v.verb != extendVerb && (v.waits || i < len(waves)-1 && waits.Err() == nil)
+		if len(waves) > 1 {
+			fmt.Fprintf(v.Err, "wave %d of %d: %s\n", i+1, len(waves), describeCount(len(wave)))
+		}
+		var changed []*verbResult
+		for _, t := range wave {
+			r := v.change(ctx, kube, t)
+			changed = append(changed, r)
+			if !isAwaited {
+				v.printResult(r)
+			}
+		}
+		results = append(results, changed...)
+		v.warnOfResults(ctx, kube, changed)
+		for _, r := range changed {
+			if !isAwaited {
+				break
+			}
+			if v.waits || acting.DescribeInaction(r.target.controllers(), r.target.namespace) == "" {
+				v.waitForStatus(waits, kube, r)
+			}
+			v.printResult(r)
+		}
+	}
+	return results
+}
+
+func describeCount(objects int) string {
+	if objects == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", objects)
+}
+
+// fixEnd replaces a duration by a time, so that all waves of a namespace have the same end.
+func (v *verbCommand) fixEnd() {
+	if d, err := time.ParseDuration(v.until); err == nil {
+		v.until = v.clock.Now().Add(d).UTC().Format(time.RFC3339)
+	}
+}
