@@ -135,7 +135,7 @@ Exit codes:
 	root.AddCommand(
 		a.newStatusCommand(), a.newWhyCommand(), a.newPlanCommand(), a.newHistoryCommand(),
 		a.newStopCommand(), a.newStartCommand(), a.newExtendCommand(), a.newSkipCommand(), a.newHibernateCommand(), a.newResumeCommand(), a.newRestartCommand(),
-		a.newVersionCommand(),
+		a.newSlumberCommand(), a.newVersionCommand(),
 	)
 	return root
 }

@@ -54,21 +54,26 @@ func (a *commands) explainSlumber(cmd *cobra.Command, object namedObject, output
 	if err != nil {
 		return err
 	}
+	told := a.explain(s)
+	if output != "" {
+		return a.writeData(output, told)
+	}
+	return a.writeSlumber(told)
+}
+
+// explain describes a Slumber, or the view of a ClusterSlumber. An invalid schedule has no next changes.
+func (a *commands) explain(s *torporv1alpha1.Slumber) slumberExplanation {
 	told := slumberExplanation{
 		Name: stoprecord.NameSlumber(s.Name), Namespace: s.Namespace, TimeZone: s.Spec.TimeZone, Windows: s.Spec.Windows,
 		Status: s.Status, isSuspended: s.Spec.Suspend,
 	}
-	schedule, err := slumber.ParseSchedule(s.Spec)
-	if err == nil {
+	if schedule, err := slumber.ParseSchedule(s.Spec); err == nil {
 		told.Next = schedule.NextTransitions(a.clock.Now())
 		for i := range told.Next {
 			told.Next[i].At = metav1.NewTime(schedule.Local(told.Next[i].At.Time))
 		}
 	}
-	if output != "" {
-		return a.writeData(output, told)
-	}
-	return a.writeSlumber(told)
+	return told
 }
 
 // readSlumber reads a Slumber, or a ClusterSlumber as a Slumber.

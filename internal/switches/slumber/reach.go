@@ -41,6 +41,9 @@ func NewReach(s *torporv1alpha1.ClusterSlumber, namespaces []metav1.PartialObjec
 	return r, nil
 }
 
+// Includes reports whether a namespace is within reach.
+func (r *Reach) Includes(namespace string) bool { return r.namespaces[namespace] }
+
 // FindWave returns the first wave that selects an object; -1 if no wave does, or the object is out of reach.
 func (r *Reach) FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, o metav1.Object) (int, error) {
 	if r != nil && (!r.namespaces[o.GetNamespace()] || isExcluded(o)) {
