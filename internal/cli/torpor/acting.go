@@ -25,7 +25,7 @@ const (
 // withGap reports in NEXT that no controller acts on the object, or on the Slumbers that would stop it.
 func (r stopRow) withGap(acting lease.Acting) stopRow {
 	stop := r.nextStop()
-	isScheduled := stop != nil && r.Next == stop.describe()
+	isScheduled := stop != nil && r.Next == stop.describe(formatUTC)
 	if r.Row = r.WithGap(acting); r.NoController != "" || !isScheduled {
 		return r
 	}
@@ -47,12 +47,20 @@ func addGaps(rows []stopRow, acting lease.Acting) {
 	}
 }
 
-// nextInFull returns NEXT, followed by the remedy for a missing controller.
-func (r stopRow) nextInFull() string {
-	if r.Remedy == "" {
-		return r.Next
+// nextText returns NEXT for users. The time of a scheduled stop is in their time zone.
+func (a *commands) nextText(r stopRow) string {
+	if stop := r.nextStop(); stop != nil && r.Next == stop.describe(formatUTC) {
+		return stop.describe(a.formatTime)
 	}
-	return r.Next + "; " + r.Remedy
+	return r.Next
+}
+
+// nextInFull returns NEXT for users, followed by the remedy for a missing controller.
+func (a *commands) nextInFull(r stopRow) string {
+	if r.Remedy == "" {
+		return a.nextText(r)
+	}
+	return a.nextText(r) + "; " + r.Remedy
 }
 
 // controllers returns the group of controllers that stops and starts the target's part.

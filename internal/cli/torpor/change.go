@@ -9,6 +9,7 @@ import (
 	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -135,7 +136,7 @@ func (v *verbCommand) refuseExtension(r *verbResult) error {
 	if present := r.before.Until; present != nil && !until.After(present.Time) {
 		return exit.Error{Code: exit.Refused, Err: fmt.Errorf(
 			"%s: expected a time after the current end of the stop, %s, found %s; kubectl torpor stop sets an earlier end",
-			r.target, formatTime(present), until.UTC().Format(time.RFC3339))}
+			r.target, v.formatTime(present), v.formatTime(new(metav1.NewTime(until))))}
 	}
 	return nil
 }
@@ -156,6 +157,15 @@ func (kube *kubeClient) getObject(ctx context.Context, t target) (client.Object,
 	}
 }
 
+// formatTyped formats an end as an annotation has it. A malformed one is shown as it is.
+func (v *verbCommand) formatTyped(text string) string {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return formatCell(text)
+	}
+	return v.formatTime(new(metav1.NewTime(at)))
+}
+
 // printResult prints the result for one object: the request, or with --wait the state that was reached.
 func (v *verbCommand) printResult(r *verbResult) {
 	switch {
@@ -169,7 +179,7 @@ func (v *verbCommand) printResult(r *verbResult) {
 	}
 	said, isUnchanged := "", r.wasAlready && !r.Changed
 	if r.Until != "" && (v.verb == stopVerb || v.verb == extendVerb) {
-		said = " until " + formatCell(r.Until)
+		said = " until " + v.formatTyped(r.Until)
 		if _, err := time.ParseDuration(r.Until); err == nil {
 			said = " for " + formatCell(r.Until)
 		}

@@ -171,6 +171,9 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 	row := t.findRow(obj)
 	says := t.kind.FindPart(t.part).Annotations
 	request := stopcheck.PlanRequest{IsStart: p.verb == startVerb, Now: p.clock.Now(), Until: until, Record: row.Stops, UntilAnnotation: says.UntilAnnotation(obj.GetAnnotations()), SkipCommand: row.SkipCommand()}
+	if p.output == "" {
+		request.Zone = request.Now.Location()
+	}
 	subject := kinds.PlanSubject{Object: obj, Part: t.part, StartCommand: row.StartCommand()}
 	for _, needed := range planner.ListRelated(obj) {
 		if err := kube.readRelated(ctx, t.namespace, needed, &subject); err != nil {
@@ -242,7 +245,7 @@ func (p planCommand) writePlan(o plannedObject) error {
 		fmt.Fprintf(p.Out, "  %s\n", formatCell(effect))
 	}
 	if o.WakeBy != nil {
-		fmt.Fprintf(p.Out, "  It must be running by %s, before its certificates expire\n", formatTime(o.WakeBy))
+		fmt.Fprintf(p.Out, "  It must be running by %s, before its certificates expire\n", p.formatTime(o.WakeBy))
 	}
 	if len(o.Findings) == 0 {
 		fmt.Fprintln(p.Out, "No problems were found")

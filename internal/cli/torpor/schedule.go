@@ -129,7 +129,7 @@ func (a *commands) addSchedules(rows []stopRow, schedules slumber.Schedules) {
 			r.Schedule = append(r.Schedule, r.listTransitions(s, a.clock.Now())...)
 		}
 		if next := r.nextStop(); r.Next == "" && next != nil {
-			r.Next = next.describe()
+			r.Next = next.describe(formatUTC)
 		}
 	}
 }
@@ -180,11 +180,12 @@ func listTransitions(s *torporv1alpha1.Slumber, now time.Time) (all []scheduledT
 	return all
 }
 
-func (t scheduledTransition) describe() string {
+// describe describes the transition, with the time in the format of the reader.
+func (t scheduledTransition) describe(format func(*metav1.Time) string) string {
 	if t.To == torporv1alpha1.SlumberAsleep {
-		return fmt.Sprintf("is stopped at %s by %s", formatTime(&t.At), stoprecord.NameSlumber(t.Slumber))
+		return fmt.Sprintf("is stopped at %s by %s", format(&t.At), stoprecord.NameSlumber(t.Slumber))
 	}
-	return fmt.Sprintf("is started at %s by %s", formatTime(&t.At), stoprecord.NameSlumber(t.Slumber))
+	return fmt.Sprintf("is started at %s by %s", format(&t.At), stoprecord.NameSlumber(t.Slumber))
 }
 
 // endOfSleep returns the end of the current sleep, or of the next one; zero if there is none.

@@ -99,7 +99,7 @@ func TestScheduleOfARow(t *testing.T) {
 			(&commands{clock: clocktesting.NewFakePassiveClock(now)}).addSchedules(rows, slumber.NewSchedules(row.slumbers, row.ofCluster, []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: row.labels}}}))
 			found := slices.Collect(func(yield func(string) bool) {
 				for _, t := range rows[0].Schedule {
-					if !yield(t.describe()) {
+					if !yield(t.describe(formatUTC)) {
 						return
 					}
 				}

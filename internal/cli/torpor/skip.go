@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -74,8 +75,9 @@ type skipResult struct {
 	// SkippedUntil is the end of the skip; empty after an error.
 	SkippedUntil string `json:"skippedUntil,omitempty"`
 	Error        string `json:"error,omitempty"`
-	// row is the row of the part that Slumbers stop.
-	row kinds.Row
+	// row is the row of the part that Slumbers stop, and until the end of the skip.
+	row   kinds.Row
+	until metav1.Time
 }
 
 func (s *skipCommand) run(cmd *cobra.Command, args []string) error {
@@ -155,7 +157,7 @@ func (s *skipCommand) skip(ctx context.Context, kube *kubeClient, t target, r *s
 	if err := kube.Patch(ctx, obj, client.MergeFrom(before), options...); err != nil {
 		return fmt.Errorf("skip %s: %w", t, err)
 	}
-	r.SkippedUntil = end
+	r.SkippedUntil, r.until = end, metav1.NewTime(until)
 	return nil
 }
 
@@ -165,16 +167,17 @@ func (s *skipCommand) printResult(t target, r skipResult) {
 		fmt.Fprintln(unfitted(s.Out), t.kind.ObjectName(t.name))
 	case s.output != "":
 	case s.dryRun == dryRunServer:
-		fmt.Fprintf(s.Out, "%s %s (server dry run)\n", t.displayName(), r.describe())
+		fmt.Fprintf(s.Out, "%s %s (server dry run)\n", t.displayName(), s.describe(r))
 	default:
-		fmt.Fprintf(s.Out, "%s %s\n", t.displayName(), r.describe())
+		fmt.Fprintf(s.Out, "%s %s\n", t.displayName(), s.describe(r))
 	}
 }
 
 // describe describes the effect of the skip. A manual stop stays in effect.
-func (r skipResult) describe() string {
+func (s *skipCommand) describe(r skipResult) string {
+	until := s.formatTime(&r.until)
 	if !r.row.IsAsked {
-		return "keeps running until " + r.SkippedUntil
+		return "keeps running until " + until
 	}
 	stop := "stays stopped"
 	if r.row.By != "" {
@@ -185,9 +188,9 @@ func (r skipResult) describe() string {
 	case r.row.Since == nil: // The stop is not recorded yet.
 		end = ""
 	case r.row.Until != nil:
-		end = " until " + formatTime(r.row.Until)
+		end = " until " + s.formatTime(r.row.Until)
 	}
-	return stop + end + "; Slumbers skip it until " + r.SkippedUntil
+	return stop + end + "; Slumbers skip it until " + until
 }
 
 // findSlumberRow returns the row of the part that Slumbers stop; zero if the parts that users stop are others.

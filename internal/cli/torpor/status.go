@@ -277,7 +277,7 @@ func (s *statusCommand) cellsOf(rows []stopRow) [][]string {
 	for _, r := range rows {
 		cells := []string{
 			r.displayName(), r.Part, formatCell(r.State), s.formatAge(r.Since), formatCell(r.By), formatCell(r.Reason),
-			stoprecord.FormatEnd(r.Until, s.clock.Now()), formatCell(r.Next),
+			stoprecord.FormatEnd(r.Until, s.clock.Now()), formatCell(s.nextText(r)),
 		}
 		if s.output == "wide" {
 			cells = append(cells, formatCell(r.Message))
@@ -297,12 +297,16 @@ func (a *commands) formatAge(at *metav1.Time) string {
 	return duration.HumanDuration(a.clock.Since(at.Time))
 }
 
-func formatTime(at *metav1.Time) string {
+// formatTime formats a time in the time zone of the user.
+func (a *commands) formatTime(at *metav1.Time) string {
 	if at == nil {
 		return "-"
 	}
-	return at.UTC().Format(time.RFC3339)
+	return stoprecord.FormatLocal(at.Time, a.clock.Now().Location())
 }
+
+// formatUTC formats a time for programs.
+func formatUTC(at *metav1.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // formatCell turns text written by users into one line without control characters, and empty text into a dash.
 func formatCell(text string) string {

@@ -114,7 +114,7 @@ func TestWatchShowsTheNextTransition(t *testing.T) {
 	t.Parallel()
 	api := newOneApp()
 	out, end := startWatch(t, api)
-	const next = " is stopped at 2026-11-24T20:00:00Z by Slumber nights"
+	const next = " is stopped at 2026-11-24 20:00 UTC by Slumber nights"
 	expectLastLine(t, "the table", out, "cfapp/x app starting - - - -"+next)
 	api.apps.Modify(newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason))
 	expectLastLine(t, "an app that runs", out, "cfapp/x app running - - - -"+next)
@@ -129,7 +129,7 @@ func TestAWatchOutlivesAListThatFails(t *testing.T) {
 	t.Parallel()
 	api := newOneApp(nil, k8serrors.NewInternalError(errors.New("too busy")))
 	out, end := startWatch(t, api)
-	expectLastLine(t, "the table", out, "cfapp/x app starting - - - - is stopped at 2026-11-24T20:00:00Z by Slumber nights")
+	expectLastLine(t, "the table", out, "cfapp/x app starting - - - - is stopped at 2026-11-24 20:00 UTC by Slumber nights")
 	api.apps.Modify(newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.StoppedReason))
 	expectLastLine(t, "an app that is stopped", out, "cfapp/x app stopped - - - - kubectl torpor start -n ns cfapp/x")
 	testenv.ExpectNoError(t, end())

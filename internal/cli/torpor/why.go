@@ -88,7 +88,7 @@ func (a *commands) writeExplanation(told explanation) error {
 	var lines []string
 	for _, r := range told.Parts {
 		lines = append(lines, r.beginExplanation()...)
-		since := formatTime(r.Since)
+		since := a.formatTime(r.Since)
 		if r.Since != nil {
 			since += " (" + a.formatAge(r.Since) + " ago)"
 		}
@@ -106,13 +106,13 @@ func (a *commands) writeExplanation(told explanation) error {
 			lines = append(lines, "  found\t"+formatCell(r.Message))
 		}
 		if r.SkippedUntil != nil {
-			lines = append(lines, "  skipped until\t"+addAuthor(formatTime(r.SkippedUntil), r.SkippedBy, ""))
+			lines = append(lines, "  skipped until\t"+addAuthor(a.formatTime(r.SkippedUntil), r.SkippedBy, ""))
 		}
 		for _, t := range r.Schedule {
-			lines = append(lines, "  schedule\t"+t.describe())
+			lines = append(lines, "  schedule\t"+t.describe(a.formatTime))
 		}
 		if r.Next != "" {
-			lines = append(lines, "  next step\t"+formatCell(r.nextInFull()))
+			lines = append(lines, "  next step\t"+formatCell(a.nextInFull(r)))
 		}
 		lines = append(lines, "")
 	}
@@ -212,8 +212,8 @@ func (a *commands) writeHistory(stops []pastStop) error {
 	var rows [][]string
 	for _, s := range stops {
 		rows = append(rows, []string{
-			s.Part, formatTime(&s.Since), formatCell(s.By), formatCell(s.Reason), addAuthor(formatTime(s.Until), s.UntilBy, s.By),
-			formatTime(s.EndedAt), formatCell(s.StartedBy),
+			s.Part, a.formatTime(&s.Since), formatCell(s.By), formatCell(s.Reason), addAuthor(a.formatTime(s.Until), s.UntilBy, s.By),
+			a.formatTime(s.EndedAt), formatCell(s.StartedBy),
 		})
 	}
 	return newAlignedTable(a.Out, "PART", "STOPPED", "BY", "REASON", "UNTIL", "STARTED", "BY").write(rows)

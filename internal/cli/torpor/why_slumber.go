@@ -99,7 +99,7 @@ func (a *commands) writeSlumber(told slumberExplanation) error {
 	}
 	state := formatCell(string(told.Status.State))
 	if told.Status.Since != nil {
-		state += " since " + formatTime(told.Status.Since) + " (" + a.formatAge(told.Status.Since) + " ago)"
+		state += " since " + a.formatTime(told.Status.Since) + " (" + a.formatAge(told.Status.Since) + " ago)"
 	}
 	lines := []string{first + ": " + state}
 	for _, w := range told.Windows {

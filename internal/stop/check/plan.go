@@ -32,6 +32,15 @@ type PlanRequest struct {
 	UntilAnnotation string
 	// SkipCommand is the command that starts an object that a Slumber stops.
 	SkipCommand string
+	// Zone is the time zone of the times in the effects; nil means RFC 3339 in UTC, for programs.
+	Zone *time.Location
+}
+
+func (r PlanRequest) formatTime(at time.Time) string {
+	if r.Zone == nil {
+		return at.UTC().Format(time.RFC3339)
+	}
+	return stoprecord.FormatLocal(at, r.Zone)
 }
 
 // Stop returns the stop in question: the one that is in effect, with the planned end, or one that begins now.
@@ -103,14 +112,14 @@ func (r PlanRequest) DescribeTakeover(scheduled *torporv1alpha1.ScheduledStop, s
 	}
 	end := "without a known end"
 	if until := scheduled.Stops[0].Until; until != nil {
-		end = "until " + until.UTC().Format(time.RFC3339)
+		end = "until " + r.formatTime(until.Time)
 	}
 	effects := []string{
 		fmt.Sprintf("Nothing changes now: the %s already stops the object, %s", stoprecord.NameSlumber(scheduled.Slumber), end),
 		"The manual stop is recorded with its requester, reason and end, and stays in effect when the Slumber ends its own stop",
 	}
 	if until := r.Stop().Until; !until.IsZero() {
-		return append(effects, "It ends at "+until.UTC().Format(time.RFC3339)+"; the object starts then, unless a Slumber still stops it")
+		return append(effects, "It ends at "+r.formatTime(until)+"; the object starts then, unless a Slumber still stops it")
 	}
 	return append(effects, "The object stays stopped until a user starts it: "+startCommand,
 		"Without a manual stop, start is refused while the Slumber stops the object, and this command starts it: "+r.SkipCommand)
@@ -120,9 +129,9 @@ func (r PlanRequest) DescribeTakeover(scheduled *torporv1alpha1.ScheduledStop, s
 func (r PlanRequest) DescribeEnd(startCommand string) string {
 	if until := r.Stop().Until; !until.IsZero() {
 		if stoprecord.IsOverdue(new(metav1.NewTime(until)), r.Now) {
-			return "It should have started by itself at " + until.UTC().Format(time.RFC3339) + ": check whether the manager runs"
+			return "It should have started by itself at " + r.formatTime(until) + ": check whether the manager runs"
 		}
-		return "It starts by itself at " + until.UTC().Format(time.RFC3339)
+		return "It starts by itself at " + r.formatTime(until)
 	}
 	return "It stays stopped until a user starts it: " + startCommand
 }

@@ -23,15 +23,20 @@ func IsOverdue(until *metav1.Time, now time.Time) bool {
 	return until != nil && now.After(until.Add(overdueGrace))
 }
 
-// FormatEnd formats the end of a stop in effect, and for how long it is overdue. It returns a dash if the stop has no
-// end.
+// FormatLocal formats a time for users, in their time zone. Programs get RFC 3339 in UTC.
+func FormatLocal(at time.Time, zone *time.Location) string {
+	return at.In(zone).Format("2006-01-02 15:04 MST")
+}
+
+// FormatEnd formats the end of a stop in effect in the time zone of now, and for how long it is overdue. It returns a
+// dash if the stop has no end.
 func FormatEnd(until *metav1.Time, now time.Time) string {
 	switch {
 	case until == nil:
 		return "-"
 	case IsOverdue(until, now):
-		return formatTime(until.Time) + " (" + duration.HumanDuration(now.Sub(until.Time)) + " overdue)"
+		return FormatLocal(until.Time, now.Location()) + " (" + duration.HumanDuration(now.Sub(until.Time)) + " overdue)"
 	default:
-		return formatTime(until.Time)
+		return FormatLocal(until.Time, now.Location())
 	}
 }

@@ -89,6 +89,7 @@ func prepare(ctx context.Context, server *testenv.Environment, env *testscript.E
 	}
 	env.Setenv("KUBECONFIG", path)
 	env.Setenv("HOME", env.WorkDir)
+	env.Setenv("TZ", "UTC")
 	// The real kubectl is there.
 	env.Setenv("PATH", env.Getenv("PATH")+string(os.PathListSeparator)+filepath.Dir(os.Getenv("TORPOR_LOCAL")))
 	return nil
