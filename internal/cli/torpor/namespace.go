@@ -41,10 +41,7 @@ func isNamespaceKind(kindName string) bool {
 
 // parseNamespaces returns the namespaces that the arguments name; none if they name other objects.
 func parseNamespaces(args []string) (names []string, err error) {
-	parsed, err := parseArguments(args)
-	if err != nil {
-		return nil, nil // The command reports malformed arguments.
-	}
+	parsed, _ := parseArguments(args) // The command reports malformed arguments.
 	for _, o := range parsed.objects {
 		if isNamespaceKind(o.kindName) {
 			names = append(names, o.name)
@@ -55,6 +52,18 @@ func parseNamespaces(args []string) (names []string, err error) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// parseOneNamespace returns the namespace that the arguments name; empty if they name other objects.
+func parseOneNamespace(args []string) (string, error) {
+	switch names, err := parseNamespaces(args); {
+	case err != nil:
+		return "", err
+	case len(names) > 1:
+		return "", exit.WrongUsage("expected one namespace, found %s; --all-namespaces lists the objects of all", strings.Join(names, ", "))
+	default:
+		return strings.Join(names, ""), nil
+	}
 }
 
 // namespaceScan finds the objects of namespaces that a verb changes, in waves.
@@ -110,7 +119,7 @@ func (s *namespaceScan) addNamespace(ctx context.Context, name string) (err erro
 		return err
 	}
 	for _, k := range known {
-		_, err := s.kube.eachObject(ctx, k, labels.Everything(), func(obj client.Object) { s.add(k, obj) })
+		err := s.addKind(ctx, k)
 		if errors.Is(err, errForbidden) {
 			s.leave(k.GVK().Kind+"s of namespace "+name, "you may not list them")
 			continue
@@ -120,6 +129,24 @@ func (s *namespaceScan) addNamespace(ctx context.Context, name string) (err erro
 		}
 	}
 	return nil
+}
+
+// addKind adds the objects of a kind.
+func (s *namespaceScan) addKind(ctx context.Context, k kinds.Kind) error {
+	part := ""
+	if parts := k.PartNames(); len(parts) == 1 {
+		part = parts[0]
+	}
+	var objects []client.Object
+	var rows []stopRow
+	_, err := s.kube.eachObject(ctx, k, labels.Everything(), func(obj client.Object) {
+		objects, rows = append(objects, obj), append(rows, stopRow{Row: k.FindRow(obj, part)})
+	})
+	hideSharedNames(rows, rows)
+	for i, obj := range objects {
+		s.add(target{kind: k, namespace: obj.GetNamespace(), name: obj.GetName(), shownName: rows[i].ShownName(), part: part}, obj, rows[i])
+	}
+	return err
 }
 
 // checkNamespace returns an error if the namespace does not exist. A user without the right to read it may still have
@@ -139,13 +166,7 @@ func (kube *kubeClient) checkNamespace(ctx context.Context) error {
 }
 
 // add adds an object to its wave, or to the objects that the verb leaves out.
-func (s *namespaceScan) add(k kinds.Kind, obj client.Object) {
-	t := target{kind: k, namespace: obj.GetNamespace(), name: obj.GetName()}
-	if parts := k.PartNames(); len(parts) == 1 {
-		t.part = parts[0]
-	}
-	row := stopRow{Row: k.FindRow(obj, t.part)}
-	t.shownName = row.ShownName()
+func (s *namespaceScan) add(t target, obj client.Object, row stopRow) {
 	isWithNamespace := obj.GetAnnotations()[torporv1alpha1.StoppedWithAnnotation] == namespacePrefix+t.namespace && row.IsAsked
 	reason := ""
 	switch {
@@ -157,19 +178,20 @@ func (s *namespaceScan) add(k kinds.Kind, obj client.Object) {
 	case s.verb != stopVerb:
 		return // Nothing is to be started.
 	case !isWithNamespace:
-		reason = s.refuse(k, obj, t, row)
+		reason = s.refuse(t, obj, row)
 	}
 	if reason != "" {
 		s.leave(t.displayName(), reason)
 		return
 	}
-	wave := s.findWave(k, obj)
+	wave := s.findWave(t.kind, obj)
 	s.waves[wave] = append(s.waves[wave], t)
 }
 
 // refuse returns the reason why a stop of the namespace leaves out an object; empty if it stops it. An object that a
 // user has stopped keeps its stop, so that a start of the namespace does not start it.
-func (s *namespaceScan) refuse(k kinds.Kind, obj client.Object, t target, row stopRow) string {
+func (s *namespaceScan) refuse(t target, obj client.Object, row stopRow) string {
+	k := t.kind
 	if partly, isPartly := k.Definition.(kinds.PartlyStopped); isPartly {
 		return partly.DescribeWholeStop()
 	}

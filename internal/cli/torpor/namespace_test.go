@@ -50,7 +50,7 @@ func testNamespaceWaves(t *testing.T, server *testenv.Environment) {
 		app := apps[name]
 		before := app.DeepCopy()
 		app.Status.Stops = stops
-		app.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.Now()}}
+		app.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(time.Now())}}
 		testenv.ExpectNoError(t, server.Client.Status().Patch(t.Context(), app, client.MergeFrom(before)))
 	}
 	for name := range apps {

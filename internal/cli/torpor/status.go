@@ -81,10 +81,7 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	if len(parsed.objects) > 0 && (s.isEverywhere || cmd.Flags().Changed(selectorFlag)) {
 		return exit.WrongUsage("expected either KIND/NAME or --all-namespaces and --selector, found %q with them", parsed.objects[0])
 	}
-	namespaces, err := parseNamespaces(args)
-	if err == nil && len(namespaces) > 1 {
-		err = exit.WrongUsage("expected one namespace, found %s; --all-namespaces lists the objects of all", strings.Join(namespaces, ", "))
-	}
+	namespace, err := parseOneNamespace(args)
 	if err != nil {
 		return err
 	}
@@ -104,8 +101,8 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	var rows []stopRow
 	var scopes []watchScope
 	switch {
-	case len(namespaces) > 0:
-		rows, err = s.listNamespaceRows(ctx, kube, namespaces[0])
+	case namespace != "":
+		rows, err = s.listNamespaceRows(ctx, kube, namespace)
 	case len(parsed.objects) > 0:
 		rows, scopes, err = kube.getAllRows(ctx, parsed.objects)
 	case len(parsed.kindNames) > 0:

@@ -5,6 +5,7 @@ package slumber
 import (
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,9 +23,10 @@ func TestSchedulesFindFor(t *testing.T) {
 	many := torporv1alpha1.ClusterSlumber{ObjectMeta: metav1.ObjectMeta{Name: "many"}, Spec: torporv1alpha1.ClusterSlumberSpec{SlumberSpec: spec}}
 	again := *many.DeepCopy()
 	again.Name = "again"
+	now := metav1.NewTime(time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC))
 	suspended, suspendedMany, deleted, deletedMany := *own.DeepCopy(), *many.DeepCopy(), *own.DeepCopy(), *many.DeepCopy()
 	suspended.Spec.Suspend, suspendedMany.Spec.Suspend = true, true
-	deleted.DeletionTimestamp, deletedMany.DeletionTimestamp = new(metav1.Now()), new(metav1.Now())
+	deleted.DeletionTimestamp, deletedMany.DeletionTimestamp = new(now), new(now)
 	invalid := *many.DeepCopy()
 	invalid.Spec.NamespaceSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Wishes"}}
 	for name, row := range map[string]struct {
