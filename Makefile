@@ -8,7 +8,7 @@ LOCAL_FLAGS := -ldflags="-s -w $(KUBE_FLAGS)" -o $(BIN)/
 # Debug information, which stripped programs lose, is a sixth of the compiler's work, and the default GOGC another one.
 GOFLAGS += -trimpath -gcflags=all=-dwarf=false
 export GOFLAGS
-BUILD := CGO_ENABLED=0 GOGC=400 go build
+BUILD := CGO_ENABLED=0 GOGC=400 $(CURDIR)/.ci/build
 GO_RUN := CGO_ENABLED=0 go run
 STRIPPED := -ldflags="-s -w"
 GO_TEST := .ci/with-parts env CGO_ENABLED=0 go test -vet=off -ldflags=-s -v -count=1 -timeout=60m
@@ -29,26 +29,23 @@ help: ## List the targets
 ##@ Programs
 
 local: ## Build this machine's control plane, nodes and cloud into .cache/bin (first time: ten minutes)
-	@cd local && if [ -x $(BIN)/local ]; then $(BUILD) $(LOCAL_FLAGS) .; else \
-		echo "building Kubernetes $(KUBE) from source: about ten minutes on two cores the first time"; \
-		CGO_ENABLED=0 GOGC=400 ../.ci/build-with-progress kubernetes $(LOCAL_FLAGS) .; fi
+	@[ -x $(BIN)/local ] || echo "building Kubernetes $(KUBE) from source: about ten minutes on two cores the first time"
+	@cd local && $(BUILD) local $(LOCAL_FLAGS) .
 	@cd $(BIN) && for name in etcd kube-apiserver kubectl; do [ -e $$name ] || ln -s local $$name; done
 node-components: ## Build the kubelet, kube-proxy and pause of real nodes into .cache/bin
-	@cd local && if [ -x $(BIN)/nodecomponents ]; then $(BUILD) $(LOCAL_FLAGS) ./nodecomponents; else \
-		CGO_ENABLED=0 GOGC=400 ../.ci/build-with-progress kubelet $(LOCAL_FLAGS) ./nodecomponents; fi
+	@cd local && $(BUILD) nodecomponents $(LOCAL_FLAGS) ./nodecomponents
 	@cd $(BIN) && ln -sf nodecomponents kubelet && ln -sf nodecomponents kube-proxy
-	@cd local && $(BUILD) $(STRIPPED) -o $(BIN)/ ./pause
+	@cd local && $(BUILD) pause $(STRIPPED) -o $(BIN)/ ./pause
 node-parts: local node-components ## Build CoreDNS, and fetch containerd with its companions into .cache/node
-	@cd local && $(BUILD) $(STRIPPED) -o $(BIN)/ ./podcluster/webapp
-	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time"
-	@cd local/dns && $(BUILD) $(STRIPPED) -o $(BIN)/coredns .
+	@cd local && $(BUILD) webapp $(STRIPPED) -o $(BIN)/ ./podcluster/webapp
+	@cd local/dns && $(BUILD) coredns $(STRIPPED) -o $(BIN)/coredns .
 	@$(BIN)/local node-parts --dir .cache/node
 torpor kubectl-moco kubectl-torpor: ## Build the manager, or a plugin of kubectl, into .cache/bin
-	@$(BUILD) $(STRIPPED) -o $(BIN)/ ./cmd/$@
+	@$(BUILD) $@ $(STRIPPED) -o $(BIN)/ ./cmd/$@
 mysql nova libvirt guest engine bmc: local ## Fetch a real part of the tests into .cache; installs nothing
 	@$(BIN)/local $@ --dir .cache/$@ --optional
 s3 helm release: ## Build versitygw, helm, or krew and OLM's validator, into .cache/bin
-	@$(BUILD) $(STRIPPED) -modfile=go.$@.mod -o $(BIN)/ tool
+	@GOFLAGS="$(GOFLAGS) -modfile=go.$@.mod" $(BUILD) $@ $(STRIPPED) -o $(BIN)/ tool
 image plugins bundle chart artifacts: ## Build a part of a release, or all of it, into .cache/release
 	@$(GO_RUN) ./hack/release $@ --dir .cache/release $(RELEASE)
 site: ## Build the site of the documentation into .cache/site/dist, with node and npm; SITE=--base=/PATH/
