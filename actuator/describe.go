@@ -20,4 +20,14 @@ type Description struct {
 	Credentials string
 	// Calls describes how many calls a listing and an order need.
 	Calls string
+	// Errors describes how the platform's errors are classified, in the order of precedence.
+	Errors []ErrorDescription
+}
+
+// ErrorDescription describes errors of one class.
+type ErrorDescription struct {
+	// Errors are the codes, statuses or phrases of the errors, as a few words of Markdown.
+	Errors string
+	// Class is the class of the errors.
+	Class ErrorClass
 }

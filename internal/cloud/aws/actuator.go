@@ -90,7 +90,8 @@ func (*Actuator) Platform() string { return "aws" }
 func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
 		FoundBy: "the tag `kubernetes.io/cluster/INFRA_ID=owned`", Stopped: "stopped", Credentials: "keys, a profile, a role",
-		Calls: "one listing for 200 clusters, one order for 900 machines",
+		Calls:  "one listing for 200 clusters, one order for 900 machines",
+		Errors: errorTable().Describe(),
 	}
 }
 

@@ -120,5 +120,5 @@ func (e *assumeRoleError) explain() error {
 	if !ok {
 		return actuator.Errorf(actuator.Unreachable, "AssumeRole: the manager cannot assume the role %s: STS does not answer, or the manager has no AWS credentials; see docs/spec/clusterdeployment.md", e.role)
 	}
-	return actuator.Errorf(classOf(api.ErrorCode()), "AssumeRole: %s: %s", api.ErrorCode(), scrubMessage(api.ErrorMessage(), nil))
+	return actuator.Errorf(classOf(api.ErrorCode(), statusOf(e.cause)), "AssumeRole: %s: %s", api.ErrorCode(), scrubMessage(api.ErrorMessage(), nil))
 }

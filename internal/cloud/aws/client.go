@@ -132,7 +132,7 @@ func (o Options) newRetryer() *retry.Standard {
 	// EC2 reports missing capacity with status 500, which the SDK would retry. There is no more capacity seconds
 	// later.
 	noCapacityIsFinal := retry.IsErrorRetryableFunc(func(err error) awssdk.Ternary {
-		if api, ok := asAPIError(err); ok && classOf(api.ErrorCode()) == actuator.NoCapacity {
+		if api, ok := asAPIError(err); ok && classOf(api.ErrorCode(), 0) == actuator.NoCapacity {
 			return awssdk.FalseTernary
 		}
 		return awssdk.UnknownTernary

@@ -19,6 +19,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
@@ -44,10 +45,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	if failed, ok := errors.AsType[*assumeRoleError](err); ok {
 		return failed.explain()
 	}
-	status := 0
-	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
-		status = response.HTTPStatusCode()
-	}
+	status := statusOf(err)
 	if status >= http.StatusMultipleChoices && status < http.StatusBadRequest {
 		return c.unreachableError(operation, "it redirects, which is not followed")
 	}
@@ -56,14 +54,14 @@ func (c *accountClient) explainError(operation string, err error) error {
 		return c.explainMissingAnswer(operation, status, err)
 	}
 	// The class is found before secrets are removed, because a short secret may be part of a code.
-	class := classOf(api.ErrorCode())
+	class := classOf(api.ErrorCode(), status)
 	code := scrubMessage(api.ErrorCode(), c.secrets)
 	message := hintFor(operation, code) + scrubMessage(api.ErrorMessage(), c.secrets)
 	if !c.isTrusted {
 		code, message = "refused", "the message of this endpoint is hidden, because the endpoint is neither AWS nor listed by --allow-endpoints"
 	}
 	switch {
-	case class == actuator.Other && status >= http.StatusInternalServerError:
+	case class == actuator.Unreachable:
 		return c.unreachableError(operation, c.describeStatus(status))
 	// Other machines may succeed, unlike after an error of the account, the network or the request rate.
 	case urgencyOf(class) >= 0 && slices.Contains([]string{stopInstances, startInstances, terminateInstances}, operation):
@@ -124,36 +122,17 @@ func hintFor(operation, code string) string {
 	return ""
 }
 
-// classOf classifies EC2's error codes by the possible remedies.
-func classOf(code string) actuator.ErrorClass {
-	// Some endpoints prefix the codes with the side that caused the error.
-	code = strings.TrimPrefix(strings.TrimPrefix(code, "Client."), "Server.")
-	switch code {
-	case "AuthFailure", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidAccessKeyId",
-		"InvalidClientTokenId", "InvalidToken", "MissingAuthenticationToken", "MissingAuthenticationTokenException",
-		"SignatureDoesNotMatch", "InvalidSignatureException", "UnrecognizedClientException":
-		return actuator.CredentialsInvalid
-	case "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "Blocked", "OptInRequired",
-		"PendingVerification":
-		return actuator.PermissionDenied
-	case "RequestLimitExceeded", "BandwidthLimitExceeded", "EC2ThrottledException", "RequestThrottled",
-		"RequestThrottledException", "SlowDown", "TooManyRequestsException":
-		return actuator.Throttled
-	case "InsufficientInstanceCapacity", "InsufficientCapacity", "InsufficientCapacityOnHost", "InsufficientHostCapacity",
-		"InsufficientReservedInstanceCapacity", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded",
-		"ReservationCapacityExceeded", "SpotMaxPriceTooLow", "VcpuLimitExceeded":
-		return actuator.NoCapacity
-	case "IncorrectInstanceState", "IncorrectSpotRequestState", "IncorrectState", "ResourceContention", "ScalingActivityInProgress":
-		return actuator.WrongState
+// classOf classifies an error code. Some endpoints prefix the codes with the side that caused the error.
+func classOf(code string, status int) actuator.ErrorClass {
+	return errorTable().ClassOf(errorclass.Found{Code: strings.TrimPrefix(strings.TrimPrefix(code, "Client."), "Server."), Status: status})
+}
+
+// statusOf returns the HTTP status of an answer, or 0.
+func statusOf(err error) int {
+	if response, ok := errors.AsType[*awshttp.ResponseError](err); ok {
+		return response.HTTPStatusCode()
 	}
-	switch {
-	case strings.HasPrefix(code, "InvalidInstanceID"):
-		return actuator.NotFound
-	case strings.HasPrefix(code, "Throttl"):
-		return actuator.Throttled
-	default:
-		return actuator.Other
-	}
+	return 0
 }
 
 // scrubMessage removes secrets, and parts that differ at each call, from the cloud's message.

@@ -150,7 +150,7 @@ func TestClassOf(t *testing.T) {
 		"InvalidInstanceAttributeValue":       actuator.Other,
 		"":                                    actuator.Other,
 	} {
-		if got := classOf(code); got != want {
+		if got := classOf(code, 0); got != want {
 			t.Errorf("class of %q: %q, want %q", code, got, want)
 		}
 	}

@@ -72,6 +72,7 @@ func (*Actuator) Platform() string { return "azure" }
 func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
 		FoundBy: "the resource group", Stopped: "deallocated", Credentials: "a service principal with a secret, a certificate or a workload identity",
-		Calls: "one listing for a subscription, one order for each machine",
+		Calls:  "one listing for a subscription, one order for each machine",
+		Errors: errorTable().Describe(),
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
@@ -43,7 +44,9 @@ func (c *accountClient) explainError(operation string, err error) error {
 		return explainMissingAnswer(operation, err)
 	}
 	code, message := readError(answer)
-	class := classOf(answer.StatusCode, code, message)
+	class := errorTable().ClassOf(errorclass.Found{
+		Operation: operation, Code: code, Message: message, Status: answer.StatusCode, HasPause: readRetryAfter(answer.RawResponse) > 0,
+	})
 	code, message = c.scrub(code), c.scrub(message)
 	switch {
 	case class == actuator.Unreachable:
@@ -130,52 +133,6 @@ func readRetryAfter(response *http.Response) time.Duration {
 		return 0
 	}
 	return cloudrest.ReadRetryAfter(response.Header)
-}
-
-// classOf classifies Azure's errors by the possible remedies. It uses the code where one code has several statuses,
-// and the status otherwise.
-func classOf(status int, code, message string) actuator.ErrorClass {
-	switch code {
-	case "AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest", "OverconstrainedZonalAllocationRequest",
-		"QuotaExceeded", "SkuNotAvailable", "SpotQuotaExceeded":
-		return actuator.NoCapacity
-	case "SubscriptionNotFound", "InvalidSubscriptionId":
-		return actuator.CredentialsInvalid
-	case "ScopeLocked", "ResourceGroupBeingDeleted", "ReadOnlyDisabledSubscription", "MissingSubscriptionRegistration":
-		return actuator.Other
-	}
-	switch {
-	case status == http.StatusUnauthorized:
-		return actuator.CredentialsInvalid
-	case status == http.StatusForbidden:
-		return actuator.PermissionDenied
-	case status == http.StatusNotFound:
-		return actuator.NotFound
-	case status == http.StatusConflict, status == http.StatusPreconditionFailed:
-		return classOfConflict(message)
-	case status == http.StatusTooManyRequests:
-		return actuator.Throttled
-	case status >= http.StatusInternalServerError, status == http.StatusRequestTimeout, status < http.StatusBadRequest:
-		return actuator.Unreachable
-	default:
-		return actuator.Other
-	}
-}
-
-// classOfConflict classifies conflicts by their messages. Azure uses the code OperationNotAllowed for an exhausted
-// quota, for an operation that a machine never supports, and for an operation in progress:
-// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
-// The phrases contain spaces, so the name of a resource cannot contain one of them.
-func classOfConflict(message string) actuator.ErrorClass {
-	words := strings.ToLower(message)
-	switch {
-	case strings.Contains(words, "exceeding") && strings.Contains(words, " quota"):
-		return actuator.NoCapacity
-	case strings.Contains(words, "not supported"), strings.Contains(words, "ephemeral os"):
-		return actuator.Other
-	default:
-		return actuator.WrongState
-	}
 }
 
 // scrub removes secrets, and parts that differ at each call, from the cloud's message.

@@ -92,6 +92,7 @@ func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
 		FoundBy: "the list in `spec.platform.baremetal.machines`", Stopped: "shut down, and off",
 		Credentials: "names and passwords of the management controllers", Calls: "one or two calls for each machine over Redfish, or one session over IPMI",
+		Errors: append(redfishErrors().Describe(), ipmiErrors().Describe()...),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
@@ -22,7 +23,10 @@ const (
 	commandChassisStatus, commandChassisControl      = 0x01, 0x02
 	commandSetPrivilege, commandCloseSession         = 0x3b, 0x3c
 	codeDone, codeBusy, codeUnknown, codeUnspecified = 0x00, 0xc0, 0xc1, 0xff
-	codeDenied, codeNotNow                           = 0xd4, 0xd5
+	codeTimeout, codeOutOfSpace                      = 0xc3, 0xc4
+	codeNoResponse, codeDuplicate                    = 0xce, 0xcf
+	codeUpdating, codeInitializing                   = 0xd1, 0xd2
+	codeNoDestination, codeDenied, codeNotNow        = 0xd3, 0xd4, 0xd5
 	codeNoSuchPrivilege, codeAbovePrivilege          = 0x80, 0x81
 )
 
@@ -116,21 +120,22 @@ func (s *ipmiSession) close(ctx context.Context) {
 
 // explainCode explains a completion code (5.2). It returns nil if the command was carried out.
 func explainCode(order string, code byte) error {
+	class := ipmiErrors().ClassOf(errorclass.Found{Operation: order, Code: codeTexts(code)[0]})
 	switch code {
 	case codeDone:
 		return nil
 	case codeBusy:
-		return &actuator.Error{Class: actuator.Throttled, Message: "its BMC is busy"}
+		return &actuator.Error{Class: class, Message: "its BMC is busy"}
 	case codeDenied:
 		return explainIPMI(errPrivilegeDenied)
 	case codeNotNow:
-		return &actuator.Error{Class: actuator.WrongState, Message: "its BMC cannot " + order + " in its present state"}
+		return &actuator.Error{Class: class, Message: "its BMC cannot " + order + " in its present state"}
 	case codeUnspecified:
-		return &actuator.Error{Class: actuator.Unreachable, Message: "its BMC reported an unspecified error"}
+		return &actuator.Error{Class: class, Message: "its BMC reported an unspecified error"}
 	case codeUnknown:
-		return actuator.Errorf(actuator.Other, "its BMC cannot %s", order)
+		return actuator.Errorf(class, "its BMC cannot %s", order)
 	default:
-		return actuator.Errorf(actuator.Other, "its BMC did not carry out the request to %s: completion code 0x%02x", order, code)
+		return actuator.Errorf(class, "its BMC did not carry out the request to %s: completion code 0x%02x", order, code)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
@@ -104,7 +105,9 @@ var errNotRedfish = errors.New("the answer is not a Redfish response")
 
 // answerError is an answer with an error status.
 type answerError struct {
-	status     int
+	status int
+	// code is the message's name in its registry, such as Base.1.8.ActionNotSupported. It may be empty.
+	code       string
 	message    string
 	retryAfter time.Duration
 }
@@ -153,14 +156,19 @@ func readFailure(answer *http.Response, text []byte) error {
 	failure := &answerError{status: answer.StatusCode, retryAfter: (&cloudrest.StatusError{Header: answer.Header}).RetryAfter()}
 	var content struct {
 		Error struct {
+			Code     string `json:"code"`
 			Message  string `json:"message"`
 			Extended []struct {
+				ID      string `json:"MessageId"`
 				Message string `json:"Message"`
 			} `json:"@Message.ExtendedInfo"`
 		} `json:"error"`
 	}
 	if json.Unmarshal(text, &content) == nil { // An answer without a message still has its status.
-		failure.message = content.Error.Message
+		failure.code, failure.message = content.Error.Code, content.Error.Message
+		if len(content.Error.Extended) > 0 && content.Error.Extended[0].ID != "" {
+			failure.code = content.Error.Extended[0].ID // The outer code only refers to this one.
+		}
 		if len(content.Error.Extended) > 0 && content.Error.Extended[0].Message != "" {
 			failure.message = content.Error.Extended[0].Message // The outer message only refers to this one.
 		}
@@ -188,24 +196,9 @@ func (c *redfishController) explainError(order string, err error) error {
 	}
 }
 
-// class classifies answers by the possible remedies.
+// class classifies the answer.
 func (e *answerError) class() actuator.ErrorClass {
-	switch {
-	case e.status == http.StatusUnauthorized:
-		return actuator.CredentialsInvalid
-	case e.status == http.StatusForbidden:
-		return actuator.PermissionDenied
-	case e.status == http.StatusNotFound:
-		return actuator.NotFound
-	case e.status == http.StatusConflict:
-		return actuator.WrongState
-	case e.status == http.StatusTooManyRequests, e.status == http.StatusServiceUnavailable && e.retryAfter > 0:
-		return actuator.Throttled
-	case e.status >= http.StatusInternalServerError, e.status < http.StatusBadRequest:
-		return actuator.Unreachable
-	default:
-		return actuator.Other
-	}
+	return redfishErrors().ClassOf(errorclass.Found{Code: e.code, Status: e.status, HasPause: e.retryAfter > 0})
 }
 
 // describe returns the message of the controller if the administrator lists the controller. The author of the

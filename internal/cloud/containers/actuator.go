@@ -77,5 +77,6 @@ func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
 		FoundBy: "a label such as `io.x-k8s.kind.cluster=INFRA_ID`, or the beginning of their names", Stopped: "exited",
 		Credentials: "a client certificate, or a socket that the operator of the hub lists", Calls: "one listing for an engine, one order for each container",
+		Errors: errorTable().Describe(),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/httpguard"
@@ -76,28 +77,9 @@ func (c *engineClient) explainError(operation string, err error) error {
 	}
 }
 
-// classOf classifies answers by the possible remedies.
+// classOf classifies an answer.
 func classOf(operation string, failure *answerError) actuator.ErrorClass {
-	switch {
-	case failure.status == http.StatusUnauthorized:
-		return actuator.CredentialsInvalid
-	case failure.status == http.StatusForbidden:
-		return actuator.PermissionDenied
-	case failure.status == http.StatusNotFound:
-		return actuator.NotFound
-	case failure.status == http.StatusConflict:
-		return actuator.WrongState
-	case failure.status == http.StatusTooManyRequests:
-		return actuator.Throttled
-	case operation == start && isPortTaken(failure):
-		return actuator.NoCapacity
-	case failure.status == http.StatusInternalServerError && operation != list:
-		return actuator.Other // Engines use it for one container too, such as one whose mount or image is missing.
-	case failure.status >= http.StatusInternalServerError, failure.status < http.StatusBadRequest:
-		return actuator.Unreachable
-	default:
-		return actuator.Other
-	}
+	return errorTable().ClassOf(errorclass.Found{Operation: operation, Message: failure.message, Status: failure.status, HasPause: failure.retryAfter > 0})
 }
 
 // isPortTaken reports whether another program occupies the container's port. It may release the port later.
@@ -106,7 +88,7 @@ func isPortTaken(err error) bool {
 	if !ok {
 		return false
 	}
-	return strings.Contains(failure.message, "port is already allocated") || strings.Contains(failure.message, "address already in use")
+	return strings.Contains(failure.message, portAllocated) || strings.Contains(failure.message, addressInUse)
 }
 
 // explainMissingAnswer describes an error other than an answer of the API.

@@ -42,5 +42,6 @@ func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
 		FoundBy: "names that begin with the infraID and the label `" + clusterLabelPrefix + "INFRA_ID`, or names such as `INFRA_ID-worker-b-9vq4d`", Stopped: "terminated, which is Google's word for off",
 		Credentials: "a key of a service account", Calls: "one listing for a project, one order for each instance",
+		Errors: errorTable().Describe(),
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
@@ -26,7 +26,7 @@ func (c *projectAccount) explainError(operation string, err error) error {
 		return unreachableErrorf(operation, "%s", cloudrest.DescribeMissingAnswer(err))
 	}
 	reason, message := readRefusal(refusal)
-	class := classOf(refusal, reason)
+	class := errorTable().ClassOf(refusal.Describe(operation, reason, message))
 	reason, message = cloudrest.Scrub(reason, c.secret), cloudrest.Scrub(message, c.secret)
 	switch {
 	case class == actuator.Unreachable:
@@ -47,10 +47,7 @@ func (c *projectAccount) explainOrder(operation string, taken *takenOrder) error
 		return nil
 	}
 	failure := taken.Error.Errors[0]
-	class := classOfCode(failure.Code)
-	if class == "" {
-		class = actuator.Other
-	}
+	class := errorTable().ClassOf(errorclass.Found{Operation: operation, Code: failure.Code, Message: failure.Message})
 	if !onebyone.IsOfMachine(class) {
 		return actuator.Errorf(class, "%s: %s: %s", operation, cloudrest.Scrub(failure.Code), cloudrest.Scrub(failure.Message, c.secret))
 	}
@@ -80,41 +77,6 @@ func readRefusal(refusal *cloudrest.StatusError) (reason, message string) {
 		message = "without a message"
 	}
 	return reason, message
-}
-
-// classOf classifies refusals by the possible remedies. It uses the reason where one reason has several statuses, and
-// the status otherwise.
-func classOf(refusal *cloudrest.StatusError, reason string) actuator.ErrorClass {
-	class := classOfCode(reason)
-	switch {
-	case class != "":
-		return class
-	case refusal.Status == http.StatusServiceUnavailable && refusal.RetryAfter() == 0:
-		return actuator.Unreachable
-	default:
-		return refusal.Class()
-	}
-}
-
-// classOfCode classifies the reasons of refusals and the codes of failed orders. It returns "" if the status is
-// sufficient.
-func classOfCode(code string) actuator.ErrorClass {
-	switch code {
-	case "rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "RATE_LIMIT_EXCEEDED", "concurrentLimitExceeded":
-		return actuator.Throttled
-	case "quotaExceeded", "QUOTA_EXCEEDED", "ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
-		"REGION_RESOURCE_POOL_EXHAUSTED", "RESOURCE_POOL_EXHAUSTED", "GPU_STOCKOUT", "stockout", "insufficientCapacity":
-		return actuator.NoCapacity
-	case "resourceNotReady", "RESOURCE_NOT_READY", "resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "conditionNotMet",
-		"resourceOperationRateExceeded", "RESOURCE_OPERATION_RATE_EXCEEDED":
-		return actuator.WrongState
-	case "RESOURCE_NOT_FOUND":
-		return actuator.NotFound
-	case "PERMISSIONS_ERROR":
-		return actuator.PermissionDenied
-	default:
-		return ""
-	}
 }
 
 // isLocalSSD reports whether Google Cloud requires a decision about the data on local SSDs. There is no error code for

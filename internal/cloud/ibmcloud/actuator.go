@@ -42,5 +42,6 @@ func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
 		FoundBy: "names that begin with the infraID, in the VPC `INFRA_ID" + vpcSuffix + "` or the resource group `INFRA_ID`", Stopped: "stopped",
 		Credentials: "an API key", Calls: "one listing for a region of an account, one order for each instance",
+		Errors: errorTable().Describe(),
 	}
 }

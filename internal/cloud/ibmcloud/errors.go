@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 )
@@ -25,13 +25,7 @@ func (c *regionAccount) explainError(operation string, err error) error {
 		return unreachableErrorf(operation, "%s", cloudrest.DescribeMissingAnswer(err))
 	}
 	code, message := readRefusal(refusal)
-	class := refusal.Class()
-	switch {
-	case isCapacity(code):
-		class = actuator.NoCapacity
-	case class == actuator.Other && (strings.Contains(code, "status") || strings.Contains(code, "state")):
-		class = actuator.WrongState
-	}
+	class := errorTable().ClassOf(refusal.Describe(operation, code, message))
 	code, message = cloudrest.Scrub(code, c.secret), cloudrest.Scrub(message, c.secret)
 	switch {
 	case class == actuator.Unreachable:
@@ -66,16 +60,7 @@ func readRefusal(refusal *cloudrest.StatusError) (code, message string) {
 
 // classOfReason classifies the reason why an instance did not start.
 func classOfReason(code string) actuator.ErrorClass {
-	if isCapacity(code) {
-		return actuator.NoCapacity
-	}
-	return actuator.Other
-}
-
-// isCapacity reports whether a code means missing capacity, such as cannot_start_capacity,
-// cannot_start_reservation_capacity or over_quota.
-func isCapacity(code string) bool {
-	return strings.Contains(code, "capacity") || strings.Contains(code, "quota")
+	return errorTable().ClassOf(errorclass.Found{Operation: start, Code: code})
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {

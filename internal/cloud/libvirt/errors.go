@@ -11,23 +11,26 @@ import (
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
 // The error codes that are treated differently, from libvirt's virterror.h.
 const (
-	codeNoMemory         = 2
-	codeOperationDenied  = 29
-	codeNoDomain         = 42
-	codeAuthFailed       = 45
-	codeOperationInvalid = 55
-	codeOperationTimeout = 68
-	codeAuthCancelled    = 79
-	codeNoMetadata       = 80
-	codeResourceBusy     = 87
-	codeAccessDenied     = 88
-	codeAuthUnavailable  = 94
+	codeNoMemory          = 2
+	codeOperationDenied   = 29
+	codeNoDomain          = 42
+	codeAuthFailed        = 45
+	codeOperationInvalid  = 55
+	codeOperationTimeout  = 68
+	codeOperationAborted  = 78
+	codeAuthCancelled     = 79
+	codeNoMetadata        = 80
+	codeAgentUnresponsive = 86
+	codeResourceBusy      = 87
+	codeAccessDenied      = 88
+	codeAuthUnavailable   = 94
 )
 
 // daemonError is the daemon's error for a failed call.
@@ -134,24 +137,9 @@ func unreachableErrorf(operation, found string) error {
 	return actuator.Errorf(actuator.Unreachable, "cannot %s at libvirt: %s; check the daemon, the network and %s of the credentials Secret", operation, found, uriKey)
 }
 
-// classOf classifies errors by the possible remedies.
+// classOf classifies an error.
 func classOf(e *daemonError) actuator.ErrorClass {
-	switch e.code {
-	case codeAuthFailed, codeAuthCancelled, codeAuthUnavailable:
-		return actuator.CredentialsInvalid
-	case codeOperationDenied, codeAccessDenied:
-		return actuator.PermissionDenied
-	case codeNoDomain:
-		return actuator.NotFound
-	case codeOperationInvalid, codeOperationTimeout, codeResourceBusy: // The last two concern domains that another client is changing.
-		return actuator.WrongState
-	case codeNoMemory:
-		return actuator.NoCapacity
-	}
-	if strings.Contains(e.message, "Cannot allocate memory") { // The hypervisor's message if the host has no memory for a guest.
-		return actuator.NoCapacity
-	}
-	return actuator.Other
+	return errorTable().ClassOf(errorclass.Found{Code: nameOfCode(e.code), Message: e.message})
 }
 
 // describe returns the daemon's message if the daemon is trusted, without parts that differ at each call.

@@ -67,6 +67,7 @@ func (*Actuator) Platform() string { return "openstack" }
 func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
 		FoundBy: "the property `" + clusterProperty + "`", Stopped: "stopped, or shelved with `stopMethod: Shelve`", Credentials: "`" + cloudsKey + "` with a password or an application credential",
-		Calls: "one listing for a project, one order for each server",
+		Calls:  "one listing for a project, one order for each server",
+		Errors: errorTable().Describe(),
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 	"github.com/torpor-dev/torpor/internal/cloud/onebyone"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/httpguard"
@@ -53,10 +54,7 @@ func (c *projectClient) explainError(operation string, err error) error {
 	if !ok {
 		return c.explainMissingAnswer(operation, err)
 	}
-	class, message := classOf(answer.Actual), c.describe(answer)
-	if class == actuator.PermissionDenied && operation == start && isOverQuota(answer) {
-		class = actuator.NoCapacity
-	}
+	class, message := classOf(operation, answer), c.describe(answer)
 	switch {
 	case class == actuator.Unreachable:
 		return c.unreachableErrorf(operation, "the API answers with status %d", answer.Actual)
@@ -76,7 +74,7 @@ func (c *projectClient) explainLogin(err error) error {
 		return c.explainMissingAnswer(login, err)
 	case answer.Actual == http.StatusUnauthorized, answer.Actual == http.StatusBadRequest, answer.Actual == http.StatusForbidden:
 		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: correct %s in the credentials Secret", c.describe(answer), cloudsKey)
-	case classOf(answer.Actual) == actuator.Throttled:
+	case classOf(login, answer) == actuator.Throttled:
 		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud limits the rate of logins and refused this one", RetryAfter: cloudrest.ReadRetryAfter(answer.ResponseHeader)}
 	default:
 		return c.unreachableErrorf(login, "the API answers with status %d", answer.Actual)
@@ -108,24 +106,11 @@ func (*projectClient) unreachableErrorf(operation, format string, args ...any) e
 	return actuator.Errorf(actuator.Unreachable, "%s at OpenStack: %s; check the network and auth_url in %s of the credentials Secret", operation, fmt.Sprintf(format, args...), cloudsKey)
 }
 
-// classOf classifies answers by the possible remedies.
-func classOf(status int) actuator.ErrorClass {
-	switch {
-	case status == http.StatusUnauthorized:
-		return actuator.CredentialsInvalid
-	case status == http.StatusForbidden:
-		return actuator.PermissionDenied
-	case status == http.StatusNotFound:
-		return actuator.NotFound
-	case status == http.StatusConflict:
-		return actuator.WrongState
-	case status == http.StatusTooManyRequests, status == http.StatusRequestEntityTooLarge: // Old versions of nova use the second.
-		return actuator.Throttled
-	case status >= http.StatusInternalServerError, status == http.StatusRequestTimeout, status < http.StatusBadRequest:
-		return actuator.Unreachable
-	default:
-		return actuator.Other
-	}
+// classOf classifies an answer.
+func classOf(operation string, answer gophercloud.ErrUnexpectedResponseCode) actuator.ErrorClass {
+	return errorTable().ClassOf(errorclass.Found{
+		Operation: operation, Message: messageOf(answer.Body), Status: answer.Actual, HasPause: cloudrest.ReadRetryAfter(answer.ResponseHeader) > 0,
+	})
 }
 
 // describe returns the server's message if the administrator lists the server. The author of the Secret chooses the
@@ -152,12 +137,6 @@ func messageOf(body []byte) string {
 		}
 	}
 	return ""
-}
-
-// isOverQuota reports whether a refusal means an exhausted quota. Nova has one status for that and for missing rights:
-// https://docs.openstack.org/api-ref/compute/#unshelve-restore-shelved-server-unshelve-action
-func isOverQuota(refusal gophercloud.ErrUnexpectedResponseCode) bool {
-	return strings.HasPrefix(messageOf(refusal.Body), "Quota exceeded")
 }
 
 // isLocked reports whether an order was refused because the server is locked.

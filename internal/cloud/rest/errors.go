@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
 	"github.com/torpor-dev/torpor/internal/httpguard"
 )
 
@@ -56,24 +57,12 @@ func ReadRetryAfter(header http.Header) time.Duration {
 
 // Class classifies the answer by the possible remedies, as far as the status allows.
 func (r *StatusError) Class() actuator.ErrorClass {
-	switch {
-	case r.Status == http.StatusUnauthorized:
-		return actuator.CredentialsInvalid
-	case r.Status == http.StatusForbidden:
-		return actuator.PermissionDenied
-	case r.Status == http.StatusNotFound, r.Status == http.StatusGone:
-		return actuator.NotFound
-	case r.Status == http.StatusConflict, r.Status == http.StatusPreconditionFailed:
-		return actuator.WrongState
-	case r.Status == http.StatusTooManyRequests:
-		return actuator.Throttled
-	case r.Status == http.StatusServiceUnavailable && r.RetryAfter() > 0:
-		return actuator.Throttled // The cloud answers and names a pause.
-	case r.Status >= http.StatusInternalServerError, r.Status == http.StatusRequestTimeout, r.Status < http.StatusBadRequest:
-		return actuator.Unreachable
-	default:
-		return actuator.Other
-	}
+	return errorclass.ByStatus().ClassOf(r.Describe("", "", ""))
+}
+
+// Describe returns the answer for a table of errors, with the code and the message that its body has.
+func (r *StatusError) Describe(operation, code, message string) errorclass.Found {
+	return errorclass.Found{Operation: operation, Code: code, Message: message, Status: r.Status, HasPause: r.RetryAfter() > 0}
 }
 
 // DescribeMissingAnswer describes an error other than an answer of the API. To the user, a request that was not sent,

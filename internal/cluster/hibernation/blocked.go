@@ -64,7 +64,7 @@ func noMachinesFound(o Observed) Plan {
 func observationFailed(o Observed) Plan {
 	p := unknownPlan(o, reasonForClass(o.ObservationError.Class), o.ObservationError.Message)
 	// A failed listing needs no short interval: no machine changes its state within seconds here.
-	p.RequeueAfter = max(retryIntervalFor(o.ObservationError.Class), maxCloudInterval)
+	p.RequeueAfter = max(RetryOf(o.ObservationError.Class).First, maxCloudInterval)
 	return p
 }
 

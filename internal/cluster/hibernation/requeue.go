@@ -81,33 +81,38 @@ func probeInterval(since, at time.Time) time.Duration {
 	return maxCloudInterval
 }
 
-func retryIntervalFor(c actuator.ErrorClass) time.Duration {
+// Retry is how often a cloud is asked again after an error.
+type Retry struct {
+	// First is the pause after a failed listing, and the first pause of refused machines.
+	First time.Duration
+	// Longest bounds the pauses of refused machines, which grow to a quarter of the time so far. It is zero if they do
+	// not grow.
+	Longest time.Duration
+}
+
+// RetryOf returns how often a cloud is asked again after an error of a class. A lasting refusal of machines is repeated
+// ever less often, because a state that has lasted for hours may last longer.
+func RetryOf(c actuator.ErrorClass) Retry {
 	switch c {
 	case actuator.WrongState:
-		return minCloudInterval
-	case actuator.Throttled, actuator.Unreachable, actuator.NoCapacity, actuator.CredentialsMissing:
-		return maxCloudInterval // A missing Secret causes no cloud requests.
+		return Retry{First: minCloudInterval, Longest: driftInterval}
+	case actuator.NoCapacity:
+		return Retry{First: maxCloudInterval, Longest: maxCapacityRest}
+	case actuator.Throttled, actuator.Unreachable, actuator.CredentialsMissing:
+		return Retry{First: maxCloudInterval} // A missing Secret causes no cloud requests.
 	case actuator.PermissionDenied:
-		return userRetryInterval
-	case actuator.CredentialsInvalid, actuator.NotFound, actuator.Other:
-		return retryInterval
+		return Retry{First: userRetryInterval}
+	case actuator.CredentialsInvalid:
+		return Retry{First: retryInterval}
+	case actuator.NotFound, actuator.Other:
+		return Retry{First: retryInterval, Longest: driftInterval}
 	default:
-		return retryInterval
+		return Retry{First: retryInterval}
 	}
 }
 
-// refusalRest is the back-off for machines that the cloud refuses since a given time. A lasting refusal is
-// retried ever less often.
+// refusalRest is the back-off for machines that the cloud refuses since a given time.
 func refusalRest(c actuator.ErrorClass, since, at time.Time) time.Duration {
-	rest, share := retryIntervalFor(c), at.Sub(since)/refusalShare
-	switch c {
-	case actuator.NoCapacity:
-		return max(rest, min(share, maxCapacityRest))
-	case actuator.Other, actuator.NotFound, actuator.WrongState: // A state that has lasted for hours may last longer.
-		return max(rest, min(share, driftInterval))
-	case actuator.CredentialsMissing, actuator.CredentialsInvalid, actuator.PermissionDenied, actuator.Unreachable, actuator.Throttled:
-		return rest
-	default:
-		return rest
-	}
+	retry := RetryOf(c)
+	return max(retry.First, min(at.Sub(since)/refusalShare, retry.Longest))
 }

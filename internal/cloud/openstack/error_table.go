@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openstack
+
+import (
+	"net/http"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/errorclass"
+)
+
+// errorTable classifies answers by their status, because OpenStack has no error codes. Nova has one status for an
+// exhausted quota and for missing rights:
+// https://docs.openstack.org/api-ref/compute/#unshelve-restore-shelved-server-unshelve-action
+func errorTable() errorclass.Table {
+	return append(errorclass.Table{
+		{Lowest: http.StatusForbidden, Highest: http.StatusForbidden, Phrases: []string{"quota exceeded"}, Operations: []string{start}, Class: actuator.NoCapacity},
+		{Lowest: http.StatusConflict, Highest: http.StatusConflict, Phrases: []string{" is locked"}, Class: actuator.Other},
+		errorclass.Status(http.StatusRequestEntityTooLarge, http.StatusRequestEntityTooLarge, actuator.Throttled), // Old versions of nova.
+	}, errorclass.ByStatus()...)
+}
