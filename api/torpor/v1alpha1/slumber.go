@@ -92,6 +92,11 @@ type SlumberSpec struct {
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:XValidation:rule=`duration(self) > duration('0s') && duration(self) <= duration('24h')`,message=`expected a duration above 0s and at most 24h; found another one; choose one such as 30m`
 	WaveTimeout *metav1.Duration `json:"waveTimeout,omitempty"`
+	// SpreadOver spreads the stops and the starts of each wave over this time. Each object has a fixed time in it, which depends on its UID.
+	// Unset or 0s stops and starts the objects of a wave together. A skip or a user's resume takes effect at once.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule=`duration(self) >= duration('0s') && duration(self) <= duration('4h')`,message=`expected a duration from 0s to 4h; found another; choose one such as 15m`
+	SpreadOver *metav1.Duration `json:"spreadOver,omitempty"`
 	// StartingDeadlineSeconds limits how late a stop may begin after the start of its window, for example because the manager was down. A
 	// window that is missed is skipped: the objects keep running until the next window. Unset means no limit.
 	// +optional

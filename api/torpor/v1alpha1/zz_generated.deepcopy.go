@@ -366,6 +366,11 @@ func (in *SlumberSpec) DeepCopyInto(out *SlumberSpec) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.SpreadOver != nil {
+		in, out := &in.SpreadOver, &out.SpreadOver
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.StartingDeadlineSeconds != nil {
 		in, out := &in.StartingDeadlineSeconds, &out.StartingDeadlineSeconds
 		*out = new(int64)

@@ -158,24 +158,26 @@ func (r stopRow) listTransitions(s *torporv1alpha1.Slumber, now time.Time) []sch
 			from = r.Until.Time
 		}
 	}
+	turn := slumber.SpreadOffset(r.UID, slumber.SpreadOf(s))
 	if r.SkippedUntil == nil || !r.SkippedUntil.After(from) {
-		return listTransitions(s, from)
+		return listTransitions(s, turn, from)
 	}
-	next := listTransitions(s, r.SkippedUntil.Time)
+	next := listTransitions(s, turn, r.SkippedUntil.Time)
 	if len(next) > 0 && next[0].To == torporv1alpha1.SlumberAwake {
 		next = slices.Insert(next, 0, scheduledTransition{s.Name, torporv1alpha1.SlumberAsleep, *r.SkippedUntil})
 	}
 	return next
 }
 
-func listTransitions(s *torporv1alpha1.Slumber, now time.Time) (all []scheduledTransition) {
+// listTransitions returns the next transitions of an object whose turn comes some time after the begin of its wave.
+func listTransitions(s *torporv1alpha1.Slumber, turn time.Duration, now time.Time) (all []scheduledTransition) {
 	schedule, err := slumber.ParseSchedule(s.Spec)
 	if err != nil {
 		return nil // The Slumber's own status reports the error.
 	}
-	next := schedule.NextTransitions(now)
+	next := schedule.NextTransitions(now.Add(-turn))
 	for _, one := range next[:min(len(next), maxTransitions)] {
-		all = append(all, scheduledTransition{s.Name, one.To, one.At})
+		all = append(all, scheduledTransition{s.Name, one.To, metav1.NewTime(one.At.Add(turn))})
 	}
 	return all
 }
@@ -190,7 +192,7 @@ func (t scheduledTransition) describe(format func(*metav1.Time) string) string {
 
 // endOfSleep returns the end of the current sleep, or of the next one; zero if there is none.
 func endOfSleep(s *torporv1alpha1.Slumber, now time.Time) time.Time {
-	for _, one := range listTransitions(s, now) {
+	for _, one := range listTransitions(s, 0, now) {
 		if one.To == torporv1alpha1.SlumberAwake {
 			return one.At.Time
 		}

@@ -28,6 +28,8 @@ func TestScheduleOfARow(t *testing.T) {
 	}}
 	noons := *nights.DeepCopy()
 	noons.Name, noons.Spec.Windows = "noons", []torporv1alpha1.SlumberWindow{{Sleep: "0 12 * * *", Wake: "0 13 * * *"}}
+	spread := *nights.DeepCopy()
+	spread.Spec.SpreadOver = &metav1.Duration{Duration: 3 * time.Hour}
 	const wake, sleep = "is started at 2026-11-25T07:00:00Z by Slumber nights", "is stopped at 2026-11-25T20:00:00Z by Slumber nights"
 	const laterWake, laterSleep = "is started at 2026-11-26T07:00:00Z by Slumber nights", "is stopped at 2026-11-26T20:00:00Z by Slumber nights"
 	const midnight = "is stopped at 2026-11-25T00:00:00Z by Slumber nights"
@@ -78,6 +80,16 @@ func TestScheduleOfARow(t *testing.T) {
 		},
 		"a sleeping object keeps its own next step": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, Slumber: "nights", Next: "said"}, next: "said", schedule: []string{wake, sleep, laterWake},
+		},
+		"an object with a turn at 22:51 is stopped then, and started two hours and 51 minutes after the window": {
+			[]torporv1alpha1.Slumber{spread}, kinds.Row{State: "running", UID: "uid-32"}, "is stopped at 2026-11-24T22:51:00Z by Slumber nights", []string{
+				"is stopped at 2026-11-24T22:51:00Z by Slumber nights", "is started at 2026-11-25T09:51:00Z by Slumber nights", "is stopped at 2026-11-25T22:51:00Z by Slumber nights",
+			},
+		},
+		"an object skipped beyond its turn is stopped at the end of the skip": {
+			[]torporv1alpha1.Slumber{spread}, kinds.Row{State: "running", UID: "uid-32", SkippedUntil: at(2)}, midnight, []string{
+				midnight, "is started at 2026-11-25T09:51:00Z by Slumber nights", "is stopped at 2026-11-25T22:51:00Z by Slumber nights", "is started at 2026-11-26T09:51:00Z by Slumber nights",
+			},
 		},
 		"a manual stop without an end has no schedule": {
 			slumbers: []torporv1alpha1.Slumber{nights}, row: kinds.Row{State: "stopped", Stopped: true, IsAsked: true, Next: "said"}, next: "said",

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/coexist/lease"
@@ -67,9 +68,11 @@ type Row struct {
 	// IsAsked is true if the switch requests a stop that has not expired. An object that stopped automatically is
 	// Stopped, but not asked.
 	IsAsked bool `json:"-"`
-	// Labels are the labels of the object, by which Slumbers select it. Slumber is the name of the Slumber that stops it.
+	// Labels are the labels of the object, by which Slumbers select it. Slumber is the name of the Slumber that stops it. UID decides
+	// about its turn in a wave that is spread over time.
 	Labels    map[string]string `json:"-"`
 	Slumber   string            `json:"-"`
+	UID       types.UID         `json:"-"`
 	GroupKind schema.GroupKind  `json:"-"`
 	// Refusal is the reason why the manager refuses the requested stop or start.
 	Refusal string `json:"-"`
@@ -88,7 +91,7 @@ type Row struct {
 func newRow(d Definition, obj Object, part Part, isStopped bool, stops stoprecord.Records) Row {
 	r := Row{
 		Namespace: obj.GetNamespace(), Kind: d.GVK().Kind, Name: obj.GetName(), Part: part.Name, Controllers: part.Controllers,
-		Stopped: isStopped, Stops: stops, Labels: obj.GetLabels(), GroupKind: d.GVK().GroupKind(), kindName: d.Names()[0],
+		Stopped: isStopped, Stops: stops, Labels: obj.GetLabels(), UID: obj.GetUID(), GroupKind: d.GVK().GroupKind(), kindName: d.Names()[0],
 		UntilAnnotation: torporv1alpha1.UntilAnnotation, IsAsked: isStopped && !stops.HasExpired(),
 	}
 	if until, _ := stoprecord.ReadSkip(obj.GetAnnotations()); !until.IsZero() {

@@ -195,7 +195,7 @@ func (p *Plan) observeWave(o Observed, i int) {
 		if isLeftAlone {
 			wave.Skipped++
 		} else if !m.isAsWished(wave.ShouldSleep) {
-			waiting = append(waiting, describeMember(m))
+			waiting = append(waiting, describeMember(m, o.Now, turnOf(o.Slumber, *wave, m)))
 		}
 		p.requeueAt(o.Now, m.SkippedUntil)
 	}
@@ -212,11 +212,7 @@ func (p *Plan) observeWave(o Observed, i int) {
 		wave.WaitsFor, wave.IsTimedOut = "", false
 		return
 	}
-	waitsSince := wave.Since
-	if wave.WaitsSince != nil {
-		waitsSince = wave.WaitsSince
-	}
-	if end := waitsSince.Add(timeout); !wave.IsTimedOut && !o.Now.Before(end) {
+	if end := waitsSince(*wave).Add(SpreadOf(o.Slumber) + timeout); !wave.IsTimedOut && !o.Now.Before(end) {
 		wave.IsTimedOut = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWaveTimedOut, Action: "Wait", Note: fmt.Sprintf(
 			"Wave %s was not complete after %s, because it waits for %s; the next wave no longer waits for it", wave.Name, timeout, wave.WaitsFor)})
@@ -238,7 +234,11 @@ func waveTimeoutOf(s *torporv1alpha1.Slumber) time.Duration {
 	return defaultWaveTimeout
 }
 
-func describeMember(m Member) string {
+// describeMember names a member that its wave waits for, and the reason.
+func describeMember(m Member, now, turn time.Time) string {
+	if now.Before(turn) {
+		return m.Name + " (due at " + formatTime(turn) + ")"
+	}
 	if m.Message == "" {
 		return m.Name
 	}
@@ -264,7 +264,9 @@ func (p *Plan) wish(o Observed) {
 			continue
 		}
 		for _, m := range members {
-			p.Wishes[i] = append(p.Wishes[i], p.wishOf(m, wave, o.Now))
+			turn := turnOf(o.Slumber, wave, m)
+			p.Wishes[i] = append(p.Wishes[i], p.wishOf(m, wave, o.Now, turn))
+			p.requeueAt(o.Now, turn)
 		}
 	}
 }
@@ -276,16 +278,20 @@ func isSaved(wave torporv1alpha1.SlumberWaveStatus, saved []torporv1alpha1.Slumb
 	return i < 0 && wave.Since == nil || i >= 0 && saved[i].ShouldSleep == wave.ShouldSleep && saved[i].Since.Equal(wave.Since)
 }
 
-func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now time.Time) MemberWish {
+// wishOf decides about one member. A user is not kept waiting: a skip or a resume takes effect before the turn.
+func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now, turn time.Time) MemberWish {
 	by := cmp.Or(m.SkippedBy, torporv1alpha1.SkipUntilAnnotation)
+	isDue, isStopped := !now.Before(turn), m.IsStopped && !m.IsExpired
 	switch {
-	case !wave.ShouldSleep:
+	case !wave.ShouldSleep && (isDue || !isStopped):
 		return MemberWish{Verb: Start}
 	case m.ResumedAt.After(wave.Since.Time):
 		by = m.ResumedBy
 		fallthrough
 	case now.Before(m.SkippedUntil):
 		return MemberWish{Verb: Start, StartedBy: by}
+	case !wave.ShouldSleep, !isDue && !isStopped:
+		return MemberWish{Verb: Keep} // Its turn has not come.
 	case p.isWaking:
 		return MemberWish{Verb: Keep} // The member stays stopped until its wave is started; its stop expires late enough for that.
 	case p.isLeftFromEarlierWindow(wave):
@@ -415,7 +421,11 @@ func (p *Plan) describeNext(o Observed) string {
 	case len(next) == 0:
 		return "no transition is scheduled"
 	default:
-		return fmt.Sprintf("%s from %s", next[0].To, formatTime(next[0].At.Time))
+		text := fmt.Sprintf("%s from %s", next[0].To, formatTime(next[0].At.Time))
+		if over := SpreadOf(o.Slumber); over > 0 {
+			text += fmt.Sprintf(", each wave spread over %s", over)
+		}
+		return text
 	}
 }
 

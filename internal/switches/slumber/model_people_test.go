@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -152,7 +153,10 @@ func (f *fleet) edit() string {
 	s.Generation++
 	isSeen := !f.isGoing && f.random.IntN(4) > 0
 	var what string
-	switch f.random.IntN(6) {
+	switch f.random.IntN(7) {
+	case 5:
+		s.Spec.SpreadOver = []*metav1.Duration{nil, {Duration: modelSpread}}[f.random.IntN(2)]
+		what = fmt.Sprint("spread over: ", s.Spec.SpreadOver)
 	case 0, 1:
 		s.Spec.Suspend = !s.Spec.Suspend
 		what = fmt.Sprint("suspend: ", s.Spec.Suspend)

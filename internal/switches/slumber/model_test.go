@@ -27,6 +27,8 @@ const (
 	sequences     = 150
 	soakSequences = 10_000 // 132 s of one processor.
 	steps         = 20
+	// modelSpread is shorter than the time in which settle has a fleet at rest.
+	modelSpread = 5 * time.Second
 	// shards use the available processors.
 	shards = 4
 	// noWave is the wave of a member that no wave selects.
@@ -115,6 +117,7 @@ func newFleet(t testing.TB, kinds []memberKind, random *rand.Rand) *fleet {
 		kind.build(m)
 		m.stored.SetName(fmt.Sprint("m", i))
 		m.stored.SetNamespace(modelNamespace)
+		m.stored.SetUID(uidOf(random.IntN(1000)))
 		m.stored.SetLabels(map[string]string{"wave": f.slumber.Spec.Waves[random.IntN(3)].Name})
 		m.sync()
 		kind.control(m, now)
@@ -124,6 +127,9 @@ func newFleet(t testing.TB, kinds []memberKind, random *rand.Rand) *fleet {
 	}
 	if random.IntN(2) == 0 {
 		f.reach, f.slumber.Name = newModelReach(t, kinds), torporv1alpha1.ClusterSlumberPrefix+f.slumber.Name
+	}
+	if random.IntN(2) == 0 {
+		f.slumber.Spec.SpreadOver = &metav1.Duration{Duration: modelSpread}
 	}
 	f.seen = f.slumber
 	return f
@@ -234,6 +240,9 @@ func (f *fleet) write(m *modelMember, seen slumber.Member, plan slumber.Plan, wa
 	holds := func(stop torporv1alpha1.ScheduledStop) bool {
 		return stoprecord.FindScheduled([]torporv1alpha1.ScheduledStop{stop}, nil, f.now) != nil
 	}
+	if wave >= 0 && holds(next) != holds(before) && wish.StartedBy == "" {
+		f.expectSpread(m, plan, wave)
+	}
 	if wave >= 0 && holds(next) && !holds(before) {
 		f.expectTurn(m, plan, wave)
 	}
@@ -257,6 +266,18 @@ func (f *fleet) expectNeeded(m *modelMember, plan slumber.Plan, wave int, wish s
 		f.fail("expected one write of %s for one transition, found another: %s", m, transition)
 	}
 	m.written = transition
+}
+
+// expectSpread expects the turn of a member within its wave to have come.
+func (f *fleet) expectSpread(m *modelMember, plan slumber.Plan, wave int) {
+	f.t.Helper()
+	began := plan.Status.Waves[wave].Since
+	if began == nil {
+		return
+	}
+	if turn := began.Add(slumber.SpreadOffset(m.stored.GetUID(), slumber.SpreadOf(f.seen))); f.now.Before(turn) {
+		f.fail("expected %s of wave %d to wait for its turn at %s; waves %v", m, wave, turn, describeWaves(plan))
+	}
 }
 
 // expectTurn expects every member of earlier waves to have been at rest since its wave began, to be left alone, or to

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	stoprecord "github.com/torpor-dev/torpor/internal/stop/record"
@@ -43,6 +44,8 @@ type Observed struct {
 type Member struct {
 	// Name is shown to users: kind and name.
 	Name string
+	// UID identifies the object. The turn of the member within its wave depends on it.
+	UID types.UID
 	kinds.State
 	// SkippedUntil is the time until which the Slumber does not stop the object; zero if it is not skipped.
 	SkippedUntil time.Time
@@ -150,7 +153,7 @@ func KindOf(target torporv1alpha1.SlumberTarget) schema.GroupKind {
 // ReadMember reads the state of an object that a Slumber may have stopped. An invalid time in the skip annotation
 // skips nothing.
 func ReadMember(slumber string, kind kinds.Kind, obj kinds.Object, now time.Time) Member {
-	m := Member{Name: kind.GVK().Kind + " " + nameWithin(slumber, obj), State: kind.ReadState(obj, now)}
+	m := Member{Name: kind.GVK().Kind + " " + nameWithin(slumber, obj), UID: obj.GetUID(), State: kind.ReadState(obj, now)}
 	m.SkippedUntil, _ = stoprecord.ReadSkip(obj.GetAnnotations())
 	m.SkippedBy = stoprecord.ReadAuthor(obj.GetAnnotations(), torporv1alpha1.SkipUntilAnnotation)
 	stop := m.FindStops(slumber)
@@ -184,9 +187,13 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 	}
 	next := before
 	asked := stoprecord.Request{IsStopped: wish.Verb == Stop, By: describeSlumber(s), Reason: s.Spec.Reason}
-	since := metav1.NewTime(now)
+	since, turn := now, now
 	if wave >= 0 && p.Status.Waves[wave].Since != nil {
-		since = *p.Status.Waves[wave].Since
+		since = p.Status.Waves[wave].Since.Time
+		turn = since.Add(SpreadOffset(m.UID, SpreadOf(s)))
+	}
+	if turn.After(now) {
+		turn = since // The stop expired, or a user does not wait for the turn.
 	}
 	switch {
 	case wish.Verb == Keep || wish.Verb == Start && !stoprecord.Records(before.Stops).Holds():
@@ -194,12 +201,12 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 	case wish.StartedBy != "":
 		asked.By, asked.At = wish.StartedBy, now
 	default:
-		asked.At = since.Time
-		if len(before.Stops) > 0 && before.Stops[0].EndedAt != nil && before.Stops[0].EndedAt.After(since.Time) {
+		asked.At = turn
+		if len(before.Stops) > 0 && before.Stops[0].EndedAt != nil && before.Stops[0].EndedAt.After(turn) {
 			asked.At = now // The member was started in between: this is another stop in the same window.
 		}
 	}
-	switch asked.Version = formatTime(since.Time); {
+	switch asked.Version = formatTime(since); {
 	case !asked.IsStopped:
 		asked.Version += " started"
 	case stoprecord.Records(before.Stops).Holds():
@@ -208,8 +215,8 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 	records := stoprecord.NextRecords(before.Stops, asked, now)
 	next.Stops = records[:min(len(records), maxStops)]
 	if next.ExpiresAt = nil; wish.Verb == Stop && !p.WindowEnd.IsZero() {
-		next.Stops[0].Until = new(metav1.NewTime(p.WindowEnd))
-		next.ExpiresAt = new(metav1.NewTime(p.WindowEnd.Add(time.Duration(len(s.Spec.Waves)) * waveTimeoutOf(s))))
+		next.Stops[0].Until = new(metav1.NewTime(p.WindowEnd.Add(SpreadOffset(m.UID, SpreadOf(s)))))
+		next.ExpiresAt = new(metav1.NewTime(p.WindowEnd.Add(time.Duration(len(s.Spec.Waves)) * (waveTimeoutOf(s) + SpreadOf(s)))))
 	}
 	return next
 }
