@@ -26,7 +26,13 @@ func errorTable() errorclass.Table {
 			"SubscriptionNotRegistered", "NoRegisteredProviderFound",
 		}, Class: actuator.Other},
 		{Codes: []string{"OperationNotAllowed"}, Phrases: []string{"exceeding* quota"}, Class: actuator.NoCapacity},
-		{Lowest: http.StatusConflict, Highest: http.StatusPreconditionFailed, Phrases: []string{"exceeding* quota"}, Class: actuator.NoCapacity},
-		{Lowest: http.StatusConflict, Highest: http.StatusPreconditionFailed, Phrases: []string{"not supported", "ephemeral os"}, Class: actuator.Other},
+		{
+			Lowest: http.StatusConflict, Highest: http.StatusPreconditionFailed, Phrases: []string{"exceeding* quota"},
+			Class: actuator.NoCapacity,
+		},
+		{
+			Lowest: http.StatusConflict, Highest: http.StatusPreconditionFailed, Phrases: []string{"not supported", "ephemeral os"},
+			Class: actuator.Other,
+		},
 	}, errorclass.ByStatus()...)
 }

@@ -15,8 +15,14 @@ import (
 func errorTable() errorclass.Table {
 	return append(errorclass.Table{
 		// Other programs may release the port, the memory or the disk space.
-		{Phrases: []string{portAllocated, addressInUse, "no space left on device", "cannot allocate memory"}, Operations: []string{start}, Class: actuator.NoCapacity},
-		{Lowest: http.StatusInternalServerError, Highest: http.StatusInternalServerError, Operations: []string{start, stop}, Class: actuator.Other},
+		{
+			Phrases:    []string{portAllocated, addressInUse, "no space left on device", "cannot allocate memory"},
+			Operations: []string{start}, Class: actuator.NoCapacity,
+		},
+		{
+			Lowest: http.StatusInternalServerError, Highest: http.StatusInternalServerError, Operations: []string{start, stop},
+			Class: actuator.Other,
+		},
 	}, errorclass.ByStatus()...)
 }
 

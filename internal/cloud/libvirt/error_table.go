@@ -18,7 +18,9 @@ func errorTable() errorclass.Table {
 		{Codes: []string{"AUTH_FAILED", "AUTH_CANCELLED", "AUTH_UNAVAILABLE"}, Class: actuator.CredentialsInvalid},
 		{Codes: []string{"OPERATION_DENIED", "ACCESS_DENIED"}, Class: actuator.PermissionDenied},
 		{Codes: []string{"NO_DOMAIN"}, Class: actuator.NotFound},
-		{Codes: []string{"OPERATION_INVALID", "OPERATION_TIMEOUT", "OPERATION_ABORTED", "AGENT_UNRESPONSIVE", "RESOURCE_BUSY"}, Class: actuator.WrongState},
+		{Codes: []string{
+			"OPERATION_INVALID", "OPERATION_TIMEOUT", "OPERATION_ABORTED", "AGENT_UNRESPONSIVE", "RESOURCE_BUSY",
+		}, Class: actuator.WrongState},
 		{Codes: []string{"NO_MEMORY"}, Class: actuator.NoCapacity},
 		{Phrases: []string{"cannot allocate memory"}, Class: actuator.NoCapacity},
 	}

@@ -14,7 +14,10 @@ import (
 // https://docs.openstack.org/api-ref/compute/#unshelve-restore-shelved-server-unshelve-action
 func errorTable() errorclass.Table {
 	return append(errorclass.Table{
-		{Lowest: http.StatusForbidden, Highest: http.StatusForbidden, Phrases: []string{"quota exceeded"}, Operations: []string{start}, Class: actuator.NoCapacity},
+		{
+			Lowest: http.StatusForbidden, Highest: http.StatusForbidden, Phrases: []string{"quota exceeded"}, Operations: []string{start},
+			Class: actuator.NoCapacity,
+		},
 		{Lowest: http.StatusConflict, Highest: http.StatusConflict, Phrases: []string{" is locked"}, Class: actuator.Other},
 		errorclass.Status(http.StatusRequestEntityTooLarge, http.StatusRequestEntityTooLarge, actuator.Throttled), // Old versions of nova.
 	}, errorclass.ByStatus()...)
