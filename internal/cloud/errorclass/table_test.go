@@ -33,8 +33,15 @@ func TestPatterns(t *testing.T) {
 		actuator.NoCapacity: {{Code: "Exact"}, {Code: "Prefix"}, {Code: "Prefixed"}, {Code: "a suffix"}, {Code: "in the middle of"}, {Code: "abc"}, {Code: "a-b-c"}},
 		actuator.Throttled:  {{Operation: "start", Message: "It results in Exceeding the approved Cores Quota."}},
 		actuator.Other: {
-			{Code: "Exactly"}, {Code: "exact"}, {Code: "APrefix"}, {Code: "suffixes"}, {Code: "ac"}, {Code: "acb"}, {},
-			{Operation: "start", Message: "a quota, exceeding"}, {Operation: "stop", Message: "exceeding the quota"},
+			{Code: "Exactly"},
+			{Code: "exact"},
+			{Code: "APrefix"},
+			{Code: "suffixes"},
+			{Code: "ac"},
+			{Code: "acb"},
+			{},
+			{Operation: "start", Message: "a quota, exceeding"},
+			{Operation: "stop", Message: "exceeding the quota"},
 		},
 	})
 }

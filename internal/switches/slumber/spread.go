@@ -24,8 +24,8 @@ func SpreadOffset(uid types.UID, over time.Duration) time.Duration {
 		return 0
 	}
 	hash := sha256.Sum256([]byte(uid)) // Similar UIDs must not share a batch.
-	batch := time.Duration(binary.BigEndian.Uint64(hash[:]) % maxBatches)
-	return (batch * over / maxBatches).Truncate(time.Second) // Times of the API have whole seconds.
+	batch := int64(binary.BigEndian.Uint64(hash[:]) % maxBatches)
+	return time.Duration(batch * over.Nanoseconds() / maxBatches).Truncate(time.Second) // Times of the API have whole seconds.
 }
 
 // SpreadOf returns spec.spreadOver, or zero.
