@@ -21,7 +21,7 @@ MAKEFLAGS += --no-print-directory
 	pods-up pods-down unit test test-full test-loaded test-run test-foreign test-hostile test-release \
 	test-tutorials test-outside e2e e2e-pods run-e2e-pods e2e-clouds e2e-machines bench bench-hibernate \
 	bench-fleet bench-conditional bench-mysql bench-restart bench-sync bench-record bench-page soak soak-mysql \
-	soak-conditional generate fmt lint tidy subjects verify
+	soak-conditional generate fmt lint tidy subjects vulnerabilities verify
 
 help: ## List the targets
 	@awk -F': .*## |: ## ' '/^[a-z0-9 -]+:.* ## / {printf "  %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +151,9 @@ tidy: ## Tidy all modules
 	@cd test/outside/observers && go mod tidy
 subjects: ## Check the subjects of commits: SINCE=REF (default: the last commit only)
 	@SINCE="$(SINCE)" .ci/check-subjects
+vulnerabilities: ## Check the programs and the library for known vulnerabilities, which needs the internet; VULN=-db=URL
+	@CGO_ENABLED=0 go tool -modfile=go.tools.mod govulncheck $(VULN) ./cmd/...
+	@cd conditional && CGO_ENABLED=0 go tool -modfile=../go.tools.mod govulncheck $(VULN) .
 verify: generate tidy lint ## Regenerate, tidy, lint and check the house laws; fails if that changes what is committed
 	@CGO_ENABLED=0 go test -vet=off -ldflags=-s -count=1 ./test/arch
 	@git diff --exit-code && test -z "$$(git status --porcelain)" || \
