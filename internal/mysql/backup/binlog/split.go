@@ -30,6 +30,8 @@ type StatementSplitter struct {
 	Checksummed bool
 	// Limit is the number of bytes of row events from which a statement is ended.
 	Limit int
+	// SeeTable, if set, is called with the name of each table before its description is written.
+	SeeTable func(schema, table string)
 
 	tables  [][]byte
 	size    int
@@ -42,12 +44,24 @@ func (s *StatementSplitter) Write(raw []byte) (int, error) {
 	switch {
 	case t == tableMapEvent:
 		s.tables = append(s.tables, bytes.Clone(raw))
+		if s.SeeTable != nil {
+			s.SeeTable(parseTableName(raw))
+		}
 	case isRows(t):
 		return s.writeRows(raw)
 	default:
 		s.endStatement()
 	}
 	return s.To.Write(raw)
+}
+
+// parseTableName returns the name in the description of a table.
+func parseTableName(raw []byte) (schema, table string) {
+	body := fieldReader{left: raw[headerSize:]}
+	body.take(tableIDSize + 2) // These are the number of the table and flags.
+	schema = string(body.sub(body.fixed(1)).left)
+	body.take(1)
+	return schema, string(body.sub(body.packed()).left)
 }
 
 func (s *StatementSplitter) endStatement() { s.tables, s.size, s.isEnded = nil, 0, false }

@@ -203,7 +203,7 @@ func (o BackupOptions) writeBackup(ctx context.Context, to bucket.Store, from *m
 	}
 	made.BrokenViews, made.HasTimeZones = before.broken, before.knowsZones
 	views := brokenViewWarnings(before.broken, "not in the backup")
-	made.Warnings = slices.Concat(made.Warnings, before.unsafeTableWarnings(), views)
+	made.Warnings = slices.Concat(made.Warnings, before.unsafeTableWarnings(), before.floatWarnings(), views)
 	d, err := startDump(ctx, from, o.Password, before)
 	if err != nil {
 		return none, err

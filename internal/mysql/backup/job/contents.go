@@ -134,7 +134,9 @@ func definitionsQuery() string {
 				" where t.table_schema = columns.table_schema and t.table_type = 'BASE TABLE')",
 			"group_concat(concat_ws(' ', column_name, column_type, is_nullable, extra, collation_name) order by ordinal_position)",
 		},
-		{"view", "views", "table", "true", "concat_ws(' ', view_definition, check_option, definer, security_type)"},
+		// A view that was created from a dump has more parentheses, and quotes even if the session of the first CREATE VIEW
+		// had sql_quote_show_create = 0.
+		{"view", "views", "table", "true", "concat_ws(' ', replace(replace(replace(view_definition, '`', ''), '(', ''), ')', ''), check_option, definer, security_type)"},
 		{"trigger", "triggers", "trigger", "true", "concat_ws(' ', event_manipulation, event_object_table, action_timing, action_statement, sql_mode, definer)"},
 		{
 			"event", "events", "event", "true", "concat_ws(' ', event_definition, sql_mode, definer, time_zone, event_type, execute_at," +

@@ -34,11 +34,32 @@ func loadDump(ctx context.Context, host, password string, packed io.Reader, sche
 	}
 	defer plain.Close()
 	source := &readErrorRecorder{from: plain}
-	outline := &dumpOutline{from: source}
+	dump, err := acceptInvalidDates(source)
+	if err != nil {
+		return nil, err
+	}
+	outline := &dumpOutline{from: dump}
 	if schema != "" {
-		outline.from = filterSchema(source, schema)
+		outline.from = filterSchema(dump, schema)
 	}
 	return loadSQL(ctx, host, password, source, outline)
+}
+
+const (
+	// modeOfDumps is the SQL mode that mysqldump sets. A date such as February 31, which the source accepted with
+	// ALLOW_INVALID_DATES, would become zero in it without an error. acceptingMode keeps such dates.
+	modeOfDumps   = " SQL_MODE='NO_AUTO_VALUE_ON_ZERO' "
+	acceptingMode = " SQL_MODE='NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES' "
+)
+
+// acceptInvalidDates changes the SQL mode in the head of a dump.
+func acceptInvalidDates(dump io.Reader) (io.Reader, error) {
+	lines := bufio.NewReaderSize(dump, lineBuffer)
+	head, err := readHead(lines)
+	if err != nil {
+		return nil, fmt.Errorf("read the dump: %w", err)
+	}
+	return io.MultiReader(bytes.NewReader(bytes.Replace(head, []byte(modeOfDumps), []byte(acceptingMode), 1)), lines), nil
 }
 
 // loadSQL feeds a dump to the mysql client, which goes on after a statement that MySQL refuses. It returns what was

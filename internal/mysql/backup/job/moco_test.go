@@ -43,7 +43,7 @@ func mocoStatements() []string {
 			" (null, null, null, null, null, null, null, null), (b'0', '', null, '', '', '', 0, 0), (b'1', x'5c4e', null, x'5c4e', '\\\\N', 'a', 99999999999999999999.0000000001, 1.7976931348623157e308)",
 		"create table app.base64_values like app.hex_values", "insert into app.base64_values select * from app.hex_values",
 		"set session sql_mode = ''", "create table app.zero (id int auto_increment primary key, d date, t timestamp null)",
-		"set session sql_mode = 'NO_AUTO_VALUE_ON_ZERO'", "insert into app.zero values (0, '0000-00-00', '2026-11-01 12:00:00'), (-3, '2026-02-30', null)", "set session sql_mode = default",
+		"set session sql_mode = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES'", "insert into app.zero values (0, '0000-00-00', '2026-11-01 12:00:00'), (-3, '2026-02-30', null)", "set session sql_mode = default",
 		"create table app.parts (id int primary key, v text) partition by hash (id) partitions 3", "insert into app.parts select id, repeat('x', id) from app.generated",
 		"create table app.gone_soon (id int)", "create view app.broken as select * from app.gone_soon", "drop table app.gone_soon",
 		"create view `odd ``name`.late as select x from `odd ``name`.`a b`", "create view app.over_other as select x from `odd ``name`.late",

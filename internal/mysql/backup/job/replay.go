@@ -217,7 +217,9 @@ type transactionFilter struct {
 	// schema, if set, copies only the part of a transaction that changes one schema, and visit is not called.
 	schema *binlog.SchemaFilter
 	// dumped holds the transactions in the dump, which the schema filter does not see.
-	dumped      gtid.Set
+	dumped gtid.Set
+	// seeTable, if set, is called with the name of each table whose rows are copied, before they are.
+	seeTable    func(schema, table string)
 	checksummed bool
 }
 
@@ -267,7 +269,7 @@ func (f *transactionFilter) passOther(event binlog.BinlogEvent) error {
 }
 
 func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlog.TransactionHead) error {
-	split := &binlog.StatementSplitter{To: f.to, Checksummed: f.checksummed, Limit: maxStatement}
+	split := &binlog.StatementSplitter{To: f.to, Checksummed: f.checksummed, Limit: maxStatement, SeeTable: f.seeTable}
 	if f.schema != nil {
 		rest := io.LimitReader(f.from, head.Size-int64(len(first.Raw)))
 		if f.dumped.Contains(head.GTID) {
@@ -392,7 +394,8 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events, feed := io.Pipe()
-	filter.to = feed
+	broken := &brokenComments{}
+	filter.to, filter.seeTable = feed, broken.add
 	var readErr error
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -408,16 +411,23 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 	var decodeComplaints, applyComplaints bytes.Buffer
 	decode.Stdin, decode.Stderr = events, &limitedBuffer{to: &decodeComplaints, left: maxComplaint}
 	apply.Stderr = &limitedBuffer{to: &applyComplaints, left: maxComplaint}
-	if apply.Stdin, err = decode.StdoutPipe(); err != nil {
+	decoded, err := decode.StdoutPipe()
+	if err != nil {
 		return fmt.Errorf("prepare mysqlbinlog: %w", err)
 	}
+	statements, guard := io.Pipe()
+	apply.Stdin = statements
 	if err := decode.Start(); err != nil {
 		return fmt.Errorf("start mysqlbinlog: %w", err)
 	}
+	var guarding sync.WaitGroup
+	guarding.Go(func() { guard.CloseWithError(guardComments(guard, decoded, broken)) })
 	applyErr := apply.Run()
 	if applyErr != nil {
 		cancel()
 	}
+	_ = statements.Close() // mysql has ended.
+	guarding.Wait()
 	decodeErr := decode.Wait()
 	_ = events.Close() // mysqlbinlog has ended.
 	reading.Wait()

@@ -11,13 +11,17 @@ func sessionParams() map[string]string {
 	return map[string]string{
 		"autocommit": "ON", "completion_type": "NO_CHAIN", "transaction_read_only": "OFF", "sql_mode": "''", "sql_safe_updates": "OFF",
 		"max_execution_time": "0", "sql_select_limit": "18446744073709551615", "sql_big_selects": "ON",
+		// An init_connect of the server runs first, and may set others.
+		"character_set_client": "utf8mb4", "character_set_connection": "utf8mb4", "character_set_results": "utf8mb4",
 	}
 }
 
 const (
 	// readingSession prepares a session of mysqldump. Without sql_select_limit, for example, a table would lose rows.
 	readingSession = "set session max_execution_time = 0, sql_select_limit = 18446744073709551615, sql_big_selects = on," +
-		" autocommit = on, completion_type = no_chain, transaction_read_only = off" +
+		" autocommit = on, completion_type = no_chain, transaction_read_only = off," +
+		// An init_connect of the server runs first. With another character set, mysqldump would lose characters.
+		" character_set_client = utf8mb4, character_set_connection = utf8mb4, character_set_results = utf8mb4" +
 		" /*!80030 , show_gipk_in_create_table_and_information_schema = on */"
 	// writingSession prepares a session that loads a dump or binary logs. The source has accepted their statements, so
 	// that settings that refuse some are off.

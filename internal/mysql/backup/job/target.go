@@ -353,6 +353,8 @@ type serverInventory struct {
 	unsafe []string
 	// unsafeNames are their quoted names.
 	unsafeNames []string
+	// floats lists columns whose values a dump rounds.
+	floats []string
 	// broken lists views that a dump leaves out.
 	broken []brokenView
 	// knowsZones is true if the server knows time zones by their names.
@@ -368,6 +370,13 @@ const (
 	unsafeQuery  = `select concat(table_schema, '.', table_name) from information_schema.tables
  where table_type = 'BASE TABLE' and engine <> 'InnoDB' and table_schema not in ` + ownSchemas + ` order by 1`
 )
+
+// floatsQuery lists columns of type FLOAT. MySQL writes their values with six significant digits, so that mysqldump
+// loses others.
+const floatsQuery = `select concat_ws('.', table_schema, table_name, column_name) from information_schema.columns c
+ where data_type = 'float' and numeric_scale is null and generation_expression = '' and table_schema not in ` + ownSchemas + `
+ and exists (select 1 from information_schema.tables t
+  where t.table_schema = c.table_schema and t.table_name = c.table_name and t.table_type = 'BASE TABLE') order by 1`
 
 func (s *mysqlServer) readInventory(ctx context.Context) (serverInventory, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -386,6 +395,9 @@ func (s *mysqlServer) readInventory(ctx context.Context) (serverInventory, error
 	}
 	if i.unsafeNames, err = queryColumn(ctx, c, tablesQuery+" and engine <> 'InnoDB'"); err != nil {
 		return i, fmt.Errorf("list tables: %w", err)
+	}
+	if i.floats, err = queryColumn(ctx, c, floatsQuery); err != nil {
+		return i, fmt.Errorf("list columns: %w", err)
 	}
 	if err := c.QueryRowContext(ctx, knowsZonesQuery).Scan(&i.knowsZones); err != nil {
 		return i, fmt.Errorf("count time zones: the instance %s", describeError(err))
@@ -417,6 +429,14 @@ func (i serverInventory) unsafeTableWarnings() []string {
 	}
 	return []string{fmt.Sprintf("%d tables are not transactional, so their rows may be of another time than the snapshot: %s",
 		len(i.unsafe), strings.Join(i.unsafe[:min(len(i.unsafe), maxNamed)], ", "))}
+}
+
+func (i serverInventory) floatWarnings() []string {
+	if len(i.floats) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d columns are of type FLOAT, whose values the dump rounds to six significant digits: %s; "+
+		"change them to DOUBLE if that is too few", len(i.floats), strings.Join(i.floats[:min(len(i.floats), maxNamed)], ", "))}
 }
 
 // queryColumn returns the first column of a query.

@@ -25,8 +25,9 @@ const (
 	bufferSize = 1 << 20
 )
 
-// session prepares the session as MySQL Shell does before it loads a dump.
-const session = "SET SQL_MODE = 'NO_AUTO_VALUE_ON_ZERO', FOREIGN_KEY_CHECKS = 0, UNIQUE_CHECKS = 0, SQL_NOTES = 0;\n"
+// session prepares the session as MySQL Shell does before it loads a dump. In addition, it keeps dates such as
+// February 31, which the source accepted with ALLOW_INVALID_DATES.
+const session = "SET SQL_MODE = 'NO_AUTO_VALUE_ON_ZERO,ALLOW_INVALID_DATES', FOREIGN_KEY_CHECKS = 0, UNIQUE_CHECKS = 0, SQL_NOTES = 0;\n"
 
 // Write writes the dump as SQL, with the comments of mysqldump before each object, and returns the number of rows of each
 // table. archive is the archive that was read. only, if set, is the only schema that is written.

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job_test
+
+import (
+	"testing"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
+	testenv "github.com/torpor-dev/torpor/test/env"
+)
+
+// expectEqualStates compares a target with its source.
+func expectEqualStates(t *testing.T, want, found recordedState) {
+	t.Helper()
+	for _, difference := range want.differences(found, func(string) bool { return false }) {
+		t.Error(difference)
+	}
+}
+
+// TestNothingIsLostWithoutAnError covers rows and definitions that are in the dump, but that MySQL's own programs would
+// change at a server with an init_connect, or with the SQL mode of a dump.
+func TestNothingIsLostWithoutAnError(t *testing.T) {
+	e := newTestEnv(t)
+	e.installation.Settings = []string{"init_connect='SET NAMES latin1'"}
+	source := e.startPrimary(t)
+	for _, session := range [][]string{
+		// Dates that do not exist.
+		{"create table app.dates (id int primary key, d date, at datetime(3), zero date)", "set sql_mode = 'ALLOW_INVALID_DATES'", "insert into app.dates values (1, '2026-02-31', '2026-04-31 10:00:00.5', '2026-00-00')"},
+		// Names and texts that latin1 cannot hold.
+		{
+			"create table app.`таблица` (id int primary key, v varchar(40) comment 'ﾃ', `ключ` int)", "insert into app.`таблица` values (1, 'привет 😀', 7)",
+			"create view app.`вид` as select 'é' as a, v from app.`таблица`", "create user 'Üser'@'%'",
+		},
+		// Views whose definition MySQL writes differently when a dump has created them.
+		{"create view app.joined as select a.id from app.dates a, app.parent b limit 5"},
+		{"set sql_quote_show_create = 0", "create view app.unquoted as select id from app.dates"},
+	} {
+		execInSession(t, source, session...)
+	}
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	want := readState(t, source)
+	e.installation.Settings = nil
+	target := e.installation.StartServer(t)
+	expectLeftOut(t, e.restoreWithResult(t, target, unchanged))
+	found := readState(t, target)
+	delete(want.objects, "account 'reader'@'%'") // It has grants on objects that are gone.
+	delete(found.objects, "account 'reader'@'%'")
+	expectEqualStates(t, want, found)
+}
+
+// TestNamesOfTablesRunNoStatements covers names with line breaks. mysqlbinlog writes them into comments.
+func TestNamesOfTablesRunNoStatements(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	e.startShipping(t, source.Address)
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	for _, name := range []string{"a\nb", "a\nb` mapped to number 7\ncreate schema injected;\n#", "\ncreate user injected;\n#"} {
+		execStatements(t, source, "create table app."+inBackticks(name)+" (id int primary key)", "insert into app."+inBackticks(name)+" values (1), (2)")
+	}
+	want, point := readState(t, source), passPoint(t)
+	execStatements(t, source, "create schema after_the_point")
+	for name, schema := range map[string]string{"all schemas": "", "one schema": "app"} {
+		t.Run(name, func(t *testing.T) {
+			target := e.installation.StartServer(t)
+			e.restoreWithResult(t, target, func(o *job.RestoreOptions) { o.Point, o.Schema = point, schema })
+			found, want := readState(t, target), want
+			testenv.ExpectEqual(t, "transactions", want.gtids, found.gtids)
+			testenv.ExpectEqual(t, "injected", 0, len(queryList(t, target, "select 1 from mysql.user where user = 'injected' union all select 1 from information_schema.schemata where schema_name = 'injected'")))
+			expectEqualStates(t, want.ofSchema("app"), found.ofSchema("app"))
+		})
+	}
+}
+
+// TestRoundedColumnsAreNamed covers the type of which mysqldump loses digits.
+func TestRoundedColumnsAreNamed(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	execStatements(t, source, "create table app.f (id int primary key, f float, fixed float(7,3), d double, g float as (d) virtual)", "insert into app.f (id, f) values (1, 16777217)", "create view app.over_f as select f from app.f")
+	status, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	testenv.ExpectEqual(t, "warnings", []string{"1 columns are of type FLOAT, whose values the dump rounds to six significant digits: app.f.f; change them to DOUBLE if that is too few"}, status.Warnings)
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	testenv "github.com/torpor-dev/torpor/test/env"
+	"github.com/torpor-dev/torpor/test/env/mysqld"
+)
+
+// recordedState is everything that a restore has to restore, by kind and name. It is read with SHOW CREATE and SELECT
+// alone, and shares no code with the product.
+type recordedState struct {
+	objects map[string]string
+	// broken are the views that cannot be read.
+	broken map[string]bool
+	gtids  string
+}
+
+// stateReader is a session that reads a state.
+type stateReader struct {
+	t *testing.T
+	*sql.Conn
+	state recordedState
+}
+
+// readState reads the state of a server. No other session may write.
+func readState(t *testing.T, s *mysqld.Server) recordedState {
+	t.Helper()
+	c := driver.NewConfig()
+	c.User, c.Passwd, c.Net, c.Addr = "moco-admin", adminPassword, "tcp", net.JoinHostPort(s.Address, strconv.Itoa(mysqld.AdminPort))
+	c.Logger, c.MaxAllowedPacket, c.TLSConfig = &driver.NopLogger{}, 1<<30, "skip-verify"
+	connector, err := driver.NewConnector(c)
+	testenv.ExpectNoError(t, err)
+	db := sql.OpenDB(connector)
+	defer func() { _ = db.Close() }() // The queries have finished.
+	session, err := db.Conn(t.Context())
+	testenv.ExpectNoError(t, err)
+	r := &stateReader{t: t, Conn: session, state: recordedState{objects: map[string]string{}, broken: map[string]bool{}}}
+	r.exec("set session sql_mode = '', time_zone = '+00:00', autocommit = 1, max_execution_time = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, lock_wait_timeout = 30," +
+		" sql_quote_show_create = 1, show_gipk_in_create_table_and_information_schema = 1, print_identified_with_as_hex = 1, show_create_table_verbosity = 0, show_create_table_skip_secondary_engine = 0," +
+		" transaction_isolation = 'READ-COMMITTED', optimizer_switch = default, net_write_timeout = 600, names utf8mb4")
+	r.readSchemas()
+	r.readAccounts()
+	r.state.gtids = strings.ReplaceAll(r.list("select @@global.gtid_executed")[0][0], "\n", "")
+	for _, row := range r.list("xa recover convert xid") {
+		r.state.objects["prepared transaction "+row[3]] = "prepared"
+	}
+	return r.state
+}
+
+func (r *stateReader) exec(statement string) {
+	r.t.Helper()
+	for _, part := range strings.Split(statement, ", names ") {
+		if !strings.HasPrefix(part, "set ") {
+			part = "set names " + part
+		}
+		if _, err := r.ExecContext(r.t.Context(), part); err != nil {
+			r.t.Fatalf("%s: %v", part, err)
+		}
+	}
+}
+
+func (r *stateReader) query(query string, args ...any) ([][]string, error) {
+	rows, err := r.QueryContext(r.t.Context(), query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error.
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	var all [][]string
+	for rows.Next() {
+		values := make([]sql.NullString, len(names))
+		into := make([]any, len(names))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		row := make([]string, len(names))
+		for i, v := range values {
+			row[i] = v.String
+		}
+		all = append(all, row)
+	}
+	return all, rows.Err()
+}
+
+func (r *stateReader) list(query string, args ...any) [][]string {
+	r.t.Helper()
+	all, err := r.query(query, args...)
+	if err != nil {
+		r.t.Fatalf("%s: %v", query, err)
+	}
+	return all
+}
+
+func inBackticks(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+
+const notMySQLs = " not in ('information_schema', 'mysql', 'performance_schema', 'sys')"
+
+func (r *stateReader) readSchemas() {
+	for _, row := range r.list("select schema_name from information_schema.schemata where schema_name" + notMySQLs) {
+		schema := row[0]
+		r.show("schema", schema, "", "database", 1)
+		for _, table := range r.list("select table_name, table_type from information_schema.tables where table_schema = ?", schema) {
+			if table[1] == "VIEW" {
+				r.readView(schema, table[0])
+				continue
+			}
+			r.show("table", schema, table[0], "table", 1)
+			r.readRows(schema, table[0])
+		}
+		for _, found := range r.list("select routine_name, lower(routine_type) from information_schema.routines where routine_schema = ?", schema) {
+			r.show(found[1], schema, found[0], found[1], 1)
+		}
+		for _, found := range r.list("select trigger_name, action_order from information_schema.triggers where trigger_schema = ?", schema) {
+			r.show("trigger", schema, found[0], "trigger", 1)
+			r.state.objects[objectKey("order of trigger", schema, found[0])] = found[1]
+		}
+		for _, found := range r.list("select event_name from information_schema.events where event_schema = ?", schema) {
+			r.show("event", schema, found[0], "event", 1)
+		}
+	}
+}
+
+func objectKey(kind, schema, name string) string {
+	if name == "" {
+		return kind + " " + inBackticks(schema)
+	}
+	return kind + " " + inBackticks(schema) + "." + inBackticks(name)
+}
+
+// nextNumber is the option with the next number of a table. It also grows with rows that are rolled back.
+var nextNumber = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
+
+// impliedCharset is a character set next to a collation. MySQL shows it only if a statement had it.
+var impliedCharset = regexp.MustCompile(` CHARACTER SET \w+ COLLATE `)
+
+// show records the answer to SHOW CREATE, except the time at which a trigger was created.
+func (r *stateReader) show(kind, schema, name, word string, from int) {
+	r.t.Helper()
+	quoted := inBackticks(schema)
+	if name != "" {
+		quoted += "." + inBackticks(name)
+	}
+	rows := r.list("show create " + word + " " + quoted)
+	values := rows[0][from:]
+	if word == "trigger" {
+		values = values[:len(values)-1]
+	}
+	text := strings.Join(values, " | ")
+	if word == "table" {
+		text = impliedCharset.ReplaceAllString(nextNumber.ReplaceAllString(text, ""), " COLLATE ")
+		text = strings.ReplaceAll(text, " /*!50100 TABLESPACE `innodb_system` */", "") // It depends on innodb_file_per_table.
+	}
+	r.state.objects[objectKey(kind, schema, name)] = text
+}
+
+func (r *stateReader) readView(schema, name string) {
+	key := objectKey("view", schema, name)
+	if _, err := r.query("select * from " + inBackticks(schema) + "." + inBackticks(name) + " limit 0"); err != nil {
+		r.state.broken[key] = true
+	}
+	if rows, err := r.query("show create view " + inBackticks(schema) + "." + inBackticks(name)); err == nil {
+		// A session with sql_quote_show_create = 0 leaves out quotes.
+		r.state.objects[key] = strings.ReplaceAll(strings.Join(rows[0][1:], " | "), "`", "")
+	} else {
+		r.state.objects[key] = "broken"
+	}
+}
+
+// readRows records a hash of all rows, in any order. The binary protocol has the bytes of floating point numbers.
+func (r *stateReader) readRows(schema, name string) {
+	r.t.Helper()
+	var columns []string
+	for _, row := range r.list("select column_name from information_schema.columns where table_schema = ? and table_name = ? order by ordinal_position", schema, name) {
+		columns = append(columns, inBackticks(row[0]))
+	}
+	table := inBackticks(schema) + "." + inBackticks(name)
+	rows, err := r.hashRows("select " + strings.Join(columns, ", ") + " from " + table)
+	if err != nil {
+		r.t.Fatalf("read the rows of %s: %v", table, err)
+	}
+	// The hashes of the columns show where rows differ.
+	text := fmt.Sprintf("%d rows %s", len(rows), hashSorted(rows, func(row []string) string { return strings.Join(row, " ") }))
+	for i, column := range columns {
+		text += " " + column + " " + hashSorted(rows, func(row []string) string { return row[i] })
+	}
+	r.state.objects[objectKey("rows of table", schema, name)] = text
+}
+
+func hashSorted(rows [][]string, of func([]string) string) string {
+	const shown = 6
+	all := make([]string, len(rows))
+	for i, row := range rows {
+		all[i] = of(row)
+	}
+	slices.Sort(all)
+	sum := sha256.Sum256([]byte(strings.Join(all, "\n")))
+	return hex.EncodeToString(sum[:shown])
+}
+
+func (r *stateReader) hashRows(query string) ([][]string, error) {
+	if _, err := r.ExecContext(r.t.Context(), "set character_set_results = null"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		_, _ = r.ExecContext(context.WithoutCancel(r.t.Context()), "set character_set_results = utf8mb4")
+	}()
+	statement, err := r.PrepareContext(r.t.Context(), query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = statement.Close() }() // It was only read.
+	rows, err := statement.QueryContext(r.t.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns the error.
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	values, into := make([]any, len(names)), make([]any, len(names))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	var all [][]string
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		row := make([]string, len(values))
+		for i, v := range values {
+			if v == float32(0) || v == float64(0) {
+				v = 0 // A dump has no negative zero.
+			}
+			sum := sha256.Sum256(fmt.Appendf(nil, "%T %v", v, v))
+			row[i] = hex.EncodeToString(sum[:])
+		}
+		all = append(all, row)
+	}
+	return all, rows.Err()
+}
+
+func (r *stateReader) readAccounts() {
+	r.t.Helper()
+	for _, row := range r.list("select user, host from mysql.user where user not in ('root', 'moco-admin', 'moco-backup', 'moco-repl') and user not like 'mysql.%'") {
+		quoted := "'" + strings.ReplaceAll(strings.ReplaceAll(row[0], `\`, `\\`), "'", "''") + "'@'" + row[1] + "'"
+		text := r.list("show create user " + quoted)[0][0]
+		var grants []string
+		for _, grant := range r.list("show grants for " + quoted) {
+			grants = append(grants, grant[0])
+		}
+		slices.Sort(grants)
+		r.state.objects["account "+quoted] = text + " | " + strings.Join(grants, " | ")
+	}
+}
+
+// ofSchema returns the part of the state that a restore of one schema restores.
+func (s recordedState) ofSchema(schema string) recordedState {
+	part := recordedState{objects: map[string]string{}, broken: s.broken, gtids: s.gtids}
+	for key, text := range s.objects {
+		_, rest, _ := strings.Cut(key, "`")
+		if "`"+rest == inBackticks(schema) || strings.HasPrefix("`"+rest, inBackticks(schema)+".") {
+			part.objects[key] = text
+		}
+	}
+	return part
+}
+
+// differences returns the objects that differ.
+func (s recordedState) differences(found recordedState, mayLack func(key string) bool) []string {
+	var all []string
+	keys := maps.Clone(s.objects)
+	maps.Copy(keys, found.objects)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		want, isWanted := s.objects[key]
+		is, isThere := found.objects[key]
+		switch {
+		case isWanted && isThere && want == is:
+		case isWanted && !isThere && mayLack(key):
+		case !isThere:
+			all = append(all, key+"\n   is missing; source: "+want)
+		case !isWanted:
+			all = append(all, key+"\n   is not at the source; found: "+is)
+		default:
+			all = append(all, key+"\n   source: "+want+"\n   found:  "+is)
+		}
+	}
+	return all
+}
