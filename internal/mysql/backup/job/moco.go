@@ -167,17 +167,3 @@ func mocoLogNumber(file string) int {
 	number, _ := strconv.Atoi(file[strings.LastIndex(file, ".")+1:]) // The name matched the pattern.
 	return number
 }
-
-// findMocoLog reads an archive up to the beginning of a file.
-func findMocoLog(archive io.Reader, file string) (io.Reader, error) {
-	entries := tar.NewReader(archive)
-	for {
-		entry, err := entries.Next()
-		if err != nil {
-			return nil, fmt.Errorf("find %s: %w", file, err)
-		}
-		if entry.Name == file {
-			return entries, nil
-		}
-	}
-}

@@ -85,9 +85,10 @@ func (o RestoreOptions) planReplayOfSchema(ctx context.Context, s *storedBackup,
 		s.replay.Segments = nil // Their transactions up to the restore point are in the dump.
 		return nil
 	}
-	filter := o.newSchemaFilter()
+	filter, logs := o.newSchemaFilter(), &logReader{from: s.from}
+	defer logs.close()
 	for _, segment := range s.replay.Segments {
-		err := o.copyTransactions(ctx, s.from, segment, transactionFilter{to: io.Discard, schema: filter, dumped: dump})
+		err := o.copyTransactions(ctx, logs, segment, transactionFilter{to: io.Discard, schema: filter, dumped: dump})
 		if _, isInseparable := errors.AsType[*binlog.InseparableError](err); isInseparable {
 			return &RefusedError{fmt.Errorf("expected binary logs that can be separated by schema for a restore of schema %q alone, found %w; "+
 				"restore all schemas into a new MySQLCluster and copy the schema from there, or set spec.restore.restorePoint of a new "+
@@ -120,11 +121,13 @@ func formatPoint(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // cutReplay determines which transactions of the last segments were committed before the restore point.
 func (o RestoreOptions) cutReplay(ctx context.Context, s *storedBackup, dump gtid.Set) error {
 	s.gtids = dump
+	logs := &logReader{from: s.from}
+	defer logs.close()
 	for i, segment := range s.replay.Segments {
 		wanted := segment.GTIDs
 		if segment.Last.After(o.Point) {
 			wanted = gtid.Set{}
-			err := o.copyTransactions(ctx, s.from, segment, transactionFilter{to: io.Discard, visit: func(head binlog.TransactionHead, _ string) bool {
+			err := o.copyTransactions(ctx, logs, segment, transactionFilter{to: io.Discard, visit: func(head binlog.TransactionHead, _ string) bool {
 				wanted = wanted.Union(head.GTID)
 				return false
 			}})
@@ -158,17 +161,10 @@ func readSegmentHeaders(ctx context.Context, from bucket.Store, keys []string) (
 }
 
 // copyTransactions copies the transactions of a segment until the restore point, as a binary log.
-func (o RestoreOptions) copyTransactions(ctx context.Context, from bucket.Store, segment backup.StoredSegment, f transactionFilter) error {
-	object, err := openPacked(ctx, from, segment.Key)
+func (o RestoreOptions) copyTransactions(ctx context.Context, logs *logReader, segment backup.StoredSegment, f transactionFilter) error {
+	plain, err := logs.open(ctx, segment)
 	if err != nil {
 		return err
-	}
-	defer object.close()
-	var plain io.Reader = object.plain
-	if segment.File != "" {
-		if plain, err = findMocoLog(object.plain, segment.File); err != nil {
-			return fmt.Errorf("read %s: %w", segment.Key, err)
-		}
 	}
 	f.from, f.wanted, f.until = bufio.NewReaderSize(plain, lineBuffer), segment.GTIDs, o.Point
 	if err := f.run(); err != nil {
@@ -196,8 +192,10 @@ func openPacked(ctx context.Context, from bucket.Store, key string) (packedObjec
 }
 
 func (p packedObject) close() {
-	p.plain.Close()
-	_ = p.stored.Close() // The object was only read.
+	if p.plain != nil {
+		p.plain.Close()
+		_ = p.stored.Close() // The object was only read.
+	}
 }
 
 // maxStatement is the number of bytes of rows from which a statement is applied in several parts.
@@ -354,8 +352,10 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 	filter := transactionFilter{schema: o.newSchemaFilter(), dumped: dumped, visit: func(_ binlog.TransactionHead, statement string) bool {
 		return !o.isLeftOut(statement)
 	}}
+	logs := &logReader{from: from.from}
+	defer logs.close()
 	for _, segment := range from.replay.Segments {
-		if err := o.replaySegment(ctx, t, from.from, segment, filter); err != nil {
+		if err := o.replaySegment(ctx, t, logs, segment, filter); err != nil {
 			return err
 		}
 	}
@@ -385,12 +385,13 @@ func (o RestoreOptions) replayBinlogs(ctx context.Context, t restoreTarget, from
 }
 
 // replaySegment pipes a segment through mysqlbinlog to mysql. The server skips transactions that it has executed.
-func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from bucket.Store, segment backup.StoredSegment, filter transactionFilter) (err error) {
+func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs *logReader, segment backup.StoredSegment, filter transactionFilter) (err error) {
 	options, err := writeOptionFile(t.host, RestoreUser, o.Password)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, options.removeFolder()) }()
+	restoring := ctx // The reader outlives the programs of a segment.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	events, feed := io.Pipe()
@@ -399,7 +400,7 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 	var readErr error
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		readErr = o.copyTransactions(ctx, from, segment, filter)
+		readErr = o.copyTransactions(restoring, logs, segment, filter)
 		feed.CloseWithError(readErr)
 	})
 	defer func() {
@@ -425,6 +426,7 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, from
 	applyErr := apply.Run()
 	if applyErr != nil {
 		cancel()
+		logs.interrupt()
 	}
 	_ = statements.Close() // mysql has ended.
 	guarding.Wait()
