@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -30,6 +31,9 @@ type StatementSplitter struct {
 	Checksummed bool
 	// Limit is the number of bytes of row events from which a statement is ended.
 	Limit int
+	// CanSplit, if set, reports whether statements that change a table may be ended early. It is called for statements
+	// that reach the limit.
+	CanSplit func(schema, table string) bool
 	// SeeTable, if set, is called with the name of each table before its description is written.
 	SeeTable func(schema, table string)
 
@@ -53,6 +57,10 @@ func (s *StatementSplitter) Write(raw []byte) (int, error) {
 		s.endStatement()
 	}
 	return s.To.Write(raw)
+}
+
+func (s *StatementSplitter) canSplit() bool {
+	return s.CanSplit == nil || !slices.ContainsFunc(s.tables, func(raw []byte) bool { return !s.CanSplit(parseTableName(raw)) })
 }
 
 // parseTableName returns the name in the description of a table.
@@ -80,7 +88,7 @@ func (s *StatementSplitter) writeRows(raw []byte) (int, error) {
 	switch {
 	case hasRowsFlag(raw, endsStatement):
 		s.endStatement()
-	case s.size >= s.Limit:
+	case s.size >= s.Limit && s.canSplit():
 		raw = BinlogEvent{raw}.withRowsFlag(endsStatement, s.Checksummed).Raw
 		s.isEnded = true
 	}

@@ -125,7 +125,8 @@ func dumpFlags(what serverInventory) []string {
 		return append(flags, "--no-create-db", "--no-create-info", "--no-data", "--skip-triggers", "--databases", "sys")
 	}
 	flags = append(flags, ignoreFlags(what.broken)...)
-	return append(append(flags, "--routines", "--events", "--triggers", "--databases"), what.Schemas...)
+	// After two dashes, the name of a schema is not an option, whatever it is.
+	return append(append(flags, "--routines", "--events", "--triggers", "--databases", "--"), what.Schemas...)
 }
 
 // readHead reads up to the first section.

@@ -73,6 +73,37 @@ func TestNamesOfTablesRunNoStatements(t *testing.T) {
 	}
 }
 
+// TestNamesOfSchemasAreNoOptions covers a name that mysqldump could take for an option.
+func TestNamesOfSchemasAreNoOptions(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	execStatements(t, source, "create schema `--no-data`", "create table `--no-data`.t (id int primary key)", "insert into `--no-data`.t values (1)", "create schema `-r`", "create view `-r`.v as select 1 as one")
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	target := e.installation.StartServer(t)
+	expectLeftOut(t, e.restoreWithResult(t, target, unchanged))
+	testenv.ExpectEqual(t, "contents", readContents(t, source), readContents(t, target))
+}
+
+// TestLargeStatementsOfTablesWithoutTransactions covers statements that are larger than the part of one that is applied
+// at once, for tables whose statements cannot be applied in parts.
+func TestLargeStatementsOfTablesWithoutTransactions(t *testing.T) {
+	e := newTestEnv(t)
+	source := e.startPrimary(t)
+	e.startShipping(t, source.Address)
+	execStatements(t, source, "create table app.plain (id int auto_increment primary key, n int default 0, b mediumblob) engine = myisam", "insert into app.plain (b) values (repeat(x'00ff', 500000))")
+	_, err := e.runBackup(t.Context(), t, source.Address)
+	testenv.ExpectNoError(t, err)
+	for range 3 {
+		execStatements(t, source, "insert into app.plain (b) select b from app.plain")
+	}
+	execStatements(t, source, "update app.plain set n = n + 1")
+	want, point := readContents(t, source), passPoint(t)
+	execStatements(t, source, "create schema after_the_point")
+	target := e.restoreTo(t, point)
+	testenv.ExpectEqual(t, "contents", want, readContents(t, target))
+}
+
 // TestRoundedColumnsAreNamed covers the type of which mysqldump loses digits.
 func TestRoundedColumnsAreNamed(t *testing.T) {
 	e := newTestEnv(t)

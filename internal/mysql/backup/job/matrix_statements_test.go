@@ -19,10 +19,10 @@ func (g *schemaGenerator) createSchema() string {
 	return "create database " + shelldump.QuoteName(name) + pick(g, "", " character set "+c.name+" collate "+pick(g, c.collations...))
 }
 
-// sqlModes are the modes that one session may combine.
+// sqlMode returns some modes. In HIGH_NOT_PRECEDENCE, MySQL does not accept its own definitions of events.
 func (g *schemaGenerator) sqlMode() string {
 	all := []string{
-		"ALLOW_INVALID_DATES", "ANSI_QUOTES", "ERROR_FOR_DIVISION_BY_ZERO", "HIGH_NOT_PRECEDENCE", "IGNORE_SPACE", "NO_AUTO_VALUE_ON_ZERO", "NO_BACKSLASH_ESCAPES",
+		"ALLOW_INVALID_DATES", "ANSI_QUOTES", "ERROR_FOR_DIVISION_BY_ZERO", "IGNORE_SPACE", "NO_AUTO_VALUE_ON_ZERO", "NO_BACKSLASH_ESCAPES",
 		"NO_ENGINE_SUBSTITUTION", "NO_UNSIGNED_SUBTRACTION", "NO_ZERO_DATE", "NO_ZERO_IN_DATE", "ONLY_FULL_GROUP_BY", "PAD_CHAR_TO_FULL_LENGTH", "PIPES_AS_CONCAT",
 		"REAL_AS_FLOAT", "STRICT_ALL_TABLES", "STRICT_TRANS_TABLES", "TIME_TRUNCATE_FRACTIONAL",
 	}

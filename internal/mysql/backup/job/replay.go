@@ -216,8 +216,10 @@ type transactionFilter struct {
 	schema *binlog.SchemaFilter
 	// dumped holds the transactions in the dump, which the schema filter does not see.
 	dumped gtid.Set
-	// seeTable, if set, is called with the name of each table whose rows are copied, before they are.
+	// seeTable, if set, is called with the name of each table whose rows are copied, before they are, and canSplit with
+	// those of large statements.
 	seeTable    func(schema, table string)
+	canSplit    func(schema, table string) bool
 	checksummed bool
 }
 
@@ -267,7 +269,7 @@ func (f *transactionFilter) passOther(event binlog.BinlogEvent) error {
 }
 
 func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlog.TransactionHead) error {
-	split := &binlog.StatementSplitter{To: f.to, Checksummed: f.checksummed, Limit: maxStatement, SeeTable: f.seeTable}
+	split := &binlog.StatementSplitter{To: f.to, Checksummed: f.checksummed, Limit: maxStatement, SeeTable: f.seeTable, CanSplit: f.canSplit}
 	if f.schema != nil {
 		rest := io.LimitReader(f.from, head.Size-int64(len(first.Raw)))
 		if f.dumped.Contains(head.GTID) {
@@ -397,6 +399,7 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs
 	events, feed := io.Pipe()
 	broken := &brokenComments{}
 	filter.to, filter.seeTable = feed, broken.add
+	filter.canSplit = func(schema, table string) bool { return t.hasTransactions(ctx, schema, table) }
 	var readErr error
 	var reading sync.WaitGroup
 	reading.Go(func() {

@@ -170,6 +170,17 @@ func (t restoreTarget) changeSchemas(ctx context.Context, statement string, sche
 	return t.execAll(ctx, "make schemas for a time", statements...)
 }
 
+// hasTransactions returns false for a table without transactions. MySQL ends a transaction with the first statement that
+// changes such a table, so that its statements cannot be applied in parts. A table that a statement in progress creates
+// is not known yet, and counts as one of InnoDB.
+func (t restoreTarget) hasTransactions(ctx context.Context, schema, table string) bool {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var engine string
+	err := t.db.QueryRowContext(ctx, "select engine from information_schema.tables where table_schema = ? and table_name = ?", schema, table).Scan(&engine)
+	return err != nil || strings.EqualFold(engine, "InnoDB")
+}
+
 // openInstance makes the instance writable for administrators. It stays read-only for clients. Events do not run,
 // because an event whose definer is an administrator would add transactions. A server whose scheduler is DISABLED
 // runs no events and does not allow a change of the setting.
