@@ -40,7 +40,7 @@ func TestNothingIsLostWithoutAnError(t *testing.T) {
 	_, err := e.runBackup(t.Context(), t, source.Address)
 	testenv.ExpectNoError(t, err)
 	want := readState(t, source)
-	e.installation.Settings = nil
+	e.installation.Settings = []string{"innodb_default_row_format=compact"} // With it, indexes are shorter.
 	target := e.installation.StartServer(t)
 	expectLeftOut(t, e.restoreWithResult(t, target, unchanged))
 	found := readState(t, target)

@@ -51,9 +51,10 @@ func readState(t *testing.T, s *mysqld.Server) recordedState {
 	session, err := db.Conn(t.Context())
 	testenv.ExpectNoError(t, err)
 	r := &stateReader{t: t, Conn: session, state: recordedState{objects: map[string]string{}, broken: map[string]bool{}}}
+	r.exec("set names utf8mb4")
 	r.exec("set session sql_mode = '', time_zone = '+00:00', autocommit = 1, max_execution_time = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1, lock_wait_timeout = 30," +
 		" sql_quote_show_create = 1, show_gipk_in_create_table_and_information_schema = 1, print_identified_with_as_hex = 1, show_create_table_verbosity = 0, show_create_table_skip_secondary_engine = 0," +
-		" transaction_isolation = 'READ-COMMITTED', optimizer_switch = default, net_write_timeout = 600, names utf8mb4")
+		" transaction_isolation = 'READ-COMMITTED', optimizer_switch = default, net_write_timeout = 600")
 	r.readSchemas()
 	r.readAccounts()
 	r.state.gtids = strings.ReplaceAll(r.list("select @@global.gtid_executed")[0][0], "\n", "")
@@ -65,13 +66,8 @@ func readState(t *testing.T, s *mysqld.Server) recordedState {
 
 func (r *stateReader) exec(statement string) {
 	r.t.Helper()
-	for _, part := range strings.Split(statement, ", names ") {
-		if !strings.HasPrefix(part, "set ") {
-			part = "set names " + part
-		}
-		if _, err := r.ExecContext(r.t.Context(), part); err != nil {
-			r.t.Fatalf("%s: %v", part, err)
-		}
+	if _, err := r.ExecContext(r.t.Context(), statement); err != nil {
+		r.t.Fatalf("%s: %v", statement, err)
 	}
 }
 
@@ -120,24 +116,27 @@ const notMySQLs = " not in ('information_schema', 'mysql', 'performance_schema',
 func (r *stateReader) readSchemas() {
 	for _, row := range r.list("select schema_name from information_schema.schemata where schema_name" + notMySQLs) {
 		schema := row[0]
-		r.show("schema", schema, "", "database", 1)
-		for _, table := range r.list("select table_name, table_type from information_schema.tables where table_schema = ?", schema) {
+		r.show("schema", schema, "", "database")
+		for _, table := range r.list("select table_name, table_type, table_collation from information_schema.tables where table_schema = ?", schema) {
 			if table[1] == "VIEW" {
 				r.readView(schema, table[0])
 				continue
 			}
-			r.show("table", schema, table[0], "table", 1)
+			r.show("table", schema, table[0], "table")
+			key := objectKey("table", schema, table[0])
+			// MySQL shows the collation of the table next to some columns.
+			r.state.objects[key] = regexp.MustCompile(" COLLATE "+table[2]+`\b`).ReplaceAllString(r.state.objects[key], "")
 			r.readRows(schema, table[0])
 		}
 		for _, found := range r.list("select routine_name, lower(routine_type) from information_schema.routines where routine_schema = ?", schema) {
-			r.show(found[1], schema, found[0], found[1], 1)
+			r.show(found[1], schema, found[0], found[1])
 		}
 		for _, found := range r.list("select trigger_name, action_order from information_schema.triggers where trigger_schema = ?", schema) {
-			r.show("trigger", schema, found[0], "trigger", 1)
+			r.show("trigger", schema, found[0], "trigger")
 			r.state.objects[objectKey("order of trigger", schema, found[0])] = found[1]
 		}
 		for _, found := range r.list("select event_name from information_schema.events where event_schema = ?", schema) {
-			r.show("event", schema, found[0], "event", 1)
+			r.show("event", schema, found[0], "event")
 		}
 	}
 }
@@ -156,14 +155,14 @@ var nextNumber = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
 var impliedCharset = regexp.MustCompile(` CHARACTER SET \w+ COLLATE `)
 
 // show records the answer to SHOW CREATE, except the time at which a trigger was created.
-func (r *stateReader) show(kind, schema, name, word string, from int) {
+func (r *stateReader) show(kind, schema, name, word string) {
 	r.t.Helper()
 	quoted := inBackticks(schema)
 	if name != "" {
 		quoted += "." + inBackticks(name)
 	}
 	rows := r.list("show create " + word + " " + quoted)
-	values := rows[0][from:]
+	values := rows[0][1:]
 	if word == "trigger" {
 		values = values[:len(values)-1]
 	}

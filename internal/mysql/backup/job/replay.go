@@ -5,6 +5,7 @@ package job
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -393,9 +394,6 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs
 		return err
 	}
 	defer func() { err = errors.Join(err, options.removeFolder()) }()
-	restoring := ctx // The reader outlives the programs of a segment.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	events, feed := io.Pipe()
 	broken := &brokenComments{}
 	filter.to, filter.seeTable = feed, broken.add
@@ -403,13 +401,22 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs
 	var readErr error
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		readErr = o.copyTransactions(restoring, logs, segment, filter)
+		readErr = o.copyTransactions(ctx, logs, segment, filter)
 		feed.CloseWithError(readErr)
 	})
-	defer func() {
-		_ = events.Close() // Closing the pipe ends its reader.
-		reading.Wait()
-	}()
+	applyErr, decodeErr := applyEvents(ctx, options, events, broken, segment.Key)
+	if applyErr != nil {
+		logs.interrupt()
+	}
+	_ = events.Close() // Closing the pipe ends its reader.
+	reading.Wait()
+	return cmp.Or(applyErr, readErr, decodeErr)
+}
+
+// applyEvents pipes events through mysqlbinlog to mysql, and returns the errors of mysql and of mysqlbinlog.
+func applyEvents(ctx context.Context, options *optionFile, events io.Reader, broken *brokenComments, key string) (applyErr, decodeErr error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	decode := clientCommand(ctx, "mysqlbinlog", []string{"--no-defaults", "-"})
 	apply := clientCommand(ctx, "mysql", loadFlags(options, writingSession))
 	var decodeComplaints, applyComplaints bytes.Buffer
@@ -417,34 +424,25 @@ func (o RestoreOptions) replaySegment(ctx context.Context, t restoreTarget, logs
 	apply.Stderr = &limitedBuffer{to: &applyComplaints, left: maxComplaint}
 	decoded, err := decode.StdoutPipe()
 	if err != nil {
-		return fmt.Errorf("prepare mysqlbinlog: %w", err)
+		return fmt.Errorf("prepare mysqlbinlog: %w", err), nil
 	}
 	statements, guard := io.Pipe()
 	apply.Stdin = statements
 	if err := decode.Start(); err != nil {
-		return fmt.Errorf("start mysqlbinlog: %w", err)
+		return fmt.Errorf("start mysqlbinlog: %w", err), nil
 	}
 	var guarding sync.WaitGroup
 	guarding.Go(func() { guard.CloseWithError(guardComments(guard, decoded, broken)) })
-	applyErr := apply.Run()
-	if applyErr != nil {
+	if err := apply.Run(); err != nil {
 		cancel()
-		logs.interrupt()
+		applyErr = describeClientError(err, applyComplaints.String(), key)
 	}
 	_ = statements.Close() // mysql has ended.
 	guarding.Wait()
-	decodeErr := decode.Wait()
-	_ = events.Close() // mysqlbinlog has ended.
-	reading.Wait()
-	switch {
-	case applyErr != nil:
-		return describeClientError(applyErr, applyComplaints.String(), segment.Key)
-	case readErr != nil:
-		return readErr
-	case decodeErr != nil:
-		return fmt.Errorf("mysqlbinlog: %w: %s", decodeErr, strings.TrimSpace(decodeComplaints.String()))
+	if err := decode.Wait(); err != nil {
+		decodeErr = fmt.Errorf("mysqlbinlog: %w: %s", err, strings.TrimSpace(decodeComplaints.String()))
 	}
-	return nil
+	return applyErr, decodeErr
 }
 
 // describeClientError returns only MySQL's error number and the line, because most messages may hold data.

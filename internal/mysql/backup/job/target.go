@@ -221,7 +221,7 @@ func (t restoreTarget) beginLoad(ctx context.Context, record string) error {
 		return err
 	}
 	if err := t.execAll(ctx, "mark the instance", "create schema if not exists "+markerSchema,
-		"create table if not exists "+markerSchema+".backup (record varchar(512) primary key)"); err != nil {
+		"create table if not exists "+markerSchema+".backup (record varchar(512) character set ascii primary key) engine = InnoDB row_format = dynamic"); err != nil {
 		return err
 	}
 	if err := t.execStatement(ctx, "replace into "+markerSchema+".backup values (?)", record); err != nil {
