@@ -8,7 +8,8 @@ type serverSetting struct {
 	values []string
 }
 
-// listServerSettings lists settings that change how sessions read and write, or how binary logs are written.
+// listServerSettings lists settings that change how sessions read and write, or how binary logs are written. Without
+// innodb_file_per_table, a server refuses tables of the others, such as compressed ones.
 func listServerSettings() []serverSetting {
 	return []serverSetting{
 		{"character_set_server", []string{"utf8mb4", "latin1", "utf8mb3", "ascii", "binary", "cp932", "utf16", "gb18030"}},
@@ -22,7 +23,6 @@ func listServerSettings() []serverSetting {
 		{"explicit_defaults_for_timestamp", []string{"OFF"}},
 		{"innodb_strict_mode", []string{"OFF"}},
 		{"innodb_default_row_format", []string{"redundant", "compact", "dynamic"}},
-		{"innodb_file_per_table", []string{"OFF"}},
 		{"sql_require_primary_key", []string{"ON"}},
 		{"sql_generate_invisible_primary_key", []string{"ON"}},
 		{"show_gipk_in_create_table_and_information_schema", []string{"OFF"}},
