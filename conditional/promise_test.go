@@ -268,7 +268,7 @@ func TestSetupRefusesWhatWouldHaveNoEffect(t *testing.T) {
 	first, err := widgets("sharing").Build(&pointerReconciler{base, r})
 	testenv.Must(t, err)
 	defer first.release()
-	if err := widgets("sharing-too").Complete(&pointerReconciler{base, r}); err == nil || !strings.Contains(err.Error(), "group sharing has too") {
+	if err := widgets("sharing-too").Complete(&pointerReconciler{base, r}); err == nil || !strings.Contains(err.Error(), "group sharing uses too") {
 		t.Errorf("two reconcilers with one client between them: got %v, want an error", err)
 	}
 	for _, in := range []func(){

@@ -97,7 +97,7 @@ type GroupEntry struct {
 	// Show returns the entry for the status page, and the state for the metric, one of States.
 	Show   func() (page any, state string)
 	States func() []string
-	// Places are the addresses to which the group writes clients at its starts.
+	// Places are the addresses of the fields to which the group writes its clients when it starts.
 	Places []uintptr
 }
 
@@ -110,8 +110,8 @@ func (all *Registry) AddGroup(g *GroupEntry) (leave func(), err error) {
 			return nil, errors.New("expected a unique name, found another group of this name: set one with conditional.Name, or with Named of the builder")
 		}
 		if slices.ContainsFunc(g.Places, func(p uintptr) bool { return slices.Contains(other.Places, p) }) {
-			return nil, fmt.Errorf("expected a separate reconciler, found one that group %s has too, or one that shares pointers with it: "+
-				"each start replaces the clients in it, so make one for each builder", other.Name)
+			return nil, fmt.Errorf("expected a reconciler that no other group uses, found one that group %s uses too, or one that shares pointers with it: "+
+				"a group replaces the clients of its reconciler when it starts; create one reconciler for each builder", other.Name)
 		}
 	}
 	all.groups = append(all.groups, g)

@@ -28,7 +28,7 @@ type WidgetReconciler struct {
 // +kubebuilder:rbac:groups=example.com,resources=widgets,verbs=get;list;watch;create;update;patch;delete
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;update;patch;delete
 
-// Reconcile keeps one ConfigMap per Widget, which has its message.
+// Reconcile creates one ConfigMap for each Widget, and keeps the message of the Widget in it.
 func (r *WidgetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var widget examplev1.Widget
 	if err := r.Get(ctx, req.NamespacedName, &widget); err != nil {
