@@ -113,7 +113,7 @@ func (s *switchStory) expect(t *testing.T, holds bool, what string) {
 
 func stories() map[string]func(*testing.T, *switchStory) {
 	return map[string]func(*testing.T, *switchStory){
-		"a stop without an end holds until a start": func(t *testing.T, s *switchStory) {
+		"a stop without an end is in effect until a start": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "")
 			s.expect(t, true, "at once")
 			s.wait(1000 * time.Hour)
@@ -142,7 +142,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			s.wait(2 * time.Hour)
 			s.expect(t, false, "after an outage")
 		},
-		"a duration counts once, from its writing": func(t *testing.T, s *switchStory) {
+		"a duration counts from the time at which it was first written": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.wait(10 * time.Minute)
 			s.expect(t, true, "at first")
@@ -189,7 +189,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 				t.Errorf("expected one stop, found %+v", s.records)
 			}
 		},
-		"a later end after the end is another stop": func(t *testing.T, s *switchStory) {
+		"an end that is set after the stop has ended begins another stop": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.look()
 			s.wait(2 * time.Hour)

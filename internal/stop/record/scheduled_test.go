@@ -93,12 +93,12 @@ func TestScheduledStopsHold(t *testing.T) {
 		want        bool
 		end         time.Time
 	}{
-		"a stop without an end: holds":              {stop: stopOf("nights", ""), now: now, want: true},
-		"a stop that expires later: holds":          {stop: expiring, now: now, want: true, end: now.Add(time.Minute)},
-		"an expired stop: does not hold":            {stop: expiring, now: now.Add(time.Minute)},
-		"an ended stop: does not hold":              {stop: ended, now: now},
-		"a stop that is skipped now: does not hold": {stop: expiring, annotations: skip, now: now},
-		"a stop after its skip: holds":              {stop: stopOf("nights", ""), annotations: skip, now: now.Add(time.Minute), want: true},
+		"a stop without an end: in effect":                       {stop: stopOf("nights", ""), now: now, want: true},
+		"a stop that expires later: in effect":                   {stop: expiring, now: now, want: true, end: now.Add(time.Minute)},
+		"an expired stop: not in effect":                         {stop: expiring, now: now.Add(time.Minute)},
+		"an ended stop: not in effect":                           {stop: ended, now: now},
+		"a stop of a Slumber that is skipped now: not in effect": {stop: expiring, annotations: skip, now: now},
+		"a stop of a Slumber whose skip has ended: in effect":    {stop: stopOf("nights", ""), annotations: skip, now: now.Add(time.Minute), want: true},
 	} {
 		annotation, value, err := stoprecord.ScheduledAnnotation(row.stop, "nights")
 		if err != nil {

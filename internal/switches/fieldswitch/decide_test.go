@@ -79,7 +79,7 @@ func (w *world) scale(replicas int64) {
 	w.object.Object["spec"].(map[string]any)["replicas"] = replicas
 }
 
-// pass decides once, and writes unless the manager dies before.
+// pass makes one decision and writes its plan. If dies is true, the manager terminates before the write.
 func (w *world) pass(dies bool) {
 	plan := Decide(ObservedSwitch{Now: w.now, Object: w.object, Operations: scaleToZero(), Refusal: w.refusal, Manager: w.manager})
 	if dies {
@@ -100,7 +100,7 @@ func (w *world) pass(dies bool) {
 	w.scale(int64(w.object.Object["spec"].(map[string]any)["replicas"].(float64)))
 }
 
-// settle runs passes until nothing changes, which is soon.
+// settle runs passes until the object no longer changes. More than five passes are an error.
 func (w *world) settle() {
 	for range 5 {
 		before, _ := json.Marshal(w.object)

@@ -121,13 +121,13 @@ func parse(text string, into any) error {
 	return nil
 }
 
-// FindScheduled returns the stop of a Slumber that holds; nil if none does. A stop from before the object was resumed
-// does not hold.
+// FindScheduled returns the Slumber's stop that is in effect; nil if there is none. A stop that began before the last
+// resume of the object is not in effect.
 func (s SwitchState) FindScheduled(annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
 	return stoprecord.FindHolding(s.ListStopsSinceResume(), annotations, now)
 }
 
-// ListStopsSinceResume returns the stops of Slumbers without those from before the object was resumed.
+// ListStopsSinceResume returns the stops of Slumbers that began after the last resume of the object.
 func (s SwitchState) ListStopsSinceResume() []torporv1alpha1.ScheduledStop {
 	return slices.DeleteFunc(slices.Clone(s.Scheduled), func(stop torporv1alpha1.ScheduledStop) bool {
 		return len(stop.Stops) == 0 || !stop.Stops[0].Since.After(s.ResumedAt) && !s.ResumedAt.IsZero()
@@ -161,7 +161,7 @@ func (s SwitchState) IsStoppedWithoutSlumbers(obj *unstructured.Unstructured, op
 	}
 }
 
-// LastResume returns when a stop was last taken back, and by whom.
+// LastResume returns the time of the last resume, and its requester.
 func (s SwitchState) LastResume() (at metav1.Time, by string) {
 	at, by = metav1.NewTime(s.ResumedAt), s.ResumedBy
 	if len(s.Records) > 0 {

@@ -215,7 +215,7 @@ func (cfApps) Plan(s PlanSubject, r stopcheck.PlanRequest) stopcheck.Plan {
 // plannedApp is a CFApp that is to be stopped or started.
 type plannedApp struct {
 	*korifiv1alpha1.CFApp
-	// deployments are those of its space.
+	// deployments are all CFDeployments in the space of the app.
 	deployments []*torporv1alpha1.CFDeployment
 	// startCommand is the command that starts it again.
 	startCommand string
