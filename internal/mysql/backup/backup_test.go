@@ -208,10 +208,10 @@ func TestMissingBeforePoint(t *testing.T) {
 		point, began time.Time
 		want         time.Duration
 	}{
-		"nightly backup for a point in the afternoon: a gap is reported": {point: noon().Add(11 * time.Hour), began: noon().Add(12 * time.Hour), want: 11 * time.Hour},
-		"a backup shortly before the point: no gap":                      {point: noon().Add(5 * time.Minute), began: noon().Add(time.Hour)},
-		"newest backup, requested by a future point: no gap":             {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Minute)},
-		"old backup, requested by a future point: a gap is reported":     {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Hour), want: time.Hour},
+		"restore point eleven hours after the backup: the missing time is reported":             {point: noon().Add(11 * time.Hour), began: noon().Add(12 * time.Hour), want: 11 * time.Hour},
+		"restore point five minutes after the backup: no missing time is reported":              {point: noon().Add(5 * time.Minute), began: noon().Add(time.Hour)},
+		"future restore point, backup a minute before the restore: no missing time is reported": {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Minute)},
+		"future restore point, backup an hour before the restore: the missing time is reported": {point: noon().AddDate(1, 0, 0), began: noon().Add(time.Hour), want: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := backup.MissingBeforePoint(noon(), row.point, row.began); found != row.want {

@@ -18,7 +18,7 @@ type Observed struct {
 	// IsBeingDeleted means that the cluster is being deleted, IsStopOverdue that a stop should have ended by now. The
 	// servers are not observed then, unless clustering is stopped and its start has to be judged.
 	IsBeingDeleted, IsStopOverdue bool
-	// IsOtherStopOverdue means that the overdue stop is another one than that of clustering.
+	// IsOtherStopOverdue means that only stops of single instances are overdue, not the stop of clustering.
 	IsOtherStopOverdue bool
 	// Replicas is the number of wanted instances, including the primary.
 	Replicas int

@@ -71,7 +71,7 @@ type ChangeSet struct {
 	Rollout RolloutPlan
 	// OverruledSettings are the user's settings that are ignored, sorted.
 	OverruledSettings []string
-	// Problems and Err are those of the observation. If there is any, nothing is carried out.
+	// Problems and Err describe what could not be observed. If either is set, no action is carried out.
 	Problems []string
 	Err      error
 }
