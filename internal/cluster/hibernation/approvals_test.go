@@ -66,7 +66,7 @@ func TestMessageSaysWhatBlocksApprovals(t *testing.T) {
 		"a request without a node: its problem is shown":                 {time.Minute, blocked(BlockedRequest{"", "expected b"}), "not approved: expected b"},
 		"a request of a node that is not awaited: its problem is hidden": {time.Minute, blocked(BlockedRequest{"n9", "no"}), "of the machines: n0"},
 		"ended approval period: the message advises approval by hand":    {approvalWindow + time.Second, blocked(), "because the resume began more than 4h0m0s ago: approve them by hand"},
-		"machines only switched off: the message names the node":         {approvalWindow + time.Second, func(o *Observed) { o.Record.Repair = true }, "of the machines: n0"},
+		"machines that were switched off: the message names the node":    {approvalWindow + time.Second, func(o *Observed) { o.Record.Repair = true }, "of the machines: n0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observedCluster("", resumingRecord(row.resumedFor), actuator.Running, apiWithNodes(ObservedNode{RecordedNode: readyNode("n0").RecordedNode}), row.change)

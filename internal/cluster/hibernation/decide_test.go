@@ -81,7 +81,7 @@ func TestDecide(t *testing.T) {
 		"cluster that has hibernated does not wait for SyncSets":     {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
 		"running cluster does not wait for SyncSets":                 {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},
 		"a deleted cluster is left alone":                            {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
-		"deletion has precedence": {
+		"deletion has precedence over every other observation": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) {
 				o.Deleted, o.Paused, o.Installed, o.Invalid, o.NoActuator, o.Incompatible, o.ObservationError = true, true, false, "x", "x", "x", throttledError()
 			}), unknown("deleted", hivev1.DeletedReason, 0),
@@ -106,24 +106,24 @@ func TestDecide(t *testing.T) {
 			observedCluster("", nil, "", optedOut(NotProbed), func(o *Observed) { o.Paused = true }), unknown("paused", hivev1.PausedReason, driftInterval),
 		},
 
-		"a platform without an actuator cannot hibernate":             {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
-		"a platform that lost its actuator cannot hibernate any more": {observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
-		"a platform without an actuator runs as long as it should": {
+		"a cluster on a platform without an actuator cannot hibernate":       {observedCluster(wantHibernating, nil, "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
+		"a cluster whose platform lost its actuator can no longer hibernate": {observedCluster(wantHibernating, openRecord(), "", func(o *Observed) { o.NoActuator = "x" }), unsupported},
+		"a cluster on a platform without an actuator runs if its API server answers": {
 			observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API = "x", Reachable }), runs(driftInterval),
 		},
-		"a platform without an actuator is probed like others": {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API, o.APIMessage = "x", Unreachable, "x" }), unreachable},
-		"a version that is too old cannot hibernate, whatever the cloud returns": {
+		"a cluster on a platform without an actuator is probed like others": {observedCluster("", nil, "", func(o *Observed) { o.NoActuator, o.API, o.APIMessage = "x", Unreachable, "x" }), unreachable},
+		"a cluster with a version that is too old cannot hibernate, whatever the cloud returns": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible, o.ObservationError = "x", throttledError() }), unsupported,
 		},
-		"a cluster that is off hibernates, whatever is known of its version": {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
-		"a cluster that is off in part cannot hibernate with a version that is too old": {
+		"a stopped cluster with a version that is too old counts as hibernating": {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
+		"a partly stopped cluster with a version that is too old cannot hibernate": {
 			observedCluster(wantHibernating, nil, off, secondMachine(on), func(o *Observed) { o.Incompatible = "x" }), unsupported,
 		},
 		"a version that is too old does not matter to a running cluster": {
 			observedCluster("", nil, on, func(o *Observed) { o.Incompatible, o.API = "x", Reachable }), runs(driftInterval),
 		},
 		"a hibernating cluster continues with a version that is too old":                  {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
-		"a resume is cancelled before the API server has reported the lack of a version":  {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.Incompatible, o.API = "x", Unreachable }), writeNodes},
+		"a resume can be cancelled although the version is too old":                       {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.Incompatible, o.API = "x", Unreachable }), writeNodes},
 		"a cluster with a recorded hibernation is stopped with a version that is too old": {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Incompatible = "x" }), stop("i-0", "i-1")},
 
 		"an observation error comes before a hibernation":                                       {observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), unknown("machines not observed", hivev1.CloudThrottledReason, maxCloudInterval)},
@@ -132,7 +132,7 @@ func TestDecide(t *testing.T) {
 		"stopped machines count as a hibernation if the cluster has a hibernation record":       {observedCluster(wantHibernating, openRecord(), off), hibernates},
 		"stopped machines count as a hibernation even if the cluster has no hibernation record": {observedCluster(wantHibernating, nil, off), hibernates},
 
-		"nodes are recorded before anything stops":                   {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"))), writeNodes},
+		"nodes are recorded before any machine is stopped":           {observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0"))), writeNodes},
 		"an empty record is saved if the API server does not answer": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API = Unreachable }), writeNodes},
 		"nodes are recorded again after an earlier hibernation":      {observedCluster(wantHibernating, resumedRecord(time.Hour), on), writeNodes},
 		"nodes are recorded again when a resume is cancelled":        {observedCluster(wantHibernating, resumingRecord(time.Minute), goingOn), writeNodes},
@@ -147,7 +147,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a stopped and a stopping machine do not count as a hibernation yet": {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
 
-		"the resume is recorded before anything starts":                                          {observedCluster("Running", openRecord(), off), writeResume},
+		"the resume is recorded before any machine is started":                                   {observedCluster("Running", openRecord(), off), writeResume},
 		"a resume is recorded if another party stopped all machines of a resumed cluster":        {observedCluster("", resumedRecord(time.Hour), off), writeResume},
 		"a resume is recorded if all machines are off and the cluster has no hibernation record": {observedCluster("", nil, off), writeResume},
 		"machines are started once the resume is recorded":                                       {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
@@ -203,26 +203,26 @@ func TestDecide(t *testing.T) {
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.FailedToStopReason, retryInterval},
 		},
 
-		"the API server of a resuming cluster is awaited":            {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
-		"an unreachable API server of a running cluster is reported": {observedCluster("", resumedRecord(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), unreachable},
-		"a hibernation whose machines run already is resumed":        {observedCluster("", openRecord(), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), waitNodes},
-		"an unreachable API server is given time to list its nodes": {
+		"the API server of a resuming cluster is awaited":                     {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
+		"an unreachable API server of a running cluster is reported":          {observedCluster("", resumedRecord(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), unreachable},
+		"a hibernated cluster whose machines already run waits for its nodes": {observedCluster("", openRecord(), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), waitNodes},
+		"a hibernation waits for an unreachable API server, to record the nodes": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow+time.Second) }),
 			expectedPlan{"waiting to record nodes", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
 		},
-		"an unreachable API server is given a bounded time": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow) }), writeNodes},
-		"an unreachable API server is given time even if the nodes of the last hibernation are known": {
+		"a hibernation waits for an unreachable API server for a bounded time": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow) }), writeNodes},
+		"a hibernation waits for an unreachable API server even if nodes of the last hibernation are recorded": {
 			observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }),
 			expectedPlan{"waiting to record nodes", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
 		},
-		"an unreachable API server is given no time when a resume is cancelled": {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
-		"a machine that starts while another one runs is not a resume":          {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
-		"a machine that starts in a resuming cluster is awaited":                {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), followStart},
+		"a hibernation that cancels a resume does not wait for an unreachable API server": {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
+		"a machine that starts while another one runs does not count as a resume":         {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
+		"a machine that starts in a resuming cluster is awaited":                          {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), followStart},
 		"machines of a group are not stopped": {
 			observedCluster(wantHibernating, nil, on, machineOfGroup(1), apiWithNodes(readyNode("n0"))),
 			expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.RunningHibernationReason, driftInterval},
 		},
-		"a hibernation ends where a group has replaced a machine": {
+		"a hibernation ends if a group has replaced a machine": {
 			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), machineOfGroup(1)),
 			expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval},
 		},
@@ -378,19 +378,19 @@ func TestNodesAreAwaited(t *testing.T) {
 		nodes    []ObservedNode
 		want     []string
 	}{
-		"a node seen before the resume is not back":                {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(-1))}, []string{"n0"}},
-		"a node seen at the start of the resume is not back":       {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since)}, []string{"n0"}},
-		"a node seen after the resume began is back":               {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(1))}, nil},
-		"a node seen and not ready is not back":                    {[]ObservedNode{readyNode("n0")}, []ObservedNode{notReadyNode("n0")}, []string{"n0"}},
-		"a node that was not ready is not awaited":                 {[]ObservedNode{readyNode("n0"), notReadyNode("n1")}, []ObservedNode{readyNode("n0"), staleNode("n1")}, nil},
-		"a node that is gone is not awaited":                       {[]ObservedNode{readyNode("n0"), readyNode("gone")}, []ObservedNode{readyNode("n0")}, nil},
-		"a node that is new is not awaited":                        {[]ObservedNode{readyNode("n0")}, []ObservedNode{readyNode("n0"), staleNode("new")}, nil},
-		"other nodes are awaited if all recorded ones are gone":    {[]ObservedNode{readyNode("gone")}, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
-		"all nodes are awaited if no recorded one was ready":       {[]ObservedNode{notReadyNode("n0")}, []ObservedNode{staleNode("n0"), staleNode("n1")}, []string{"n0", "n1"}},
-		"all nodes are awaited if none was recorded":               {nil, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
-		"no node is awaited if none was recorded and all are back": {nil, []ObservedNode{readyNode("n0"), readyNode("n1")}, nil},
-		"a cluster without nodes is not back":                      {[]ObservedNode{readyNode("n0")}, nil, []string{"any node"}},
-		"a cluster that never had nodes is not back":               {nil, nil, []string{"any node"}},
+		"a node seen before the resume is not back":                      {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(-1))}, []string{"n0"}},
+		"a node seen at the start of the resume is not back":             {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since)}, []string{"n0"}},
+		"a node seen after the resume began is back":                     {[]ObservedNode{readyNode("n0")}, []ObservedNode{seen(readyNode("n0"), since.Add(1))}, nil},
+		"a node seen after the resume began, but not ready, is not back": {[]ObservedNode{readyNode("n0")}, []ObservedNode{notReadyNode("n0")}, []string{"n0"}},
+		"a node that was recorded as not ready is not awaited":           {[]ObservedNode{readyNode("n0"), notReadyNode("n1")}, []ObservedNode{readyNode("n0"), staleNode("n1")}, nil},
+		"a node that is gone is not awaited":                             {[]ObservedNode{readyNode("n0"), readyNode("gone")}, []ObservedNode{readyNode("n0")}, nil},
+		"a node that is new is not awaited":                              {[]ObservedNode{readyNode("n0")}, []ObservedNode{readyNode("n0"), staleNode("new")}, nil},
+		"the present nodes are awaited if all recorded nodes are gone":   {[]ObservedNode{readyNode("gone")}, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
+		"all nodes are awaited if no recorded one was ready":             {[]ObservedNode{notReadyNode("n0")}, []ObservedNode{staleNode("n0"), staleNode("n1")}, []string{"n0", "n1"}},
+		"all nodes are awaited if none was recorded":                     {nil, []ObservedNode{staleNode("n0"), readyNode("n1")}, []string{"n0"}},
+		"no node is awaited if none was recorded and all are back":       {nil, []ObservedNode{readyNode("n0"), readyNode("n1")}, nil},
+		"a cluster without nodes is not back":                            {[]ObservedNode{readyNode("n0")}, nil, []string{"any node"}},
+		"a cluster that never had nodes is not back":                     {nil, nil, []string{"any node"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := resumingRecord(time.Minute)
@@ -440,28 +440,28 @@ func TestHibernationRecords(t *testing.T) {
 		"a machine that was switched on ends a complete hibernation": {
 			observedCluster(wantHibernating, openRecord(), off, secondMachine(on), asleepAt(secondsAgo(time.Hour))), openRecord(),
 		},
-		"a repair is recorded for machines that were switched off":         {observedCluster("", resumedRecord(time.Hour), off), repair},
-		"a hibernation that lists no nodes keeps the recorded nodes":       {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
-		"a hibernation in the middle of a resume keeps the recorded nodes": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), asleep(fresh(readyNode("n0"), readyNode("n1")))},
-		"a hibernation in the middle of a resume records awaited nodes as ready": {
+		"a repair is recorded for machines that were switched off":     {observedCluster("", resumedRecord(time.Hour), off), repair},
+		"a hibernation that lists no nodes keeps the recorded nodes":   {observedCluster(wantHibernating, resumedRecord(time.Hour), on), fresh(readyNode("n0"), readyNode("n1"))},
+		"a hibernation that cancels a resume keeps the recorded nodes": {observedCluster(wantHibernating, resumingRecord(time.Minute), off), asleep(fresh(readyNode("n0"), readyNode("n1")))},
+		"a hibernation that cancels a resume records awaited nodes as ready": {
 			observedCluster(wantHibernating, cancelled, on, apiWithNodes(readyNode("n0"), notReadyNode("n1"), notReadyNode("n2"))), fresh(readyNode("n0"), readyNode("n1"), notReadyNode("n2")),
 		},
 		"a stop of machines does not change the hibernation record":   {observedCluster(wantHibernating, openRecord(), on), openRecord()},
 		"an observation error does not change the hibernation record": {observedCluster("", openRecord(), on, func(o *Observed) { o.ObservationError = throttledError() }), openRecord()},
 		"a pause does not change the hibernation record":              {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), openRecord()},
-		"a resume begins with the next whole second": {
+		"the recorded start of a resume is the next whole second": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) { o.Record.ResumeStartedAt = nil }), asleep(resumeBegun.DeepCopy()),
 		},
-		"a resume that begins at a whole second begins with the next one": {
+		"the recorded start of a resume at a whole second is the second after it": {
 			observedCluster("", resumingRecord(0), off, func(o *Observed) {
 				o.Record.ResumeStartedAt, o.Record.AsleepAt, o.Now = nil, asleep(openRecord()).AsleepAt, wholeSecond
 			}), asleep(resumeBegun.DeepCopy()),
 		},
-		"a resume does not change its start time":                   {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
-		"a resume ends when the nodes are back":                     {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},
-		"a resume ends in the pass that still approves":             {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withRequests("csr-0")), resumed},
-		"a running cluster does not change its hibernation record":  {observedCluster("", resumedRecord(time.Hour), on, apiWithNodes()), resumedRecord(time.Hour)},
-		"a cluster that never hibernated has no hibernation record": {observedCluster("", nil, on, apiWithNodes()), nil},
+		"a resume does not change its start time":                       {observedCluster("", resumingRecord(time.Minute), off), resumingRecord(time.Minute)},
+		"a resume ends when the nodes are back":                         {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), resumed},
+		"a resume can end in a pass that approves certificate requests": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withRequests("csr-0")), resumed},
+		"a running cluster does not change its hibernation record":      {observedCluster("", resumedRecord(time.Hour), on, apiWithNodes()), resumedRecord(time.Hour)},
+		"a cluster that never hibernated has no hibernation record":     {observedCluster("", nil, on, apiWithNodes()), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, Decide(row.in).Record); diff != "" {
@@ -508,7 +508,7 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 			}),
 			decision.False(hivev1.FailedToStartMachinesReason, "No room"),
 		},
-		"a stop without nodes warns before anything is stopped": {observedCluster(wantHibernating, nil, on), decision.False(hivev1.StoppingMachinesReason,
+		"a stop without recorded nodes warns before any machine is stopped": {observedCluster(wantHibernating, nil, on), decision.False(hivev1.StoppingMachinesReason,
 			"Stopping the cluster's 2 machines; the cluster's nodes could not be recorded, so a user may have to approve their certificate requests at the resume")},
 		"machines that start in time are counted": {
 			observedCluster("", slowResume(lateAfter), goingOn), decision.False(hivev1.StartingMachinesReason, "Starting the cluster's 2 machines"),
@@ -520,11 +520,11 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n1"), staleNode("n0"))),
 			decision.False(hivev1.WaitingForNodesReason, "Waiting for nodes to report after the start of the machines: n0, n1"),
 		},
-		"operators are not named while most of them are awaited": {
+		"operators are not named in the first minutes of a resume": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes have reported; waiting for ClusterOperators to be ready"),
 		},
-		"operators that take long are named": {
+		"operators that are still awaited after six minutes are named": {
 			observedCluster("", resumingRecord(6*time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes have reported; waiting for ClusterOperators to be ready: etcd (has not reported)"),
 		},
@@ -548,21 +548,21 @@ func TestRequestsToACluster(t *testing.T) {
 		want []string
 	}{
 		"a running cluster is probed":                                    {observedCluster("", nil, on), []string{"cloud", "cluster"}},
-		"a cluster that is about to hibernate is asked for its nodes":    {observedCluster(wantHibernating, nil, on), []string{"cloud", "cluster", "nodes"}},
-		"a cluster whose machines stop is left alone":                    {observedCluster(wantHibernating, openRecord(), on), []string{"cloud"}},
-		"a cluster that hibernates is left alone":                        {observedCluster(wantHibernating, openRecord(), off), []string{"cloud"}},
-		"a cluster whose machines start is left alone":                   {observedCluster("", resumingRecord(time.Minute), actuator.Starting), []string{"cloud"}},
-		"a cluster is asked for everything once a machine runs":          {observedCluster("", resumingRecord(time.Minute), on, secondMachine(actuator.Starting)), []string{"cloud", "cluster", "nodes", "requests"}},
-		"a resuming cluster is asked for everything":                     {observedCluster("", resumingRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
-		"a cluster that has just resumed is asked for everything":        {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
+		"the nodes of a cluster that is about to hibernate are read":     {observedCluster(wantHibernating, nil, on), []string{"cloud", "cluster", "nodes"}},
+		"a cluster whose machines stop is not dialed":                    {observedCluster(wantHibernating, openRecord(), on), []string{"cloud"}},
+		"a cluster that hibernates is not dialed":                        {observedCluster(wantHibernating, openRecord(), off), []string{"cloud"}},
+		"a cluster whose machines start is not dialed":                   {observedCluster("", resumingRecord(time.Minute), actuator.Starting), []string{"cloud"}},
+		"nodes and certificate requests are read once one machine runs":  {observedCluster("", resumingRecord(time.Minute), on, secondMachine(actuator.Starting)), []string{"cloud", "cluster", "nodes", "requests"}},
+		"nodes and certificate requests of a resuming cluster are read":  {observedCluster("", resumingRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
+		"nodes and certificate requests are read shortly after a resume": {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
 		"a cluster that resumed long ago is only probed":                 {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
-		"a cluster without an actuator polls no cloud":                   {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
-		"a cluster that cannot hibernate is asked whether it answers":    {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud", "cluster"}},
-		"a cluster that cannot hibernate and is off is left alone":       {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud"}},
+		"without an actuator, no cloud is polled":                        {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
+		"a cluster that cannot hibernate is probed":                      {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud", "cluster"}},
+		"a cluster that cannot hibernate and is off is not dialed":       {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud"}},
 		"a cluster whose machines are unknown is only probed":            {observedCluster("", resumingRecord(time.Minute), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud", "cluster"}},
-		"a hibernating cluster whose machines are unknown is left alone": {observedCluster("", openRecord(), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud"}},
+		"a hibernating cluster whose machines are unknown is not dialed": {observedCluster("", openRecord(), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud"}},
 		"a paused cluster is only probed":                                {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.Paused = true }), []string{"cluster"}},
-		"a paused cluster that hibernates is left alone":                 {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), nil},
+		"a paused cluster that hibernates is neither polled nor dialed":  {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := map[string]bool{

@@ -28,7 +28,7 @@ type NodeCordon struct {
 	IsSet, IsOurs bool
 	// IsRefused is true if the cluster has permanently refused to change the node.
 	IsRefused bool
-	// ResourceVersion is that of the node.
+	// ResourceVersion is the observed resource version of the node.
 	ResourceVersion string
 }
 

@@ -92,23 +92,23 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(persons)), withPods(podOf("a"))),
 			drain(DrainWorkers{Evict: []ObservedPod{podOf("a")}}),
 		},
-		"pods that are being deleted are awaited":                {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
-		"pods that could not be read are awaited":                {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
-		"an unreachable cluster is awaited":                      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
-		"further pods are awaited":                               {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
-		"a drain ends when no pod is left":                       {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods()), end},
-		"a drain ends when only bare pods are left":              {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(bare)), end},
-		"a drain ends with its budget":                           {observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, withPods(podOf("a"))), end},
-		"a drain ends when its owner removes the budget":         {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
-		"a drain ends when no machine runs":                      {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
-		"a drain ends when the cluster refuses all that is left": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, bare)), end},
-		"a drain ends when all of the listed pods are refused, of more pods": {
+		"pods that are being deleted are awaited":               {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
+		"pods that could not be read are awaited":               {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
+		"an unreachable cluster is awaited":                     {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
+		"pods beyond the read limit are awaited":                {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
+		"a drain ends when no pod is left":                      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods()), end},
+		"a drain ends when only bare pods are left":             {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(bare)), end},
+		"a drain ends when its budget has elapsed":              {observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, withPods(podOf("a"))), end},
+		"a drain ends when a user removes the budget":           {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
+		"a drain ends when no machine runs":                     {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
+		"a drain ends when only refused and bare pods are left": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, bare)), end},
+		"a drain ends when all pods up to the read limit are refused": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused), more), end,
 		},
 		"a refused pod does not delay other pods": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, podOf("a"))), drain(DrainWorkers{Evict: []ObservedPod{refused, podOf("a")}}),
 		},
-		"pods that are being deleted are awaited next to refused ones": {
+		"pods that are being deleted are awaited even if others are refused": {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, leaving)), drain(DrainWorkers{Evict: []ObservedPod{refused}}),
 		},
 		"a drain ends when the cluster refuses to cordon every node": {
@@ -118,11 +118,11 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), closed, other), withPods(podOf("a"), elsewhere)),
 			drain(DrainWorkers{Cordon: []NodeVersion{worker}, Evict: []ObservedPod{elsewhere}}),
 		},
-		"a drain ends when the cluster refuses to list pods":    {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, secret), end},
-		"a drain ends when the cluster refuses to list nodes":   {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, unlisted), end},
-		"a drain ends when the cluster refuses the credentials": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, revoked), end},
-		"machines are stopped after the drain":                  {observedCluster(wantHibernating, drainEnded(time.Second, ""), on, withBudget), stop},
-		"an annotation that is set late starts no drain":        {observedCluster(wantHibernating, openRecord(), on, withBudget), stop},
+		"a drain ends when the cluster refuses to list pods":                     {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, secret), end},
+		"a drain ends when the cluster refuses to list nodes":                    {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, unlisted), end},
+		"a drain ends when the cluster refuses the credentials":                  {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, revoked), end},
+		"machines are stopped after the drain":                                   {observedCluster(wantHibernating, drainEnded(time.Second, ""), on, withBudget), stop},
+		"a drain budget that is set after the hibernation began starts no drain": {observedCluster(wantHibernating, openRecord(), on, withBudget), stop},
 		"nodes are uncordoned before the cluster runs": {
 			observedCluster("", resumingRecord(time.Second), on, cordoned), expectedPlan{"resuming, nodes cordoned", UncordonNodes{[]NodeVersion{worker}}, hivev1.ResumingHibernationReason, hivev1.WaitingForNodesReason, drainInterval},
 		},
@@ -167,11 +167,11 @@ func TestWhatWasNotDrainedIsTold(t *testing.T) {
 		"the end of a drain is recorded with the remaining pods": {
 			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, cordoned, all, kept), want: "Stopping the cluster's 2 machines", left: left,
 		},
-		"the drain of an unreachable cluster ends with everything left": {
+		"the end of the drain of an unreachable cluster is recorded with the error": {
 			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }), want: "Stopping the cluster's 2 machines",
 			left: "the API server does not answer: no answer in time",
 		},
-		"a refused drain ends with the refused pods left": {
+		"the end of a refused drain is recorded with the refused nodes and pods": {
 			in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(NodeCordon{IsRefused: true})), withPods(refused, podOf("other")), forbidden), want: "Stopping the cluster's 2 machines",
 			left: "nodes or pods cannot be changed: the kubeconfig's user lacks a permission (403); nodes that the cluster refuses to cordon: n1; pods that the cluster refuses to evict: shop/refused; pods that were not evicted yet: shop/other",
 		},

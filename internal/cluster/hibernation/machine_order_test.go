@@ -57,7 +57,7 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 		in   Observed
 		want expectedPlan
 	}{
-		"the worker is stopped first, with the rights to stop the control plane": {
+		"the worker is stopped first, if the account may also stop the control plane": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst), stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
 		},
 		"the nodes are recorded first": {
@@ -125,7 +125,7 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 		"all machines are started at once if no control-plane machine is known": {
 			observedCluster("", resumingRecord(time.Second), off, unknownRoles), start(StartMachines{all}, machineWaitInterval),
 		},
-		"a worker that stops later is started without any order": {
+		"a worker that stops after the resume is started without waiting for the API server": {
 			observedCluster("", resumedRecord(time.Hour), on, secondMachine(off), silent, workersFirst),
 			expectedPlan{"running, API server not reachable", StartMachines{worker}, hivev1.RunningHibernationReason, hivev1.APIUnreachableReason, retryInterval},
 		},
@@ -153,11 +153,11 @@ func TestReportsDescribeTheOrderOfMachines(t *testing.T) {
 		in   Observed
 		want string
 	}{
-		"the record is not saved: workers are announced first": {
+		"the record is not saved yet: the message announces the order": {
 			observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0")), workersFirst),
 			"Stopping the cluster's 2 machines; workers stop first, and the control plane once they are off, or after ten minutes",
 		},
-		"workers are stopping: the control plane is announced to follow": {
+		"workers are stopping: the message announces the order": {
 			observedCluster(wantHibernating, openRecord(), on, workersFirst),
 			"Stopping the cluster's 2 machines; workers stop first, and the control plane once they are off, or after ten minutes",
 		},

@@ -30,8 +30,8 @@ type ObservedOperator struct {
 const notReported = "has not reported"
 
 const (
-	// operatorsNamedAfter is the time from the start of the resume until awaited operators are named. Most of
-	// them are awaited earlier.
+	// operatorsNamedAfter is the time from the start of the resume until a message names the awaited operators.
+	// Earlier, most operators of a cluster are still awaited.
 	operatorsNamedAfter = 5 * time.Minute
 	// maxBrokenOperators is the limit of the record of a hibernation, twice the number of operators of OpenShift. The
 	// record must fit into one object together with its nodes.

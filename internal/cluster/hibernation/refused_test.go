@@ -66,15 +66,15 @@ func TestRefusedMachinesAreTriedLessAndLess(t *testing.T) {
 			o.Record.SleepStartedAt = metav1.NewTime(o.Now.Add(-since))
 			return o
 		}, []time.Duration{retryInterval, 2 * time.Minute, driftInterval}},
-		"a stop in a state that does not pass: retried at growing intervals": {actuator.WrongState, func(since time.Duration) Observed {
+		"a stop refused because of the machine's state: retried at growing intervals": {actuator.WrongState, func(since time.Duration) Observed {
 			o := observedCluster(wantHibernating, openRecord(), actuator.Running)
 			o.Record.SleepStartedAt = metav1.NewTime(o.Now.Add(-since))
 			return o
 		}, []time.Duration{minCloudInterval, 2 * time.Minute, driftInterval}},
-		"a start in a state that does not pass: retried at growing intervals": {actuator.WrongState, func(since time.Duration) Observed {
+		"a start refused because of the machine's state: retried at growing intervals": {actuator.WrongState, func(since time.Duration) Observed {
 			return observedCluster("", resumingRecord(since.Truncate(time.Second)), actuator.Stopped)
 		}, []time.Duration{minCloudInterval, 2 * time.Minute, driftInterval}},
-		"a start without room: retried at growing intervals": {actuator.NoCapacity, func(since time.Duration) Observed {
+		"a start refused for lack of capacity: retried at growing intervals": {actuator.NoCapacity, func(since time.Duration) Observed {
 			return observedCluster("", resumingRecord(since.Truncate(time.Second)), actuator.Stopped)
 		}, []time.Duration{maxCloudInterval, maxCapacityRest, maxCapacityRest}},
 		"a throttled start: retried at a constant interval": {actuator.Throttled, func(since time.Duration) Observed {
@@ -105,8 +105,8 @@ func TestARefusedStopIsExplainedOnceItLasts(t *testing.T) {
 		want        string
 		wantStalled bool
 	}{
-		"a wrong state is expected to pass at first":                        {actuator.WrongState, time.Minute, actuator.Stopped, "", false},
-		"a wrong state is expected to pass until the stop has stalled":      {actuator.WrongState, stalledAfter, actuator.Stopped, "", false},
+		"a wrong state is not explained at first":                           {actuator.WrongState, time.Minute, actuator.Stopped, "", false},
+		"a wrong state is not explained until the stop has stalled":         {actuator.WrongState, stalledAfter, actuator.Stopped, "", false},
 		"a wrong state that stalls is explained":                            {actuator.WrongState, 3 * time.Hour, actuator.Stopped, inPart, true},
 		"a wrong state that keeps all machines running: explained":          {actuator.WrongState, 3 * time.Hour, actuator.Running, whole, true},
 		"a lasting refusal is explained at once":                            {actuator.Other, time.Minute, actuator.Stopped, inPart, true},

@@ -28,7 +28,7 @@ const (
 type ReplaceableMachine struct {
 	// ID is the cloud's name of the machine.
 	ID string
-	// Name and UID are those of the Machine.
+	// Name and UID identify the Machine.
 	Name, UID string
 }
 

@@ -51,7 +51,7 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 		in   Observed
 		want expectedPlan
 	}{
-		"other machines are stopped first, with the rights to terminate": {
+		"other machines are stopped first, if the account may also terminate the spot machine": {
 			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)),
 			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0"}, TerminatedLater: []string{"i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
 		},
@@ -117,16 +117,16 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 				func(o *Observed) { o.Record.SpotMachines = append(o.Record.SpotMachines, "i-2") }),
 			waitNodes(ReplaceMachines{[]ReplaceableMachine{{ID: "i-2", Name: "gone", UID: "uid-gone"}}}),
 		},
-		"Machines of others are not replaced": {
+		"Machine that is not in the record is not replaced": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(ReplaceableMachine{ID: "i-2", Name: "other", UID: "uid"})), runs,
 		},
 		"Machines that could not be read are awaited": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both), waitNodes(NoAction{})},
-		"Machines that could not be deleted rest for a while": {
+		"Machine that could not be deleted is not retried at once": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine()), func(o *Observed) {
 				o.ReplacementError, o.IsReplacementResting = "they cannot be deleted", true
 			}), waitNodes(NoAction{}),
 		},
-		"certificates come first": {
+		"certificate requests are approved before Machines are deleted": {
 			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine()), withRequests("csr-0")),
 			waitNodes(ApproveRequests{[]string{"csr-0"}}),
 		},

@@ -40,7 +40,7 @@ type MachineSet struct {
 	// Replicas is nil if spec.replicas is not set.
 	Replicas      *int32
 	ReadyReplicas int32
-	// NodeLabels and Taints are those of its new nodes.
+	// NodeLabels and Taints are set on new nodes of the MachineSet.
 	NodeLabels map[string]string
 	Taints     []corev1.Taint
 	// Zone and Location are the place of its machines, in the terms of some clouds. They are empty if the place is

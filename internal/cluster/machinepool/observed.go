@@ -11,7 +11,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Job reads the MachineSets of a cluster and changes them. It is read-only.
+// Job describes how the MachineSets of a cluster are read and changed. A job itself is never modified.
 type Job struct {
 	Spec       hivev1.MachinePoolSpec
 	Generation int64
@@ -43,7 +43,7 @@ type Answer struct {
 	Changes []string
 	// IsComplete reports whether the MachineSets match the pool.
 	IsComplete bool
-	// Refusal is the reason why they do not, or nil.
+	// Refusal is the reason why the MachineSets cannot match the pool; nil if they can.
 	Refusal *Refusal
 	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered.
 	NoAnswer string
@@ -51,12 +51,13 @@ type Answer struct {
 
 // Attempt is the last attempt since the process began.
 type Attempt struct {
-	// Fingerprint is that of its job. RetryAt is the earliest time of another attempt for the same job.
+	// Fingerprint is the fingerprint of the job. RetryAt is the earliest time of another attempt for the same job.
 	Fingerprint string
 	RetryAt     time.Time
 	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered.
 	NoAnswer string
-	// Refusal is the last refusal; nil after a success. Before is that of the previous attempt.
+	// Refusal is the last refusal; nil after a success. Before is the refusal of the previous attempt: an event reports
+	// only a refusal that differs from it.
 	Refusal, Before *Refusal
 }
 
@@ -72,7 +73,7 @@ func NextAttempt(before Attempt, answer *Answer, retryAt time.Time) Attempt {
 // Observed holds all inputs of a decision.
 type Observed struct {
 	Now time.Time
-	// UID and Name are those of the MachinePool.
+	// UID and Name identify the MachinePool.
 	UID, Name  string
 	Spec       hivev1.MachinePoolSpec
 	Generation int64

@@ -76,7 +76,7 @@ type Answer struct {
 
 // Attempt is the last attempt since the process began.
 type Attempt struct {
-	// Fingerprint is that of its job. RetryAt is the earliest time of another attempt for the same job.
+	// Fingerprint is the fingerprint of the job. RetryAt is the earliest time of another attempt for the same job.
 	Fingerprint string
 	RetryAt     time.Time
 	// NoAnswer describes why the cluster did not answer. It is empty if the cluster answered. NotDeleted describes why

@@ -49,7 +49,7 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 	}
 }
 
-// observeGroups polls the groups of the clusters that want them, in one call. An error is that of these clusters only.
+// observeGroups polls the groups of the clusters that request them, in one call. An error concerns only these clusters.
 func (s *Service) observeGroups(ctx context.Context, a *account, target actuator.Target, names []types.NamespacedName, found map[string]Snapshot) {
 	cloud, ok := a.batch.(actuator.GroupActuator)
 	wanted := s.groupsOf(a, names, found)
