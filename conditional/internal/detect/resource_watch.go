@@ -53,7 +53,7 @@ var (
 
 type objectFacts struct {
 	uid         string
-	version     string // version is the resource version; after a gap in the watch, only this shows that the spec has changed
+	version     string // version is the resource version; after a gap, only this shows that the spec has changed
 	terminating bool
 	automanaged bool
 }

@@ -90,7 +90,7 @@ const (
 
 // kindHistory is the input of verdicts on one kind in addition to the last query.
 type kindHistory struct {
-	identity          string      // identity is taken from the last Served verdict; empty if the kind was absent, or never served
+	identity          string      // identity is taken from the last Served verdict; empty if the kind was absent or never served
 	lastSeen          *lookResult // lastSeen is nil while the identity is empty
 	deletedAt         time.Time
 	wasDeleted        bool // wasDeleted is true if the last verdict is Absent because of a deletion

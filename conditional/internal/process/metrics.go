@@ -110,8 +110,9 @@ func (all *Registry) AddGroup(g *GroupEntry) (leave func(), err error) {
 			return nil, errors.New("expected a unique name, found another group of this name: set one with conditional.Name, or with Named of the builder")
 		}
 		if slices.ContainsFunc(g.Places, func(p uintptr) bool { return slices.Contains(other.Places, p) }) {
-			return nil, fmt.Errorf("expected a reconciler that no other group uses, found one that group %s uses too, or one that shares pointers with it: "+
-				"a group replaces the clients of its reconciler when it starts; create one reconciler for each builder", other.Name)
+			return nil, fmt.Errorf("expected a reconciler that no other group uses, found one that group %s uses too, "+
+				"or one that shares pointers with it: a group replaces the clients of its reconciler when it starts; "+
+				"create one reconciler for each builder", other.Name)
 		}
 	}
 	all.groups = append(all.groups, g)
