@@ -39,17 +39,17 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 			Status{State: True, Reason: "Terminating", Message: going, Identity: "a,b"},
 			Status{State: False, Reason: "Terminating", Message: going},
 		},
-		"a CRD in deletion, and an unclear kind: the first reason counts": {
+		"a CRD in deletion and an unclear kind: unclear, unless the group stops at a deletion": {
 			[]detect.Verdict{leaves, unclear},
 			Status{State: Unknown, Reason: "DiscoveryFailed", Message: "unclear"},
 			Status{State: False, Reason: "Terminating", Message: going},
 		},
-		"a CRD in deletion, and an absent kind: absent": {
+		"a CRD in deletion and an absent kind: absent": {
 			[]detect.Verdict{absent, leaves},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 		},
-		"an unclear kind, and an absent kind: absent": {
+		"an unclear kind and an absent kind: absent": {
 			[]detect.Verdict{unclear, absent},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 			Status{State: False, Reason: "NotServed", Message: "absent"},

@@ -171,7 +171,7 @@ func TestPass(t *testing.T) {
 		"a write that fails for another reason is tried again": {server: fakeServer{refuse: diskFull}, passes: 3, want: result{
 			Observed: 3, Failed: true,
 		}},
-		"a write of an object that may have gone is not reported, and tried again if it is there": {
+		"a write that fails with NotFound is not reported, and is retried if the object exists": {
 			server: fakeServer{refuse: k8serrors.NewNotFound(schema.GroupResource{}, "p")}, passes: 1,
 			want: result{RequeueAfter: goneRetry, Observed: 1},
 		},

@@ -19,10 +19,10 @@ func TestCodeOf(t *testing.T) {
 		"an error of any kind is a failure":                         {errors.New("any"), Failed},
 		"a wrapped error keeps its code":                            {fmt.Errorf("around: %w", timedOut), TimedOut},
 		"an error of the command line is wrong usage":               {WrongUsage("expected %d", 1), Usage},
-		"of several a failure counts first":                         {errors.Join(timedOut, errors.New("any"), refused), Failed},
-		"a refusal, which changed nothing, counts before a timeout": {errors.Join(timedOut, refused), Refused},
-		"the code of another program is passed on":                  {Error{Code: 42}, 42},
-		"errors that are nil leave one that is not nil":             {errors.Join(nil, timedOut), TimedOut},
+		"joined errors with a failure have the code of the failure": {errors.Join(timedOut, errors.New("any"), refused), Failed},
+		"a refusal and a timeout have the code of the refusal":      {errors.Join(timedOut, refused), Refused},
+		"an error with the code of another program keeps it":        {Error{Code: 42}, 42},
+		"nil among joined errors is ignored":                        {errors.Join(nil, timedOut), TimedOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -99,7 +99,7 @@ func TestStatusPatch(t *testing.T) {
 			`[{"op":"test","path":"/status/conditions/2/type","value":"C"},{"op":"remove","path":"/status/conditions/2","value":null},` +
 				`{"op":"test","path":"/status/conditions/0/type","value":"A"},{"op":"remove","path":"/status/conditions/0","value":null}]`,
 		},
-		"a map is changed inside, and begun as it was read": {
+		"a changed map is patched key by key, and a new one is added whole": {
 			`{"conditions":[{"type":"A"}],"a":{"b":1,"c":2}}`, `{"conditions":[{"type":"A"}],"a":{"b":2},"x/y":{"z":1}}`, "",
 			`[{"op":"add","path":"/status/a/b","value":2},{"op":"remove","path":"/status/a/c","value":null},` +
 				`{"op":"add","path":"/status/x~1y","value":{"z":1}}]`,

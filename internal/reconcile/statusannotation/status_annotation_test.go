@@ -25,18 +25,18 @@ func TestRestoreStatus(t *testing.T) {
 		annotations map[string]string
 		want        *hivev1.HibernationRecord
 	}{
-		"a field that the schema dropped is back": {nil, map[string]string{KeyOf(key): remembered}, whole},
-		"a dropped field inside a kept one is back, and the others stay": {
+		"a field that the schema dropped is restored": {nil, map[string]string{KeyOf(key): remembered}, whole},
+		"a dropped field of a stored object is restored, and its other fields stay": {
 			&hivev1.HibernationRecord{SleepStartedAt: *at(2), RequestedBy: "bob"},
 			map[string]string{KeyOf(key): remembered},
 			&hivev1.HibernationRecord{SleepStartedAt: *at(2), RequestedBy: "bob", ResumedAt: at(9)},
 		},
-		"a status that has everything stays": {
+		"a status with all fields is not changed": {
 			&hivev1.HibernationRecord{SleepStartedAt: *at(2), RequestedBy: "bob", ResumedAt: at(3)},
 			map[string]string{KeyOf(key): remembered},
 			&hivev1.HibernationRecord{SleepStartedAt: *at(2), RequestedBy: "bob", ResumedAt: at(3)},
 		},
-		"several controllers remember parts of one field": {
+		"parts of a field in the annotations of several controllers are merged": {
 			nil,
 			map[string]string{KeyOf(key): `{"hibernation":{"requestedBy":"alice"}}`, KeyOf("b"): `{"hibernation":{"resumedAt":"1970-01-01T00:00:09Z"}}`},
 			&hivev1.HibernationRecord{RequestedBy: "alice", ResumedAt: at(9)},

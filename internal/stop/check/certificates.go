@@ -20,7 +20,7 @@ const (
 	// sameCertificates is the maximum difference between the expiries of certificates of API servers behind
 	// one address. A slightly later expiry is the certificate of another server, and not a renewed one.
 	sameCertificates = 24 * time.Hour
-	// maxAuthorities is how many certificates a bundle may have.
+	// maxAuthorities is the number of certificates that are read from a bundle.
 	maxAuthorities = 100
 	// signerName is the prefix of the name of the authority that signs kubelets' certificates on OpenShift.
 	// The bundle contains other authorities, too.
@@ -49,8 +49,8 @@ func (s *Survey) addExpiry(at time.Time) {
 	}
 }
 
-// signerExpiry returns the expiry of the authority of kubelets' certificates. A bundle contains those from
-// before a renewal, too, so the one that expires last counts.
+// signerExpiry returns the expiry of the authority that signs kubelets' certificates. After a renewal a bundle still
+// contains the earlier authorities, so the latest expiry is returned.
 func signerExpiry(bundle string) time.Time {
 	var last, lastNamed time.Time
 	rest := []byte(bundle)
@@ -76,8 +76,8 @@ func signerExpiry(bundle string) time.Time {
 	return last
 }
 
-// ServingExpiry returns the earliest expiry in the certificate chain by which an API server was verified; of
-// several chains the one that is valid longest counts.
+// ServingExpiry returns when the verified certificate chain of an API server expires, which is the earliest expiry
+// in the chain. If several chains were verified, it returns the latest of their expiries.
 func ServingExpiry(chains [][]*x509.Certificate) time.Time {
 	var best time.Time
 	for _, chain := range chains {
@@ -94,7 +94,8 @@ func ServingExpiry(chains [][]*x509.Certificate) time.Time {
 	return best
 }
 
-// nextWakeBy keeps the known time if the certificate of another server of the cluster is seen.
+// nextWakeBy returns the new wakeBy. The known time is kept if the seen expiry is only slightly later, because that is
+// the certificate of another API server behind the same address.
 func nextWakeBy(before *hivev1.HibernationCheck, seen time.Time) *metav1.Time {
 	var known *metav1.Time
 	if before != nil {

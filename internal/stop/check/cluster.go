@@ -15,9 +15,9 @@ const EndlessStop = 24 * time.Hour
 
 // StopWindow is the time of a stop that is in effect, planned or assumed.
 type StopWindow struct {
-	// Now is the time of the judgement, and Since when the stop began or would begin.
+	// Now is the time at which the findings are computed. Since is when the stop began or would begin.
 	Now, Since time.Time
-	// Until is when it ends; zero if it has no end.
+	// Until is when the stop ends; zero if it has no end.
 	Until time.Time
 }
 

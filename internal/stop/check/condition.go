@@ -16,7 +16,8 @@ import (
 // checkAction is the action of events about findings.
 const checkAction = "CheckHibernation"
 
-// Condition returns HibernationPossible: the worst finding is its reason, and its message names all.
+// Condition returns the condition HibernationPossible. Its reason is the code of the worst finding, and its message
+// lists all findings.
 func Condition(findings []Finding, isChecked bool) decision.Condition {
 	switch {
 	case len(findings) == 0 && !isChecked:
@@ -35,8 +36,8 @@ func Condition(findings []Finding, isChecked bool) decision.Condition {
 	return decision.True(findings[0].Code, message)
 }
 
-// Events returns events for blocking findings, and for certificates that expire soon, that the condition
-// before did not name.
+// Events returns a warning for each blocking finding, and for certificates that expire soon. It omits findings that
+// the previous condition already lists.
 func Events(before *metav1.Condition, findings []Finding) []decision.Event {
 	var events []decision.Event
 	for _, f := range findings {
@@ -48,7 +49,7 @@ func Events(before *metav1.Condition, findings []Finding) []decision.Event {
 	return events
 }
 
-// isNamed reports whether a condition's message names a finding, as Condition writes it.
+// isNamed reports whether the message of a condition, as built by Condition, lists a finding.
 func isNamed(c *metav1.Condition, code string) bool {
 	return c != nil && slices.ContainsFunc(strings.Split(c.Message, ". "), func(line string) bool { return strings.HasPrefix(line, code+": ") })
 }

@@ -36,7 +36,7 @@ func TestFindingsOfACheckForAStop(t *testing.T) {
 		"a stop without an end counts as a day":           {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{}, []string{}},
 		"a stop that outlasts certificates has a finding": {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{Until: in(100 * time.Hour)}, []string{torporv1alpha1.StopOutlastsCertificatesFinding}},
 		"certificates that expire soon are a finding":     {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(71 * time.Hour)))}, StopWindow{Until: in(time.Hour)}, []string{torporv1alpha1.WakeByNearFinding}},
-		"the worst finding is first, whatever the order": {
+		"findings are sorted, the worst first": {
 			hivev1.HibernationCheck{Unread: []string{"Nodes"}, Findings: []torporv1alpha1.StopFinding{
 				{Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/v"}}, {Code: torporv1alpha1.WebhookBlocksWakeUpFinding, Count: 1, Objects: []string{"w"}},
 			}}, StopWindow{}, []string{torporv1alpha1.WebhookBlocksWakeUpFinding, torporv1alpha1.VolumesLocalFinding, torporv1alpha1.NotCheckedFinding},

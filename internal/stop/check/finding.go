@@ -22,7 +22,7 @@ const (
 	Warning Severity = "warning"
 )
 
-// Finding is the result of one code for one stop.
+// Finding is one problem of one stop. Its code identifies the kind of the problem.
 type Finding struct {
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
@@ -33,8 +33,8 @@ type Finding struct {
 	Message string `json:"message"`
 }
 
-// catalogueEntry is the severity and the text of all findings of a code. The text has a place for the objects
-// that were found.
+// catalogueEntry is the severity and the text of all findings of a code. A %s in the text is replaced with the
+// objects that were found.
 type catalogueEntry struct {
 	code     string
 	severity Severity
@@ -83,7 +83,8 @@ func Codes() []string {
 	return codes
 }
 
-// NewFinding returns the finding of a code about some objects, of which only the first are named.
+// NewFinding returns the finding of a code. objects are the first objects of the finding, and count is their total
+// number.
 func NewFinding(code string, count int, objects ...string) Finding {
 	entries := catalogue()
 	entry := entries[slices.IndexFunc(entries, func(e catalogueEntry) bool { return e.code == code })]
@@ -113,7 +114,7 @@ func joinObjects(objects []string, count int) string {
 	}
 }
 
-// sortFindings puts the worst first.
+// sortFindings sorts findings in the order of the catalogue: the worst first.
 func sortFindings(findings []Finding) []Finding {
 	rank := map[string]int{}
 	for i, e := range catalogue() {

@@ -10,11 +10,12 @@ import (
 )
 
 // AutoscalerStatusPath is the path of the object in which the Cluster Autoscaler of Kubernetes reports that it runs.
-// OpenShift's own is found by its MachineAutoscalers.
+// The autoscaler of OpenShift is detected by its MachineAutoscalers.
 const AutoscalerStatusPath = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
 
 const (
-	// autoscalerUpdatedAnnotation is when the Cluster Autoscaler last reported, as Go formats times.
+	// autoscalerUpdatedAnnotation holds the time of the Cluster Autoscaler's last report, as time.Time.String formats
+	// it.
 	autoscalerUpdatedAnnotation = "cluster-autoscaler.kubernetes.io/last-updated"
 	autoscalerTimeFormat        = "2006-01-02 15:04:05.999999999 -0700 MST"
 	// autoscalerAge is the age of a report from which the Cluster Autoscaler counts as removed. It reports every ten
@@ -24,7 +25,7 @@ const (
 	pausedAnnotation = "cluster.x-k8s.io/paused"
 )
 
-// machineLists are lists of controllers that replace or add machines, and of upgrades.
+// machineLists returns the lists that show upgrades, and controllers that replace or add machines.
 func machineLists() []SurveyList {
 	const openShift, machines = "/apis/config.openshift.io/v1/", "/apis/machine.openshift.io/v1beta1/"
 	checks, scalers := []string{torporv1alpha1.HealthCheckReplacesMachinesFinding}, []string{torporv1alpha1.AutoscalerAddsMachinesFinding}
@@ -85,8 +86,8 @@ func addMachineConfigPool(s *Survey, item []byte) error {
 	return nil
 }
 
-// addHealthCheck finds health checks that replace machines. Nodes are Ready=Unknown since before the hibernation when
-// a resume begins, so a health check takes them for unhealthy at once.
+// addHealthCheck finds health checks that replace machines. When a resume begins, the nodes have been Ready=Unknown
+// since the machines stopped, so a health check considers them unhealthy at once.
 func addHealthCheck(s *Survey, item []byte) error {
 	var c struct {
 		Metadata struct {
@@ -153,8 +154,8 @@ func (s *Survey) noteNamed(code, prefix string, item []byte) error {
 	return nil
 }
 
-// AddAutoscalerStatus evaluates the status of the Cluster Autoscaler. It stays when the autoscaler is removed, so an
-// old one does not count.
+// AddAutoscalerStatus evaluates the status of the Cluster Autoscaler. The status remains when the autoscaler is
+// removed, so an old status is ignored.
 func (s *Survey) AddAutoscalerStatus(item []byte) {
 	var c struct {
 		Metadata struct {

@@ -81,7 +81,7 @@ func TestControllersOfMachines(t *testing.T) {
 	}
 }
 
-// TestTheClusterAutoscalerIsFoundByItsStatus has the ConfigMap that it keeps.
+// TestTheClusterAutoscalerIsFoundByItsStatus has the status ConfigMap with recent, old and malformed times.
 func TestTheClusterAutoscalerIsFoundByItsStatus(t *testing.T) {
 	status := func(at string) string {
 		return fmt.Sprintf(`{"metadata":{"annotations":{"cluster-autoscaler.kubernetes.io/last-updated":%q}}}`, at)
@@ -100,8 +100,8 @@ func TestTheClusterAutoscalerIsFoundByItsStatus(t *testing.T) {
 	}
 }
 
-// TestListsOfOpenShiftAreReadThereOnly checks that a plain cluster is not asked for them, and one whose namespaces are
-// unknown is.
+// TestListsOfOpenShiftAreReadThereOnly checks that lists of OpenShift are skipped in a cluster without OpenShift, and
+// read in a cluster whose namespaces are unknown.
 func TestListsOfOpenShiftAreReadThereOnly(t *testing.T) {
 	skipped := func(s *Survey) (names []string) {
 		for _, l := range Lists() {

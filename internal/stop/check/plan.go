@@ -43,7 +43,7 @@ func (r PlanRequest) formatTime(at time.Time) string {
 	return stoprecord.FormatLocal(at, r.Zone)
 }
 
-// Stop returns the stop in question: the one that is in effect, with the planned end, or one that begins now.
+// Stop returns the time of the stop that is in effect, with the planned end, or of a stop that begins now.
 func (r PlanRequest) Stop() StopWindow {
 	s := StopWindow{Now: r.Now, Since: r.Now, Until: r.Until}
 	if r.Record.Holds() {
@@ -59,7 +59,7 @@ func (r PlanRequest) Stop() StopWindow {
 	return s
 }
 
-// JudgeShared returns the findings that any kind may have.
+// JudgeShared returns the findings that objects of every kind may have.
 func JudgeShared(object metav1.Object, r PlanRequest) []Finding {
 	var findings []Finding
 	if object.GetDeletionTimestamp() != nil {

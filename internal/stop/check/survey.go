@@ -33,7 +33,7 @@ const (
 type SurveyList struct {
 	// Name is the name for users.
 	Name string
-	// Path is where it is served, and Selector selects the relevant objects by their labels.
+	// Path is the path of the list, and Selector is the label selector of the relevant objects.
 	Path, Selector string
 	// isOfOpenShift is true if only OpenShift serves the list.
 	isOfOpenShift bool
@@ -69,7 +69,7 @@ func (s *Survey) Skips(l SurveyList) bool {
 // including that of the kubelets' certificates.
 const SignerPath = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
 
-// Survey collects the findings at a cluster, item by item. It keeps no item.
+// Survey collects the findings of a cluster. It evaluates the items of the lists one by one, and stores no item.
 type Survey struct {
 	// now is the time by the cluster's own clock.
 	now          time.Time
@@ -86,8 +86,8 @@ type Survey struct {
 	wakeBy      time.Time
 	unread      []string
 	unreadCodes map[string]bool
-	// isCutShort reports that the time was over before all was read, or that a server failed: another survey
-	// may read more.
+	// isCutShort is true if the time ended before everything was read, or if a server failed. Another survey may
+	// read more.
 	isCutShort bool
 }
 
@@ -110,7 +110,7 @@ func NewSurvey(now time.Time) *Survey {
 	}
 }
 
-// AddItem evaluates one item of a list. An item that cannot be read is passed over.
+// AddItem evaluates one item of a list. An item that cannot be decoded is skipped.
 func (s *Survey) AddItem(l SurveyList, item []byte) {
 	if len(item) <= MaxItemBytes {
 		_ = l.add(s, item) // An object of another shape yields no finding.
@@ -131,8 +131,8 @@ func (s *Survey) NoteCut() { s.isCutShort = true }
 // IsCutShort reports whether another survey may read more.
 func (s *Survey) IsCutShort() bool { return s.isCutShort }
 
-// note counts a finding. The first objects in the order of the list are named; if a finding matters only
-// after a while, those that are affected first.
+// note counts a finding and records its first objects. These are the objects that are affected first; objects that
+// are affected at the same time stay in the order of the list.
 func (s *Survey) note(code, name string, after time.Duration) {
 	t := s.found[code]
 	if t == nil {
@@ -153,7 +153,7 @@ func isPrintable(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// BuildCheck returns the findings. Lists that could not be read keep the findings of the check before.
+// BuildCheck returns the findings. Those of lists that could not be read are taken from the previous check.
 func (s *Survey) BuildCheck(before *hivev1.HibernationCheck) *hivev1.HibernationCheck {
 	s.judgeWebhooks()
 	s.judgeControlPlane()

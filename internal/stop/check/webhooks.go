@@ -79,13 +79,14 @@ func wakeUpRequests(own string) []wakeUpRequest {
 // webhookAtRisk is a webhook without which a request of the resume fails.
 type webhookAtRisk struct {
 	configuration, service string
-	// namespaces are those of which one has to be selected; nil if the requests have no namespace.
+	// namespaces are the namespaces of the requests. The webhook is called if its selector matches one of them. It is
+	// nil if a request has no namespace, because the webhook is always called then.
 	namespaces []string
 	selector   labels.Selector
 }
 
-// addWebhooks keeps the webhooks that a cluster may need when it resumes. A webhook outside the cluster may
-// answer, and one that selects objects by labels is assumed to select no object of the system.
+// addWebhooks records the webhooks that a cluster may call when it resumes. It skips webhooks outside the cluster,
+// which may answer, and webhooks that select objects by labels, which are assumed to select no object of the system.
 func addWebhooks(s *Survey, item []byte) error {
 	var c webhookConfiguration
 	if err := decode(item, &c); err != nil {
@@ -149,8 +150,8 @@ func (s *Survey) keepWebhook(w webhookAtRisk) {
 	}
 }
 
-// Services returns the Services of webhooks, as namespace/name: the cluster has to be asked whether they have
-// Pods.
+// Services returns the Services of the recorded webhooks, as namespace/name. The caller reads them from the cluster
+// and passes them to AddService.
 func (s *Survey) Services() []string { return slices.Sorted(maps.Keys(s.services)) }
 
 // ServicePath returns the path of a Service at the API server.
@@ -172,7 +173,7 @@ func (s *Survey) AddService(name string, item []byte) {
 	}
 }
 
-// judgeWebhooks finds those without which a cluster cannot resume.
+// judgeWebhooks adds a finding for each configuration with a webhook without which a cluster cannot resume.
 func (s *Survey) judgeWebhooks() {
 	var names []string
 	for _, w := range s.webhooks {

@@ -184,8 +184,8 @@ func addControlPlaneNode(s *Survey, item []byte) error {
 	return nil
 }
 
-// judgeControlPlane adds no finding for a control plane that is elsewhere and runs on no machine of the
-// cluster.
+// judgeControlPlane adds the nodes of a control plane that is too small to lose one. A control plane outside the
+// cluster has no nodes, and no finding.
 func (s *Survey) judgeControlPlane() {
 	if len(s.controlPlane) >= goodQuorum {
 		return

@@ -142,7 +142,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			s.wait(2 * time.Hour)
 			s.expect(t, false, "after an outage")
 		},
-		"a duration counts from the time at which it was first written": func(t *testing.T, s *switchStory) {
+		"a duration starts when it is written, and other writes do not extend it": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "1h")
 			s.wait(10 * time.Minute)
 			s.expect(t, true, "at first")

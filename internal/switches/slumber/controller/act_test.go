@@ -150,8 +150,8 @@ func TestMembersAreAnnotatedUnderEverySchema(t *testing.T) {
 		ofStatus error
 		want     string
 	}{
-		"an undeclared field of the status: no error": {fmt.Errorf("apply: .status.scheduledStops: %s", fieldUnknown), "<nil>"},
-		"a refused status: an error":                  {errors.New("forbidden"), "write status.scheduledStops: apply the status of ClusterDeployment a: forbidden"},
+		"the schema lacks status.scheduledStops: no error": {fmt.Errorf("apply: .status.scheduledStops: %s", fieldUnknown), "<nil>"},
+		"the API server refuses the status: an error":      {errors.New("forbidden"), "write status.scheduledStops: apply the status of ClusterDeployment a: forbidden"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			api := &slowAPI{ofStatus: row.ofStatus}
@@ -175,13 +175,13 @@ func TestPartlyWrittenStopsAreWrittenAgain(t *testing.T) {
 		status, annotation *torporv1alpha1.ScheduledStop
 		isWritten          bool
 	}{
-		"no stored stops: written again":                      {nil, nil, true},
-		"the status alone: written again":                     {&wanted, nil, true},
-		"the annotation alone: nothing is written":            {nil, &wanted, false}, // As schemas of other projects leave it.
-		"the status and the annotation: nothing is written":   {&wanted, &wanted, false},
-		"the status, and an older annotation: written again":  {&wanted, &another, true},
-		"the annotation, and an older status: written again":  {&another, &wanted, true},
-		"an older annotation, without a field: written again": {nil, &another, true},
+		"the stops are stored nowhere: they are written":                                {nil, nil, true},
+		"only the status holds the wanted stops: they are written again":                {&wanted, nil, true},
+		"only the annotation holds the wanted stops: nothing is written":                {nil, &wanted, false}, // As schemas of other projects leave it.
+		"both hold the wanted stops: nothing is written":                                {&wanted, &wanted, false},
+		"the annotation holds an older reason: the stops are written again":             {&wanted, &another, true},
+		"the status holds an older reason: the stops are written again":                 {&another, &wanted, true},
+		"only the annotation holds stops, with an older reason: they are written again": {nil, &another, true},
 	} {
 		cd := &hivev1.ClusterDeployment{}
 		if row.status != nil {
