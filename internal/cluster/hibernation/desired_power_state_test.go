@@ -33,13 +33,13 @@ func TestDesiredPowerState(t *testing.T) {
 		record *hivev1.HibernationRecord
 		want   hivev1.PowerState
 	}{
-		"spec.powerState Running counts without spec.hibernateAfter":                {running, timer(0, time.Hour), nil, running},
-		"spec.powerState Hibernating counts whatever the time":                      {hibernating, timer(8*time.Hour, time.Minute), nil, hibernating},
+		"cluster runs without end if spec.hibernateAfter is not set":                {running, timer(0, time.Hour), nil, running},
+		"spec.powerState Hibernating takes effect before the run time ends":         {hibernating, timer(8*time.Hour, time.Minute), nil, hibernating},
 		"cluster runs until its run time ends":                                      {running, timer(8*time.Hour, 8*time.Hour-time.Second), nil, running},
 		"cluster hibernates when its run time ends":                                 {running, timer(8*time.Hour, 8*time.Hour), nil, hibernating},
-		"cluster with an empty spec.powerState hibernates, too":                     {unset, timer(8*time.Hour, 9*time.Hour), nil, hibernating},
+		"cluster with an empty spec.powerState hibernates when its run time ends":   {unset, timer(8*time.Hour, 9*time.Hour), nil, hibernating},
 		"resume restarts the run time":                                              {running, timer(8*time.Hour, 90*time.Hour), resumed(time.Hour), running},
-		"run time after a resume ends, too":                                         {running, timer(8*time.Hour, 90*time.Hour), resumed(8 * time.Hour), hibernating},
+		"cluster hibernates again when the run time after a resume ends":            {running, timer(8*time.Hour, 90*time.Hour), resumed(8 * time.Hour), hibernating},
 		"claim after a resume restarts the run time":                                {running, timer(8*time.Hour, time.Hour), resumed(20 * time.Hour), running},
 		"run time that ends during a resume does not interrupt it":                  {running, timer(time.Minute, 90*time.Hour), &hivev1.HibernationRecord{ResumeStartedAt: ago(time.Hour)}, running},
 		"cluster hibernated by the timer keeps hibernating":                         {running, timer(8*time.Hour, 9*time.Hour), asleep(new(running)), hibernating},

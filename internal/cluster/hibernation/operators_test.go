@@ -88,7 +88,7 @@ func TestBrokenOperatorsAreNotAwaited(t *testing.T) {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, fine))...), hivev1.RunningHibernationReason,
 			"The cluster runs; the resume does not wait for ClusterOperators that were not ready before the hibernation either: image-registry (degraded)",
 		},
-		"an operator that was broken before, and another one: awaited": {
+		"an operator that was broken before, next to a progressing one: awaited": {
 			observedCluster("", record, actuator.Running, append(back, havingOperators(registry, busy))...), hivev1.WaitingForClusterOperatorsReason, "",
 		},
 		"an operator that was not broken before: awaited": {

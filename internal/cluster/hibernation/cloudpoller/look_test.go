@@ -89,10 +89,10 @@ func TestALargeClusterThatIsOffHoldsUpNoOther(t *testing.T) {
 		machines []int
 		turns    int
 	}{
-		"clusters that fit into one call: polled in 2 turns":                {[]int{200, 300, 1}, 2},
-		"a cluster that takes more than one call: polled in 2 turns":        {[]int{machinesPerCall + 1, 1}, 2},
-		"a cluster that fills a call, and another one: polled in 2 turns":   {[]int{machinesPerCall, 1}, 2},
-		"two clusters that each take more than one call: polled in 3 turns": {[]int{2 * machinesPerCall, 2 * machinesPerCall, 3}, 3},
+		"clusters that fit into one call: polled in 2 turns":                            {[]int{200, 300, 1}, 2},
+		"a cluster that takes more than one call: polled in 2 turns":                    {[]int{machinesPerCall + 1, 1}, 2},
+		"a cluster that exactly fills one call, next to a small one: polled in 2 turns": {[]int{machinesPerCall, 1}, 2},
+		"two clusters that each take more than one call: polled in 3 turns":             {[]int{2 * machinesPerCall, 2 * machinesPerCall, 3}, 3},
 	} {
 		a := accountOfClusters(now, row.machines...)
 		for turn := range row.turns {

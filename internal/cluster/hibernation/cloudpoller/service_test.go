@@ -569,9 +569,9 @@ func TestAStopOfAMemberOfAGroupDoesNotLeave(t *testing.T) {
 		ids     []string
 		ordered int
 	}{
-		"a stop of a member: no order is sent":                   {[]string{"a-c0-0", "a-c0-1"}, 0},
-		"a stop of another machine alone: one order is sent":     {[]string{"a-c0-1"}, 1},
-		"a stop of a cluster without members: one order is sent": {[]string{"a-c1-0"}, 1},
+		"a stop that includes a member of a group: no order is sent":    {[]string{"a-c0-0", "a-c0-1"}, 0},
+		"a stop of only a machine outside the group: one order is sent": {[]string{"a-c0-1"}, 1},
+		"a stop of a cluster without members: one order is sent":        {[]string{"a-c1-0"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			runFleet(t, func(t *testing.T, f *fleet) {

@@ -43,7 +43,7 @@ func TestObserveObject(t *testing.T) {
 				o.Stops = stoprecord.Records{{Since: metav1.NewTime(fixedTime()), By: "unknown", Requested: true}}
 			},
 		},
-		"the time that a cluster may run counts from its claim": {
+		"the run time starts at the claim of the cluster": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.Spec.PowerState = "1h30m", hivev1.PowerStateRunning
 				cd.CreationTimestamp = metav1.NewTime(fixedTime().Add(-5 * time.Hour))
@@ -55,7 +55,7 @@ func TestObserveObject(t *testing.T) {
 				o.Timer = hibernation.RunTimer{Limit: 90 * time.Minute, Since: fixedTime().Add(-2 * time.Hour)}
 			},
 		},
-		"a cluster without an installation time counts from its creation": {
+		"without an installation time, the run time starts at the creation of the cluster": {
 			func(cd *hivev1.ClusterDeployment) {
 				cd.Spec.HibernateAfter, cd.CreationTimestamp = "8h", metav1.NewTime(fixedTime().Add(-time.Hour))
 			},
@@ -94,7 +94,7 @@ func TestObserveObject(t *testing.T) {
 				o.Invalid = `Expected the annotation torpor.dev/resume-requested-at to be a time such as 2026-07-01T08:00:00Z, found "now"; correct or remove it`
 			},
 		},
-		"deleted": {
+		"a deletion timestamp: deleted": {
 			func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(fixedTime())) },
 			func(o *hibernation.Observed) { o.Deleted = true },
 		},

@@ -104,7 +104,7 @@ func TestApprovalsOfANode(t *testing.T) {
 		"an approval of a resume that was cancelled a moment ago does not count": {
 			2, map[string]func(*testRequest){"a": both(created(0), approved(0.1), asleepAt(0.2)), "b": both(created(1), asleepAt(0.2))}, map[string]string{"a": "undecided", "b": "accepted"},
 		},
-		"an approval without a time counts from its creation": {
+		"an approval without a time is dated to the creation of its request": {
 			2, map[string]func(*testRequest){"a": func(a *testRequest) {
 				approved(1)(a)
 				a.Status.Conditions[0].LastUpdateTime = metav1.Time{}
@@ -115,7 +115,7 @@ func TestApprovalsOfANode(t *testing.T) {
 			map[string]func(*testRequest){"a": both(approved(1), withSigner(certificatesv1.KubeletServingSignerName)), "b": created(1.5)},
 			map[string]string{"a": "undecided", "b": "accepted"},
 		},
-		"more approvals than machines end approvals": {
+		"more approvals than machines: no further request is approved": {
 			2, map[string]func(*testRequest){
 				"a": both(ofNode("n2"), approved(1)), "b": both(ofNode("n2"), approved(1)), "c": both(ofNode("n2"), approved(1)), "d": both(ofNode("n2"), approved(1)), "e": created(1),
 			}, map[string]string{"a": "undecided", "b": "undecided", "c": "undecided", "d": "undecided", "e": "pending-cap"},

@@ -54,31 +54,31 @@ func TestDialRefuses(t *testing.T) {
 		edit func(*cluster, *user, *config)
 		want error
 	}{
-		"a program for credentials: refused": {func(_ *cluster, u *user, _ *config) {
+		"an exec plugin for credentials: refused": {func(_ *cluster, u *user, _ *config) {
 			u.Exec = &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}
 		}, errForeign},
-		"a program of a user that no context uses: refused": {func(_ *cluster, _ *user, c *config) {
+		"an exec plugin of a user that no context uses: refused": {func(_ *cluster, _ *user, c *config) {
 			c.AuthInfos["other"] = &user{Exec: &clientcmdapi.ExecConfig{Command: "/bin/false", APIVersion: "client.authentication.k8s.io/v1"}}
 		}, errForeign},
 		"an authentication plugin: refused": {func(_ *cluster, u *user, _ *config) {
 			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
 		}, errForeign},
-		"a file with a token: refused":           {func(_ *cluster, u *user, _ *config) { u.TokenFile = "/token" }, errForeign},
-		"a file with a certificate: refused":     {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
-		"a file with a key: refused":             {func(_ *cluster, u *user, _ *config) { u.ClientKey = "/key" }, errForeign},
-		"a file with an authority: refused":      {func(c *cluster, _ *user, _ *config) { c.CertificateAuthority = "/ca" }, errForeign},
-		"plain http: refused":                    {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
-		"no scheme: refused":                     {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
-		"a server that is not verified: refused": {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
-		"a proxy: refused":                       {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errUnlistedProxy},
-		"impersonation":                          {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
+		"a file with a token: refused":                        {func(_ *cluster, u *user, _ *config) { u.TokenFile = "/token" }, errForeign},
+		"a file with a certificate: refused":                  {func(_ *cluster, u *user, _ *config) { u.ClientCertificate = "/crt" }, errForeign},
+		"a file with a key: refused":                          {func(_ *cluster, u *user, _ *config) { u.ClientKey = "/key" }, errForeign},
+		"a file with a CA certificate: refused":               {func(c *cluster, _ *user, _ *config) { c.CertificateAuthority = "/ca" }, errForeign},
+		"plain http: refused":                                 {func(c *cluster, _ *user, _ *config) { c.Server = "http://127.0.0.1:1" }, errInsecure},
+		"no scheme: refused":                                  {func(c *cluster, _ *user, _ *config) { c.Server = "127.0.0.1:1" }, errInsecure},
+		"a server whose certificate is not verified: refused": {func(c *cluster, _ *user, _ *config) { c.InsecureSkipTLSVerify = true }, errInsecure},
+		"a proxy: refused":                                    {func(c *cluster, _ *user, _ *config) { c.ProxyURL = "http://10.0.0.1:3128" }, errUnlistedProxy},
+		"impersonation of a user: refused":                    {func(_ *cluster, u *user, _ *config) { u.Impersonate = "system:admin" }, errInsecure},
 		"impersonation of a group: refused": {func(_ *cluster, u *user, _ *config) {
 			u.Impersonate, u.ImpersonateGroups = "x", []string{"system:masters"}
 		}, errInsecure},
-		"a metadata service: refused":            {func(c *cluster, _ *user, _ *config) { c.Server = "https://169.254.169.254" }, httpguard.ErrAddressDenied},
+		"the address of a cloud's metadata service: refused": {func(c *cluster, _ *user, _ *config) { c.Server = "https://169.254.169.254" }, httpguard.ErrAddressDenied},
 		"no server: refused":                     {func(c *cluster, _ *user, _ *config) { c.Server = "" }, errUnreadable},
 		"a context that does not exist: refused": {func(_ *cluster, _ *user, c *config) { c.CurrentContext = "y" }, errUnreadable},
-		"a malformed authority: refused":         {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
+		"a malformed CA certificate: refused":    {func(c *cluster, _ *user, _ *config) { c.CertificateAuthorityData = []byte("garbage") }, errUnreadable},
 		"a certificate without its key: refused": {func(_ *cluster, u *user, _ *config) { u.ClientCertificateData = []byte("garbage") }, errUnreadable},
 		"an empty kubeconfig: refused":           {func(_ *cluster, _ *user, c *config) { *c = *clientcmdapi.NewConfig() }, errUnreadable},
 	} {
